@@ -1,0 +1,43 @@
+//! What happened during a trial, on the trial's clock: one line of `events.jsonl` each.
+
+use serde::{Deserialize, Serialize};
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When, in seconds on the trial's clock (0 = first load's start; negative before it).
+    pub at_s: f64,
+    /// What.
+    #[serde(flatten)]
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum What {
+    /// A component's process was started.
+    Up { component: String, pid: Option<u32> },
+    /// A component answered its readiness check, so long after its start.
+    Ready { component: String, after_s: f64 },
+    /// A limit or a reading that this host cannot give, and why.
+    Unavailable { component: String, what: String, why: String },
+    /// A command of the plan ran (seed, before_trial, after_trial).
+    Command { name: String, command: String, exit: Option<i32>, took_s: f64 },
+    /// A load began.
+    LoadStarted { load: String, batch: u32 },
+    /// A load ended: `complete`, `stopped` (with the condition), `interrupted`.
+    LoadEnded { load: String, batch: u32, how: String },
+    /// Draining began.
+    DrainStarted { until: String },
+    /// Draining ended; `done` is false when the deadline came first.
+    Drained { took_s: f64, done: bool },
+    /// A component ended though nobody asked it to. `status` in words (`exit status 1`, `signal 9 (SIGKILL)`, `out of memory`).
+    Died { component: String, status: String },
+    /// A component was stopped. `how`: `exited`, or `killed` when it had not followed the orderly signal.
+    Down { component: String, how: String },
+    /// Something worth reading (log truncated, sample late …).
+    Note { text: String },
+    /// Something that spoils the trial.
+    Failed { text: String },
+}

@@ -1,0 +1,55 @@
+//! Single exchanges kept whole, a bounded few, so that nobody needs curl to learn what failed.
+
+use serde::{Deserialize, Serialize};
+
+/// At most so many of each outcome and tag are kept: the first failed ones and the slowest.
+pub const KEPT: usize = 10;
+/// At most so many bytes of a response body are kept.
+pub const BODY_BYTES: usize = 1024;
+/// At most so many bytes of a head are kept.
+pub const HEAD_BYTES: usize = 4096;
+
+/// Why an exchange was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Among the first of its failure.
+    Failed,
+    /// Among the slowest of its outcome.
+    Slow,
+}
+
+/// One line of `examples.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Example {
+    /// Why it is here.
+    pub kept: Kept,
+    /// `ok`, or the failure's name.
+    pub outcome: String,
+    /// Which load.
+    pub load: String,
+    /// The request's tag, if it has one.
+    pub tag: Option<String>,
+    /// When it fell due, seconds on the trial's clock.
+    pub due_s: f64,
+    /// end − due.
+    pub response_ms: f64,
+    /// end − started.
+    pub service_ms: f64,
+    /// The user that made it, from 0 (closed model).
+    pub user: Option<u64>,
+    /// The address it went to.
+    pub address: String,
+    /// In words, what went wrong (`connection refused`, `content-length given twice`); absent for ok.
+    pub error: Option<String>,
+    /// `GET /path`.
+    pub request: String,
+    /// The request's head as sent, lossily as text.
+    pub request_head: String,
+    /// Status, if a response head came.
+    pub status: Option<u16>,
+    /// The response's head as received, lossily as text; absent when none was kept.
+    pub response_head: Option<String>,
+    /// The first [`BODY_BYTES`] of the response's body, lossily as text.
+    pub response_body: Option<String>,
+}

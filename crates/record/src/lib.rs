@@ -1,0 +1,28 @@
+//! The waist of the house: what a run is, in memory and on disk.
+//!
+//! Everything that loads, watches or brings up a system produces values of this crate; everything that
+//! concludes or draws reads them. It holds no policy: it does not know how a load is sent, how a component
+//! is started, or what a finding is.
+//!
+//! - [`histogram`], [`outcome`], [`load`]: what the engine counts and times.
+//! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges.
+//! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
+//! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
+//! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
+//! - [`units`]: durations, sizes, rates and CPU shares as people write them.
+
+pub mod event;
+pub mod example;
+pub mod expr;
+pub mod histogram;
+pub mod hlog;
+pub mod load;
+pub mod manifest;
+pub mod outcome;
+pub mod sample;
+pub mod store;
+pub mod summary;
+pub mod units;
+
+pub use histogram::Histogram;
+pub use outcome::{Failure, Outcome};

@@ -1,0 +1,299 @@
+//! What a load counted and timed: totals, and one tick a second.
+//!
+//! Identities that hold for every value of [`Counts`] however a run ended, checked by [`Counts::balance`]:
+//! `due = started + dropped` and `started = ok + failed + in_flight`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::outcome::Failures;
+
+/// Requests, by what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Fell due.
+    pub due: u64,
+    /// Fell due and never started.
+    pub dropped: u64,
+    /// Had their first action.
+    pub started: u64,
+    /// Complete and good.
+    pub ok: u64,
+    /// Ended otherwise, by how.
+    pub failures: Failures,
+    /// Neither, when counting stopped.
+    pub in_flight: u64,
+}
+
+impl Counts {
+    /// The sum of all failures.
+    pub fn failed(&self) -> u64 {
+        self.failures.total()
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: &Counts) {
+        self.due += other.due;
+        self.dropped += other.dropped;
+        self.started += other.started;
+        self.ok += other.ok;
+        self.failures.merge(&other.failures);
+        self.in_flight += other.in_flight;
+    }
+
+    /// The identities, or the one that does not hold. A violation is a bug of loadlab and makes a run INVALID.
+    pub fn balance(&self) -> Result<(), String> {
+        if self.due != self.started + self.dropped {
+            return Err(format!("due {} ≠ started {} + dropped {}", self.due, self.started, self.dropped));
+        }
+        if self.started != self.ok + self.failed() + self.in_flight {
+            let Counts { started, ok, in_flight, .. } = self;
+            return Err(format!(
+                "started {started} ≠ ok {ok} + failed {} + in flight {in_flight}",
+                self.failed()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes on the wire as the generator's sockets saw them (request and response heads and bodies).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes {
+    /// Written.
+    pub sent: u64,
+    /// Read.
+    pub received: u64,
+}
+
+/// Durations by what they are, each in a histogram of its own: errors never share one with successes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// end − due of ok outcomes.
+    pub response_ok: Histogram,
+    /// Age since due of timeouts, of what was in flight at the end, and of what was dropped.
+    pub response_censored: Histogram,
+    /// end − due of failures other than timeouts.
+    pub response_failed: Histogram,
+    /// end − started of ok outcomes. Empty when every request starts as it falls due (`service_is_response`).
+    pub service_ok: Histogram,
+    /// Age since started of timeouts and of what was in flight at the end; empty as above.
+    pub service_censored: Histogram,
+    /// noticed − due.
+    pub late: Histogram,
+    /// started − noticed.
+    pub blocked: Histogram,
+    /// Time to connect, of connections that came about.
+    pub connect: Histogram,
+    /// Time of TLS handshakes that succeeded.
+    pub tls: Histogram,
+}
+
+impl Series {
+    /// Name and histogram of every series, in the order of the record. The names are tags in `latency.hlog`.
+    pub fn all(&self) -> [(&'static str, &Histogram); 9] {
+        [
+            ("response", &self.response_ok),
+            ("response_censored", &self.response_censored),
+            ("response_failed", &self.response_failed),
+            ("service", &self.service_ok),
+            ("service_censored", &self.service_censored),
+            ("late", &self.late),
+            ("blocked", &self.blocked),
+            ("connect", &self.connect),
+            ("tls", &self.tls),
+        ]
+    }
+
+    /// The same, to be changed.
+    pub fn all_mut(&mut self) -> [(&'static str, &mut Histogram); 9] {
+        [
+            ("response", &mut self.response_ok),
+            ("response_censored", &mut self.response_censored),
+            ("response_failed", &mut self.response_failed),
+            ("service", &mut self.service_ok),
+            ("service_censored", &mut self.service_censored),
+            ("late", &mut self.late),
+            ("blocked", &mut self.blocked),
+            ("connect", &mut self.connect),
+            ("tls", &mut self.tls),
+        ]
+    }
+
+    /// Adds another's histograms.
+    pub fn merge(&mut self, other: &Series) {
+        for ((_, mine), (_, theirs)) in self.all_mut().into_iter().zip(other.all()) {
+            mine.merge(theirs);
+        }
+    }
+
+    /// Empties every histogram.
+    pub fn clear(&mut self) {
+        self.all_mut().into_iter().for_each(|(_, h)| h.clear());
+    }
+}
+
+/// Counts and times of the requests with one tag.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TagMeasured {
+    /// What became of them.
+    pub counts: Counts,
+    /// end − due of ok outcomes.
+    pub response_ok: Histogram,
+    /// Ages of timeouts, in-flight and dropped ones.
+    pub response_censored: Histogram,
+    /// end − due of other failures.
+    pub response_failed: Histogram,
+}
+
+impl TagMeasured {
+    /// Adds another's counts and histograms.
+    pub fn merge(&mut self, other: &TagMeasured) {
+        self.counts.merge(&other.counts);
+        self.response_ok.merge(&other.response_ok);
+        self.response_censored.merge(&other.response_censored);
+        self.response_failed.merge(&other.response_failed);
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.response_ok.clear();
+        self.response_censored.clear();
+        self.response_failed.clear();
+    }
+}
+
+/// The part of the load that percentiles and rates cover, on the load's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Window {
+    /// Start, seconds from the load's start.
+    pub from_s: f64,
+    /// End, seconds from the load's start.
+    pub to_s: f64,
+}
+
+impl Window {
+    /// Its length in seconds.
+    pub fn length_s(self) -> f64 {
+        (self.to_s - self.from_s).max(0.0)
+    }
+}
+
+/// Everything one load measured, from start to its last outcome, merged over its workers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Requests of the whole load.
+    pub counts: Counts,
+    /// Complete responses by status, of the whole load.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Bytes of the whole load.
+    pub bytes: Bytes,
+    /// Times of the requests that fell due in the window.
+    pub series: Series,
+    /// The same by tag (of requests that have one).
+    pub by_tag: BTreeMap<String, TagMeasured>,
+    /// The window.
+    pub window: Window,
+    /// Requests whose event (falling due, starting, ending ok) lay inside the window.
+    pub in_window: InWindow,
+    /// Start to last outcome, or to when waiting for it ended.
+    pub elapsed_s: f64,
+    /// Sum over requests of the time each was started and not ended (∫ in-flight dt), whole load.
+    pub busy_s: f64,
+    /// Connections made, remade and held.
+    pub connections: Connections,
+}
+
+/// Event counts within the window; rates are these over its length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InWindow {
+    /// Fell due inside.
+    pub due: u64,
+    /// Started inside.
+    pub started: u64,
+    /// Ended ok inside.
+    pub ok: u64,
+}
+
+/// Connections of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connections {
+    /// Attempts to connect.
+    pub attempted: u64,
+    /// Attempts that succeeded.
+    pub opened: u64,
+    /// Requests sent again on a new connection because the server had closed the idle one before it saw
+    /// any byte of them. Not failures, not counted twice.
+    pub reconnects: u64,
+    /// Most open at one time.
+    pub peak: u64,
+}
+
+/// One second of load: one line of `ticks.jsonl`. Events are counted in their own second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tick {
+    /// Which load of the plan.
+    pub load: String,
+    /// Which repeat of the load against the living system (from 0).
+    pub batch: u32,
+    /// Start, seconds on the trial's clock (0 = first load's start).
+    pub from_s: f64,
+    /// End, likewise. A tick is a second long; the last one of a load may be shorter.
+    pub to_s: f64,
+    /// Falls inside the measured window.
+    pub in_window: bool,
+    /// Requests by event in this second; `in_flight` is the number when it ended.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// Bytes in this second.
+    pub bytes: Bytes,
+    /// Complete responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Connections open when it ended.
+    pub connections: u64,
+    /// Response times of ok outcomes that ended in it.
+    pub response_ms: TickMs,
+    /// Ages of what was censored in it.
+    pub censored_ms: TickMs,
+    /// Response times of other failures that ended in it.
+    pub failed_ms: TickMs,
+    /// Lateness of requests noticed in it.
+    pub late_ms: TickMs,
+    /// Blocking of requests started in it.
+    pub blocked_ms: TickMs,
+}
+
+/// A second's worth of durations in milliseconds, for charts; percentiles are of this second alone and are
+/// never averaged (the histograms in `latency.hlog` are what merges).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TickMs {
+    /// How many.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+}
+
+impl From<&Histogram> for TickMs {
+    fn from(h: &Histogram) -> Self {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        TickMs {
+            count: h.count(),
+            mean: h.mean_ns().map(|ns| ns / 1e6),
+            p50: h.quantile_ns(0.5).map(ms),
+            p90: h.quantile_ns(0.9).map(ms),
+            p99: h.quantile_ns(0.99).map(ms),
+            max: h.max_ns().map(ms),
+        }
+    }
+}

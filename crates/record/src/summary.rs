@@ -1,0 +1,526 @@
+//! The document of one trial: `bench --json` and each trial's `summary.json`.
+//!
+//! Names and shapes are a contract others build on: additions are free, a change breaks. Durations are in
+//! milliseconds, rates per second of the measured window, sizes in bytes. A number that cannot be told is
+//! `null`, never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::{Histogram, rank_of};
+use crate::load::{Bytes, Connections, Counts, Window};
+use crate::outcome::Failures;
+
+/// A trial's document.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Version of loadlab that wrote it.
+    pub loadlab: String,
+    /// What to make of it.
+    pub verdict: Verdict,
+    /// How the load ended.
+    pub ended: Ended,
+    /// Reasons not to trust it.
+    pub doubts: Vec<Doubt>,
+    /// What was expected, and whether it held.
+    pub expectations: Vec<Expectation>,
+    /// What was asked for.
+    pub load: LoadFacts,
+    /// Start to last outcome, batches and pauses included.
+    pub elapsed_s: f64,
+    /// What percentiles and rates cover.
+    pub window: Window,
+    /// Requests by what became of them.
+    pub requests: Requests,
+    /// Failures by kind; their sum is `requests.failed`.
+    pub failures: Failures,
+    /// Complete responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// ok / (ok + failed); `null` when nothing ended.
+    pub availability: Option<f64>,
+    /// Mean number of requests in flight.
+    pub concurrency_mean: f64,
+    /// Rates over the window.
+    pub rate_per_s: Rates,
+    /// Bytes of the whole load.
+    pub bytes: Bytes,
+    /// end − due of ok outcomes, and of censored ones at their age.
+    pub response_ms: Distribution,
+    /// end − due of ok outcomes alone.
+    pub ok_response_ms: Distribution,
+    /// end − due of failures (timeouts at their age).
+    pub failed_response_ms: Distribution,
+    /// end − started.
+    pub service_ms: Distribution,
+    /// noticed − due.
+    pub late_ms: Distribution,
+    /// started − noticed.
+    pub blocked_ms: Distribution,
+    /// Time to connect.
+    pub connect_ms: Distribution,
+    /// Time of TLS handshakes.
+    pub tls_ms: Distribution,
+    /// By tag.
+    pub by_tag: BTreeMap<String, TagSummary>,
+    /// Connections of the load.
+    pub connections: Connections,
+    /// What the generator used.
+    pub generator: Generator,
+    /// What each component used during the load.
+    pub components: BTreeMap<String, ComponentSummary>,
+    /// Probes over the load and the drain.
+    pub probes: BTreeMap<String, ProbeSummary>,
+    /// Time from the load's end until the work was done; `null` when the plan names no drain.
+    pub drain_s: Option<f64>,
+    /// What was accepted and never stored; `null` when the plan names no way to tell.
+    pub loss: Option<Loss>,
+}
+
+/// What to make of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every expectation held.
+    Pass,
+    /// An expectation did not hold, or a component died that should not have.
+    Fail,
+    /// The measurement cannot be trusted.
+    Invalid,
+    /// Nothing was expected.
+    None,
+}
+
+/// How a load ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// As the plan says.
+    Complete,
+    /// By a `stop_when` condition.
+    Stopped,
+    /// By Ctrl-C.
+    Interrupted,
+    /// loadlab was killed; this was put together from what it had written.
+    Partial,
+    /// A component died, or the system did not come up.
+    Broken,
+}
+
+/// A reason not to trust a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// Short name: `late`, `littles_law`, `generator_cpu` …
+    pub kind: String,
+    /// Makes the trial INVALID.
+    pub grave: bool,
+    /// The figures it rests on.
+    pub evidence: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// An expectation and whether it held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// As written.
+    pub expr: String,
+    /// `null`: it could not be told (too few samples, unknown number); counts as failed.
+    pub holds: Option<bool>,
+    /// The left-hand number of its first (or failing) comparison, in the unit it was written in.
+    pub value: Option<f64>,
+    /// Why it could not be told, or which part failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub note: Option<String>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadFacts {
+    /// `closed` or `open`.
+    pub model: String,
+    /// Users, in the closed model.
+    pub users: Option<u64>,
+    /// Rate, in the open model.
+    pub rate_per_s: Option<f64>,
+    /// Planned duration, if it is bounded by time.
+    pub duration_s: Option<f64>,
+    /// Planned requests, if it is bounded by number.
+    pub requests: Option<u64>,
+    /// Ramp at the start.
+    pub ramp_s: f64,
+    /// Connections are reused.
+    pub keep_alive: bool,
+    /// `http/1.1`.
+    pub protocol: String,
+    /// The first URL, for reading.
+    pub url: String,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// Requests by what became of them. `due = started + dropped`, `started = ok + failed + in_flight`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Fell due.
+    pub due: u64,
+    /// Fell due and never started.
+    pub dropped: u64,
+    /// Had their first action.
+    pub started: u64,
+    /// Complete and good.
+    pub ok: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+    /// Neither, at the end.
+    pub in_flight: u64,
+}
+
+impl From<&Counts> for Requests {
+    fn from(c: &Counts) -> Self {
+        Requests {
+            due: c.due,
+            dropped: c.dropped,
+            started: c.started,
+            ok: c.ok,
+            failed: c.failed(),
+            in_flight: c.in_flight,
+        }
+    }
+}
+
+/// Rates over the window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rates {
+    /// Fell due per second.
+    pub due: f64,
+    /// Started per second.
+    pub started: f64,
+    /// Ended ok per second: the goodput.
+    pub ok: f64,
+    /// Standard deviation of `ok` over the whole ticks of the window.
+    pub ok_stdev: Option<f64>,
+    /// Largest tick.
+    pub ok_max: Option<f64>,
+}
+
+/// Durations in milliseconds. Percentiles are `null` with fewer than 10 / (1 − q) samples, or where they
+/// fall among censored ones; `over_ms` then holds what they are at least.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Samples, censored ones included.
+    pub count: u64,
+    /// Censored ones: at least so long.
+    pub censored: u64,
+    /// Mean, censored ones at their age.
+    pub mean: Option<f64>,
+    /// Standard deviation, likewise.
+    pub stdev: Option<f64>,
+    /// Share within one standard deviation of the mean.
+    pub within_stdev: Option<f64>,
+    /// Smallest.
+    pub min: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 75th percentile.
+    pub p75: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    pub p99_9: Option<f64>,
+    /// 99.99th percentile.
+    pub p99_99: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+    /// Lower bounds of what is `null` or only known from below, by name.
+    pub over_ms: BTreeMap<String, f64>,
+}
+
+/// The percentiles of documents: name and quantile.
+pub const PERCENTILES: [(&str, f64); 7] = [
+    ("p50", 0.5),
+    ("p75", 0.75),
+    ("p90", 0.9),
+    ("p95", 0.95),
+    ("p99", 0.99),
+    ("p99_9", 0.999),
+    ("p99_99", 0.9999),
+];
+
+/// How many samples a quantile needs before it is told: ten beyond it.
+pub fn samples_needed(quantile: f64) -> u64 {
+    (10.0 / (1.0 - quantile)).round() as u64
+}
+
+impl Distribution {
+    /// From exact durations alone.
+    pub fn of(known: &Histogram) -> Self {
+        Self::with_censored(known, &Histogram::new())
+    }
+
+    /// From exact durations and right-censored ones.
+    ///
+    /// The quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless
+    /// (`high`). Where the two differ by more than 1 % it is not known, only that it is at least `low`; else
+    /// `high` is told, which never flatters.
+    pub fn with_censored(known: &Histogram, censored: &Histogram) -> Self {
+        let mut all = known.clone();
+        all.merge(censored);
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let mut out = Distribution {
+            count: all.count(),
+            censored: censored.count(),
+            mean: all.mean_ns().map(|v| v / 1e6),
+            stdev: all.stdev_ns().map(|v| v / 1e6),
+            within_stdev: all.within_stdev(),
+            min: all.min_ns().map(ms),
+            ..Distribution::default()
+        };
+        for (name, quantile) in PERCENTILES {
+            if all.count() < samples_needed(quantile) {
+                continue;
+            }
+            let rank = rank_of(quantile, all.count());
+            let low = all.at_rank(rank).unwrap_or(0);
+            match known.at_rank(rank) {
+                Some(high) if high as f64 <= low as f64 * 1.01 => *out.percentile_mut(name) = Some(ms(high)),
+                _ => {
+                    out.over_ms.insert(name.to_owned(), ms(low));
+                }
+            }
+        }
+        let last_known = known.max_ns().is_some_and(|k| censored.max_ns().is_none_or(|c| k >= c));
+        match all.max_ns() {
+            Some(max) if last_known => out.max = Some(ms(max)),
+            Some(max) => {
+                out.over_ms.insert("max".to_owned(), ms(max));
+            }
+            None => {}
+        }
+        if let (Some(mean), true) = (out.mean, out.censored > 0) {
+            out.over_ms.insert("mean".to_owned(), mean);
+        }
+        out
+    }
+
+    fn percentile_mut(&mut self, name: &str) -> &mut Option<f64> {
+        match name {
+            "p50" => &mut self.p50,
+            "p75" => &mut self.p75,
+            "p90" => &mut self.p90,
+            "p95" => &mut self.p95,
+            "p99" => &mut self.p99,
+            "p99_9" => &mut self.p99_9,
+            "p99_99" => &mut self.p99_99,
+            _ => unreachable!("only names of PERCENTILES"),
+        }
+    }
+
+    /// A figure by its name (`p50` … `p99_99`, `max`, `min`, `mean`, `stdev`), if there is such a name.
+    pub fn figure(&self, name: &str) -> Option<Option<f64>> {
+        Some(match name {
+            "p50" => self.p50,
+            "p75" => self.p75,
+            "p90" => self.p90,
+            "p95" => self.p95,
+            "p99" => self.p99,
+            "p99_9" => self.p99_9,
+            "p99_99" => self.p99_99,
+            "max" => self.max,
+            "min" => self.min,
+            "mean" => self.mean,
+            "stdev" => self.stdev,
+            _ => return None,
+        })
+    }
+}
+
+/// Requests of one tag.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TagSummary {
+    /// By what became of them.
+    pub requests: Requests,
+    /// Failures by kind.
+    pub failures: Failures,
+    /// end − due, censored ones included.
+    pub response_ms: Distribution,
+    /// end − due of ok outcomes.
+    pub ok_response_ms: Distribution,
+    /// end − due of failures.
+    pub failed_response_ms: Distribution,
+}
+
+/// What the generator used.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Generator {
+    /// `uring`, `epoll` (or `sim` in tests).
+    pub io: String,
+    /// Load threads.
+    pub threads: u64,
+    /// Cores they were bound to; empty when free.
+    pub cpus: Vec<u64>,
+    /// CPU time of the load threads during the load, seconds.
+    pub cpu_s: f64,
+    /// Time load threads were ready and waited for a core, seconds; `null` where the kernel does not tell.
+    pub run_delay_s: Option<f64>,
+    /// Time loadlab's own cgroup was stopped by a CPU limit, seconds.
+    pub throttled_s: Option<f64>,
+    /// Peak resident memory of loadlab.
+    pub peak_rss_bytes: u64,
+    /// Most connections open at one time.
+    pub connections_peak: u64,
+}
+
+/// What a component used during the load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ComponentSummary {
+    /// Of one core, over the load.
+    pub cpu_percent: MeanMax,
+    /// CPU seconds over the load.
+    pub cpu_s: Option<f64>,
+    /// Time stopped by its CPU limit.
+    pub throttled_s: Option<f64>,
+    /// Memory.
+    pub memory_bytes: MemorySummary,
+    /// Network link bytes over the load; `null` unless it has a namespace of its own.
+    pub net_bytes: InOut,
+    /// Block I/O over the load.
+    pub block_bytes: ReadWritten,
+    /// Most processes and threads.
+    pub pids_max: Option<u64>,
+    /// Most open files.
+    pub open_files_max: Option<u64>,
+    /// Kills for memory.
+    pub oom_kills: Option<u64>,
+    /// Times it was started again.
+    pub restarts: u64,
+    /// In words, if it died.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub died: Option<String>,
+    /// CPU limit in cores.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu_limit: Option<f64>,
+}
+
+/// Mean and maximum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MeanMax {
+    /// Mean over time.
+    pub mean: Option<f64>,
+    /// Largest reading.
+    pub max: Option<f64>,
+}
+
+/// Memory of a component.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemorySummary {
+    /// Mean over time.
+    pub mean: Option<f64>,
+    /// Largest reading.
+    pub max: Option<f64>,
+    /// Last reading, after the drain.
+    pub last: Option<f64>,
+    /// Its limit.
+    pub limit: Option<u64>,
+}
+
+/// Network bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InOut {
+    /// Received.
+    #[serde(rename = "in")]
+    pub received: Option<u64>,
+    /// Sent.
+    #[serde(rename = "out")]
+    pub sent: Option<u64>,
+}
+
+/// Block I/O bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadWritten {
+    /// Read.
+    pub read: Option<u64>,
+    /// Written.
+    pub written: Option<u64>,
+}
+
+/// A probe over the load and the drain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProbeSummary {
+    /// First reading of the load.
+    pub first: Option<f64>,
+    /// Last reading, after the drain.
+    pub last: Option<f64>,
+    /// Largest.
+    pub max: Option<f64>,
+    /// Mean of the readings.
+    pub mean: Option<f64>,
+}
+
+/// What was accepted and never stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loss {
+    /// Answered with success.
+    pub accepted: u64,
+    /// Sent, and no answer came.
+    pub unanswered: u64,
+    /// Distinct ones stored.
+    pub persisted_distinct: u64,
+    /// Stored more than once.
+    pub doubled: u64,
+    /// At least so many lost.
+    pub lost_min: u64,
+    /// At most so many lost.
+    pub lost_max: u64,
+    /// Told by ids, not by counts.
+    pub by_id: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hist(values: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut h = Histogram::new();
+        values.into_iter().for_each(|v| h.record(v));
+        h
+    }
+
+    #[test]
+    fn percentiles_among_censored_are_null_with_a_bound() {
+        // 60 answered in 1 ms, 40 given up after 1,000 ms
+        let known = hist(std::iter::repeat_n(1_000_000, 60));
+        let censored = hist(std::iter::repeat_n(1_000_000_000, 40));
+        let d = Distribution::with_censored(&known, &censored);
+        assert_eq!((d.count, d.censored), (100, 40));
+        assert_eq!(d.p50, Some(1.0));
+        assert_eq!((d.p75, d.over_ms["p75"]), (None, 1000.0));
+        assert_eq!((d.max, d.over_ms["max"]), (None, 1000.0));
+        // 100 samples carry p90, not p95
+        assert!(d.over_ms.contains_key("p90") && !d.over_ms.contains_key("p95"));
+    }
+
+    #[test]
+    fn a_few_young_in_flight_ones_do_not_hide_the_median() {
+        let known = hist((0..100_000).map(|i| 1_000_000 + i * 10));
+        let censored = hist((0..50).map(|i| i * 20_000));
+        let d = Distribution::with_censored(&known, &censored);
+        assert!((d.p50.unwrap() - 1.5).abs() < 0.02, "{d:?}");
+        // the tail is hidden by them: 50 of 100,050 could be beyond p99.95
+        assert_eq!(d.p99_99, None);
+        assert!(d.over_ms["p99_99"] > 1.99);
+    }
+
+    #[test]
+    fn too_few_samples_tell_no_percentile() {
+        let d = Distribution::of(&hist([1_000_000; 19]));
+        assert_eq!((d.p50, d.max, d.mean), (None, Some(1.0), Some(1.0)));
+        assert!(d.over_ms.is_empty());
+        assert_eq!(samples_needed(0.5), 20);
+        assert_eq!(samples_needed(0.9999), 100_000);
+    }
+}

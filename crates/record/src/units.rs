@@ -1,0 +1,233 @@
+//! Durations, sizes, rates and CPU shares as people write them, and back.
+//!
+//! Durations `300ms 10s 1m30s`; sizes `15MiB 30kB`; rates `1000/s`; CPU `1%` (of one core) or `0.5` (cores).
+//! Parsing is strict: an unknown unit or a missing one is an error that says what would be understood.
+
+/// Why a quantity was not understood: what was expected, in words, with an example.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not {expected}")]
+pub struct UnitError {
+    /// What was given.
+    pub text: String,
+    /// What would be understood, such as "a duration such as `300ms`, `10s` or `1m30s`".
+    pub expected: &'static str,
+}
+
+const DURATION: &str = "a duration such as `300ms`, `10s` or `1m30s`";
+const SIZE: &str = "a size such as `512`, `30kB` or `15MiB`";
+const RATE: &str = "a rate such as `1000/s` or `30/m`";
+const CPU: &str = "a CPU limit such as `1%` (of one core), `50%` or `0.5` (cores)";
+
+fn bad(text: &str, expected: &'static str) -> UnitError {
+    UnitError { text: text.to_owned(), expected }
+}
+
+/// Splits a leading decimal number from what follows. No sign, no exponent.
+fn split_number(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
+    let number: String = text[..end].chars().filter(|c| *c != '_').collect();
+    let value: f64 = number.parse().ok()?;
+    value.is_finite().then_some((value, &text[end..]))
+}
+
+/// A duration in nanoseconds, from `300ms`, `10s`, `1m30s`, `1h`, `250us`, `10ns`; a bare `0` is zero.
+pub fn parse_duration_ns(text: &str) -> Result<u64, UnitError> {
+    let mut rest = text.trim();
+    if rest == "0" {
+        return Ok(0);
+    }
+    let mut total = 0f64;
+    let mut last_unit = f64::INFINITY;
+    while !rest.is_empty() {
+        let (value, tail) = split_number(rest).ok_or_else(|| bad(text, DURATION))?;
+        let end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
+        let unit = match &tail[..end] {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" | "min" => 60e9,
+            "h" => 3600e9,
+            "d" => 86400e9,
+            _ => return Err(bad(text, DURATION)),
+        };
+        // `30s1m` and `1s1s` are slips, not durations.
+        if unit >= last_unit {
+            return Err(bad(text, DURATION));
+        }
+        last_unit = unit;
+        total += value * unit;
+        rest = &tail[end..];
+    }
+    if last_unit.is_infinite() || total > u64::MAX as f64 / 2.0 {
+        return Err(bad(text, DURATION));
+    }
+    Ok(total.round() as u64)
+}
+
+/// A size in bytes, from `512`, `512B`, `30kB`, `2MB`, `15MiB`, `1GiB`. `k`, `M`, `G` are 1000s, `Ki`, `Mi`, `Gi` 1024s.
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, SIZE))?;
+    let unit = unit.trim_start();
+    let factor = match unit.strip_suffix(['B', 'b']).unwrap_or(unit) {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" | "m" => 1e6,
+        "G" | "g" => 1e9,
+        "T" | "t" => 1e12,
+        "Ki" | "ki" => 1024.0,
+        "Mi" | "mi" => 1024f64.powi(2),
+        "Gi" | "gi" => 1024f64.powi(3),
+        "Ti" | "ti" => 1024f64.powi(4),
+        _ => return Err(bad(text, SIZE)),
+    };
+    let bytes = value * factor;
+    if bytes > 1e18 || bytes.fract() != 0.0 && unit.is_empty() {
+        return Err(bad(text, SIZE));
+    }
+    Ok(bytes.round() as u64)
+}
+
+/// A rate per second, from `1000/s`, `30/m`, `100/h` or a bare number (per second).
+pub fn parse_rate_per_s(text: &str) -> Result<f64, UnitError> {
+    let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, RATE))?;
+    let per_s = match unit.trim() {
+        "" | "/s" | "/sec" => value,
+        "/m" | "/min" => value / 60.0,
+        "/h" => value / 3600.0,
+        _ => return Err(bad(text, RATE)),
+    };
+    if per_s > 0.0 && per_s <= 1e9 { Ok(per_s) } else { Err(bad(text, RATE)) }
+}
+
+/// A CPU limit in cores, from `1%` (of one core) or `0.5` (cores).
+pub fn parse_cpu_cores(text: &str) -> Result<f64, UnitError> {
+    let (value, unit) = split_number(text.trim()).ok_or_else(|| bad(text, CPU))?;
+    let cores = match unit.trim() {
+        "%" => value / 100.0,
+        "" => value,
+        _ => return Err(bad(text, CPU)),
+    };
+    if cores > 0.0 && cores <= 4096.0 { Ok(cores) } else { Err(bad(text, CPU)) }
+}
+
+/// A duration for reading: three significant digits, the unit that fits (`870 ns`, `4.21 ms`, `1m30s`).
+pub fn format_duration_ns(ns: f64) -> String {
+    let abs = ns.abs();
+    let (value, unit) = match abs {
+        _ if abs < 999.5 => return format!("{ns:.0} ns"),
+        _ if abs < 999.5e3 => (ns / 1e3, "µs"),
+        _ if abs < 999.5e6 => (ns / 1e6, "ms"),
+        _ if abs < 60e9 => (ns / 1e9, "s"),
+        _ => return format_long(abs, ns < 0.0),
+    };
+    format!("{} {unit}", significant(value, 3))
+}
+
+fn format_long(abs_ns: f64, negative: bool) -> String {
+    let total_s = (abs_ns / 1e9).round() as u64;
+    let (h, m, s) = (total_s / 3600, total_s / 60 % 60, total_s % 60);
+    let sign = if negative { "-" } else { "" };
+    match (h, m, s) {
+        (0, m, 0) => format!("{sign}{m}m"),
+        (0, m, s) => format!("{sign}{m}m{s:02}s"),
+        (h, m, 0) => format!("{sign}{h}h{m:02}m"),
+        (h, m, s) => format!("{sign}{h}h{m:02}m{s:02}s"),
+    }
+}
+
+/// A size for reading, in 1024s: `512 B`, `15.0 MiB`.
+pub fn format_bytes(bytes: f64) -> String {
+    let mut value = bytes;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value.abs() < 1023.5 || unit == "TiB" {
+            return match unit {
+                "B" => format!("{value:.0} B"),
+                _ => format!("{} {unit}", significant(value, 3)),
+            };
+        }
+        value /= 1024.0;
+    }
+    unreachable!("the last unit returns")
+}
+
+/// A count or rate for reading: thousands apart (`12,345`), three digits below 100.
+pub fn format_count(value: f64) -> String {
+    if value.abs() < 100.0 && value.fract() != 0.0 {
+        return significant(value, 3);
+    }
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    if value < 0.0 { format!("-{out}") } else { out }
+}
+
+/// A number to so many significant digits, without exponent and never cutting the integer part.
+pub fn significant(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    // Rounded first, since rounding may carry into a new digit: 9.996 is 10.0.
+    let exponent = format!("{:.*e}", (digits - 1).max(0) as usize, value.abs());
+    let magnitude: i32 = exponent.split('e').nth(1).and_then(|e| e.parse().ok()).unwrap_or(0);
+    format!("{value:.*}", (digits - 1 - magnitude).max(0) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, ns) in [
+            ("300ms", 300_000_000),
+            ("10s", 10_000_000_000),
+            ("1m30s", 90_000_000_000),
+            ("1.5s", 1_500_000_000),
+            ("250us", 250_000),
+            ("0", 0),
+            ("0s", 0),
+            ("1h", 3_600_000_000_000),
+        ] {
+            assert_eq!(parse_duration_ns(text), Ok(ns), "{text}");
+        }
+        for text in ["", "10", "s", "-1s", "1s1s", "30s1m", "1x", "1e3s", "ten", "99999999999h"] {
+            assert!(parse_duration_ns(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_rates_and_cpu() {
+        assert_eq!(parse_bytes("15MiB"), Ok(15 << 20));
+        assert_eq!(parse_bytes("30kB"), Ok(30_000));
+        assert_eq!(parse_bytes("512"), Ok(512));
+        assert!(parse_bytes("1.5").is_err());
+        assert!(parse_bytes("1 furlong").is_err());
+        assert_eq!(parse_rate_per_s("1000/s"), Ok(1000.0));
+        assert_eq!(parse_rate_per_s("30/m"), Ok(0.5));
+        assert!(parse_rate_per_s("0").is_err());
+        assert_eq!(parse_cpu_cores("1%"), Ok(0.01));
+        assert_eq!(parse_cpu_cores("0.5"), Ok(0.5));
+        assert!(parse_cpu_cores("0").is_err());
+        assert!(parse_cpu_cores("half").is_err());
+    }
+
+    #[test]
+    fn readable() {
+        assert_eq!(format_duration_ns(870.0), "870 ns");
+        assert_eq!(format_duration_ns(4_213_000.0), "4.21 ms");
+        assert_eq!(format_duration_ns(999_900.0), "1.00 ms");
+        assert_eq!(format_duration_ns(90e9), "1m30s");
+        assert_eq!(format_bytes(15.0 * 1024.0 * 1024.0), "15.0 MiB");
+        assert_eq!(format_bytes(1024.0), "1.00 KiB");
+        assert_eq!(format_count(1_234_567.0), "1,234,567");
+        assert_eq!(format_count(12.345), "12.3");
+        assert_eq!(significant(9.996, 3), "10.0");
+        assert_eq!(significant(0.0123, 2), "0.012");
+    }
+}
