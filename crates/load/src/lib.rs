@@ -1,1 +1,28 @@
-//! placeholder
+//! The engine: sends requests on schedule, times them, counts them.
+//!
+//! It knows no plan, system or report. *When* ([`schedule`]), *what* ([`source`]), *how* ([`http1`]) and
+//! *until* ([`spec::Until`]) never name one another; they meet in the worker's loop (`worker`). Each load
+//! thread owns one loop, one I/O backend ([`io`]) and one recorder; what they counted is handed over ten
+//! times a second and merged by [`run()`], on the caller's thread, into ticks and totals.
+//!
+//! After its start the loop neither allocates per request, locks, logs, nor shares a cache line with
+//! another thread. Time enters through the backend's clock alone, so that the simulated backend
+//! ([`io::sim`]) replays a load exactly.
+
+mod conn;
+mod deadline;
+mod keeper;
+mod recorder;
+mod worker;
+
+pub mod generator;
+pub mod http1;
+pub mod io;
+pub mod run;
+pub mod schedule;
+pub mod source;
+pub mod spec;
+pub mod target;
+
+pub use run::{Control, LoadError, LoadEvent, Outcome, run};
+pub use spec::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};

@@ -1,0 +1,594 @@
+//! HTTP/1.1 responses: where they end, what they say about the connection. Bytes in, progress out.
+//!
+//! Only what a load generator needs is looked at: status, framing and whether the connection may be used
+//! again (RFC 9112 §6, §7, §9.3). Bodies are counted, never kept. What is ambiguous (two lengths, length and
+//! transfer-encoding together) is a fault, not a guess.
+
+/// Longest response head, and longest trailer section.
+pub const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEADERS: usize = 256;
+/// Longest line of a chunk's size with its extensions.
+const MAX_CHUNK_LINE: u32 = 4096;
+
+/// Why bytes are no response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The head does not follow the grammar; in words.
+    Malformed(&'static str),
+    /// The head (or trailers) is longer than [`MAX_HEAD`].
+    HeadTooLarge,
+}
+
+impl Fault {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fault::Malformed(words) => words,
+            Fault::HeadTooLarge => "response head longer than 64 KiB",
+        }
+    }
+}
+
+/// What a head says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The status code.
+    pub status: u16,
+    /// How the body ends.
+    framing: Framing,
+    /// The connection may be used again once the response is complete.
+    pub keep_alive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before or inside the head.
+    Head,
+    /// So many body bytes to come.
+    Body(u64),
+    /// Inside a chunked body.
+    Chunked(Chunk),
+    /// The body ends with the connection.
+    UntilClose,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chunk {
+    /// In a size; digits so far and value.
+    Size {
+        digits: u8,
+        value: u64,
+    },
+    /// After the size, up to the line's end; bytes so far.
+    Extension {
+        value: u64,
+        seen: u32,
+    },
+    /// CR of the size line seen.
+    SizeLf {
+        value: u64,
+    },
+    /// So many bytes of data to come.
+    Data(u64),
+    /// CR, then LF, after the data.
+    DataCr,
+    DataLf,
+    /// In the trailers: bytes so far, bytes of the current line.
+    Trailer {
+        seen: u32,
+        line: u32,
+    },
+}
+
+/// One answer on one connection, as far as it has come.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    state: State,
+    head: Option<Head>,
+    /// The head's beginning, if it came in pieces.
+    partial: Vec<u8>,
+}
+
+/// The last head seen on any connection of a worker, and what it said. Servers answer the same head again
+/// and again (but for `Date`, once a second): comparing it is several times cheaper than parsing it.
+#[derive(Clone, Debug, Default)]
+pub struct Memo {
+    bytes: Vec<u8>,
+    no_body: bool,
+    head: Option<Head>,
+}
+
+/// How far a call to [`Reader::feed`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// The response is complete.
+    pub done: bool,
+    /// Bytes used; after `done`, what is left over does not belong to the response.
+    pub used: usize,
+    /// Where the (final) head ended among the given bytes, if it ended in them and began in them.
+    pub head_end: Option<usize>,
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Reader { state: State::Head, head: None, partial: Vec::new() }
+    }
+}
+
+impl Reader {
+    /// Ready for the next response.
+    #[inline]
+    pub fn reset(&mut self) {
+        self.state = State::Head;
+        self.head = None;
+        self.partial.clear();
+    }
+
+    /// The head, once it is complete.
+    #[inline]
+    pub fn head(&self) -> Option<Head> {
+        self.head
+    }
+
+    /// The response ends with the connection, so its end is no fault.
+    pub fn ends_with_connection(&self) -> bool {
+        self.state == State::UntilClose
+    }
+
+    /// Takes the next bytes of the connection. `no_body`: the request was a HEAD.
+    #[inline]
+    pub fn feed(&mut self, bytes: &[u8], no_body: bool, memo: &mut Memo) -> Result<Fed, Fault> {
+        let mut fed = Fed { done: false, used: 0, head_end: None };
+        if self.state == State::Head {
+            match self.feed_head(bytes, no_body, memo)? {
+                None => {
+                    fed.used = bytes.len();
+                    return Ok(fed);
+                }
+                Some((used, whole)) => {
+                    fed.used = used;
+                    fed.head_end = whole.then_some(used);
+                }
+            }
+        }
+        let rest = &bytes[fed.used..];
+        let (used, done) = match &mut self.state {
+            State::Head => (0, false),
+            State::Body(left) => {
+                let take = (*left).min(rest.len() as u64);
+                *left -= take;
+                (take as usize, *left == 0)
+            }
+            State::Chunked(chunk) => feed_chunked(chunk, rest)?,
+            State::UntilClose => (rest.len(), false),
+        };
+        fed.used += used;
+        fed.done = done;
+        Ok(fed)
+    }
+
+    /// Some((bytes used, the head lay whole in them)) once the final head is complete.
+    #[inline]
+    fn feed_head(
+        &mut self,
+        bytes: &[u8],
+        no_body: bool,
+        memo: &mut Memo,
+    ) -> Result<Option<(usize, bool)>, Fault> {
+        if self.partial.is_empty()
+            && let Some(head) = memo.head
+            && memo.no_body == no_body
+            && bytes.starts_with(&memo.bytes)
+        {
+            self.begin_body(head);
+            return Ok(Some((memo.bytes.len(), true)));
+        }
+        self.parse_heads(bytes, no_body, memo)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn parse_heads(
+        &mut self,
+        bytes: &[u8],
+        no_body: bool,
+        memo: &mut Memo,
+    ) -> Result<Option<(usize, bool)>, Fault> {
+        let before = self.partial.len();
+        let mut start = 0;
+        loop {
+            let parsed = if before > 0 && start == 0 {
+                self.partial.extend_from_slice(bytes);
+                let parsed = parse_head(&self.partial, no_body);
+                match parsed {
+                    // An interim head ended inside what was kept and what came: go on behind it.
+                    Ok(Some((head, used))) if head.status < 200 => {
+                        check_interim(head.status)?;
+                        self.partial.drain(..used);
+                        let rest = std::mem::take(&mut self.partial);
+                        // `used` reaches beyond what had been kept, or it would have ended there before.
+                        let offset = bytes.len() - rest.len();
+                        let nested = self.parse_heads(&rest, no_body, memo)?;
+                        return Ok(nested.map(|(n, _)| (offset + n, false)));
+                    }
+                    Ok(Some((head, used))) => {
+                        self.partial.clear();
+                        self.begin_body(head);
+                        return Ok(Some((used - before, false)));
+                    }
+                    other => other,
+                }
+            } else {
+                parse_head(&bytes[start..], no_body)
+            };
+            match parsed? {
+                None => {
+                    if before == 0 || start > 0 {
+                        self.partial.clear();
+                        self.partial.extend_from_slice(&bytes[start..]);
+                    }
+                    return if self.partial.len() > MAX_HEAD { Err(Fault::HeadTooLarge) } else { Ok(None) };
+                }
+                Some((head, used)) if head.status < 200 => {
+                    check_interim(head.status)?;
+                    start += used;
+                }
+                Some((head, used)) => {
+                    memo.bytes.clear();
+                    memo.bytes.extend_from_slice(&bytes[start..start + used]);
+                    (memo.head, memo.no_body) = (Some(head), no_body);
+                    self.begin_body(head);
+                    return Ok(Some((start + used, start == 0)));
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn begin_body(&mut self, head: Head) {
+        self.head = Some(head);
+        self.state = match head.framing {
+            Framing::Length(n) => State::Body(n),
+            Framing::Chunked => State::Chunked(Chunk::Size { digits: 0, value: 0 }),
+            Framing::UntilClose => State::UntilClose,
+        };
+    }
+}
+
+fn check_interim(status: u16) -> Result<(), Fault> {
+    match status {
+        101 => Err(Fault::Malformed("status 101, though no upgrade was asked for")),
+        _ => Ok(()),
+    }
+}
+
+/// A head at the start of `bytes` and its length; `None` if it is not complete.
+fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Fault> {
+    let mut headers = [const { std::mem::MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let used = match config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers) {
+        Ok(httparse::Status::Complete(used)) => used,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(Fault::Malformed(words(error))),
+    };
+    if used > MAX_HEAD {
+        return Err(Fault::HeadTooLarge);
+    }
+    let status = response.code.unwrap_or(0);
+    let mut length: Option<u64> = None;
+    let (mut encoded, mut chunked) = (false, false);
+    let mut keep_alive = response.version == Some(1);
+    for header in response.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let n = content_length(header.value)?;
+            if length.is_some_and(|l| l != n) {
+                return Err(Fault::Malformed("content-length given twice with different values"));
+            }
+            length = Some(n);
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            encoded = true;
+            chunked = last_item_is(header.value, b"chunked");
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            for item in header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+                if item.eq_ignore_ascii_case(b"close") {
+                    keep_alive = false;
+                } else if item.eq_ignore_ascii_case(b"keep-alive") && response.version == Some(0) {
+                    keep_alive = true;
+                }
+            }
+        }
+    }
+    if !(100..=999).contains(&status) {
+        return Err(Fault::Malformed("status code out of range"));
+    }
+    let framing = if status < 200 || status == 204 || status == 304 || no_body {
+        Framing::Length(0)
+    } else if encoded && length.is_some() {
+        return Err(Fault::Malformed("content-length and transfer-encoding both given"));
+    } else if chunked {
+        Framing::Chunked
+    } else if encoded {
+        Framing::UntilClose
+    } else {
+        length.map_or(Framing::UntilClose, Framing::Length)
+    };
+    let keep_alive = keep_alive && framing != Framing::UntilClose;
+    Ok(Some((Head { status, framing, keep_alive }, used)))
+}
+
+/// RFC 9110 §8.6: digits, or a list of the same digits.
+fn content_length(value: &[u8]) -> Result<u64, Fault> {
+    let mut length: Option<u64> = None;
+    for item in value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+        if item.is_empty() || !item.iter().all(u8::is_ascii_digit) {
+            return Err(Fault::Malformed("content-length is not a number"));
+        }
+        let n = std::str::from_utf8(item)
+            .ok()
+            .and_then(|s| s.parse::<u64>().ok())
+            .ok_or(Fault::Malformed("content-length overflows"))?;
+        if length.is_some_and(|l| l != n) {
+            return Err(Fault::Malformed("content-length given twice with different values"));
+        }
+        length = Some(n);
+    }
+    length.ok_or(Fault::Malformed("content-length is not a number"))
+}
+
+fn last_item_is(value: &[u8], item: &[u8]) -> bool {
+    value.rsplit(|b| *b == b',').next().is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(item))
+}
+
+fn words(error: httparse::Error) -> &'static str {
+    match error {
+        httparse::Error::HeaderName => "invalid header name",
+        httparse::Error::HeaderValue => "invalid header value",
+        httparse::Error::NewLine => "invalid line end in the head",
+        httparse::Error::Status => "invalid status line",
+        httparse::Error::Token => "invalid status line",
+        httparse::Error::TooManyHeaders => "more than 256 headers",
+        httparse::Error::Version => "not HTTP/1",
+    }
+}
+
+/// Bytes used, and whether the body is complete.
+fn feed_chunked(chunk: &mut Chunk, bytes: &[u8]) -> Result<(usize, bool), Fault> {
+    let mut i = 0;
+    while i < bytes.len() {
+        let b = bytes[i];
+        match *chunk {
+            Chunk::Data(left) => {
+                let take = left.min((bytes.len() - i) as u64);
+                i += take as usize;
+                *chunk = if take == left { Chunk::DataCr } else { Chunk::Data(left - take) };
+                continue;
+            }
+            Chunk::Size { digits, value } => *chunk = chunk_size(digits, value, b)?,
+            Chunk::Extension { value, seen } => {
+                *chunk = match b {
+                    b'\r' => Chunk::SizeLf { value },
+                    b'\n' => return Err(Fault::Malformed("invalid line end in a chunk size")),
+                    _ if seen >= MAX_CHUNK_LINE => return Err(Fault::Malformed("chunk size line too long")),
+                    _ => Chunk::Extension { value, seen: seen + 1 },
+                }
+            }
+            Chunk::SizeLf { value } => {
+                if b != b'\n' {
+                    return Err(Fault::Malformed("invalid line end in a chunk size"));
+                }
+                *chunk = if value == 0 { Chunk::Trailer { seen: 0, line: 0 } } else { Chunk::Data(value) };
+            }
+            Chunk::DataCr if b == b'\r' => *chunk = Chunk::DataLf,
+            Chunk::DataLf if b == b'\n' => *chunk = Chunk::Size { digits: 0, value: 0 },
+            Chunk::DataCr | Chunk::DataLf => return Err(Fault::Malformed("chunk longer than its size")),
+            Chunk::Trailer { seen, line } => {
+                if seen as usize >= MAX_HEAD {
+                    return Err(Fault::HeadTooLarge);
+                }
+                match b {
+                    b'\n' if line == 0 => return Ok((i + 1, true)),
+                    b'\n' => *chunk = Chunk::Trailer { seen: seen + 1, line: 0 },
+                    b'\r' => *chunk = Chunk::Trailer { seen: seen + 1, line },
+                    _ => *chunk = Chunk::Trailer { seen: seen + 1, line: line + 1 },
+                }
+            }
+        }
+        i += 1;
+    }
+    Ok((i, false))
+}
+
+fn chunk_size(digits: u8, value: u64, b: u8) -> Result<Chunk, Fault> {
+    let digit = match b {
+        b'0'..=b'9' => b - b'0',
+        b'a'..=b'f' => b - b'a' + 10,
+        b'A'..=b'F' => b - b'A' + 10,
+        _ if digits == 0 => return Err(Fault::Malformed("invalid chunk size")),
+        b'\r' => return Ok(Chunk::SizeLf { value }),
+        b';' | b' ' | b'\t' => return Ok(Chunk::Extension { value, seen: 0 }),
+        _ => return Err(Fault::Malformed("invalid chunk size")),
+    };
+    if digits >= 16 || value >> 60 != 0 {
+        return Err(Fault::Malformed("chunk size overflows"));
+    }
+    Ok(Chunk::Size { digits: digits + 1, value: value << 4 | u64::from(digit) })
+}
+
+/// A token of RFC 9110 §5.6.2.
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Status and bytes used of a complete response; fed in pieces of every size.
+    fn check(input: &[u8], no_body: bool, expect: Result<Option<(u16, usize)>, &str>) {
+        for piece in 1..=input.len() {
+            let mut reader = Reader::default();
+            let mut memo = Memo::default();
+            let mut at = 0;
+            let mut result = Ok(None);
+            for part in input.chunks(piece) {
+                match reader.feed(part, no_body, &mut memo) {
+                    Ok(fed) if fed.done => {
+                        result = Ok(Some((reader.head().unwrap().status, at + fed.used)));
+                        break;
+                    }
+                    Ok(fed) => assert_eq!(fed.used, part.len()),
+                    Err(fault) => {
+                        result = Err(fault.words());
+                        break;
+                    }
+                }
+                at += part.len();
+            }
+            assert_eq!(result, expect, "in pieces of {piece}: {}", String::from_utf8_lossy(input));
+        }
+    }
+
+    #[test]
+    fn framings() {
+        check(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloX", false, Ok(Some((200, 43))));
+        check(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", false, Ok(None));
+        check(b"HTTP/1.1 204 No Content\r\n\r\n", false, Ok(Some((204, 27))));
+        check(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n", false, Ok(Some((304, 48))));
+        check(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", true, Ok(Some((200, 38))));
+        check(b"HTTP/1.1 200 OK\r\n\r\nuntil the end", false, Ok(None));
+        check(b"HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc", false, Ok(Some((200, 44))));
+    }
+
+    #[test]
+    fn chunked() {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let of = |body: &str| format!("{head}{body}").into_bytes();
+        let whole = |body: &str| Ok(Some((200, head.len() + body.len())));
+        for body in [
+            "0\r\n\r\n",
+            "5\r\nhello\r\n0\r\n\r\n",
+            "5;a=b\r\nhello\r\n00\r\nX: y\r\nZ: w\r\n\r\n",
+            "A\r\n0123456789\r\n0\r\n\r\n",
+        ] {
+            check(&of(body), false, whole(body));
+        }
+        check(&of("10000000000000000\r\n"), false, Err("chunk size overflows"));
+        check(&of("fffffffffffffffff\r\n"), false, Err("chunk size overflows"));
+        check(&of("x\r\n"), false, Err("invalid chunk size"));
+        check(&of("\r\n"), false, Err("invalid chunk size"));
+        check(&of("3\r\nhello\r\n"), false, Err("chunk longer than its size"));
+        check(&of("-1\r\n"), false, Err("invalid chunk size"));
+    }
+
+    #[test]
+    fn interim_responses_are_passed_over() {
+        let input = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok";
+        check(input, false, Ok(Some((201, input.len()))));
+        check(
+            b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+            false,
+            Err("status 101, though no upgrade was asked for"),
+        );
+    }
+
+    #[test]
+    fn ambiguous_or_malformed_heads_are_faults() {
+        for (input, words) in [
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+                "content-length given twice with different values",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+                "content-length and transfer-encoding both given",
+            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", "content-length is not a number"),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n", "content-length overflows"),
+            ("SSH-2.0-OpenSSH_9.2\r\n", "not HTTP/1"),
+            ("HTTP/1.1 abc\r\n\r\n", "invalid status line"),
+        ] {
+            let mut reader = Reader::default();
+            let result = reader.feed(input.as_bytes(), false, &mut Memo::default());
+            assert_eq!(result.unwrap_err().words(), words, "{input}");
+        }
+    }
+
+    #[test]
+    fn a_head_without_end_is_bounded() {
+        let mut reader = Reader::default();
+        let mut memo = Memo::default();
+        let mut fed = 0;
+        assert!(reader.feed(b"HTTP/1.1 200 OK\r\n", false, &mut memo).is_ok());
+        let fault = loop {
+            match reader.feed(
+                b"X: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy",
+                false,
+                &mut memo,
+            ) {
+                Ok(_) => fed += 61,
+                Err(fault) => break fault,
+            }
+            assert!(fed < 2 * MAX_HEAD);
+        };
+        assert_eq!(fault, Fault::HeadTooLarge);
+    }
+
+    #[test]
+    fn connections_that_may_be_used_again() {
+        for (head, keep) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: upgrade, Close\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", true),
+        ] {
+            let mut reader = Reader::default();
+            assert!(reader.feed(head.as_bytes(), false, &mut Memo::default()).unwrap().done);
+            assert_eq!(reader.head().unwrap().keep_alive, keep, "{head}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_never_panic(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8), head: bool) {
+            let mut reader = Reader::default();
+            let mut memo = Memo::default();
+            for part in parts {
+                match reader.feed(&part, head, &mut memo) {
+                    Ok(fed) => prop_assert!(fed.used <= part.len()),
+                    Err(_) => break,
+                }
+            }
+        }
+
+        #[test]
+        fn the_memo_changes_nothing(a in "[a-zA-Z0-9: ]{0,40}", n in 0u64..50, cut in 0usize..80, extra in prop::collection::vec(any::<u8>(), 0..60)) {
+            let mut input = format!("HTTP/1.1 200 OK\r\nX: {a}\r\nContent-Length: {n}\r\n\r\n").into_bytes();
+            input.extend(&extra);
+            let run = |memo: &mut Memo| {
+                let mut reader = Reader::default();
+                let cut = cut.min(input.len());
+                let first = reader.feed(&input[..cut], false, memo);
+                if first.is_ok_and(|f| f.done) || first.is_err() {
+                    return vec![first];
+                }
+                vec![first, reader.feed(&input[cut..], false, memo)]
+            };
+            let mut warm = Memo::default();
+            let mut reader = Reader::default();
+            let _ = reader.feed(&input, false, &mut warm);
+            let with: Vec<_> = run(&mut warm).into_iter().map(|r| r.map(|f| (f.done, f.used))).collect();
+            let without: Vec<_> = run(&mut Memo::default()).into_iter().map(|r| r.map(|f| (f.done, f.used))).collect();
+            prop_assert_eq!(with, without);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use super::{ConnId, Event, Io, Ops, Sink};
+
+/// Bytes one receive can take. Large enough that a 128 KiB body costs two.
+const BUFFER: usize = 128 * 1024;
+/// Events taken in one turn.
+const EVENTS: usize = 512;
+/// Receives on one connection before others get a turn.
+const RECEIVES: usize = 8;
+/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
+const ONE_SEGMENT: usize = 1400;
+
+/// The backend.
+pub struct Epoll<'r> {
+    ops: EpollOps<'r>,
+    buffer: Box<[u8]>,
+    events: Vec<epoll::Event>,
+    /// Connections with more to read than one turn allowed.
+    unfinished: Vec<u64>,
+    fine_waits: bool,
+}
+
+/// What can be submitted.
+pub struct EpollOps<'r> {
+    epoll: OwnedFd,
+    slots: Vec<Slot<'r>>,
+    /// Failures found while submitting, told in the next turn.
+    failed: Vec<(u64, i32)>,
+}
+
+#[derive(Default)]
+struct Slot<'r> {
+    /// Taken by the worker; events may be told.
+    open: bool,
+    /// Absent if the kernel gave none; that failure is told like any other.
+    socket: Option<OwnedFd>,
+    /// Raised at each close, so that events of an earlier socket in the same place are known as such.
+    generation: u32,
+    connecting: bool,
+    no_delay: bool,
+    /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
+    rest: &'r [u8],
+    taken: usize,
+}
+
+impl<'r> Epoll<'r> {
+    /// A backend of its own for the calling thread.
+    pub fn new() -> std::io::Result<Self> {
+        // Timers must fire when they are due: the kernel's default slack is 50 µs.
+        // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        Ok(Epoll {
+            ops: EpollOps {
+                epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+                slots: Vec::new(),
+                failed: Vec::new(),
+            },
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            events: Vec::with_capacity(EVENTS),
+            unfinished: Vec::new(),
+            fine_waits: true,
+        })
+    }
+
+    fn wait(&mut self, until_ns: u64) -> std::io::Result<()> {
+        self.events.clear();
+        let now = self.ops.now();
+        let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
+        let left = if idle { until_ns.saturating_sub(now) } else { 0 };
+        let timeout =
+            Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+        // Before Linux 5.11 there is no wait finer than a millisecond: sleep the whole ones, then look again at once.
+        let timeout = if self.fine_waits {
+            timeout
+        } else {
+            Timespec { tv_nsec: timeout.tv_nsec / 1_000_000 * 1_000_000, ..timeout }
+        };
+        match epoll::wait(&self.ops.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(Errno::NOSYS) if self.fine_waits => {
+                self.fine_waits = false;
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads what has come; true if there may be more.
+    fn receive(&mut self, key: u64, ended: bool, sink: &mut impl Sink<EpollOps<'r>>) -> bool {
+        let conn = key as u32;
+        for _ in 0..RECEIVES {
+            let Some(slot) = self.ops.live(key) else { return false };
+            let Some(socket) = &slot.socket else { return false };
+            match net::recv(socket, &mut self.buffer[..], net::RecvFlags::empty()) {
+                Ok((0, _)) => {
+                    sink.event(&mut self.ops, Event::Closed(conn));
+                    return false;
+                }
+                Ok((n, _)) => {
+                    // Less than there was room for: drained, and a FIN that came along stands right behind.
+                    let drained = n < self.buffer.len();
+                    let last = ended && drained;
+                    sink.event(&mut self.ops, Event::Received { conn, bytes: &self.buffer[..n], last });
+                    if drained {
+                        // That FIN raises no further edge.
+                        if last && self.ops.live(key).is_some() {
+                            sink.event(&mut self.ops, Event::Closed(conn));
+                        }
+                        return false;
+                    }
+                }
+                Err(Errno::AGAIN) => return false,
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    sink.event(&mut self.ops, Event::Failed(conn, error.raw_os_error()));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The socket can be written: a connect has ended, or a send can go on.
+    fn writable(&mut self, key: u64, sink: &mut impl Sink<EpollOps<'r>>) {
+        let conn = key as u32;
+        let Some(slot) = self.ops.live(key) else { return };
+        let Some(socket) = &slot.socket else { return };
+        if slot.connecting {
+            match net::sockopt::socket_error(socket) {
+                Ok(Ok(())) => {
+                    slot.connecting = false;
+                    sink.event(&mut self.ops, Event::Connected(conn));
+                }
+                Ok(Err(error)) | Err(error) => {
+                    sink.event(&mut self.ops, Event::Failed(conn, error.raw_os_error()));
+                }
+            }
+        } else if !slot.rest.is_empty() {
+            match slot.push() {
+                Ok(0) => {}
+                Ok(n) => sink.event(&mut self.ops, Event::Sent(conn, n)),
+                Err(error) => sink.event(&mut self.ops, Event::Failed(conn, error.raw_os_error())),
+            }
+        }
+    }
+}
+
+impl<'r> Io<'r> for Epoll<'r> {
+    type Ops = EpollOps<'r>;
+    const NAME: &'static str = "epoll";
+
+    fn ops(&mut self) -> &mut Self::Ops {
+        &mut self.ops
+    }
+
+    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+        self.wait(until_ns)?;
+        for (key, error) in std::mem::take(&mut self.ops.failed) {
+            if self.ops.live(key).is_some() {
+                sink.event(&mut self.ops, Event::Failed(key as u32, error));
+            }
+        }
+        for key in std::mem::take(&mut self.unfinished) {
+            if self.receive(key, false, sink) {
+                self.unfinished.push(key);
+            }
+        }
+        for i in 0..self.events.len() {
+            let (flags, key) = (self.events[i].flags, self.events[i].data.u64());
+            // A failed connect shows as writable; its error is read there.
+            let connecting = self.ops.live(key).is_some_and(|s| s.connecting);
+            if flags.intersects(epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP)
+                && (connecting || self.ops.live(key).is_some_and(|s| !s.rest.is_empty()))
+            {
+                self.writable(key, sink);
+            }
+            let readable = epoll::EventFlags::IN
+                | epoll::EventFlags::RDHUP
+                | epoll::EventFlags::ERR
+                | epoll::EventFlags::HUP;
+            if flags.intersects(readable) && !(connecting && flags.contains(epoll::EventFlags::ERR)) {
+                let ended = flags.contains(epoll::EventFlags::RDHUP);
+                if self.receive(key, ended, sink) {
+                    self.unfinished.push(key);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'r> EpollOps<'r> {
+    /// The slot an event is for, unless it is for an earlier socket in its place.
+    #[inline]
+    fn live(&mut self, key: u64) -> Option<&mut Slot<'r>> {
+        let slot = self.slots.get_mut(key as u32 as usize)?;
+        (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
+    }
+
+    fn key(&self, conn: ConnId) -> u64 {
+        u64::from(self.slots[conn as usize].generation) << 32 | u64::from(conn)
+    }
+
+    fn open(&mut self, conn: ConnId, address: &SocketAddr) -> Result<(), Errno> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        match net::connect(&socket, address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let key = self.key(conn);
+        let interest =
+            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)?;
+        self.slots[conn as usize].socket = Some(socket);
+        Ok(())
+    }
+}
+
+impl<'r> Ops<'r> for EpollOps<'r> {
+    #[inline]
+    fn now(&self) -> u64 {
+        now_ns()
+    }
+
+    fn connect(&mut self, conn: ConnId, address: &SocketAddr) {
+        if self.slots.len() <= conn as usize {
+            self.slots.resize_with(conn as usize + 1, Slot::default);
+        }
+        let slot = &mut self.slots[conn as usize];
+        (slot.open, slot.connecting) = (true, true);
+        if let Err(error) = self.open(conn, address) {
+            let key = self.key(conn);
+            self.failed.push((key, error.raw_os_error()));
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
+        let key = self.key(conn);
+        let slot = &mut self.slots[conn as usize];
+        (slot.rest, slot.taken) = (bytes, 0);
+        match slot.push() {
+            Ok(n) => n,
+            Err(error) => {
+                self.failed.push((key, error.raw_os_error()));
+                0
+            }
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn as usize];
+        let generation = slot.generation.wrapping_add(1);
+        *slot = Slot { generation, ..Slot::default() };
+    }
+
+    fn unseen(&mut self, conn: ConnId) -> bool {
+        let slot = &self.slots[conn as usize];
+        let Some(socket) = &slot.socket else { return false };
+        let mut queued: libc::c_int = 0;
+        // SAFETY: TIOCOUTQ (SIOCOUTQ for sockets) writes one int to the given address.
+        let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut queued) };
+        slot.taken == 0 || (result == 0 && queued as usize >= slot.taken)
+    }
+}
+
+impl Slot<'_> {
+    /// Writes as much of `rest` as the kernel takes.
+    #[inline]
+    fn push(&mut self) -> Result<usize, Errno> {
+        let Some(socket) = &self.socket else { return Ok(0) };
+        if self.rest.len() > ONE_SEGMENT && !self.no_delay {
+            net::sockopt::set_tcp_nodelay(socket, true)?;
+            self.no_delay = true;
+        }
+        let mut pushed = 0;
+        while !self.rest.is_empty() {
+            match net::send(socket, self.rest, net::SendFlags::NOSIGNAL) {
+                Ok(n) => {
+                    self.rest = &self.rest[n..];
+                    self.taken += n;
+                    pushed += n;
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(pushed)
+    }
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+#[inline]
+pub fn now_ns() -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}

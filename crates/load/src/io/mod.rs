@@ -1,0 +1,70 @@
+//! The I/O a worker asks for, completion-shaped: it submits *connect, send, close*, and is told
+//! *connected, received, sent, closed, failed*. Backends are chosen at start and dispatched statically.
+//!
+//! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
+
+use std::net::SocketAddr;
+
+pub mod epoll;
+pub mod sim;
+
+/// A connection's place in the worker's table; reused after a close.
+pub type ConnId = u32;
+
+/// What a backend tells.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// The connection stands.
+    Connected(ConnId),
+    /// Bytes came, valid during the call only. If `last`, the peer has closed its side behind them (and
+    /// [`Event::Closed`] follows, unless the connection was closed in between).
+    Received {
+        /// Where.
+        conn: ConnId,
+        /// What.
+        bytes: &'a [u8],
+        /// Nothing will follow.
+        last: bool,
+    },
+    /// More of a send that did not go out at once has gone out.
+    Sent(ConnId, usize),
+    /// The peer will send no more.
+    Closed(ConnId),
+    /// Connecting, sending or receiving failed with this error number.
+    Failed(ConnId, i32),
+}
+
+/// Who is told.
+pub trait Sink<O> {
+    /// One event; may submit more through `ops`.
+    fn event(&mut self, ops: &mut O, event: Event<'_>);
+}
+
+/// What a worker may submit. `'r` is the life of the requests' bytes. Failures come back as events, in a
+/// later turn, never from within the call.
+pub trait Ops<'r> {
+    /// Monotonic time in nanoseconds.
+    fn now(&self) -> u64;
+    /// Opens a connection in a free place.
+    fn connect(&mut self, conn: ConnId, address: &SocketAddr);
+    /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
+    /// the rest is told by [`Event::Sent`]. One send at a time.
+    fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;
+    /// Closes a connection and frees its place. No event of it comes after.
+    fn close(&mut self, conn: ConnId);
+    /// Of the bytes given to the last send, the peer's kernel has acknowledged none: it cannot have seen the
+    /// request, so sending it again elsewhere doubles nothing.
+    fn unseen(&mut self, conn: ConnId) -> bool;
+}
+
+/// A backend.
+pub trait Io<'r> {
+    /// What may be submitted to it.
+    type Ops: Ops<'r>;
+    /// Its name in the record.
+    const NAME: &'static str;
+    /// For submitting outside of an event.
+    fn ops(&mut self) -> &mut Self::Ops;
+    /// Waits until something happened or until `until_ns` on the clock of `now`, and tells all of it.
+    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
+}

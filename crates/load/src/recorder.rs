@@ -1,0 +1,382 @@
+//! What one worker counts, in batches that it hands over ten times a second.
+//!
+//! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty
+//! through a second channel, so that after the first few none is allocated.
+
+use std::sync::mpsc::{Receiver, Sender};
+
+use loadlab_record::example::Example;
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, TagMeasured};
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::source::Request;
+
+/// How often a batch is handed over. Divides a second.
+pub const BATCH_NS: u64 = 100_000_000;
+
+/// What a worker counted in one interval.
+#[derive(Debug)]
+pub struct Batch {
+    /// Which worker.
+    pub worker: usize,
+    /// The interval, on the load's clock: events from here on, a multiple of [`BATCH_NS`] …
+    pub from_ns: u64,
+    /// … and before here.
+    pub until_ns: u64,
+    /// By event. `in_flight` is set in the last batch alone, to what was cut off.
+    pub counts: Counts,
+    /// Requests under way when the interval ended.
+    pub in_flight: u64,
+    /// Connections open when it ended.
+    pub open: u64,
+    /// Complete responses by status code.
+    pub statuses: Box<[u64; 1000]>,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Times of what fell due in the window.
+    pub window: Series,
+    /// Times of what fell due before it; there only if there is a warm-up.
+    pub before: Option<Box<Series>>,
+    /// By tag; times of the window alone.
+    pub by_tag: Vec<TagMeasured>,
+    /// Events inside the window.
+    pub in_window: InWindow,
+    /// Sum of the time that requests ended in this interval were under way.
+    pub busy_ns: u64,
+    /// Connections made in it; `peak` so far.
+    pub connections: Connections,
+    /// End of the last complete exchange so far.
+    pub last_end_ns: u64,
+    /// Failed exchanges newly kept.
+    pub examples: Vec<Example>,
+    /// The worker has ended.
+    pub last: bool,
+}
+
+impl Batch {
+    fn new(worker: usize, tags: usize, warmup: bool) -> Self {
+        Batch {
+            worker,
+            from_ns: 0,
+            until_ns: 0,
+            counts: Counts::default(),
+            in_flight: 0,
+            open: 0,
+            statuses: Box::new([0; 1000]),
+            bytes: Bytes::default(),
+            window: Series::default(),
+            before: warmup.then(Box::default),
+            by_tag: (0..tags).map(|_| TagMeasured::default()).collect(),
+            in_window: InWindow::default(),
+            busy_ns: 0,
+            connections: Connections::default(),
+            last_end_ns: 0,
+            examples: Vec::new(),
+            last: false,
+        }
+    }
+
+    /// Empties it for its next use.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.statuses.fill(0);
+        self.bytes = Bytes::default();
+        self.window.clear();
+        if let Some(before) = &mut self.before {
+            before.clear();
+        }
+        self.by_tag.iter_mut().for_each(TagMeasured::clear);
+        self.in_window = InWindow::default();
+        self.busy_ns = 0;
+        self.connections = Connections::default();
+        self.examples.clear();
+    }
+}
+
+/// When a request fell due, was started and ended, on the load's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Fell due.
+    pub due_ns: u64,
+    /// Its first action.
+    pub started_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+}
+
+/// A worker's recorder.
+pub struct Recorder {
+    batch: Box<Batch>,
+    next_ns: u64,
+    window_from_ns: u64,
+    window_to_ns: u64,
+    /// Requests start as they fall due: service time is response time and lateness means nothing.
+    closed: bool,
+    full: Sender<Box<Batch>>,
+    empty: Receiver<Box<Batch>>,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Connections open.
+    pub open: u64,
+    peak: u64,
+    last_end_ns: u64,
+}
+
+/// What a recorder needs to know.
+pub struct Setup {
+    /// Which worker it is for.
+    pub worker: usize,
+    /// How many tags there are.
+    pub tags: usize,
+    /// Start of the window.
+    pub window_from_ns: u64,
+    /// End of the window for counting events; `u64::MAX` if it ends with the load.
+    pub window_to_ns: u64,
+    /// Requests start as they fall due.
+    pub closed: bool,
+    /// Takes full batches.
+    pub full: Sender<Box<Batch>>,
+    /// Gives empty ones back.
+    pub empty: Receiver<Box<Batch>>,
+}
+
+impl Recorder {
+    /// Nothing counted yet.
+    pub fn new(setup: Setup) -> Self {
+        Recorder {
+            batch: Box::new(Batch::new(setup.worker, setup.tags, setup.window_from_ns > 0)),
+            next_ns: BATCH_NS,
+            window_from_ns: setup.window_from_ns,
+            window_to_ns: setup.window_to_ns,
+            closed: setup.closed,
+            full: setup.full,
+            empty: setup.empty,
+            in_flight: 0,
+            open: 0,
+            peak: 0,
+            last_end_ns: 0,
+        }
+    }
+
+    /// When the next batch is to be handed over.
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Hands over if it is time. To be called before an event at `now_ns` is counted.
+    #[inline]
+    pub fn roll(&mut self, now_ns: u64) {
+        if now_ns >= self.next_ns {
+            self.hand_over(self.next_ns, false);
+            self.batch.from_ns = now_ns / BATCH_NS * BATCH_NS;
+            self.next_ns = self.batch.from_ns + BATCH_NS;
+        }
+    }
+
+    /// Hands over what is left.
+    pub fn finish(&mut self, now_ns: u64) {
+        self.hand_over(now_ns, true);
+    }
+
+    #[cold]
+    fn hand_over(&mut self, until_ns: u64, last: bool) {
+        let next = self.empty.try_recv().unwrap_or_else(|_| {
+            Box::new(Batch::new(self.batch.worker, self.batch.by_tag.len(), self.batch.before.is_some()))
+        });
+        let mut full = std::mem::replace(&mut self.batch, next);
+        full.until_ns = until_ns;
+        full.in_flight = self.in_flight;
+        full.open = self.open;
+        full.connections.peak = self.peak;
+        full.last_end_ns = self.last_end_ns;
+        full.last = last;
+        // The receiver is gone only when the load is being torn down; nobody is left to read it then.
+        let _ = self.full.send(full);
+    }
+
+    /// Nothing after this counts as inside the window.
+    pub fn end_window(&mut self, at_ns: u64) {
+        self.window_to_ns = self.window_to_ns.min(at_ns);
+    }
+
+    #[inline]
+    fn series(&mut self, due_ns: u64) -> &mut Series {
+        match &mut self.batch.before {
+            Some(before) if due_ns < self.window_from_ns => before,
+            _ => &mut self.batch.window,
+        }
+    }
+
+    #[inline]
+    fn inside(&self, at_ns: u64) -> bool {
+        at_ns >= self.window_from_ns && at_ns < self.window_to_ns
+    }
+
+    /// A request fell due, and was noticed so much later.
+    #[inline]
+    pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
+        self.batch.counts.due += 1;
+        self.batch.in_window.due += u64::from(self.inside(due_ns));
+        if !self.closed {
+            self.series(due_ns).late.record(noticed_ns.saturating_sub(due_ns));
+        }
+        for tag in &request.tags {
+            self.batch.by_tag[*tag as usize].counts.due += 1;
+        }
+    }
+
+    /// It was dropped.
+    pub fn dropped(&mut self, request: &Request, due_ns: u64, now_ns: u64) {
+        self.batch.counts.dropped += 1;
+        let age = now_ns.saturating_sub(due_ns);
+        self.series(due_ns).response_censored.record(age);
+        for tag in &request.tags {
+            let by_tag = &mut self.batch.by_tag[*tag as usize];
+            by_tag.counts.dropped += 1;
+            if due_ns >= self.window_from_ns {
+                by_tag.response_censored.record(age);
+            }
+        }
+    }
+
+    /// It was started, so long after it had been noticed.
+    #[inline]
+    pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
+        self.batch.counts.started += 1;
+        self.batch.in_window.started += u64::from(self.inside(now_ns));
+        self.in_flight += 1;
+        if !self.closed {
+            self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
+        }
+        for tag in &request.tags {
+            self.batch.by_tag[*tag as usize].counts.started += 1;
+        }
+    }
+
+    /// A connection is being made.
+    pub fn connecting(&mut self) {
+        self.batch.connections.attempted += 1;
+        self.open += 1;
+        self.peak = self.peak.max(self.open);
+    }
+
+    /// It stands, after so long; for a request that fell due at `due_ns`.
+    pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
+        self.batch.connections.opened += 1;
+        self.series(due_ns).connect.record(took_ns);
+    }
+
+    /// A request goes out again on a new connection.
+    pub fn resent(&mut self) {
+        self.batch.connections.reconnects += 1;
+    }
+
+    /// A connection was closed.
+    pub fn closed(&mut self) {
+        self.open -= 1;
+    }
+
+    /// Bytes written.
+    #[inline]
+    pub fn sent(&mut self, bytes: usize) {
+        self.batch.bytes.sent += bytes as u64;
+    }
+
+    /// Bytes read.
+    #[inline]
+    pub fn received(&mut self, bytes: usize) {
+        self.batch.bytes.received += bytes as u64;
+    }
+
+    /// A complete response with this status.
+    #[inline]
+    pub fn status(&mut self, status: u16) {
+        self.batch.statuses[(status as usize).min(999)] += 1;
+    }
+
+    /// A request ended.
+    #[inline]
+    pub fn ended(&mut self, request: &Request, times: Times, outcome: Outcome) {
+        let Times { due_ns, started_ns, end_ns } = times;
+        let (response, service) = (end_ns - due_ns, end_ns - started_ns);
+        self.in_flight -= 1;
+        self.batch.busy_ns += service;
+        let closed = self.closed;
+        match outcome {
+            Outcome::Ok => {
+                self.batch.counts.ok += 1;
+                self.batch.in_window.ok += u64::from(self.inside(end_ns));
+                self.last_end_ns = end_ns;
+                let series = self.series(due_ns);
+                series.response_ok.record(response);
+                if !closed {
+                    series.service_ok.record(service);
+                }
+            }
+            Outcome::Failed(failure) => {
+                self.batch.counts.failures.add(failure, 1);
+                if failure == Failure::Timeout {
+                    self.censored(due_ns, response, service);
+                } else {
+                    self.last_end_ns = end_ns;
+                    self.series(due_ns).response_failed.record(response);
+                }
+            }
+        }
+        for tag in &request.tags {
+            self.ended_by_tag(*tag, times, outcome);
+        }
+    }
+
+    fn ended_by_tag(&mut self, tag: u16, times: Times, outcome: Outcome) {
+        let in_window = times.due_ns >= self.window_from_ns;
+        let response = times.end_ns - times.due_ns;
+        let by_tag = &mut self.batch.by_tag[tag as usize];
+        let histogram = match outcome {
+            Outcome::Ok => {
+                by_tag.counts.ok += 1;
+                &mut by_tag.response_ok
+            }
+            Outcome::Failed(failure) => {
+                by_tag.counts.failures.add(failure, 1);
+                match failure {
+                    Failure::Timeout => &mut by_tag.response_censored,
+                    _ => &mut by_tag.response_failed,
+                }
+            }
+        };
+        if in_window {
+            histogram.record(response);
+        }
+    }
+
+    /// A request was cut off at the end, still under way.
+    pub fn cut(&mut self, request: &Request, times: Times) {
+        let Times { due_ns, started_ns, end_ns } = times;
+        self.batch.counts.in_flight += 1;
+        self.in_flight -= 1;
+        self.batch.busy_ns += end_ns - started_ns;
+        self.censored(due_ns, end_ns - due_ns, end_ns - started_ns);
+        for tag in &request.tags {
+            let by_tag = &mut self.batch.by_tag[*tag as usize];
+            by_tag.counts.in_flight += 1;
+            if due_ns >= self.window_from_ns {
+                by_tag.response_censored.record(end_ns - due_ns);
+            }
+        }
+    }
+
+    fn censored(&mut self, due_ns: u64, response_ns: u64, service_ns: u64) {
+        let closed = self.closed;
+        let series = self.series(due_ns);
+        series.response_censored.record(response_ns);
+        if !closed {
+            series.service_censored.record(service_ns);
+        }
+    }
+
+    /// A failed exchange worth keeping.
+    pub fn example(&mut self, example: Example) {
+        self.batch.examples.push(example);
+    }
+}

@@ -1,0 +1,486 @@
+//! A load from start to end: threads, and the merging of what they hand over into ticks and totals.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use loadlab_record::example::{Example, KEPT};
+use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, TickMs, Window};
+use loadlab_record::summary::Generator;
+
+use crate::generator::{self, ThreadUse};
+use crate::io::epoll::{Epoll, now_ns};
+use crate::io::{Io, sim};
+use crate::recorder::{Batch, Recorder, Setup};
+use crate::spec::{LoadSpec, Model};
+use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Ends a load early, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Control(Arc<AtomicU8>);
+
+impl Control {
+    /// Nothing more falls due; what is in flight may finish within the grace.
+    pub fn stop(&self) {
+        let _ = self.0.compare_exchange(RUN, STOP, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Ends within a tenth of a second; what is in flight is counted as that.
+    pub fn abort(&self) {
+        self.0.store(ABORT, Ordering::Relaxed);
+    }
+}
+
+/// When a load begins, on the clock of [`now_ns`], and where it stands in its trial.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// When this load begins; a few milliseconds ahead, so that its threads are there in time.
+    pub start_ns: u64,
+    /// Zero of the trial's clock.
+    pub zero_ns: u64,
+    /// Which repeat of the load this is.
+    pub batch: u32,
+}
+
+/// What a running load tells, on the caller's thread.
+#[derive(Debug)]
+pub enum LoadEvent<'a> {
+    /// A second is complete.
+    Second(&'a Second),
+    /// The first failures of their kind, as they happen.
+    Example(Example),
+    /// Ten times a second: what was counted so far.
+    Progress(&'a Totals),
+}
+
+/// A complete second.
+#[derive(Clone, Debug, Default)]
+pub struct Second {
+    /// Its line in the record.
+    pub tick: Tick,
+    /// Times of what fell due in the window.
+    pub window: Series,
+    /// Times of what fell due before it.
+    pub before: Series,
+    /// By tag.
+    pub by_tag: BTreeMap<String, TagMeasured>,
+}
+
+/// What was counted so far.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Up to when, seconds from the load's start.
+    pub at_s: f64,
+    /// `in_flight` is the present number.
+    pub counts: Counts,
+    /// Times of the window.
+    pub series: Series,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Connections open.
+    pub open: u64,
+    /// Connections made.
+    pub connections: Connections,
+}
+
+/// A load's end.
+#[derive(Debug)]
+pub struct Outcome {
+    /// All it measured.
+    pub measured: Measured,
+    /// What the generator used.
+    pub generator: Generator,
+    /// The slowest exchanges of every outcome and tag.
+    pub slowest: Vec<Example>,
+    /// It was ended before its schedule's end.
+    pub cut_short: bool,
+}
+
+/// Why a load could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A thread could not be made or bound.
+    #[error("a load thread cannot be started: {0}")]
+    Thread(std::io::Error),
+    /// The backend gave up.
+    #[error("the {backend} backend failed: {error}\nhint: try another one with --io")]
+    Io {
+        /// Which.
+        backend: &'static str,
+        /// What the kernel said.
+        error: std::io::Error,
+    },
+    /// A bug of ours.
+    #[error(
+        "a load thread panicked\nhint: this is a bug in loadlab; what was measured before is in the record"
+    )]
+    Panicked,
+}
+
+/// Runs a load on threads of its own and merges what they count on the caller's.
+///
+/// # Errors
+/// A thread that cannot be started, or a backend that fails. What was told before stays true.
+pub fn run(
+    spec: &LoadSpec,
+    control: &Control,
+    origin: Origin,
+    observer: &mut dyn FnMut(LoadEvent<'_>),
+) -> Result<Outcome, LoadError> {
+    let (full, batches) = channel();
+    let throttled_before = generator::throttled_ns();
+    let (collector, ends) = std::thread::scope(|scope| {
+        let mut empties = Vec::new();
+        let mut threads = Vec::new();
+        for slot in 0..spec.threads {
+            let (give_back, empty) = channel();
+            empties.push(give_back);
+            let full = full.clone();
+            let body = move || load_thread(spec, control, origin, slot, (full, empty));
+            let thread = std::thread::Builder::new().name(format!("load-{slot}")).spawn_scoped(scope, body);
+            match thread {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    control.abort();
+                    return Err(LoadError::Thread(error));
+                }
+            }
+        }
+        drop(full);
+        let mut collector = Collector::new(spec, origin);
+        collector.collect(&batches, &empties, observer);
+        let ends: Vec<_> =
+            threads.into_iter().map(|t| t.join().unwrap_or(Err(LoadError::Panicked))).collect();
+        Ok((collector, ends))
+    })?;
+    let ends: Vec<(WorkerEnd, ThreadUse)> = ends.into_iter().collect::<Result<_, _>>()?;
+    let throttled = generator::throttled_ns().zip(throttled_before).map(|(a, b)| a.saturating_sub(b));
+    let uses: Vec<ThreadUse> = ends.iter().map(|(_, used)| *used).collect();
+    let peak = collector.totals.connections.peak;
+    let generator = generator::sum(<Epoll as Io>::NAME, &bound_cpus(spec), &uses, throttled, peak);
+    let ends: Vec<WorkerEnd> = ends.into_iter().map(|(end, _)| end).collect();
+    Ok(collector.outcome(ends, generator))
+}
+
+/// The body of a load thread.
+fn load_thread(
+    spec: &LoadSpec,
+    control: &Control,
+    origin: Origin,
+    slot: usize,
+    channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
+) -> Result<(WorkerEnd, ThreadUse), LoadError> {
+    if !spec.cpus.is_empty() {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(spec.cpus[slot % spec.cpus.len()]);
+        rustix::thread::sched_setaffinity(None, &set).map_err(|e| LoadError::Thread(e.into()))?;
+    }
+    let failed = |error| LoadError::Io { backend: <Epoll as Io>::NAME, error };
+    let mut io = Epoll::new().map_err(failed)?;
+    let recorder = recorder_for(spec, slot, channels);
+    let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns: origin.start_ns };
+    let worker = Worker::new(spec, &control.0, place, recorder);
+    wait_until(origin.start_ns);
+    let before = ThreadUse::now();
+    let end = drive(&mut io, worker).map_err(failed)?;
+    Ok((end, ThreadUse::now().since(before)))
+}
+
+/// Sleeps until a time on the monotonic clock.
+fn wait_until(at_ns: u64) {
+    let now = now_ns();
+    if at_ns > now {
+        std::thread::sleep(std::time::Duration::from_nanos(at_ns - now));
+    }
+}
+
+fn bound_cpus(spec: &LoadSpec) -> Vec<usize> {
+    let mut cpus: Vec<usize> = spec.cpus.iter().copied().take(spec.threads).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
+fn recorder_for(
+    spec: &LoadSpec,
+    slot: usize,
+    (full, empty): (Sender<Box<Batch>>, Receiver<Box<Batch>>),
+) -> Recorder {
+    let closed = matches!(spec.model, Model::Closed { .. });
+    Recorder::new(Setup {
+        worker: slot,
+        tags: spec.tags.len(),
+        window_from_ns: spec.warmup_ns,
+        window_to_ns: if closed { u64::MAX } else { spec.schedule_ns().unwrap_or(u64::MAX) },
+        closed,
+        full,
+        empty,
+    })
+}
+
+/// Runs a load on one simulated worker, in no time. For tests of schedules and accounts.
+pub fn simulate<S: sim::Server>(
+    spec: &LoadSpec,
+    control: &Control,
+    io: &mut sim::Sim<S>,
+    observer: &mut dyn FnMut(LoadEvent<'_>),
+) -> Result<Outcome, LoadError> {
+    let (full, batches) = channel();
+    let (give_back, empty) = channel();
+    let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0 };
+    let recorder = recorder_for(spec, 0, (full, empty));
+    let worker = Worker::new(spec, &control.0, Place { slot: 0, slots: 1, start_ns: 0 }, recorder);
+    let failed = |error| LoadError::Io { backend: "sim", error };
+    let end = drive(io, worker).map_err(failed)?;
+    let mut collector = Collector::new(spec, origin);
+    collector.collect(&batches, &[give_back], observer);
+    Ok(collector.outcome(vec![end], Generator { io: "sim".into(), threads: 1, ..Generator::default() }))
+}
+
+/// Merges batches into seconds and totals.
+struct Collector<'s> {
+    spec: &'s LoadSpec,
+    origin: Origin,
+    totals: Measured,
+    now: Totals,
+    busy_ns: u128,
+    last_end_ns: u64,
+    /// Seconds not yet complete, from number `first`.
+    seconds: VecDeque<Second>,
+    first: u64,
+    /// Emptied seconds for reuse.
+    spare: Vec<Second>,
+    /// For each worker: up to when it has told, requests in flight, connections open, and their peak.
+    workers: Vec<(u64, u64, u64, u64)>,
+}
+
+impl<'s> Collector<'s> {
+    fn new(spec: &'s LoadSpec, origin: Origin) -> Self {
+        Collector {
+            spec,
+            origin,
+            totals: Measured::default(),
+            now: Totals::default(),
+            busy_ns: 0,
+            last_end_ns: 0,
+            seconds: VecDeque::new(),
+            first: 0,
+            spare: Vec::new(),
+            workers: vec![(0, 0, 0, 0); spec.threads],
+        }
+    }
+
+    /// Until every worker has ended.
+    fn collect(
+        &mut self,
+        batches: &Receiver<Box<Batch>>,
+        empties: &[Sender<Box<Batch>>],
+        observer: &mut dyn FnMut(LoadEvent<'_>),
+    ) {
+        while let Ok(mut batch) = batches.recv() {
+            self.take(&mut batch, observer);
+            let (worker, last) = (batch.worker, batch.last);
+            batch.clear();
+            if !last {
+                let _ = empties[worker].send(batch);
+            }
+            self.tell_complete(observer);
+            if worker == 0 {
+                self.now.at_s = self.told_ns() as f64 / 1e9;
+                observer(LoadEvent::Progress(&self.now));
+            }
+        }
+        for worker in &mut self.workers {
+            worker.0 = u64::MAX;
+        }
+        self.tell_complete(observer);
+    }
+
+    /// Up to when every worker has told.
+    fn told_ns(&self) -> u64 {
+        self.workers.iter().map(|w| w.0).min().unwrap_or(0)
+    }
+
+    fn take(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+        for mut example in batch.examples.drain(..) {
+            example.due_s += (self.origin.start_ns - self.origin.zero_ns) as f64 / 1e9;
+            observer(LoadEvent::Example(example));
+        }
+        let until = if batch.last { u64::MAX } else { batch.until_ns };
+        // What was cut off at the end stays in flight for good.
+        let in_flight = batch.in_flight + batch.counts.in_flight;
+        self.workers[batch.worker] = (until, in_flight, batch.open, batch.connections.peak);
+        self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
+        self.busy_ns += u128::from(batch.busy_ns);
+        let by_tag = named(&self.spec.tags, &batch.by_tag);
+        self.add_to_totals(batch, &by_tag);
+        let number = batch.from_ns / SECOND_NS;
+        let (in_flight, open) =
+            self.workers.iter().fold((0, 0), |(flight, open), w| (flight + w.1, open + w.2));
+        self.now.counts.in_flight = in_flight;
+        self.now.open = open;
+        let second = self.second(number);
+        add_to_second(second, batch, &by_tag);
+        second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
+        (second.tick.counts.in_flight, second.tick.connections) = (in_flight, open);
+    }
+
+    fn add_to_totals(&mut self, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
+        let totals = &mut self.totals;
+        totals.counts.merge(&batch.counts);
+        for (status, n) in statuses(batch) {
+            *totals.statuses.entry(status).or_default() += n;
+        }
+        totals.bytes.sent += batch.bytes.sent;
+        totals.bytes.received += batch.bytes.received;
+        totals.in_window.due += batch.in_window.due;
+        totals.in_window.started += batch.in_window.started;
+        totals.in_window.ok += batch.in_window.ok;
+        let Connections { attempted, opened, reconnects, .. } = batch.connections;
+        totals.connections.attempted += attempted;
+        totals.connections.opened += opened;
+        totals.connections.reconnects += reconnects;
+        totals.connections.peak = self.workers.iter().map(|w| w.3).sum();
+        for (tag, measured) in by_tag {
+            totals.by_tag.entry(tag.clone()).or_default().merge(measured);
+        }
+        self.now.series.merge(&batch.window);
+        let in_flight = self.now.counts.in_flight;
+        self.now.counts.merge(&batch.counts);
+        self.now.counts.in_flight = in_flight;
+        self.now.bytes = totals.bytes;
+        self.now.connections = totals.connections;
+    }
+
+    /// The second with this number, made if it is not there.
+    fn second(&mut self, number: u64) -> &mut Second {
+        while self.first + self.seconds.len() as u64 <= number {
+            let number = self.first + self.seconds.len() as u64;
+            let mut second = self.spare.pop().unwrap_or_default();
+            let from_s = number as f64;
+            second.tick = Tick {
+                load: self.spec.name.clone(),
+                batch: self.origin.batch,
+                from_s,
+                to_s: from_s,
+                in_window: self.in_window(number),
+                ..Tick::default()
+            };
+            self.seconds.push_back(second);
+        }
+        let index = number.saturating_sub(self.first) as usize;
+        &mut self.seconds[index]
+    }
+
+    fn in_window(&self, second: u64) -> bool {
+        let from_ns = second * SECOND_NS;
+        from_ns >= self.spec.warmup_ns && self.spec.schedule_ns().is_none_or(|end| from_ns < end)
+    }
+
+    /// Tells the seconds that every worker has left behind.
+    fn tell_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+        let shift_s = (self.origin.start_ns - self.origin.zero_ns) as f64 / 1e9;
+        while !self.seconds.is_empty() && (self.first + 1) * SECOND_NS <= self.told_ns() {
+            let Some(mut second) = self.seconds.pop_front() else { return };
+            self.first += 1;
+            second.tick.from_s += shift_s;
+            second.tick.to_s += shift_s;
+            fill_times(&mut second);
+            observer(LoadEvent::Second(&second));
+            second.window.clear();
+            second.before.clear();
+            second.by_tag.values_mut().for_each(TagMeasured::clear);
+            self.spare.push(second);
+        }
+    }
+
+    fn outcome(self, ends: Vec<WorkerEnd>, generator: Generator) -> Outcome {
+        let ended_ns = ends.iter().map(|e| e.ended_ns).max().unwrap_or(0);
+        let stopped_ns = ends.iter().filter_map(|e| e.stopped_ns).max();
+        let planned_ns = self.spec.schedule_ns();
+        let cut_short = match planned_ns {
+            Some(planned) => stopped_ns.is_some_and(|at| at < planned),
+            None => stopped_ns.is_some(),
+        };
+        let to_ns = match self.spec.model {
+            Model::Open { .. } if !cut_short => planned_ns.unwrap_or(ended_ns),
+            Model::Open { .. } => stopped_ns.unwrap_or(ended_ns),
+            // Users finish what they are at: the window ends with the last response, but is not
+            // stretched by one that never came.
+            Model::Closed { .. } => stopped_ns.unwrap_or(0).max(self.last_end_ns).max(1),
+        };
+        let from_ns = self.spec.warmup_ns.min(to_ns);
+        let mut measured = self.totals;
+        measured.series = self.now.series;
+        measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
+        measured.elapsed_s = ended_ns as f64 / 1e9;
+        measured.busy_s = self.busy_ns as f64 / 1e9;
+        let shift_s = (self.origin.start_ns - self.origin.zero_ns) as f64 / 1e9;
+        let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
+        slowest.iter_mut().for_each(|e| e.due_s += shift_s);
+        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short }
+    }
+}
+
+/// Statuses that occurred.
+fn statuses(batch: &Batch) -> impl Iterator<Item = (u16, u64)> + '_ {
+    batch.statuses.iter().enumerate().filter(|(_, n)| **n > 0).map(|(status, n)| (status as u16, *n))
+}
+
+fn named<'b>(names: &[String], tags: &'b [TagMeasured]) -> Vec<(String, &'b TagMeasured)> {
+    names.iter().cloned().zip(tags).collect()
+}
+
+fn add_to_second(second: &mut Second, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
+    second.tick.counts.merge(&batch.counts);
+    second.tick.bytes.sent += batch.bytes.sent;
+    second.tick.bytes.received += batch.bytes.received;
+    for (status, n) in statuses(batch) {
+        *second.tick.statuses.entry(status).or_default() += n;
+    }
+    second.window.merge(&batch.window);
+    if let Some(before) = &batch.before {
+        second.before.merge(before);
+    }
+    for (tag, measured) in by_tag {
+        second.by_tag.entry(tag.clone()).or_default().merge(measured);
+    }
+}
+
+/// A tick's times cover all that happened in its second, in the window or not.
+fn fill_times(second: &mut Second) {
+    let pair = |a: &loadlab_record::Histogram, b: &loadlab_record::Histogram| {
+        if b.is_empty() {
+            return TickMs::from(a);
+        }
+        let mut both = a.clone();
+        both.merge(b);
+        TickMs::from(&both)
+    };
+    let (window, before) = (&second.window, &second.before);
+    second.tick.response_ms = pair(&window.response_ok, &before.response_ok);
+    second.tick.censored_ms = pair(&window.response_censored, &before.response_censored);
+    second.tick.failed_ms = pair(&window.response_failed, &before.response_failed);
+    second.tick.late_ms = pair(&window.late, &before.late);
+    second.tick.blocked_ms = pair(&window.blocked, &before.blocked);
+}
+
+/// The slowest [`KEPT`] of each outcome and tag over all workers, slowest first.
+fn keep_slowest(mut examples: Vec<Example>) -> Vec<Example> {
+    examples.sort_by(|a, b| {
+        (&a.outcome, &a.tag).cmp(&(&b.outcome, &b.tag)).then(b.response_ms.total_cmp(&a.response_ms))
+    });
+    let mut kept: Vec<Example> = Vec::new();
+    let mut same = 0;
+    for example in examples {
+        let alike = kept.last().is_some_and(|k| (&k.outcome, &k.tag) == (&example.outcome, &example.tag));
+        same = if alike { same + 1 } else { 1 };
+        if same <= KEPT {
+            kept.push(example);
+        }
+    }
+    kept
+}

@@ -1,0 +1,125 @@
+//! What a load is: everything the engine needs to know, checked beforehand.
+
+use crate::source::Request;
+
+/// One load. Times are nanoseconds from its start.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// Its name in the plan.
+    pub name: String,
+    /// Who decides when a request falls due.
+    pub model: Model,
+    /// When no further requests fall due.
+    pub until: Until,
+    /// Users or rate grow linearly from nothing over this time, which is part of the duration.
+    pub ramp_ns: u64,
+    /// What falls due before this is not in the window.
+    pub warmup_ns: u64,
+    /// What is in flight at the end may still finish within this time.
+    pub grace_ns: u64,
+    /// A request that has not ended so long after its start is abandoned.
+    pub timeout_ns: u64,
+    /// Connections are reused.
+    pub keep_alive: bool,
+    /// What is sent.
+    pub requests: Vec<Request>,
+    /// Who takes which next.
+    pub order: Order,
+    /// Where requests go: for each host of the load all its addresses; connections take them in turn.
+    pub hosts: Vec<Vec<std::net::SocketAddr>>,
+    /// Names of the tags that requests refer to by index.
+    pub tags: Vec<String>,
+    /// Load threads.
+    pub threads: usize,
+    /// Cores to bind them to, in turn; empty leaves them free.
+    pub cpus: Vec<usize>,
+    /// The backend.
+    pub io: IoChoice,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// Who decides when a request falls due.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// Each user sends its next request when its last one has ended.
+    Closed {
+        /// How many.
+        users: u64,
+    },
+    /// Requests fall due on a schedule, whatever the system does.
+    Open {
+        /// How many a second.
+        rate_per_s: f64,
+        /// Evenly or at random.
+        arrivals: Arrivals,
+        /// What becomes of a request that falls due while no slot is free.
+        when_behind: WhenBehind,
+        /// How many requests may be in flight at one time.
+        max_in_flight: u64,
+    },
+}
+
+/// Who takes which request next, in the closed model; a rate always takes the next one in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Each user goes through all of them in order, again and again.
+    #[default]
+    Journey,
+    /// Whoever is free takes the next one.
+    Shared,
+}
+
+/// How arrivals of a rate are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// Independently (exponential gaps), from the seed.
+    Poisson,
+}
+
+/// What becomes of a request that falls due while no slot is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WhenBehind {
+    /// It waits; its response time includes the waiting.
+    #[default]
+    Queue,
+    /// It is dropped, and counted as such.
+    Drop,
+}
+
+/// When no further requests fall due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many nanoseconds.
+    Elapsed(u64),
+    /// After so many requests, over all users.
+    Requests(u64),
+    /// After each user went so many times through all requests (closed model only).
+    Repeats(u64),
+}
+
+/// Which backend does the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoChoice {
+    /// The best the kernel allows.
+    #[default]
+    Auto,
+    /// epoll.
+    Epoll,
+}
+
+impl LoadSpec {
+    /// Planned length of the schedule, if it is bounded by time or by a number at a rate.
+    pub fn schedule_ns(&self) -> Option<u64> {
+        match (self.until, &self.model) {
+            (Until::Elapsed(ns), _) => Some(ns),
+            (Until::Requests(n), Model::Open { rate_per_s, .. }) => {
+                Some(crate::schedule::due_ns(n, *rate_per_s, self.ramp_ns))
+            }
+            _ => None,
+        }
+    }
+}

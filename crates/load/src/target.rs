@@ -1,0 +1,197 @@
+//! Where a load goes, and whether it may: URLs, addresses, and the rule that only loopback is a target
+//! unless somebody said otherwise.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+/// A URL, as far as it is understood here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Host name or address, without brackets.
+    pub host: String,
+    /// Port; 80 if none was given.
+    pub port: u16,
+    /// Path and query, at least `/`.
+    pub path: String,
+    /// What belongs into the `Host` header.
+    pub authority: String,
+}
+
+/// Why a target cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// No URL.
+    #[error("`{url}` is not a URL: {why}\nhint: write it as `http://HOST[:PORT]/PATH`")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No address.
+    #[error("the name `{host}` cannot be resolved: {why}")]
+    Dns {
+        /// The name.
+        host: String,
+        /// What the resolver said.
+        why: String,
+    },
+    /// Not allowed.
+    #[error(
+        "`{host}` ({address}) is not loopback, and loads go nowhere else unless they are told to\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
+    )]
+    NotAllowed {
+        /// The host as named.
+        host: String,
+        /// The address it stands for.
+        address: IpAddr,
+    },
+}
+
+impl TargetError {
+    /// The URL itself is at fault, not the world.
+    pub fn is_usage(&self) -> bool {
+        matches!(self, TargetError::Url { .. })
+    }
+}
+
+impl Url {
+    /// `http://HOST[:PORT][/PATH][?QUERY]`; a fragment is cut off, `HOST:PORT/PATH` alone is taken as http.
+    pub fn parse(text: &str) -> Result<Url, TargetError> {
+        let bad = |why| TargetError::Url { url: text.to_owned(), why };
+        let rest = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
+                return Err(bad("https is not supported yet"));
+            }
+            Some(_) => return Err(bad("only http is supported")),
+            None => text,
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let cut = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(cut);
+        if authority.contains('@') {
+            return Err(bad("user and password in the URL are not supported"));
+        }
+        let (host, port) =
+            split_port(authority).ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;
+        if host.is_empty() {
+            return Err(bad("it has no host"));
+        }
+        if host.bytes().any(|b| b <= b' ' || b == 0x7f) || path.bytes().any(|b| b <= b' ' || b == 0x7f) {
+            return Err(bad("it holds blanks or control characters"));
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Url { host: host.to_owned(), port, path, authority: authority.to_owned() })
+    }
+
+    /// All its addresses, each of which must be allowed.
+    ///
+    /// # Errors
+    /// The name does not resolve, or an address is neither loopback nor allowed.
+    pub fn resolve(&self, allowed: &Allowed) -> Result<Vec<SocketAddr>, TargetError> {
+        let dns = |why: String| TargetError::Dns { host: self.host.clone(), why };
+        let addresses: Vec<SocketAddr> =
+            (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| dns(e.to_string()))?.collect();
+        let mut unique: Vec<SocketAddr> = Vec::new();
+        for address in addresses {
+            allowed.check(&self.host, address.ip())?;
+            if !unique.contains(&address) {
+                unique.push(address);
+            }
+        }
+        if unique.is_empty() {
+            return Err(dns("it has no address".to_owned()));
+        }
+        Ok(unique)
+    }
+}
+
+/// Host and port; 80 if there is none.
+fn split_port(authority: &str) -> Option<(&str, u16)> {
+    let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
+    if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']')?;
+        return match after.strip_prefix(':') {
+            Some(text) => Some((host, port(text)?)),
+            None if after.is_empty() => Some((host, 80)),
+            None => None,
+        };
+    }
+    match authority.rsplit_once(':') {
+        Some((host, text)) => Some((host, port(text)?)),
+        None => Some((authority, 80)),
+    }
+}
+
+/// Hosts that may be loaded beside loopback.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// Host names or addresses, as the user named them.
+    pub hosts: Vec<String>,
+    /// Addresses of this run's own making.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Allowed {
+    /// May this address, reached by this name, be loaded?
+    pub fn check(&self, host: &str, address: IpAddr) -> Result<(), TargetError> {
+        let plain = match address {
+            IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
+            v4 => v4,
+        };
+        let named = |h: &String| {
+            let h = h.trim_start_matches('[').trim_end_matches(']');
+            h.eq_ignore_ascii_case(host) || h.parse::<IpAddr>().is_ok_and(|ip| ip == plain)
+        };
+        if plain.is_loopback() || self.addresses.contains(&plain) || self.hosts.iter().any(named) {
+            return Ok(());
+        }
+        Err(TargetError::NotAllowed { host: host.to_owned(), address })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(input: &str, expect: Result<(&str, u16, &str), &str>) {
+        let got = Url::parse(input);
+        match expect {
+            Ok((host, port, path)) => {
+                let url = got.unwrap();
+                assert_eq!((url.host.as_str(), url.port, url.path.as_str()), (host, port, path), "{input}");
+            }
+            Err(why) => assert!(got.unwrap_err().to_string().contains(why), "{input}"),
+        }
+    }
+
+    #[test]
+    fn urls() {
+        check("http://127.0.0.1:8080/a?b=c#d", Ok(("127.0.0.1", 8080, "/a?b=c")));
+        check("http://localhost", Ok(("localhost", 80, "/")));
+        check("localhost:3000/x", Ok(("localhost", 3000, "/x")));
+        check("HTTP://h?q", Ok(("h", 80, "/?q")));
+        check("http://[::1]:81/", Ok(("::1", 81, "/")));
+        check("https://localhost/", Err("https is not supported yet"));
+        check("ftp://localhost/", Err("only http"));
+        check("http:///x", Err("no host"));
+        check("http://h:0/", Err("port"));
+        check("http://h:99999/", Err("port"));
+        check("http://h/a b", Err("blanks"));
+        check("http://u:p@h/", Err("user and password"));
+    }
+
+    #[test]
+    fn only_loopback_unless_allowed() {
+        let none = Allowed::default();
+        assert!(none.check("localhost", "127.0.0.1".parse().unwrap()).is_ok());
+        assert!(none.check("x", "127.9.9.9".parse().unwrap()).is_ok());
+        assert!(none.check("x", "::1".parse().unwrap()).is_ok());
+        assert!(none.check("x", "::ffff:127.0.0.1".parse().unwrap()).is_ok());
+        let refused = none.check("example.org", "192.0.2.7".parse().unwrap()).unwrap_err();
+        assert!(refused.to_string().contains("--allow-host example.org"), "{refused}");
+        let by_name = Allowed { hosts: vec!["example.org".into()], ..Allowed::default() };
+        assert!(by_name.check("example.org", "192.0.2.7".parse().unwrap()).is_ok());
+        assert!(by_name.check("example.net", "192.0.2.7".parse().unwrap()).is_err());
+    }
+}

@@ -1,0 +1,346 @@
+//! The engine in simulated time: schedules, accounts and coordinated omission, to the nanosecond.
+
+use std::collections::BTreeMap;
+
+use loadlab_load::io::ConnId;
+use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::run::simulate;
+use loadlab_load::source::RequestParts;
+use loadlab_load::spec::Order;
+use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_record::Failure;
+use loadlab_record::load::Counts;
+use loadlab_record::summary::Distribution;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+fn spec(model: Model, until: Until) -> LoadSpec {
+    let request = RequestParts {
+        method: "GET".into(),
+        host: "sim".into(),
+        path: "/".into(),
+        keep_alive: true,
+        ..RequestParts::default()
+    };
+    LoadSpec {
+        name: "load".into(),
+        model,
+        until,
+        ramp_ns: 0,
+        warmup_ns: 0,
+        grace_ns: 5 * S,
+        timeout_ns: 30 * S,
+        keep_alive: true,
+        requests: vec![request.build().unwrap()],
+        order: Order::Journey,
+        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
+        tags: vec![],
+        threads: 1,
+        cpus: vec![],
+        io: IoChoice::Auto,
+        seed: 1,
+    }
+}
+
+fn open(rate_per_s: f64, max_in_flight: u64) -> Model {
+    Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind: WhenBehind::Queue, max_in_flight }
+}
+
+/// Answers after a fixed time, but stands still between `from` and `to`.
+#[derive(Clone)]
+struct Stub {
+    service_ns: u64,
+    frozen: (u64, u64),
+    requests: u64,
+    answered: u64,
+}
+
+impl Stub {
+    fn new(service_ns: u64) -> Self {
+        Stub { service_ns, frozen: (0, 0), requests: 0, answered: 0 }
+    }
+}
+
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+impl Server for Stub {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        self.requests += 1;
+        let (from, to) = self.frozen;
+        let end = at_ns + self.service_ns;
+        let end = if end >= from && at_ns < to { to.max(at_ns) + self.service_ns } else { end };
+        self.answered += 1;
+        vec![(end, Reply::Bytes(OK.to_vec()))]
+    }
+}
+
+fn go<R: Server>(spec: &LoadSpec, sim: &mut Sim<R>) -> (Outcome, Counts) {
+    let mut ticks = Counts::default();
+    let outcome = simulate(spec, &Control::default(), sim, &mut |event| {
+        if let LoadEvent::Second(second) = event {
+            let before = ticks.in_flight;
+            ticks.merge(&second.tick.counts);
+            ticks.in_flight -= before;
+        }
+    })
+    .unwrap();
+    outcome.measured.counts.balance().unwrap();
+    (outcome, ticks)
+}
+
+fn response(outcome: &Outcome) -> Distribution {
+    let series = &outcome.measured.series;
+    Distribution::with_censored(&series.response_ok, &series.response_censored)
+}
+
+#[test]
+fn a_stall_shows_its_full_weight_in_the_open_model() {
+    // 1,000 a second for 10 s; the server stands still for 1.5 s. A share of 15 % of the requests falls due
+    // in the stall and waits 1.5 s … 0: p90 is 0.5 s, p99 1.4 s, p99.9 1.49 s.
+    let spec = spec(open(1000.0, 10_000), Until::Elapsed(10 * S));
+    let mut stub = Stub::new(MS / 10);
+    stub.frozen = (4 * S, 5 * S + 500 * MS);
+    let (outcome, _) = go(&spec, &mut Sim::new(stub));
+    let d = response(&outcome);
+    assert_eq!((d.count, outcome.measured.counts.ok), (10_000, 10_000));
+    let near = |got: Option<f64>, ms: f64| assert!((got.unwrap() - ms).abs() < ms * 0.01, "{got:?} for {ms}");
+    near(d.p50, 0.1);
+    near(d.p90, 500.0);
+    near(d.p99, 1400.0);
+    near(d.p99_9, 1490.0);
+    near(d.max, 1500.1);
+    // and the generator was not to blame
+    assert_eq!(outcome.measured.series.late.max_ns(), Some(0));
+    assert_eq!(outcome.measured.series.blocked.max_ns(), Some(0));
+}
+
+#[test]
+fn with_few_slots_the_stall_is_blocking_not_lateness() {
+    let spec = spec(open(1000.0, 100), Until::Elapsed(10 * S));
+    let mut stub = Stub::new(MS / 10);
+    stub.frozen = (4 * S, 5 * S + 500 * MS);
+    let (outcome, _) = go(&spec, &mut Sim::new(stub));
+    let d = response(&outcome);
+    assert!((d.p90.unwrap() - 500.0).abs() < 6.0, "{d:?}");
+    assert_eq!(outcome.measured.series.late.max_ns(), Some(0));
+    assert!(outcome.measured.series.blocked.max_ns().unwrap() > 1300 * MS);
+    assert_eq!(outcome.measured.connections.peak, 100);
+}
+
+#[test]
+fn a_generator_that_stands_still_is_late() {
+    let spec = spec(open(1000.0, 10_000), Until::Elapsed(10 * S));
+    let (outcome, _) = go(&spec, &mut Sim::new(Stub::new(MS / 10)).stalls(vec![(2 * S, 300 * MS)]));
+    assert_eq!(outcome.measured.counts.ok, 10_000);
+    let late = outcome.measured.series.late.max_ns().unwrap();
+    assert!((299 * MS..=301 * MS).contains(&late), "{late}");
+    // the wait belongs to the response time as well: nothing is hidden
+    assert!(response(&outcome).max.unwrap() >= 299.0);
+}
+
+#[test]
+fn the_closed_model_hides_the_stall_and_says_so_by_its_counts() {
+    let spec = spec(Model::Closed { users: 1 }, Until::Elapsed(10 * S));
+    let mut stub = Stub::new(MS);
+    stub.frozen = (4 * S, 5 * S + 500 * MS);
+    let (outcome, _) = go(&spec, &mut Sim::new(stub));
+    let d = response(&outcome);
+    assert!((8_490..=8_510).contains(&d.count), "{d:?}");
+    assert_eq!(d.p99, Some(d.p50.unwrap()));
+    assert!(d.max.unwrap() > 1500.0);
+}
+
+#[test]
+fn what_waits_at_the_end_is_dropped_and_what_flies_gets_its_grace() {
+    // 2 slots of 1 s each carry 2/s of the 10/s that fall due
+    let spec = spec(open(10.0, 2), Until::Elapsed(5 * S));
+    let (outcome, ticks) = go(&spec, &mut Sim::new(Stub::new(S)));
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.due, counts.started, counts.ok, counts.in_flight), (50, 10, 10, 0));
+    assert_eq!(counts.dropped, 40);
+    assert_eq!(*counts, ticks);
+    assert_eq!(outcome.measured.in_window.ok, 8);
+    assert_eq!(outcome.measured.window.length_s(), 5.0);
+    // a percentile among the dropped is not known, only that it is at least so much
+    let d = response(&outcome);
+    assert_eq!((d.count, d.censored, d.p50), (50, 40, None));
+    assert!(d.over_ms["p50"] > 1000.0);
+}
+
+#[test]
+fn dropping_when_behind() {
+    let model = Model::Open {
+        rate_per_s: 10.0,
+        arrivals: Arrivals::Constant,
+        when_behind: WhenBehind::Drop,
+        max_in_flight: 2,
+    };
+    let (outcome, _) = go(&spec(model, Until::Elapsed(5 * S)), &mut Sim::new(Stub::new(S + MS)));
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.due, counts.started, counts.dropped), (50, 10, 40));
+}
+
+#[test]
+fn requests_and_repeats_end_a_closed_load_exactly() {
+    let (outcome, _) =
+        go(&spec(Model::Closed { users: 7 }, Until::Requests(1000)), &mut Sim::new(Stub::new(MS)));
+    assert_eq!(outcome.measured.counts.ok, 1000);
+    let mut journey = spec(Model::Closed { users: 7 }, Until::Repeats(10));
+    journey.requests.push(journey.requests[0].clone());
+    let (outcome, _) = go(&journey, &mut Sim::new(Stub::new(MS)));
+    assert_eq!(outcome.measured.counts.ok, 7 * 10 * 2);
+    assert!((outcome.measured.window.to_s - 0.02).abs() < 1e-6);
+    assert!((outcome.measured.busy_s / outcome.measured.elapsed_s - 7.0).abs() < 0.01);
+}
+
+#[test]
+fn users_ramp_up() {
+    let mut ramped = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
+    ramped.ramp_ns = S;
+    let mut peaks = Vec::new();
+    simulate(&ramped, &Control::default(), &mut Sim::new(Stub::new(10 * MS)), &mut |event| {
+        if let LoadEvent::Progress(totals) = event {
+            peaks.push(totals.counts.in_flight);
+        }
+    })
+    .unwrap();
+    assert_eq!(peaks[0], 1);
+    assert_eq!(peaks[4], 5);
+    assert_eq!(peaks[9], 10);
+}
+
+#[test]
+fn warm_up_moves_the_window_and_leaves_the_counts() {
+    let mut warm = spec(open(100.0, 100), Until::Elapsed(10 * S));
+    warm.warmup_ns = 4 * S;
+    let (outcome, _) = go(&warm, &mut Sim::new(Stub::new(MS)));
+    assert_eq!(outcome.measured.counts.ok, 1000);
+    assert_eq!(outcome.measured.in_window.due, 600);
+    assert_eq!(response(&outcome).count, 600);
+    assert_eq!(outcome.measured.window.length_s(), 6.0);
+}
+
+#[test]
+fn what_never_ends_times_out_or_is_cut() {
+    let mut short = spec(Model::Closed { users: 3 }, Until::Elapsed(2 * S));
+    short.timeout_ns = 500 * MS;
+    let (outcome, ticks) = go(&short, &mut Sim::new(Stub::new(3600 * S)));
+    let counts = &outcome.measured.counts;
+    assert_eq!(counts.failures.get(Failure::Timeout), 12);
+    assert_eq!(*counts, ticks);
+    assert_eq!(response(&outcome).over_ms["max"], 500.0);
+    let (outcome, _) =
+        go(&spec(Model::Closed { users: 3 }, Until::Elapsed(2 * S)), &mut Sim::new(Stub::new(3600 * S)));
+    assert_eq!((outcome.measured.counts.in_flight, outcome.measured.elapsed_s), (3, 7.0));
+}
+
+/// A server that does everything wrong in turn.
+#[derive(Default)]
+struct Faulty {
+    turn: u64,
+    seen: BTreeMap<ConnId, bool>,
+    requests: u64,
+}
+
+impl Server for Faulty {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        self.turn += 1;
+        if self.turn.is_multiple_of(13) { Err((at_ns + MS, 111)) } else { Ok(at_ns + MS) }
+    }
+
+    fn request(&mut self, at_ns: u64, conn: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        self.turn += 1;
+        self.seen.insert(conn, true);
+        let at = at_ns + MS;
+        let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+        let replies = match self.turn % 9 {
+            0 => vec![bytes("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Reply::Fin],
+            1 => vec![Reply::Error(104)],
+            2 => vec![bytes("garbage that is no response at all\r\n\r\n")],
+            3 => vec![bytes("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")],
+            4 => vec![bytes("HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"), Reply::Fin],
+            5 => vec![bytes("HTTP/1.1 200 OK\r\n\r\nuntil the end"), Reply::Fin],
+            6 => {
+                // answers, then closes the idle connection: the next request must go elsewhere, uncounted
+                self.seen.insert(conn, false);
+                vec![bytes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), Reply::Fin]
+            }
+            7 => vec![],
+            _ => vec![bytes("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")],
+        };
+        self.requests += 1;
+        replies.into_iter().map(|r| (at, r)).collect()
+    }
+
+    fn saw(&self, conn: ConnId) -> bool {
+        self.seen.get(&conn).copied().unwrap_or(true)
+    }
+}
+
+#[test]
+fn each_fault_lands_in_its_own_outcome() {
+    let mut faulty = spec(Model::Closed { users: 5 }, Until::Requests(2000));
+    faulty.timeout_ns = 50 * MS;
+    let (outcome, ticks) = go(&faulty, &mut Sim::new(Faulty::default()));
+    let counts = &outcome.measured.counts;
+    assert_eq!(counts.due, 2000);
+    assert_eq!(*counts, ticks);
+    for failure in [
+        Failure::Truncated,
+        Failure::Reset,
+        Failure::Protocol,
+        Failure::Http5xx,
+        Failure::Http4xx,
+        Failure::Timeout,
+        Failure::Connect,
+    ] {
+        assert!(counts.failures.get(failure) > 20, "{failure:?}: {counts:?}");
+    }
+    assert!(counts.ok > 100);
+    let of_status = |status| outcome.measured.statuses.get(&status).copied();
+    assert_eq!(of_status(503), Some(counts.failures.get(Failure::Http5xx)));
+    assert_eq!(of_status(200), Some(counts.ok));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn accounts_balance_and_ticks_add_up_however_a_load_ends(
+        users in 1u64..20, rate in 1.0f64..2000.0, closed: bool, drop: bool, poisson: bool, cap in 1u64..50,
+        duration_ms in 1u64..3000, service_us in 1u64..400_000, timeout_ms in 1u64..500, grace_ms in 0u64..500,
+        warmup in 0u64..1000, ramp in 0u64..1000, by_number in proptest::option::of(1u64..3000), seed: u64,
+    ) {
+        let model = if closed { Model::Closed { users } } else {
+            Model::Open {
+                rate_per_s: rate,
+                arrivals: if poisson { Arrivals::Poisson } else { Arrivals::Constant },
+                when_behind: if drop { WhenBehind::Drop } else { WhenBehind::Queue },
+                max_in_flight: cap,
+            }
+        };
+        let until = by_number.map_or(Until::Elapsed(duration_ms * MS), Until::Requests);
+        let mut spec = spec(model, until);
+        (spec.timeout_ns, spec.grace_ns, spec.seed) = (timeout_ms * MS, grace_ms * MS, seed);
+        (spec.warmup_ns, spec.ramp_ns) = (warmup * MS, ramp * MS);
+        let mut sim = Sim::new(Stub::new(service_us * 1000));
+        let (outcome, ticks) = go(&spec, &mut sim);
+        let counts = &outcome.measured.counts;
+        prop_assert_eq!(counts, &ticks);
+        if let Some(n) = by_number {
+            prop_assert_eq!(counts.due, n);
+        }
+        // the server saw every request that was started, once
+        let mut server_saw = 0;
+        sim.server(|s| server_saw = s.requests);
+        prop_assert_eq!(server_saw, counts.started);
+        // replayed, it is the same to the last bucket
+        let (again, _) = go(&spec, &mut Sim::new(Stub::new(service_us * 1000)));
+        prop_assert_eq!(again.measured, outcome.measured);
+    }
+}
