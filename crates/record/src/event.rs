@@ -12,7 +12,8 @@ pub struct Event {
     pub what: What,
 }
 
-/// What happened.
+/// What happened; each variant says what its fields are.
+#[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum What {

@@ -129,6 +129,9 @@ pub struct Expectation {
     pub holds: Option<bool>,
     /// The left-hand number of its first (or failing) comparison, in the unit it was written in.
     pub value: Option<f64>,
+    /// The unit of `value`: `ms`, `s`, `%`, `MiB`, `/s`; empty for plain numbers.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub unit: String,
     /// Why it could not be told, or which part failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
@@ -149,6 +152,12 @@ pub struct LoadFacts {
     pub requests: Option<u64>,
     /// Ramp at the start.
     pub ramp_s: f64,
+    /// Mean think time between a user's requests, if there is any.
+    #[serde(default)]
+    pub think_s: Option<f64>,
+    /// Interval at which a user's steps fall due, if users are paced (they then have due times of their own).
+    #[serde(default)]
+    pub pace_s: Option<f64>,
     /// Connections are reused.
     pub keep_alive: bool,
     /// `http/1.1`.

@@ -1,1 +1,25 @@
-//! placeholder
+//! Conducts a run: the only place where plan, load and system meet.
+//!
+//! - [`bench()`]: one load against URLs, no system, no record.
+//! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
+//! - [`event`]: what is told while it runs, one closed enum; live views read nothing else.
+//!
+//! It prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
+
+mod bench;
+mod bring_up;
+mod conduct;
+mod gauge;
+mod host;
+mod measure;
+mod stage;
+mod translate;
+mod trial;
+
+pub mod event;
+
+pub use bench::{Bench, BenchError, BenchResult, bench};
+pub use conduct::{How, RunError, RunResult, TrialEnd, conduct};
+pub use event::RunEvent;
+pub use host::{parse_expressions, rfc3339_now};
+pub use translate::requests_for_urls;

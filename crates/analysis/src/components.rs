@@ -1,0 +1,164 @@
+//! Samples → what each component used during the load, and what each probe said.
+//!
+//! What is told of a counter are differences over the load ([`crate::counter`]); of a level, its mean over
+//! time and its maximum during the load; of memory also the last reading after the drain.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::event::{Event, What};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten};
+
+use crate::counter::{Counter, During};
+
+/// Components of this name are the generator, the machine, and probes that belong to nobody.
+const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
+
+/// What each component under test used, by name. A component that has only events (it never came up far
+/// enough to be read) is listed too.
+pub fn summaries(
+    samples: &[Sample],
+    events: &[Event],
+    cpu_limits: &BTreeMap<String, f64>,
+    during: During,
+) -> BTreeMap<String, ComponentSummary> {
+    let mut by_name: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
+    for sample in samples.iter().filter(|s| !NOT_UNDER_TEST.contains(&s.component.as_str())) {
+        by_name.entry(&sample.component).or_default().push(sample);
+    }
+    for event in events {
+        if let What::Up { component, .. } | What::Died { component, .. } = &event.what {
+            by_name.entry(component).or_default();
+        }
+    }
+    by_name
+        .into_iter()
+        .map(|(name, mut readings)| {
+            readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+            let mut summary = of_component(&readings, during);
+            summary.cpu_limit = cpu_limits.get(name).copied();
+            (summary.restarts, summary.died) = lives(name, events);
+            (name.to_owned(), summary)
+        })
+        .collect()
+}
+
+fn of_component(readings: &[&Sample], during: During) -> ComponentSummary {
+    let counter = |get: fn(&Sample) -> Option<f64>| Counter::of(readings.iter().copied(), get);
+    let cpu = counter(cpu_s);
+    let bytes = |get| counter(get).used(during).map(|v| v.round() as u64);
+    let most = |get: fn(&Sample) -> Option<u64>| {
+        readings.iter().filter(|s| during.has(s.at_s)).filter_map(|s| get(s)).max()
+    };
+    ComponentSummary {
+        cpu_percent: MeanMax {
+            mean: cpu.per_s(during).map(|v| v * 100.0),
+            max: cpu.largest_per_s(during).map(|v| v * 100.0),
+        },
+        cpu_s: cpu.used(during),
+        throttled_s: counter(|s| s.throttled_s).used(during),
+        memory_bytes: memory(readings, during),
+        net_bytes: InOut {
+            received: bytes(|s| s.net_in_bytes.map(|v| v as f64)),
+            sent: bytes(|s| s.net_out_bytes.map(|v| v as f64)),
+        },
+        block_bytes: ReadWritten {
+            read: bytes(|s| s.block_read_bytes.map(|v| v as f64)),
+            written: bytes(|s| s.block_written_bytes.map(|v| v as f64)),
+        },
+        pids_max: most(|s| s.pids),
+        open_files_max: most(|s| s.open_files),
+        // A kill is a single event: it counts whole, wherever in the trial it came.
+        oom_kills: readings.iter().filter_map(|s| s.oom_kills).max().map(|last| {
+            let first = readings.iter().find_map(|s| s.oom_kills).unwrap_or(0);
+            last - first.min(last)
+        }),
+        ..ComponentSummary::default()
+    }
+}
+
+/// CPU time of a sample: the sum where the kernel tells it, else its parts.
+pub fn cpu_s(sample: &Sample) -> Option<f64> {
+    sample.cpu_s.or_else(|| Some(sample.cpu_user_s? + sample.cpu_system_s?))
+}
+
+fn memory(readings: &[&Sample], during: During) -> MemorySummary {
+    let of = |s: &&Sample| s.memory_bytes.or(s.resident_bytes).map(|v| (s.at_s, v as f64));
+    let all: Vec<(f64, f64)> = readings.iter().filter_map(of).collect();
+    let loaded: Vec<(f64, f64)> = all.iter().copied().filter(|(at_s, _)| during.has(*at_s)).collect();
+    MemorySummary {
+        mean: mean_over_time(&loaded),
+        max: loaded.iter().map(|(_, v)| *v).reduce(f64::max),
+        last: all.last().map(|(_, v)| *v),
+        limit: readings.iter().rev().find_map(|s| s.memory_limit_bytes),
+    }
+}
+
+/// Mean of readings over time, by trapezoids, so that a burst of readings does not weigh more; the plain
+/// mean where all are of one moment.
+fn mean_over_time(points: &[(f64, f64)]) -> Option<f64> {
+    let (first, last) = (points.first()?, points.last()?);
+    let length_s = last.0 - first.0;
+    if length_s <= 0.0 {
+        return Some(points.iter().map(|(_, v)| v).sum::<f64>() / points.len() as f64);
+    }
+    let area: f64 = points.windows(2).map(|p| (p[1].0 - p[0].0) * (p[0].1 + p[1].1) / 2.0).sum();
+    Some(area / length_s)
+}
+
+/// How often a component was started again after it had ended, and how it died, if it did.
+fn lives(name: &str, events: &[Event]) -> (u64, Option<String>) {
+    let (mut ended, mut restarts, mut died) = (false, 0, None);
+    for event in events {
+        match &event.what {
+            What::Up { component, .. } if component == name => {
+                restarts += u64::from(ended);
+                ended = false;
+            }
+            What::Died { component, status } if component == name => {
+                ended = true;
+                died.get_or_insert_with(|| status.clone());
+            }
+            What::Down { component, .. } if component == name => ended = true,
+            _ => {}
+        }
+    }
+    (restarts, died)
+}
+
+/// What each probe said. A probe of a component goes by `component.probe`, the others by their own name.
+pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSummary> {
+    let mut by_name: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for sample in samples {
+        for (probe, value) in &sample.probes {
+            by_name.entry(probe_name(sample, probe)).or_default().push((sample.at_s, *value));
+        }
+    }
+    by_name
+        .into_iter()
+        .map(|(name, mut readings)| {
+            readings.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // From the load on, drain included; a probe that was only read before says what it said.
+            let mut loaded: Vec<f64> =
+                readings.iter().filter(|r| r.0 >= during.from_s).map(|r| r.1).collect();
+            if loaded.is_empty() {
+                loaded = readings.iter().map(|r| r.1).collect();
+            }
+            let summary = ProbeSummary {
+                first: loaded.first().copied(),
+                last: loaded.last().copied(),
+                max: loaded.iter().copied().reduce(f64::max),
+                mean: (!loaded.is_empty()).then(|| loaded.iter().sum::<f64>() / loaded.len() as f64),
+            };
+            (name, summary)
+        })
+        .collect()
+}
+
+/// The name a probe goes by.
+pub fn probe_name(sample: &Sample, probe: &str) -> String {
+    match sample.component.as_str() {
+        "probes" => probe.to_owned(),
+        component => format!("{component}.{probe}"),
+    }
+}

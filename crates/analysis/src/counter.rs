@@ -1,0 +1,100 @@
+//! A counter of a component (CPU time, bytes), read now and then.
+//!
+//! Counters in samples are totals since a component started. Between two readings the counter is taken to
+//! grow evenly: a component is sampled about once a second, and a short load must not be charged for a
+//! second of idling before it. A counter that falls back was started again: it counts from zero.
+
+use loadlab_record::sample::Sample;
+
+/// Shorter intervals than this give no rate of their own: CPU time is told in steps of up to 10 ms.
+const SHORTEST_INTERVAL_S: f64 = 0.5;
+
+/// The load, on the trial's clock in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct During {
+    /// Start of the first load.
+    pub from_s: f64,
+    /// End of the last.
+    pub to_s: f64,
+}
+
+impl During {
+    /// A moment of it.
+    pub fn has(self, at_s: f64) -> bool {
+        (self.from_s..=self.to_s).contains(&at_s)
+    }
+}
+
+/// A counter over time, made monotone across restarts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Counter(Vec<(f64, f64)>);
+
+impl Counter {
+    /// From readings in order of time; those that do not tell it are left out.
+    pub fn of<'a>(
+        readings: impl Iterator<Item = &'a Sample>,
+        get: impl Fn(&Sample) -> Option<f64>,
+    ) -> Counter {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        let (mut before, mut last) = (0.0, 0.0);
+        for (at_s, value) in readings.filter_map(|s| Some((s.at_s, get(s)?))) {
+            // Sums of rounded parts may fall back by a hair; a restart falls back to nearly nothing.
+            if value < last * 0.9 {
+                before += last;
+            }
+            last = value;
+            let total = points.last().map_or(before + value, |p| p.1.max(before + value));
+            points.push((at_s, total));
+        }
+        Counter(points)
+    }
+
+    /// The total at a moment; before the first reading and after the last one it stands still.
+    pub fn at(&self, at_s: f64) -> Option<f64> {
+        let (first, last) = (self.0.first()?, self.0.last()?);
+        if at_s <= first.0 {
+            return Some(first.1);
+        }
+        if at_s >= last.0 {
+            return Some(last.1);
+        }
+        let after = self.0.partition_point(|p| p.0 <= at_s);
+        let ((t0, v0), (t1, v1)) = (self.0[after - 1], self.0[after]);
+        Some(v0 + (v1 - v0) * (at_s - t0) / (t1 - t0).max(f64::MIN_POSITIVE))
+    }
+
+    /// The part of the load that readings cover; `None` with fewer than two readings.
+    pub fn covered(&self, during: During) -> Option<(f64, f64)> {
+        let (first, last) = (self.0.first()?, self.0.last()?);
+        let (from_s, to_s) = (during.from_s.max(first.0), during.to_s.min(last.0));
+        (to_s > from_s).then_some((from_s, to_s))
+    }
+
+    /// How much was used during the load.
+    pub fn used(&self, during: During) -> Option<f64> {
+        let (from_s, to_s) = self.covered(during)?;
+        Some(self.at(to_s)? - self.at(from_s)?)
+    }
+
+    /// Use per second, over the part of the load that readings cover.
+    pub fn per_s(&self, during: During) -> Option<f64> {
+        let (from_s, to_s) = self.covered(during)?;
+        Some(self.used(during)? / (to_s - from_s))
+    }
+
+    /// The largest use per second between two readings that are far enough apart.
+    pub fn largest_per_s(&self, during: During) -> Option<f64> {
+        let (from_s, to_s) = self.covered(during)?;
+        let mut largest = None::<f64>;
+        let mut start = (from_s, self.at(from_s)?);
+        let inner = self.0.iter().copied().filter(|p| p.0 > from_s && p.0 < to_s);
+        for (at_s, total) in inner.chain([(to_s, self.at(to_s)?)]) {
+            if at_s - start.0 >= SHORTEST_INTERVAL_S {
+                let per_s = (total - start.1) / (at_s - start.0);
+                largest = Some(largest.map_or(per_s, |l| l.max(per_s)));
+                start = (at_s, total);
+            }
+        }
+        largest.or(self.per_s(during))
+    }
+}

@@ -1,0 +1,156 @@
+//! What a summary means for what the plan expects: expectations, verdict, exit code.
+
+use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, Window};
+use loadlab_record::hlog::Interval;
+use loadlab_record::load::Tick;
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Ended, Expectation, Summary, Verdict};
+
+use crate::components::probe_name;
+
+/// Each expectation, and whether it held.
+pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> {
+    let judged = expect.iter().map(|expr| {
+        let found = expr.evaluate(numbers);
+        Expectation {
+            expr: expr.to_string(),
+            holds: found.holds,
+            value: found.value,
+            unit: found.unit,
+            note: found.note,
+        }
+    });
+    judged.collect()
+}
+
+/// The numbers of a finished trial: the summary's, those of its seconds, and its probes' course of time.
+#[derive(Clone, Copy, Debug)]
+pub struct TrialNumbers<'a> {
+    summary: SummaryNumbers<'a>,
+    samples: &'a [Sample],
+}
+
+impl<'a> TrialNumbers<'a> {
+    /// From a summary with figures, the ticks, the intervals of the latency log (may be empty) and samples.
+    pub fn new(
+        summary: &'a Summary,
+        ticks: &'a [Tick],
+        intervals: &'a [Interval],
+        samples: &'a [Sample],
+    ) -> TrialNumbers<'a> {
+        let numbers = SummaryNumbers::new(summary, ticks);
+        let summary = if intervals.is_empty() { numbers } else { numbers.with_intervals(intervals) };
+        TrialNumbers { summary, samples }
+    }
+}
+
+impl Numbers for TrialNumbers<'_> {
+    fn number(&self, name: &str, window: Option<Window>) -> Known {
+        self.summary.number(name, window)
+    }
+
+    /// Whether a probe kept its value over the last so many nanoseconds of its readings.
+    fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
+        let readings: Vec<(f64, f64)> = self
+            .samples
+            .iter()
+            .flat_map(|s| s.probes.iter().map(move |(probe, value)| (s, probe, *value)))
+            .filter(|(s, probe, _)| probe_name(s, probe) == name)
+            .map(|(s, _, value)| (s.at_s, value))
+            .collect();
+        let (first, last) = (readings.first()?, readings.last()?);
+        let from_s = last.0 - for_ns as f64 / 1e9;
+        if first.0 > from_s {
+            return None;
+        }
+        // The value that stood when the stretch began is the last one read before it.
+        let before = readings.iter().rposition(|(at_s, _)| *at_s <= from_s)?;
+        Some(readings[before..].iter().all(|(_, value)| *value == last.1))
+    }
+}
+
+/// The verdict of a trial, from its doubts, expectations, components and how it ended.
+///
+/// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation that could not
+/// be told counts as failed.
+pub fn verdict(summary: &Summary) -> Verdict {
+    if summary.doubts.iter().any(|d| d.grave) {
+        return Verdict::Invalid;
+    }
+    let missed = summary.expectations.iter().any(|e| e.holds != Some(true));
+    let died = summary.components.values().any(|c| c.died.is_some());
+    if missed || died || summary.ended == Ended::Broken {
+        return Verdict::Fail;
+    }
+    if summary.expectations.is_empty() { Verdict::None } else { Verdict::Pass }
+}
+
+/// How loadlab exits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Exit {
+    /// All is well.
+    Ok,
+    /// An expectation failed, or a component died that should not have.
+    Failed,
+    /// Bad plan or usage.
+    BadPlan,
+    /// The system did not come up.
+    NotUp,
+    /// INVALID: the measurement cannot be trusted.
+    Invalid,
+    /// The load could not run: target unreachable, host not allowed.
+    CouldNotRun,
+    /// By Ctrl-C; the record is kept and the system is down.
+    Interrupted,
+}
+
+impl Exit {
+    /// From the one that wins over all others to the one that gives way to all others.
+    const BY_PRECEDENCE: [Exit; 7] = [
+        Exit::Interrupted,
+        Exit::BadPlan,
+        Exit::NotUp,
+        Exit::CouldNotRun,
+        Exit::Invalid,
+        Exit::Failed,
+        Exit::Ok,
+    ];
+
+    /// The process's exit code.
+    pub const fn code(self) -> u8 {
+        match self {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::BadPlan => 2,
+            Exit::NotUp => 3,
+            Exit::Invalid => 4,
+            Exit::CouldNotRun => 5,
+            Exit::Interrupted => 130,
+        }
+    }
+
+    /// The one to exit with where several apply; `Ok` where none does.
+    pub fn of(applying: impl IntoIterator<Item = Exit>) -> Exit {
+        let rank = |e: &Exit| Exit::BY_PRECEDENCE.iter().position(|p| p == e);
+        applying.into_iter().min_by_key(rank).unwrap_or(Exit::Ok)
+    }
+
+    /// What one trial's summary asks for.
+    pub fn of_summary(summary: &Summary) -> Exit {
+        let judged = match summary.verdict {
+            Verdict::Pass | Verdict::None => Exit::Ok,
+            Verdict::Fail => Exit::Failed,
+            Verdict::Invalid => Exit::Invalid,
+        };
+        let interrupted = (summary.ended == Ended::Interrupted).then_some(Exit::Interrupted);
+        let could_not = could_not_run(summary).then_some(Exit::CouldNotRun);
+        Exit::of([Some(judged), interrupted, could_not].into_iter().flatten())
+    }
+}
+
+/// Nothing was ever answered, because no connection came about: the target is not there.
+pub fn could_not_run(summary: &Summary) -> bool {
+    use loadlab_record::Failure::{Connect, Dns, Tls};
+    let unreachable: u64 = [Connect, Dns, Tls].into_iter().map(|f| summary.failures.get(f)).sum();
+    unreachable > 0 && unreachable == summary.requests.failed && summary.requests.ok == 0
+}

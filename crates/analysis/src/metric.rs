@@ -1,0 +1,233 @@
+//! The figures that cases are compared by: one table, read by findings, tables, CSV and JSON alike.
+//!
+//! The first twelve are siege's, under siege's names, so that a table made by hand from siege can be laid
+//! beside ours; then our own.
+
+use loadlab_record::Failure;
+use loadlab_record::summary::{ComponentSummary, Distribution, PERCENTILES, Summary, samples_needed};
+
+/// A figure of one trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// It is this.
+    Known(f64),
+    /// It is at least this: it lies among censored ones.
+    Over(f64),
+    /// It takes at least so many samples to tell.
+    Needs(u64),
+    /// There is none.
+    Nothing,
+}
+
+impl Value {
+    /// The number, if it is known.
+    pub fn known(self) -> Option<f64> {
+        match self {
+            Value::Known(v) => Some(v),
+            _ => None,
+        }
+    }
+}
+
+impl From<Option<f64>> for Value {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Value::Nothing, Value::Known)
+    }
+}
+
+/// What a figure's number means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A whole number.
+    Count,
+    /// A number.
+    Number,
+    /// Events per second.
+    PerS,
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    S,
+    /// 0..=1, read as per cent.
+    Share,
+    /// Bytes.
+    Bytes,
+    /// Bytes per second.
+    BytesPerS,
+    /// Per cent of one core.
+    CpuPercent,
+}
+
+impl Unit {
+    /// As it stands in CSV and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Unit::Count => "count",
+            Unit::Number => "number",
+            Unit::PerS => "per_s",
+            Unit::Ms => "ms",
+            Unit::S => "s",
+            Unit::Share => "share",
+            Unit::Bytes => "bytes",
+            Unit::BytesPerS => "bytes_per_s",
+            Unit::CpuPercent => "percent_of_core",
+        }
+    }
+}
+
+/// How a figure is read from a summary.
+#[derive(Clone, Copy, Debug)]
+enum Read {
+    Plain(fn(&Summary) -> Value),
+    /// A count of one kind of failure.
+    Failures(Failure),
+}
+
+/// A figure: name, unit, and where it stands in a summary.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Name, as in CSV and JSON.
+    pub id: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// Unit of its number.
+    pub unit: Unit,
+    read: Read,
+}
+
+impl Metric {
+    const fn new(id: &'static str, about: &'static str, unit: Unit, read: fn(&Summary) -> Value) -> Metric {
+        Metric { id, about, unit, read: Read::Plain(read) }
+    }
+
+    /// The figure of a trial.
+    pub fn of(&self, summary: &Summary) -> Value {
+        match self.read {
+            Read::Plain(read) => read(summary),
+            Read::Failures(kind) => Value::Known(summary.failures.get(kind) as f64),
+        }
+    }
+}
+
+/// siege's twelve rows, in siege's order.
+pub const SIEGE: [Metric; 12] = [
+    Metric::new("transactions", "complete responses", Unit::Count, |s| {
+        Value::Known(s.statuses.values().sum::<u64>().max(s.requests.ok) as f64)
+    }),
+    Metric::new("availability", "ok of all that ended", Unit::Share, |s| s.availability.into()),
+    Metric::new("elapsed_time", "first start to last outcome", Unit::S, |s| Value::Known(s.elapsed_s)),
+    Metric::new("data_transferred", "received", Unit::Bytes, |s| Value::Known(s.bytes.received as f64)),
+    Metric::new("response_time", "mean", Unit::Ms, |s| figure(&s.response_ms, "mean")),
+    Metric::new("transaction_rate", "ok per second", Unit::PerS, |s| Value::Known(s.rate_per_s.ok)),
+    Metric::new("throughput", "received per second", Unit::BytesPerS, |s| {
+        Some(s.bytes.received as f64 / s.elapsed_s).filter(|v| v.is_finite()).into()
+    }),
+    Metric::new("concurrency", "mean in flight", Unit::Number, |s| Value::Known(s.concurrency_mean)),
+    Metric::new("successful_transactions", "ok", Unit::Count, |s| Value::Known(s.requests.ok as f64)),
+    Metric::new("failed_transactions", "failed", Unit::Count, |s| Value::Known(s.requests.failed as f64)),
+    Metric::new("longest_transaction", "slowest response", Unit::Ms, |s| figure(&s.response_ms, "max")),
+    Metric::new("shortest_transaction", "fastest response", Unit::Ms, |s| figure(&s.response_ms, "min")),
+];
+
+/// Our own rows beside siege's.
+pub const OWN: [Metric; 12] = [
+    Metric::new("goodput", "ok per second", Unit::PerS, |s| Value::Known(s.rate_per_s.ok)),
+    Metric::new("goodput_stdev", "over the seconds of the window", Unit::PerS, |s| {
+        s.rate_per_s.ok_stdev.into()
+    }),
+    Metric::new("goodput_max", "best second", Unit::PerS, |s| s.rate_per_s.ok_max.into()),
+    Metric::new("errors", "failed of all started", Unit::Share, |s| {
+        let started = s.requests.started;
+        (started > 0).then(|| s.requests.failed as f64 / started as f64).into()
+    }),
+    Metric::new("dropped", "due and never sent", Unit::Count, |s| Value::Known(s.requests.dropped as f64)),
+    Metric::new("in_flight", "neither at the end", Unit::Count, |s| {
+        Value::Known(s.requests.in_flight as f64)
+    }),
+    Metric::new("p50", "median response", Unit::Ms, |s| figure(&s.response_ms, "p50")),
+    Metric::new("p75", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p75")),
+    Metric::new("p90", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p90")),
+    Metric::new("p95", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p95")),
+    Metric::new("p99", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p99")),
+    Metric::new("p99_9", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p99_9")),
+];
+
+/// What wrk prints of responses and seconds beyond the rows above.
+pub const WRK: [Metric; 2] = [
+    Metric::new("stdev", "of responses", Unit::Ms, |s| figure(&s.response_ms, "stdev")),
+    Metric::new("within_stdev", "of responses", Unit::Share, |s| s.response_ms.within_stdev.into()),
+];
+
+/// What happened after the load.
+pub const AFTER: [Metric; 3] = [
+    Metric::new("drain", "until the work was done", Unit::S, |s| s.drain_s.into()),
+    Metric::new("lost_min", "accepted and not stored, at least", Unit::Count, |s| {
+        s.loss.map(|l| l.lost_min as f64).into()
+    }),
+    Metric::new("lost_max", "accepted and not stored, at most", Unit::Count, |s| {
+        s.loss.map(|l| l.lost_max as f64).into()
+    }),
+];
+
+/// A count for every kind of failure.
+pub fn failures() -> impl Iterator<Item = Metric> {
+    Failure::ALL.into_iter().map(|kind| Metric {
+        id: kind.name(),
+        about: "failures of this kind",
+        unit: Unit::Count,
+        read: Read::Failures(kind),
+    })
+}
+
+/// Every figure there is.
+pub fn all() -> Vec<Metric> {
+    SIEGE.into_iter().chain(OWN).chain(WRK).chain(AFTER).chain(failures()).collect()
+}
+
+/// The figure of a name.
+pub fn named(id: &str) -> Option<Metric> {
+    all().into_iter().find(|m| m.id == id)
+}
+
+/// A figure of a distribution, with what is known about it where it is not known.
+pub fn figure(distribution: &Distribution, name: &str) -> Value {
+    if let Some(over) = distribution.over_ms.get(name) {
+        return Value::Over(*over);
+    }
+    if let Some(value) = distribution.figure(name).flatten() {
+        return Value::Known(value);
+    }
+    match PERCENTILES.iter().find(|(n, _)| *n == name) {
+        Some((_, q)) if distribution.count > 0 && distribution.count < samples_needed(*q) => {
+            Value::Needs(samples_needed(*q))
+        }
+        _ => Value::Nothing,
+    }
+}
+
+/// Reads a figure of a component.
+pub type ReadComponent = fn(&ComponentSummary) -> Option<f64>;
+
+/// What is told of a component, for files: name, unit, and where it stands.
+pub const COMPONENT: [(&str, Unit, ReadComponent); 18] = [
+    ("cpu_percent_mean", Unit::CpuPercent, |c| c.cpu_percent.mean),
+    ("cpu_percent_max", Unit::CpuPercent, |c| c.cpu_percent.max),
+    ("cpu_s", Unit::S, |c| c.cpu_s),
+    ("cpu_limit", Unit::Number, |c| c.cpu_limit),
+    ("throttled_s", Unit::S, |c| c.throttled_s),
+    ("memory_mean", Unit::Bytes, |c| c.memory_bytes.mean),
+    ("memory_max", Unit::Bytes, |c| c.memory_bytes.max),
+    ("memory_last", Unit::Bytes, |c| c.memory_bytes.last),
+    ("memory_limit", Unit::Bytes, |c| c.memory_bytes.limit.map(|v| v as f64)),
+    ("memory_share", Unit::Share, |c| {
+        Some(c.memory_bytes.max? / c.memory_bytes.limit.filter(|l| *l > 0)? as f64)
+    }),
+    ("net_in", Unit::Bytes, |c| c.net_bytes.received.map(|v| v as f64)),
+    ("net_out", Unit::Bytes, |c| c.net_bytes.sent.map(|v| v as f64)),
+    ("block_read", Unit::Bytes, |c| c.block_bytes.read.map(|v| v as f64)),
+    ("block_written", Unit::Bytes, |c| c.block_bytes.written.map(|v| v as f64)),
+    ("pids_max", Unit::Count, |c| c.pids_max.map(|v| v as f64)),
+    ("open_files_max", Unit::Count, |c| c.open_files_max.map(|v| v as f64)),
+    ("oom_kills", Unit::Count, |c| c.oom_kills.map(|v| v as f64)),
+    ("restarts", Unit::Count, |c| Some(c.restarts as f64)),
+];

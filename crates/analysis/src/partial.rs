@@ -1,0 +1,124 @@
+//! The summary of a trial that has none: loadlab was killed, and this is put together from what it had
+//! written second by second.
+//!
+//! What was due and not started when the last tick was written counts as dropped, what was started and not
+//! ended as in flight, so that the identities of the accounting hold. What happened after the last tick is
+//! lost, the summary is [`Ended::Partial`], and a grave doubt says so.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::manifest::CaseFacts;
+use loadlab_record::store::TrialRecord;
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
+
+use crate::components::cpu_s;
+use crate::summarise::{LoadRun, Planned, TrialInput, summarise};
+
+/// The summary of a cut-off trial. `case` tells the users or the rate, as far as the manifest knows.
+pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
+    let loads = loads_of(trial);
+    summarise(TrialInput {
+        facts: facts_of(case),
+        loads: &loads,
+        ticks: &trial.ticks,
+        samples: &trial.samples,
+        events: &trial.events,
+        generator: generator_of(trial),
+        ended: Ended::Partial,
+        expect: &[],
+        intervals: &trial.intervals,
+        drain_s: None,
+        loss: None,
+        planned: Planned::default(),
+    })
+}
+
+fn facts_of(case: &CaseFacts) -> LoadFacts {
+    LoadFacts {
+        model: if case.rate_per_s.is_some() { "open" } else { "closed" }.to_owned(),
+        users: case.users,
+        rate_per_s: case.rate_per_s,
+        ..LoadFacts::default()
+    }
+}
+
+/// One run for each load and batch, from its ticks. The trial's histograms do not tell batches apart; they
+/// go to the first run, since only their sum is ever used.
+fn loads_of(trial: &TrialRecord) -> Vec<LoadRun> {
+    let mut by_run: BTreeMap<(String, u32), Vec<&Tick>> = BTreeMap::new();
+    for tick in &trial.ticks {
+        by_run.entry((tick.load.clone(), tick.batch)).or_default().push(tick);
+    }
+    let mut runs: Vec<LoadRun> = by_run
+        .into_iter()
+        .map(|((load, batch), ticks)| {
+            let at_s = ticks.first().map_or(0.0, |t| t.from_s);
+            LoadRun { load, batch, at_s, measured: measured_of(&ticks, at_s) }
+        })
+        .collect();
+    runs.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    if let Some(first) = runs.first_mut() {
+        first.measured.series = trial.series.clone();
+        for interval in &trial.intervals {
+            if let Some(tag) = interval.request_tag() {
+                let tag = first.measured.by_tag.entry(tag.to_owned()).or_default();
+                match interval.series() {
+                    "response" => interval.merge_into(&mut tag.response_ok),
+                    "response_censored" => interval.merge_into(&mut tag.response_censored),
+                    "response_failed" => interval.merge_into(&mut tag.response_failed),
+                    _ => {}
+                }
+            }
+        }
+    }
+    runs
+}
+
+fn measured_of(ticks: &[&Tick], at_s: f64) -> Measured {
+    let mut counts = Counts::default();
+    let mut out = Measured::default();
+    let (mut window, mut in_flight_before) = (None::<Window>, 0.0);
+    for tick in ticks {
+        counts.merge(&Counts { in_flight: 0, ..tick.counts.clone() });
+        out.bytes = Bytes {
+            sent: out.bytes.sent + tick.bytes.sent,
+            received: out.bytes.received + tick.bytes.received,
+        };
+        for (status, n) in &tick.statuses {
+            *out.statuses.entry(*status).or_default() += n;
+        }
+        if tick.in_window {
+            let from_s = window.map_or(tick.from_s - at_s, |w| w.from_s);
+            window = Some(Window { from_s, to_s: tick.to_s - at_s });
+            out.in_window = InWindow {
+                due: out.in_window.due + tick.counts.due,
+                started: out.in_window.started + tick.counts.started,
+                ok: out.in_window.ok + tick.counts.ok,
+            };
+        }
+        // In flight between two readings, by the trapezoid.
+        out.busy_s += (in_flight_before + tick.counts.in_flight as f64) / 2.0 * (tick.to_s - tick.from_s);
+        in_flight_before = tick.counts.in_flight as f64;
+        out.connections = Connections { peak: out.connections.peak.max(tick.connections), ..out.connections };
+    }
+    counts.in_flight = counts.started.saturating_sub(counts.ok + counts.failed());
+    counts.dropped = counts.due.saturating_sub(counts.started);
+    out.counts = counts;
+    out.window = window.unwrap_or_default();
+    out.elapsed_s = ticks.last().map_or(0.0, |t| t.to_s - at_s);
+    out
+}
+
+/// What is known of the generator from its own samples.
+fn generator_of(trial: &TrialRecord) -> Generator {
+    let own = || trial.samples.iter().filter(|s| s.component == "loadlab" && s.at_s >= 0.0);
+    let cpu: Vec<f64> = own().filter_map(cpu_s).collect();
+    Generator {
+        io: "unknown".to_owned(),
+        cpu_s: cpu.last().zip(cpu.first()).map_or(0.0, |(last, first)| last - first),
+        peak_rss_bytes: own().filter_map(|s| s.resident_bytes.or(s.memory_bytes)).max().unwrap_or(0),
+        connections_peak: trial.ticks.iter().map(|t| t.connections).max().unwrap_or(0),
+        ..Generator::default()
+    }
+}

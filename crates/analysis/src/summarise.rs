@@ -1,0 +1,326 @@
+//! What a trial measured → its summary.
+//!
+//! Counts, bytes and statuses add over loads and batches; histograms merge exactly; nothing is averaged that
+//! does not average. Choices that the contract leaves open are made here and said where they are made. What
+//! the summary says about the measurement itself is in [`crate::doubts`], what it says about expectations in
+//! [`crate::judge`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loadlab_record::event::Event;
+use loadlab_record::expr::Expr;
+use loadlab_record::hlog::Interval;
+use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, Window};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{
+    Distribution, Ended, Generator, LoadFacts, Loss, Rates, Requests, Summary, TagSummary, Verdict,
+};
+
+use crate::components;
+use crate::counter::During;
+use crate::doubts::{self, Grounds};
+use crate::judge::{self, TrialNumbers};
+
+/// Everything a trial left in memory when it ended.
+#[derive(Clone, Debug)]
+pub struct TrialInput<'a> {
+    /// What was asked for.
+    pub facts: LoadFacts,
+    /// Every load and batch that ran, in any order.
+    pub loads: &'a [LoadRun],
+    /// Ticks of all loads.
+    pub ticks: &'a [Tick],
+    /// Samples of all components and probes, from before the load to after the drain.
+    pub samples: &'a [Sample],
+    /// Events of the trial.
+    pub events: &'a [Event],
+    /// What the generator used.
+    pub generator: Generator,
+    /// How the load ended.
+    pub ended: Ended,
+    /// What must hold.
+    pub expect: &'a [Expr],
+    /// Intervals of the latency log, for expectations about a part of the load (`p99[10s..30s]`); may be
+    /// empty where there are none.
+    pub intervals: &'a [Interval],
+    /// Seconds from the load's end until the work was done; `None` when the plan names no drain.
+    pub drain_s: Option<f64>,
+    /// What was accepted and never stored, if the plan can tell.
+    pub loss: Option<Loss>,
+    /// Limits of the plan that the measurements alone do not show.
+    pub planned: Planned,
+}
+
+/// Limits of the plan that a summary needs to judge what was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planned {
+    /// Most requests in flight at one time in the open model.
+    pub max_in_flight: Option<u64>,
+    /// What is behind is dropped (else queued).
+    pub drops_when_behind: bool,
+    /// CPU limit of each component that has one, in cores.
+    pub cpu_limits: BTreeMap<String, f64>,
+}
+
+/// One load, or one batch of it, as it ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadRun {
+    /// Its name in the plan.
+    pub load: String,
+    /// Which repeat, from 0.
+    pub batch: u32,
+    /// Its start, seconds on the trial's clock.
+    pub at_s: f64,
+    /// What it measured, on its own clock.
+    pub measured: Measured,
+}
+
+/// The summary of a trial: figures, then doubts about them, then what they mean for the expectations.
+pub fn summarise(input: TrialInput<'_>) -> Summary {
+    let totals = Totals::of(input.loads);
+    let span = Span::of(input.loads);
+    let mut summary = figures(&input, &totals, &span);
+    let grounds = Grounds {
+        measured: &totals,
+        ticks: input.ticks,
+        planned: &input.planned,
+        load_s: span.busy_length_s,
+    };
+    let numbers = TrialNumbers::new(&summary, input.ticks, input.intervals, input.samples);
+    summary.expectations = judge::expectations(input.expect, &numbers);
+    summary.doubts = doubts::doubts(&summary, &grounds);
+    summary.verdict = judge::verdict(&summary);
+    summary
+}
+
+/// Everything but doubts, expectations and verdict.
+fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
+    let counts = &totals.counts;
+    let ended = counts.ok + counts.failed();
+    let series = &totals.series;
+    let during = During { from_s: span.from_s, to_s: span.to_s };
+    Summary {
+        loadlab: env!("CARGO_PKG_VERSION").to_owned(),
+        verdict: Verdict::None,
+        ended: input.ended,
+        doubts: Vec::new(),
+        expectations: Vec::new(),
+        load: input.facts.clone(),
+        elapsed_s: span.to_s - span.from_s,
+        window: window_of(input.loads),
+        requests: Requests::from(counts),
+        failures: counts.failures.clone(),
+        statuses: totals.statuses.clone(),
+        availability: (ended > 0).then(|| counts.ok as f64 / ended as f64),
+        concurrency_mean: if span.busy_length_s > 0.0 { totals.busy_s / span.busy_length_s } else { 0.0 },
+        rate_per_s: rates(input.loads, input.ticks),
+        bytes: totals.bytes,
+        response_ms: Distribution::with_censored(&series.response_ok, &series.response_censored),
+        ok_response_ms: Distribution::of(&series.response_ok),
+        // Timeouts are failures too, but their series also holds what was in flight or dropped: they stand
+        // among the censored of `response_ms`, and here are the failures that did end.
+        failed_response_ms: Distribution::of(&series.response_failed),
+        service_ms: Distribution::with_censored(&series.service_ok, &series.service_censored),
+        late_ms: Distribution::of(&series.late),
+        blocked_ms: Distribution::of(&series.blocked),
+        connect_ms: Distribution::of(&series.connect),
+        tls_ms: Distribution::of(&series.tls),
+        by_tag: totals.by_tag.iter().map(|(tag, m)| (tag.clone(), tag_summary(m))).collect(),
+        connections: totals.connections,
+        generator: input.generator.clone(),
+        components: components::summaries(input.samples, input.events, &input.planned.cpu_limits, during),
+        probes: components::probes(input.samples, during),
+        drain_s: input.drain_s,
+        loss: input.loss,
+    }
+}
+
+fn tag_summary(measured: &TagMeasured) -> TagSummary {
+    TagSummary {
+        requests: Requests::from(&measured.counts),
+        failures: measured.counts.failures.clone(),
+        response_ms: Distribution::with_censored(&measured.response_ok, &measured.response_censored),
+        ok_response_ms: Distribution::of(&measured.response_ok),
+        failed_response_ms: Distribution::of(&measured.response_failed),
+    }
+}
+
+/// Sums over loads and batches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Totals {
+    /// Requests.
+    pub counts: Counts,
+    /// Complete responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Bytes on the wire.
+    pub bytes: Bytes,
+    /// Durations; `service_*` holds the response times of loads whose requests start as they fall due.
+    pub series: Series,
+    /// By tag.
+    pub by_tag: BTreeMap<String, TagMeasured>,
+    /// Connections; `peak` is the largest of one load, since peaks of different moments do not add.
+    pub connections: Connections,
+    /// ∫ in-flight dt.
+    pub busy_s: f64,
+    /// The first identity of [`Counts::balance`] that a load breaks, with the load's name.
+    pub unbalanced: Option<String>,
+}
+
+impl Totals {
+    /// Adds up what the loads measured.
+    pub fn of(loads: &[LoadRun]) -> Totals {
+        let mut out = Totals::default();
+        for run in loads {
+            out.add(&run.measured);
+            if let (Err(why), None) = (run.measured.counts.balance(), &out.unbalanced) {
+                out.unbalanced = Some(format!("load `{}`, batch {}: {why}", run.load, run.batch));
+            }
+        }
+        out
+    }
+
+    fn add(&mut self, m: &Measured) {
+        self.counts.merge(&m.counts);
+        for (status, n) in &m.statuses {
+            *self.statuses.entry(*status).or_default() += n;
+        }
+        self.bytes.sent += m.bytes.sent;
+        self.bytes.received += m.bytes.received;
+        self.series.merge(&m.series);
+        if service_is_response(&m.series) {
+            self.series.service_ok.merge(&m.series.response_ok);
+            self.series.service_censored.merge(&m.series.response_censored);
+        }
+        for (tag, theirs) in &m.by_tag {
+            self.by_tag.entry(tag.clone()).or_default().merge(theirs);
+        }
+        self.connections.attempted += m.connections.attempted;
+        self.connections.opened += m.connections.opened;
+        self.connections.reconnects += m.connections.reconnects;
+        self.connections.peak = self.connections.peak.max(m.connections.peak);
+        self.busy_s += m.busy_s;
+    }
+}
+
+/// The engine leaves the service series empty when every request starts as it falls due. A load that keeps
+/// them apart records both for every ok outcome, so an ok response without a service time tells.
+fn service_is_response(series: &Series) -> bool {
+    series.service_ok.is_empty()
+        && series.service_censored.is_empty()
+        && (!series.response_ok.is_empty() || series.late.is_empty() && !series.response_censored.is_empty())
+}
+
+/// When load was on.
+struct Span {
+    /// Start of the first load, seconds on the trial's clock.
+    from_s: f64,
+    /// End of the last.
+    to_s: f64,
+    /// Length of the time in which at least one load ran: pauses between batches excluded.
+    busy_length_s: f64,
+}
+
+impl Span {
+    fn of(loads: &[LoadRun]) -> Span {
+        let intervals = loads.iter().map(|r| (r.at_s, r.at_s + r.measured.elapsed_s));
+        let groups = overlapping(intervals.collect());
+        Span {
+            from_s: groups.first().map_or(0.0, |g| g.from_s),
+            to_s: groups.last().map_or(0.0, |g| g.to_s),
+            busy_length_s: groups.iter().map(|g| g.to_s - g.from_s).sum(),
+        }
+    }
+}
+
+/// From the start of the first window to the end of the last, on the trial's clock.
+fn window_of(loads: &[LoadRun]) -> Window {
+    let groups = overlapping(loads.iter().map(window_interval).collect());
+    match (groups.first(), groups.last()) {
+        (Some(first), Some(last)) => Window { from_s: first.from_s, to_s: last.to_s },
+        _ => Window::default(),
+    }
+}
+
+fn window_interval(run: &LoadRun) -> (f64, f64) {
+    let w = run.measured.window;
+    (run.at_s + w.from_s, run.at_s + w.to_s.max(w.from_s))
+}
+
+/// Intervals that overlap, directly or through others.
+struct Group {
+    from_s: f64,
+    to_s: f64,
+    members: Vec<usize>,
+}
+
+/// Groups intervals in order of time. Touching is not overlapping: a batch may start as the last one ends.
+fn overlapping(intervals: Vec<(f64, f64)>) -> Vec<Group> {
+    let mut order: Vec<usize> = (0..intervals.len()).collect();
+    order.sort_by(|a, b| intervals[*a].0.total_cmp(&intervals[*b].0));
+    let mut groups: Vec<Group> = Vec::new();
+    for i in order {
+        let (from_s, to_s) = intervals[i];
+        match groups.last_mut() {
+            Some(group) if from_s < group.to_s => {
+                group.to_s = group.to_s.max(to_s);
+                group.members.push(i);
+            }
+            _ => groups.push(Group { from_s, to_s, members: vec![i] }),
+        }
+    }
+    groups
+}
+
+/// Rates per second of the measured window.
+///
+/// Loads that run at the same time add their rates, each over its own window; batches and loads that run one
+/// after the other share the time: their rates are weighted by the length of it. For one load and its
+/// batches that is Σ events / Σ window lengths.
+fn rates(loads: &[LoadRun], ticks: &[Tick]) -> Rates {
+    let mut sums = [0.0; 3];
+    let mut length_s = 0.0;
+    for group in overlapping(loads.iter().map(window_interval).collect()) {
+        let group_s = group.to_s - group.from_s;
+        length_s += group_s;
+        for i in group.members {
+            let m = &loads[i].measured;
+            let own_s = m.window.length_s();
+            if own_s > 0.0 {
+                let events = [m.in_window.due, m.in_window.started, m.in_window.ok];
+                for (sum, n) in sums.iter_mut().zip(events) {
+                    *sum += n as f64 / own_s * group_s;
+                }
+            }
+        }
+    }
+    let per_s = sums.map(|sum| if length_s > 0.0 { sum / length_s } else { 0.0 });
+    let (ok_stdev, ok_max) = spread(ticks);
+    Rates { due: per_s[0], started: per_s[1], ok: per_s[2], ok_stdev, ok_max }
+}
+
+/// Sample standard deviation and maximum of goodput over whole ticks of the window. A tick counts as whole
+/// from 0.9 s; shorter ones would exaggerate both.
+fn spread(ticks: &[Tick]) -> (Option<f64>, Option<f64>) {
+    let rates = goodput_by_second(ticks.iter().filter(|t| t.in_window && t.to_s - t.from_s >= 0.9));
+    let n = rates.len() as f64;
+    let mean = rates.iter().sum::<f64>() / n;
+    let square: f64 = rates.iter().map(|v| (v - mean).powi(2)).sum();
+    let max = rates.iter().copied().reduce(f64::max);
+    ((n >= 2.0).then(|| (square / (n - 1.0)).sqrt()), max)
+}
+
+/// Goodput of every tick; where several loads run at once, that of their ticks of the same second together.
+/// (With one load the ticks stand for themselves: a tick that drifts into its neighbour's second must not
+/// be added to it.)
+fn goodput_by_second<'a>(ticks: impl Iterator<Item = &'a Tick> + Clone) -> Vec<f64> {
+    let rate = |t: &Tick| t.counts.ok as f64 / (t.to_s - t.from_s);
+    let loads: BTreeSet<&str> = ticks.clone().map(|t| t.load.as_str()).collect();
+    if loads.len() < 2 {
+        return ticks.map(rate).collect();
+    }
+    let mut by_second: BTreeMap<i64, f64> = BTreeMap::new();
+    for tick in ticks {
+        *by_second.entry(((tick.from_s + tick.to_s) / 2.0).floor() as i64).or_default() += rate(tick);
+    }
+    by_second.into_values().collect()
+}

@@ -1,0 +1,332 @@
+//! Summaries of small trials made by hand, against figures computed by hand.
+
+use std::collections::BTreeMap;
+
+use loadlab_analysis::judge::{Exit, could_not_run};
+use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_record::Failure;
+use loadlab_record::event::{Event, What};
+use loadlab_record::expr::Expr;
+use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary, Verdict};
+
+const MS: u64 = 1_000_000;
+
+/// A load of `n` ok requests of `ms` each over `length_s`, that balances.
+fn load(name: &str, at_s: f64, n: u64, ms: u64, length_s: f64) -> LoadRun {
+    let mut m = Measured {
+        counts: Counts { due: n, started: n, ok: n, ..Counts::default() },
+        window: Window { from_s: 0.0, to_s: length_s },
+        in_window: InWindow { due: n, started: n, ok: n },
+        elapsed_s: length_s,
+        busy_s: (n * ms) as f64 / 1e3,
+        ..Measured::default()
+    };
+    m.series.response_ok.record_n(ms * MS, n);
+    m.statuses.insert(200, n);
+    LoadRun { load: name.to_owned(), batch: 0, at_s, measured: m }
+}
+
+fn closed(users: u64) -> LoadFacts {
+    LoadFacts { model: "closed".into(), users: Some(users), duration_s: Some(10.0), ..LoadFacts::default() }
+}
+
+fn open(rate_per_s: f64) -> LoadFacts {
+    LoadFacts { model: "open".into(), rate_per_s: Some(rate_per_s), ..LoadFacts::default() }
+}
+
+fn input(facts: LoadFacts, loads: &[LoadRun]) -> TrialInput<'_> {
+    TrialInput {
+        facts,
+        loads,
+        ticks: &[],
+        samples: &[],
+        events: &[],
+        generator: Generator { io: "sim".into(), threads: 1, cpu_s: 1.0, ..Generator::default() },
+        ended: Ended::Complete,
+        expect: &[],
+        intervals: &[],
+
+        drain_s: None,
+        loss: None,
+        planned: Planned::default(),
+    }
+}
+
+fn kinds(summary: &Summary) -> Vec<(&str, bool)> {
+    summary.doubts.iter().map(|d| (d.kind.as_str(), d.grave)).collect()
+}
+
+#[test]
+fn a_quiet_closed_load() {
+    let loads = [load("main", 0.0, 1000, 10, 10.0)];
+    let s = summarise(input(closed(1), &loads));
+    assert_eq!(s.rate_per_s.ok, 100.0);
+    assert_eq!((s.elapsed_s, s.window.from_s, s.window.to_s), (10.0, 0.0, 10.0));
+    assert_eq!((s.availability, s.concurrency_mean), (Some(1.0), 1.0));
+    // response and service are the same without due times of their own
+    assert_eq!(s.service_ms, s.response_ms);
+    assert_eq!((s.response_ms.p99, s.response_ms.p99_9), (Some(10.0), None));
+    assert_eq!((s.verdict, kinds(&s)), (Verdict::None, vec![]));
+    assert_eq!(Exit::of_summary(&s), Exit::Ok);
+}
+
+#[test]
+fn batches_share_the_time_and_concurrent_loads_add_their_rates() {
+    // two batches of 100/s with a pause of 10 s between them
+    let batches = [load("main", 0.0, 1000, 10, 10.0), load("main", 20.0, 1000, 10, 10.0)];
+    let s = summarise(input(closed(1), &batches));
+    assert_eq!(s.rate_per_s.ok, 100.0);
+    assert_eq!((s.elapsed_s, s.concurrency_mean), (30.0, 1.0));
+    assert_eq!(s.requests.ok, 2000);
+
+    let at_once = [load("a", 0.0, 1000, 10, 10.0), load("b", 0.0, 500, 10, 10.0)];
+    let s = summarise(input(closed(1), &at_once));
+    assert_eq!((s.rate_per_s.ok, s.elapsed_s, s.concurrency_mean), (150.0, 10.0, 1.5));
+
+    // one starts as the other has run for half of its time
+    let staggered = [load("a", 0.0, 1000, 10, 10.0), load("b", 5.0, 1000, 10, 10.0)];
+    assert_eq!(summarise(input(closed(1), &staggered)).rate_per_s.ok, 200.0);
+
+    // one after the other is no concurrency: 100/s all the time
+    let in_turn = [load("a", 0.0, 1000, 10, 10.0), load("b", 10.0, 1000, 10, 10.0)];
+    assert_eq!(summarise(input(closed(1), &in_turn)).rate_per_s.ok, 100.0);
+}
+
+#[test]
+fn spread_of_goodput_takes_whole_ticks_of_the_window() {
+    let tick = |from_s: f64, to_s: f64, ok, in_window| Tick {
+        load: "main".into(),
+        from_s,
+        to_s,
+        in_window,
+        counts: Counts { ok, ..Counts::default() },
+        ..Tick::default()
+    };
+    let ticks = [
+        tick(0.0, 1.0, 5000, false),
+        tick(1.0, 2.0, 90, true),
+        tick(2.0, 3.0, 100, true),
+        tick(3.0, 4.0, 110, true),
+        tick(4.0, 4.2, 100, true),
+    ];
+    let loads = [load("main", 0.0, 1000, 10, 10.0)];
+    let s = summarise(TrialInput { ticks: &ticks, ..input(closed(1), &loads) });
+    assert_eq!((s.rate_per_s.ok_stdev, s.rate_per_s.ok_max), (Some(10.0), Some(110.0)));
+}
+
+#[test]
+fn numbers_that_do_not_add_up_are_invalid() {
+    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+    runs[0].measured.counts.due += 1;
+    let s = summarise(input(closed(1), &runs));
+    assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("accounting", true)]));
+    assert_eq!(s.doubts[0].evidence, "load `main`, batch 0: due 1001 ≠ started 1000 + dropped 0");
+    assert_eq!(Exit::of_summary(&s), Exit::Invalid);
+}
+
+#[test]
+fn lateness_is_grave_where_it_shows() {
+    // response, late for 2 % of requests, expected doubt
+    let check = |response_ms: u64, late_us: u64, share: u64, expect: &[(&str, bool)]| {
+        let mut runs = [load("main", 0.0, 10_000, response_ms, 10.0)];
+        let series = &mut runs[0].measured.series;
+        series.service_ok.record_n(response_ms * MS, 10_000);
+        series.late.record_n(20_000, 10_000 - share);
+        series.late.record_n(late_us * 1000, share);
+        let s = summarise(input(open(1000.0), &runs));
+        assert_eq!(kinds(&s), expect, "{response_ms} ms, late {late_us} µs × {share}: {:?}", s.doubts);
+    };
+    check(1, 900, 200, &[]); // below the floor
+    check(5, 1_200, 200, &[("late", true)]); // 24 % of the median
+    check(50, 4_000, 200, &[]); // 8 % of the median
+    check(500, 12_000, 200, &[("late", true)]); // the schedule was not the plan's
+    check(5, 40_000, 50, &[("late", false)]); // half a percent: shows at p99.9
+    check(5, 40_000, 5, &[]); // one in 2,000: below p99.9
+}
+
+#[test]
+fn waiting_for_the_system_is_no_fault_of_the_generator() {
+    let mut runs = [load("main", 0.0, 10_000, 700, 10.0)];
+    let m = &mut runs[0].measured;
+    m.series.late.record_n(30_000, 10_000);
+    m.series.blocked.record_n(600 * MS, 10_000);
+    m.series.service_ok.record_n(100 * MS, 10_000);
+    m.counts.due += 500;
+    m.counts.dropped = 500;
+    m.connections.peak = 100;
+    let planned = Planned { max_in_flight: Some(100), ..Planned::default() };
+    let s = summarise(TrialInput { planned, ..input(open(1000.0), &runs) });
+    assert_eq!(kinds(&s), [("in_flight_cap", false), ("dropped", false)]);
+    assert_eq!(
+        s.doubts[1].evidence,
+        "500 of 10,500 requests due (4.8 %) were never sent, still waiting for a slot when the load ended"
+    );
+    assert_eq!(s.service_ms.p99, Some(100.0));
+}
+
+#[test]
+fn little_finds_times_that_are_missing_and_users_that_idle() {
+    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+    runs[0].measured.busy_s = 20.0; // the engine saw two in flight, the times say one
+    assert_eq!(kinds(&summarise(input(closed(1), &runs))), [("littles_law", true)]);
+
+    // 4 users and one request in flight: three of them idle
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    assert_eq!(kinds(&summarise(input(closed(4), &runs))), [("users_idle", true)]);
+    let thinking = LoadFacts { think_s: Some(1.0), ..closed(4) };
+    assert_eq!(kinds(&summarise(input(thinking, &runs))), []);
+    // 19 requests a user are too few to ask
+    assert_eq!(kinds(&summarise(input(closed(53), &runs))), []);
+}
+
+#[test]
+fn a_generator_without_reserve() {
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let busy = Generator {
+        threads: 1,
+        cpu_s: 9.5,
+        run_delay_s: Some(1.0),
+        throttled_s: Some(0.2),
+        ..Generator::default()
+    };
+    let s = summarise(TrialInput { generator: busy, ..input(closed(1), &runs) });
+    assert_eq!(kinds(&s), [("throttled", true), ("generator_cpu", false), ("run_delay", false)]);
+    assert_eq!(
+        s.doubts[1].evidence,
+        "1 load thread was busy for 95 % of the time; the throughput is a lower bound of what the system gives"
+    );
+}
+
+#[test]
+fn a_target_that_is_not_there() {
+    let mut run = load("main", 0.0, 0, 1, 10.0);
+    run.measured.counts = Counts { due: 200, started: 200, ..Counts::default() };
+    run.measured.counts.failures.add(Failure::Connect, 200);
+    run.measured.series.response_failed.record_n(MS, 200);
+    let s = summarise(input(closed(1), &[run]));
+    assert!(could_not_run(&s));
+    assert_eq!((s.availability, s.rate_per_s.ok), (Some(0.0), 0.0));
+    assert_eq!(Exit::of_summary(&s), Exit::CouldNotRun);
+    assert_eq!((s.response_ms.count, s.failed_response_ms.count), (0, 200));
+}
+
+#[test]
+fn exits_by_precedence() {
+    use Exit::*;
+    let all = [Ok, Failed, Invalid, CouldNotRun, NotUp, BadPlan, Interrupted];
+    assert_eq!(all.map(Exit::code), [0, 1, 4, 5, 3, 2, 130]);
+    for pair in all.windows(2) {
+        assert_eq!(Exit::of([pair[0], pair[1]]), pair[1]);
+        assert_eq!(Exit::of([pair[1], pair[0]]), pair[1]);
+    }
+    assert_eq!(Exit::of([]), Ok);
+}
+
+#[test]
+fn components_are_measured_over_the_load() {
+    let at = |at_s: f64, cpu: f64, memory: u64| Sample {
+        at_s,
+        component: "edge1".into(),
+        cpu_s: Some(cpu),
+        memory_bytes: Some(memory),
+        memory_limit_bytes: Some(15 << 20),
+        throttled_s: Some(cpu / 2.0),
+        net_in_bytes: Some((cpu * 1000.0) as u64),
+        pids: Some(4),
+        oom_kills: Some(0),
+        ..Sample::default()
+    };
+    // idle second, ten seconds of load at 50 % with one second at 100 %, drain
+    let mut samples = vec![at(-1.0, 1.0, 5), at(0.0, 1.0, 5)];
+    let mut cpu = 1.0;
+    for second in 1..=10 {
+        cpu += if second == 4 { 1.0 } else { 0.5 };
+        samples.push(at(second as f64, cpu, 100 * second));
+    }
+    samples.push(at(12.0, cpu + 5.0, 7));
+    samples.push(Sample { component: "loadlab".into(), at_s: 1.0, ..Sample::default() });
+    samples.push(Sample {
+        component: "probes".into(),
+        at_s: 5.0,
+        probes: BTreeMap::from([("stored".into(), 40.0)]),
+        ..Sample::default()
+    });
+    samples.push(Sample {
+        component: "probes".into(),
+        at_s: 11.5,
+        probes: BTreeMap::from([("stored".into(), 30.0)]),
+        ..Sample::default()
+    });
+    let events = [
+        Event { at_s: 3.0, what: What::Died { component: "edge2".into(), status: "out of memory".into() } },
+        Event { at_s: 4.0, what: What::Up { component: "edge2".into(), pid: None } },
+    ];
+    let loads = [load("main", 0.0, 1000, 10, 10.0)];
+    let planned = Planned { cpu_limits: BTreeMap::from([("edge1".into(), 0.5)]), ..Planned::default() };
+    let s = summarise(TrialInput { samples: &samples, events: &events, planned, ..input(closed(1), &loads) });
+
+    assert_eq!(s.components.keys().collect::<Vec<_>>(), ["edge1", "edge2"]);
+    let edge = &s.components["edge1"];
+    let percent = edge.cpu_percent.mean.map(f64::round);
+    assert_eq!((edge.cpu_s, percent, edge.cpu_percent.max), (Some(5.5), Some(55.0), Some(100.0)));
+    assert_eq!((edge.memory_bytes.max, edge.memory_bytes.last), (Some(1000.0), Some(7.0)));
+    assert_eq!((edge.memory_bytes.limit, edge.cpu_limit), (Some(15 << 20), Some(0.5)));
+    assert_eq!((edge.net_bytes.received, edge.net_bytes.sent), (Some(5500), None));
+    assert_eq!((edge.pids_max, edge.oom_kills, edge.throttled_s), (Some(4), Some(0), Some(2.75)));
+    let dead = &s.components["edge2"];
+    assert_eq!((dead.restarts, dead.died.as_deref()), (1, Some("out of memory")));
+    assert_eq!((dead.cpu_s, dead.cpu_percent.mean), (None, None));
+    let stored = &s.probes["stored"];
+    assert_eq!((stored.first, stored.last, stored.max), (Some(40.0), Some(30.0), Some(40.0)));
+    // nobody asked edge2 to end
+    assert_eq!(s.verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_counter_that_starts_again_counts_from_zero() {
+    let at = |at_s: f64, cpu: f64| Sample {
+        at_s,
+        component: "worker".into(),
+        cpu_user_s: Some(cpu / 2.0),
+        cpu_system_s: Some(cpu / 2.0),
+        ..Sample::default()
+    };
+    let samples = [at(0.0, 10.0), at(4.0, 12.0), at(6.0, 1.0), at(10.0, 3.0)];
+    let loads = [load("main", 0.0, 1000, 10, 10.0)];
+    let s = summarise(TrialInput { samples: &samples, ..input(closed(1), &loads) });
+    assert_eq!(s.components["worker"].cpu_s, Some(5.0));
+}
+
+#[test]
+fn expectations_are_judged_on_the_trial() {
+    let parse = |text: &str| Expr::parse(text).unwrap();
+    let expect = [
+        parse("p99 < 200ms"),
+        parse("p99 < 5ms"),
+        parse("p99_9 < 1s"),
+        parse("errors < 0.1%"),
+        parse("steady(stored, 5s)"),
+        parse("steady(stored, 9s)"),
+    ];
+    let reading = |at_s: f64, value: f64| Sample {
+        at_s,
+        component: "probes".into(),
+        probes: BTreeMap::from([("stored".into(), value)]),
+        ..Sample::default()
+    };
+    let samples = [reading(0.0, 1.0), reading(4.0, 9.0), reading(8.0, 9.0), reading(12.0, 9.0)];
+    let runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let s = summarise(TrialInput { expect: &expect, samples: &samples, ..input(closed(1), &runs) });
+    let holds: Vec<_> = s.expectations.iter().map(|e| e.holds).collect();
+    assert_eq!(holds, [Some(true), Some(false), None, Some(true), Some(true), Some(false)]);
+    assert_eq!((s.expectations[0].value, s.expectations[0].unit.as_str()), (Some(10.0), "ms"));
+    assert_eq!(
+        s.expectations[2].note.as_deref(),
+        Some("`p99_9` cannot be told: needs 10,000 samples, has 1,000")
+    );
+    assert_eq!(s.verdict, Verdict::Fail);
+    let s = summarise(TrialInput { expect: &expect[..1], ..input(closed(1), &runs) });
+    assert_eq!(s.verdict, Verdict::Pass);
+}

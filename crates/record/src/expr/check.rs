@@ -1,0 +1,295 @@
+//! What can be said about an expression before it is evaluated: which names it asks for, whether they are
+//! known, and whether what it compares can be compared.
+
+use super::names::{built_in_kind, built_in_names};
+use super::{Comparison, Cond, Expr, ExprError, Kind, Literal, Name, NameRef, Num};
+
+/// What a number is of, while it is worked out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dim {
+    /// 0, or a name nobody knows: goes with everything.
+    Any,
+    /// A literal with `%`: percent beside a percentage, a hundredth beside a share or a plain number.
+    Share,
+    /// A kind.
+    Of(Kind),
+}
+
+impl Dim {
+    pub(super) fn of(literal: &Literal) -> Dim {
+        match literal.quantity.kind {
+            Kind::Plain if literal.quantity.value == 0.0 => Dim::Any,
+            Kind::Percent => Dim::Share,
+            kind => Dim::Of(kind),
+        }
+    }
+
+    /// What both are brought to before they are added or compared; `None` when they cannot be.
+    pub(super) fn with(self, other: Dim) -> Option<Dim> {
+        use Kind::{Bytes, Fraction, Percent, Plain, Rate};
+        Some(match (self, other) {
+            (Dim::Any, dim) | (dim, Dim::Any) => dim,
+            (a, b) if a == b => a,
+            (Dim::Share, Dim::Of(kind @ (Percent | Fraction | Plain)))
+            | (Dim::Of(kind @ (Percent | Fraction | Plain)), Dim::Share) => Dim::Of(kind),
+            (Dim::Of(Fraction), Dim::Of(Percent)) | (Dim::Of(Percent), Dim::Of(Fraction)) => {
+                Dim::Of(Fraction)
+            }
+            // bare numbers are understood as bytes and per second wherever plans are, but never as a time
+            (Dim::Of(Plain), Dim::Of(kind @ (Rate | Bytes | Fraction)))
+            | (Dim::Of(kind @ (Rate | Bytes | Fraction)), Dim::Of(Plain)) => Dim::Of(kind),
+            _ => return None,
+        })
+    }
+
+    /// What the product is of, and what it is to be divided by; `None` when there is no such thing.
+    pub(super) fn times(self, other: Dim) -> Option<(Dim, f64)> {
+        use Kind::{Duration, Fraction, Plain, Rate};
+        Some(match (self, other) {
+            (Dim::Any, _) | (_, Dim::Any) => (Dim::Any, 1.0),
+            (Dim::Share, Dim::Share) => (Dim::Of(Fraction), 10_000.0),
+            (Dim::Share, dim) | (dim, Dim::Share) => (dim, 100.0),
+            (Dim::Of(Plain | Fraction), dim) | (dim, Dim::Of(Plain | Fraction)) => (dim, 1.0),
+            // milliseconds times per second
+            (Dim::Of(Duration), Dim::Of(Rate)) | (Dim::Of(Rate), Dim::Of(Duration)) => {
+                (Dim::Of(Plain), 1000.0)
+            }
+            _ => return None,
+        })
+    }
+
+    /// What a value of this kind is divided by to be one of another that [`Dim::with`] gave.
+    pub(super) fn divisor_to(self, other: Dim) -> f64 {
+        match (self, other) {
+            (Dim::Share | Dim::Of(Kind::Percent), Dim::Of(Kind::Fraction | Kind::Plain)) => 100.0,
+            _ => 1.0,
+        }
+    }
+
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Dim::Any => "a number",
+            Dim::Share => Kind::Percent.words(),
+            Dim::Of(kind) => kind.words(),
+        }
+    }
+}
+
+impl Expr {
+    /// Every name it asks for, in the order of the text.
+    pub fn names(&self) -> Vec<NameRef> {
+        let mut names = Vec::new();
+        self.root.each_name(&mut |name| names.push(name.to_ref()));
+        names
+    }
+
+    /// Compares its names with the built-in ones and with `known` (see [`super::tag_names`],
+    /// [`super::component_names`] and [`super::probe_names`]).
+    ///
+    /// # Errors
+    /// The first unknown name, with the nearest known one as a hint.
+    pub fn check_names<S: AsRef<str>>(&self, known: &[S]) -> Result<(), ExprError> {
+        let names = self.names();
+        let is_known = |name: &&NameRef| {
+            built_in_kind(&name.text).is_some() || known.iter().any(|k| k.as_ref() == name.text)
+        };
+        match names.iter().find(|name| !is_known(name)) {
+            Some(name) => Err(ExprError {
+                message: format!("unknown name `{}`", name.text),
+                at: name.at,
+                len: name.len,
+                hint: Some(hint_for(&name.text, known)),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Finds comparisons, sums and products of things that do not go together, such as a duration and a size.
+    /// `kind` tells what a name is of ([`super::kind_of`] does for most); a name it does not know goes with all.
+    ///
+    /// # Errors
+    /// The first two that do not go together.
+    pub fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<(), ExprError> {
+        self.root.check_kinds(kind)
+    }
+}
+
+impl Name {
+    fn to_ref(&self) -> NameRef {
+        let window = self.window.as_ref().map(super::Span::window);
+        NameRef { text: self.text.clone(), at: self.at, len: self.len, window }
+    }
+}
+
+impl Cond {
+    fn each_name(&self, tell: &mut dyn FnMut(&Name)) {
+        match self {
+            Cond::And(conds) | Cond::Or(conds) => conds.iter().for_each(|c| c.each_name(tell)),
+            Cond::Compare(c) => {
+                c.left.each_name(tell);
+                c.right.each_name(tell);
+            }
+            Cond::Steady(name, _) => tell(name),
+        }
+    }
+
+    fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<(), ExprError> {
+        match self {
+            Cond::And(conds) | Cond::Or(conds) => conds.iter().try_for_each(|c| c.check_kinds(kind)),
+            Cond::Compare(Comparison { left, op, right }) => {
+                let (a, b) = (left.dim(kind)?, right.dim(kind)?);
+                match a.with(b) {
+                    Some(_) => Ok(()),
+                    None => Err(mismatch("compare", (left, a), (right, b), &format!(" {} ", op.text()))),
+                }
+            }
+            Cond::Steady(..) => Ok(()),
+        }
+    }
+}
+
+impl Num {
+    fn each_name(&self, tell: &mut dyn FnMut(&Name)) {
+        match self {
+            Num::Literal(_) => {}
+            Num::Name(name) => tell(name),
+            Num::Sum(terms) => terms.iter().for_each(|(_, n)| n.each_name(tell)),
+            Num::Product(factors) => factors.iter().for_each(|n| n.each_name(tell)),
+        }
+    }
+
+    fn dim(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Dim, ExprError> {
+        match self {
+            Num::Literal(literal) => Ok(Dim::of(literal)),
+            Num::Name(name) => Ok(kind(&name.text).map_or(Dim::Any, Dim::Of)),
+            Num::Sum(terms) => {
+                let mut sum = Dim::Any;
+                for (i, (_, term)) in terms.iter().enumerate() {
+                    let dim = term.dim(kind)?;
+                    let before = || Num::Sum(terms[..i].to_vec());
+                    sum =
+                        sum.with(dim).ok_or_else(|| mismatch("add", (&before(), sum), (term, dim), " + "))?;
+                }
+                Ok(sum)
+            }
+            Num::Product(factors) => {
+                let mut product = Dim::Of(Kind::Plain);
+                for (i, factor) in factors.iter().enumerate() {
+                    let dim = factor.dim(kind)?;
+                    let before = || Num::Product(factors[..i].to_vec());
+                    let next = product.times(dim);
+                    let wrong = || mismatch("multiply", (&before(), product), (factor, dim), " * ");
+                    product = next.ok_or_else(wrong)?.0;
+                }
+                Ok(product)
+            }
+        }
+    }
+
+    /// Where it begins and how long it is, as far as its first and last part tell.
+    fn place(&self) -> (usize, usize) {
+        match self {
+            Num::Literal(literal) => (literal.at, literal.text.len()),
+            Num::Name(name) => (name.at, name.len),
+            Num::Sum(terms) => around(terms.iter().map(|(_, n)| n)),
+            Num::Product(factors) => around(factors.iter()),
+        }
+    }
+
+    pub(super) fn first_literal(&self) -> Option<&Literal> {
+        match self {
+            Num::Literal(literal) => Some(literal),
+            Num::Name(_) => None,
+            Num::Sum(terms) => terms.iter().find_map(|(_, n)| n.first_literal()),
+            Num::Product(factors) => factors.iter().find_map(Num::first_literal),
+        }
+    }
+}
+
+fn around<'a>(mut parts: impl DoubleEndedIterator<Item = &'a Num>) -> (usize, usize) {
+    let Some((at, len)) = parts.next().map(Num::place) else {
+        return (0, 0);
+    };
+    match parts.next_back().map(Num::place) {
+        Some((last, last_len)) => (at, (last + last_len).saturating_sub(at)),
+        None => (at, len),
+    }
+}
+
+fn mismatch(verb: &str, left: (&Num, Dim), right: (&Num, Dim), between: &str) -> ExprError {
+    let (at, _) = left.0.place();
+    let (last, last_len) = right.0.place();
+    let message = format!(
+        "cannot {verb} `{}` ({}) and `{}` ({}) in `{}{between}{}`",
+        left.0,
+        left.1.words(),
+        right.0,
+        right.1.words(),
+        left.0,
+        right.0
+    );
+    let hint = [(left, right), (right, left)].into_iter().find_map(|((num, dim), (_, other))| {
+        let Num::Literal(Literal { quantity, text, .. }) = num else {
+            return None;
+        };
+        match (dim, other) {
+            (Dim::Of(Kind::Plain), Dim::Of(Kind::Duration)) => Some(format!("write `{text}ms` or `{text}s`")),
+            (Dim::Of(Kind::Plain), Dim::Of(Kind::Percent)) => Some(format!("write `{text}%` (of one core)")),
+            (Dim::Of(Kind::Bytes), Dim::Of(Kind::Plain | Kind::Rate | Kind::Duration | Kind::Fraction)) => {
+                Some(format!("`{text}` is {} bytes", quantity.value))
+            }
+            (Dim::Of(Kind::Duration), Dim::Of(Kind::Bytes)) if text.ends_with('m') => {
+                Some(format!("`m` are minutes; megabytes are written `{}MB`", text.trim_end_matches('m')))
+            }
+            _ => None,
+        }
+    });
+    ExprError { message, at, len: (last + last_len).saturating_sub(at), hint }
+}
+
+fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
+    if let Some((before, after)) = name.rsplit_once('-')
+        && !after.is_empty()
+        && (built_in_kind(before).is_some() || known.iter().any(|k| k.as_ref() == before))
+    {
+        return format!("a difference needs blanks: `{before} - {after}`");
+    }
+    let built_in = built_in_names();
+    let candidates = known.iter().map(AsRef::as_ref).chain(built_in.iter().map(String::as_str));
+    // A slip changes less than a third of a name; `a` is no slip of `ok`.
+    let near = |candidate: &str| {
+        edit_distance(name, candidate).filter(|d| *d <= 2 && d * 3 <= name.chars().count().max(3))
+    };
+    let nearest = candidates.filter_map(|c| near(c).map(|d| (d, c))).min_by_key(|(d, _)| *d);
+    if let Some((_, nearest)) = nearest {
+        return format!("did you mean `{nearest}`?");
+    }
+    let some: Vec<String> = known.iter().take(8).map(|k| format!("`{}`", k.as_ref())).collect();
+    let more = if known.len() > some.len() { " …" } else { "" };
+    match some.is_empty() {
+        true => "known are `p50` … `p99_99`, `errors`, `failed`, `rate`, `goodput` and the like".to_owned(),
+        false => format!("besides the built-in names there are {}{more}", some.join(", ")),
+    }
+}
+
+/// Insertions, deletions, changes and swaps of neighbours between two names; `None` when certainly above 2.
+fn edit_distance(a: &str, b: &str) -> Option<usize> {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len().abs_diff(b.len()) > 2 || a.len() > 200 {
+        return None;
+    }
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut next = vec![i; b.len() + 1];
+        for j in 1..=b.len() {
+            let change = row[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            next[j] = change.min(row[j] + 1).min(next[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                next[j] = next[j].min(before[j - 2] + 1);
+            }
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row.last().copied()
+}

@@ -1,0 +1,232 @@
+//! Expressions over a trial's numbers: expectations, stop and drain conditions.
+//!
+//! ```text
+//! p99 < 200ms and errors < 0.1%
+//! stored == accepted or steady(stored, 5s)
+//! p99[10s..30s] < 2 * p99[0s..10s]
+//! ```
+//!
+//! A condition is a comparison (`<` `<=` `>` `>=` `==` `!=`), `steady(NAME, DURATION)`, or several of them
+//! joined by `and` and `or` (`and` binds closer) with parentheses. The sides of a comparison are sums,
+//! differences and products of numbers with units and of names. A name may hold dots and dashes
+//! (`load-balancer.cpu`), hence a difference needs blanks around its `-`; a name with other characters stands
+//! in quotes. `p99.9` is `p99_9`.
+//!
+//! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with
+//! what is known. Evaluating ([`Expr::evaluate`]) asks a [`Numbers`] and is three-valued: what cannot be told
+//! is neither true nor false. Nothing here reads a clock or a file, and no input makes it panic.
+
+mod check;
+mod display;
+mod eval;
+mod lex;
+mod names;
+mod parse;
+mod summary;
+
+pub use eval::{Evaluated, Known, Numbers};
+pub use names::{
+    FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, probe_names,
+    tag_names,
+};
+pub use summary::SummaryNumbers;
+
+pub use crate::load::Window;
+
+/// An expression is at most so many bytes long.
+pub const MAX_BYTES: usize = 10_000;
+/// Parentheses stand in one another at most so deep.
+pub const MAX_DEPTH: usize = 50;
+
+/// What a number is of. Each kind has one unit in records and in [`Known`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A count, or a number of unknown unit such as a probe's.
+    Plain,
+    /// A share, 0 to 1 (`errors`). Compares with `%`, of which 1 is 100.
+    Fraction,
+    /// Percent of one core, 100 being a whole core (`edge1.cpu`), and every literal with `%`.
+    Percent,
+    /// Milliseconds.
+    Duration,
+    /// Bytes.
+    Bytes,
+    /// Per second.
+    Rate,
+}
+
+impl Kind {
+    /// In words, with its article.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Kind::Plain => "a plain number",
+            Kind::Fraction => "a share",
+            Kind::Percent => "a percentage",
+            Kind::Duration => "a duration",
+            Kind::Bytes => "a size",
+            Kind::Rate => "a rate",
+        }
+    }
+
+    /// The unit of records: `ms`, `B`, `/s`, `%`, or nothing.
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Kind::Plain | Kind::Fraction => "",
+            Kind::Percent => "%",
+            Kind::Duration => "ms",
+            Kind::Bytes => "B",
+            Kind::Rate => "/s",
+        }
+    }
+}
+
+/// A number with a unit, as written in an expression.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantity {
+    /// What it is of.
+    pub kind: Kind,
+    /// In the kind's unit: milliseconds, bytes, per second, percent.
+    pub value: f64,
+}
+
+/// Why a text is no expression, or names something unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}{}", .hint.as_ref().map(|h| format!("\nhint: {h}")).unwrap_or_default())]
+pub struct ExprError {
+    /// What is wrong, naming the part.
+    pub message: String,
+    /// Where it begins: byte offset in the text.
+    pub at: usize,
+    /// Its length in bytes; 0 at the end of the text.
+    pub len: usize,
+    /// What to write instead.
+    pub hint: Option<String>,
+}
+
+/// A checked expression. Two are equal when they say the same, wherever the parts stood in the text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expr {
+    root: Cond,
+}
+
+/// A name in an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NameRef {
+    /// The name, `p99.9` as `p99_9`.
+    pub text: String,
+    /// Where it stands: byte offset.
+    pub at: usize,
+    /// Its length in the text, in bytes.
+    pub len: usize,
+    /// The part of the load it is asked for.
+    pub window: Option<Window>,
+}
+
+impl Expr {
+    /// Parses a condition.
+    ///
+    /// # Errors
+    /// The first thing that is wrong and where. Kinds that cannot be compared are wrong where they are known
+    /// from the text or from the built-in names; unknown names are no error here.
+    pub fn parse(text: &str) -> Result<Expr, ExprError> {
+        let expr = Expr { root: parse::parse(text)? };
+        // What is built in need not wait for somebody who knows more names.
+        expr.check_kinds(&|name| names::built_in_kind(name))?;
+        Ok(expr)
+    }
+}
+
+/// True, false, or not to be told.
+#[derive(Clone, Debug, PartialEq)]
+enum Cond {
+    /// All of them; at least two.
+    And(Vec<Cond>),
+    /// One of them; at least two.
+    Or(Vec<Cond>),
+    Compare(Comparison),
+    /// The name has not changed for so long.
+    Steady(Name, Literal),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Comparison {
+    left: Num,
+    op: Op,
+    right: Num,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Less,
+    LessOrEqual,
+    More,
+    MoreOrEqual,
+    Equal,
+    NotEqual,
+}
+
+impl Op {
+    const ALL: [(&'static str, Op); 6] = [
+        ("<=", Op::LessOrEqual),
+        (">=", Op::MoreOrEqual),
+        ("==", Op::Equal),
+        ("!=", Op::NotEqual),
+        ("<", Op::Less),
+        (">", Op::More),
+    ];
+
+    fn text(self) -> &'static str {
+        Op::ALL.iter().find(|(_, op)| *op == self).map_or("", |(text, _)| text)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Num {
+    Literal(Literal),
+    Name(Name),
+    /// Terms with their signs (true: taken away); one of them only when its sign is minus.
+    Sum(Vec<(bool, Num)>),
+    /// At least two factors.
+    Product(Vec<Num>),
+}
+
+#[derive(Clone, Debug)]
+struct Name {
+    text: String,
+    window: Option<Span>,
+    at: usize,
+    len: usize,
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.text, &self.window) == (&other.text, &other.window)
+    }
+}
+
+/// From one duration to a longer one.
+#[derive(Clone, Debug, PartialEq)]
+struct Span {
+    from: Literal,
+    to: Literal,
+}
+
+impl Span {
+    fn window(&self) -> Window {
+        Window { from_s: self.from.quantity.value / 1000.0, to_s: self.to.quantity.value / 1000.0 }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Literal {
+    quantity: Quantity,
+    /// As written.
+    text: String,
+    at: usize,
+}
+
+impl PartialEq for Literal {
+    fn eq(&self, other: &Self) -> bool {
+        (self.quantity, &self.text) == (other.quantity, &other.text)
+    }
+}

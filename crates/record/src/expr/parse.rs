@@ -1,0 +1,308 @@
+//! Tokens to a tree, by precedence climbing: or, and, comparison, sum, product, primary.
+//!
+//! A parenthesis may hold a condition or a number, hence every level returns either and asks for what it
+//! needs. Depth is bounded by parentheses alone: chains of one level are lists, never nested.
+
+use super::lex::{Token, What, tokens};
+use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, Span};
+
+/// Either of the two, and where it stands.
+enum Any {
+    Cond(Cond),
+    Num(Num),
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
+    next: usize,
+    depth: usize,
+}
+
+type Result<T> = std::result::Result<T, ExprError>;
+
+pub(super) fn parse(text: &str) -> Result<Cond> {
+    if text.len() > MAX_BYTES {
+        let message = format!("an expression of {} bytes; at most {MAX_BYTES} are read", text.len());
+        return Err(ExprError { message, at: MAX_BYTES, len: 0, hint: Some("write several".to_owned()) });
+    }
+    let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0 };
+    if parser.peek() == &What::End {
+        return Err(parser.expected("a condition such as `p99 < 200ms`"));
+    }
+    let any = parser.any()?;
+    if parser.peek() != &What::End {
+        return Err(parser.trailing());
+    }
+    parser.cond(any, 0)
+}
+
+impl Parser<'_> {
+    fn token(&self) -> &Token {
+        // the last token is End, and nothing moves beyond it
+        &self.tokens[self.next.min(self.tokens.len() - 1)]
+    }
+
+    fn peek(&self) -> &What {
+        &self.token().what
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.token().clone();
+        self.next += 1;
+        token
+    }
+
+    fn take(&mut self, what: &What) -> bool {
+        let found = self.peek() == what;
+        self.next += usize::from(found);
+        found
+    }
+
+    fn error(&self, token: &Token, message: String, hint: Option<&str>) -> ExprError {
+        ExprError { message, at: token.at, len: token.len, hint: hint.map(str::to_owned) }
+    }
+
+    /// What a token reads like.
+    fn shown(&self, token: &Token) -> String {
+        match token.what {
+            What::End => "the end".to_owned(),
+            _ => format!("`{}`", self.text.get(token.at..token.at + token.len).unwrap_or_default()),
+        }
+    }
+
+    fn expected(&self, what: &str) -> ExprError {
+        let token = self.token();
+        self.error(token, format!("expected {what}, found {}", self.shown(token)), None)
+    }
+
+    /// Something stands behind a whole expression.
+    fn trailing(&self) -> ExprError {
+        let token = self.token();
+        let before = self.next.checked_sub(1).and_then(|i| self.tokens.get(i));
+        let hint = match (&token.what, before.map(|b| &b.what)) {
+            (What::Op(_), _) => Some("compare two at a time: `1s < p99 and p99 < 2s`"),
+            (What::Name(_), Some(What::Literal(_))) => Some("a unit stands at its number: `15MiB`"),
+            (What::Literal(_) | What::Name(_), Some(_)) => Some("join conditions with `and` or `or`"),
+            (What::Close, _) => Some("there is no `(` for it"),
+            (What::OpenWindow, _) => Some("a window stands behind a name: `p99[10s..30s]`"),
+            _ => None,
+        };
+        self.error(token, format!("{} is not expected here", self.shown(token)), hint)
+    }
+
+    /// Demands a condition.
+    fn cond(&self, any: Any, first: usize) -> Result<Cond> {
+        match any {
+            Any::Cond(cond) => Ok(cond),
+            Any::Num(num) => {
+                let message = format!("`{num}` is a number, not a condition");
+                Err(self.spanning(first, message, "compare it, as in `p99 < 200ms`"))
+            }
+        }
+    }
+
+    /// Demands a number.
+    fn num(&self, any: Any, first: usize) -> Result<Num> {
+        match any {
+            Any::Num(num) => Ok(num),
+            Any::Cond(cond) => {
+                let message = format!("`{cond}` is a condition, not a number");
+                Err(self.spanning(first, message, "join conditions with `and` or `or`"))
+            }
+        }
+    }
+
+    /// An error about everything from the token `first` to the last one read.
+    fn spanning(&self, first: usize, message: String, hint: &str) -> ExprError {
+        let at = self.tokens.get(first).map_or(0, |t| t.at);
+        let last = self.next.saturating_sub(1).max(first);
+        let end = self.tokens.get(last).map_or(self.text.len(), |t| t.at + t.len);
+        ExprError { message, at, len: end.saturating_sub(at), hint: Some(hint.to_owned()) }
+    }
+
+    fn any(&mut self) -> Result<Any> {
+        self.joined(&What::Or, Self::and, Cond::Or)
+    }
+
+    fn and(&mut self) -> Result<Any> {
+        self.joined(&What::And, Self::comparison, Cond::And)
+    }
+
+    /// One or more of `part`, joined by one word.
+    fn joined(
+        &mut self,
+        word: &What,
+        part: fn(&mut Self) -> Result<Any>,
+        all: fn(Vec<Cond>) -> Cond,
+    ) -> Result<Any> {
+        let mut start = self.next;
+        let mut any = part(self)?;
+        if self.peek() != word {
+            return Ok(any);
+        }
+        let mut conds = vec![self.cond(any, start)?];
+        while self.take(word) {
+            start = self.next;
+            any = part(self)?;
+            conds.push(self.cond(any, start)?);
+        }
+        Ok(Any::Cond(all(conds)))
+    }
+
+    fn comparison(&mut self) -> Result<Any> {
+        let start = self.next;
+        let left = self.sum()?;
+        let What::Op(op) = *self.peek() else {
+            return Ok(left);
+        };
+        let left = self.num(left, start)?;
+        self.advance();
+        let start = self.next;
+        let right = self.sum()?;
+        let right = self.num(right, start)?;
+        Ok(Any::Cond(Cond::Compare(Comparison { left, op, right })))
+    }
+
+    fn sum(&mut self) -> Result<Any> {
+        let mut start = self.next;
+        let mut minus = self.take(&What::Minus);
+        let first = self.product()?;
+        let more = matches!(self.peek(), What::Plus | What::Minus);
+        if !minus && !more {
+            return Ok(first);
+        }
+        let mut terms = vec![(minus, self.num(first, start)?)];
+        while matches!(self.peek(), What::Plus | What::Minus) {
+            minus = self.advance().what == What::Minus;
+            start = self.next;
+            let term = self.product()?;
+            terms.push((minus, self.num(term, start)?));
+        }
+        Ok(Any::Num(Num::Sum(terms)))
+    }
+
+    fn product(&mut self) -> Result<Any> {
+        let mut start = self.next;
+        let first = self.primary()?;
+        if self.peek() != &What::Times {
+            return Ok(first);
+        }
+        let mut factors = vec![self.num(first, start)?];
+        while self.take(&What::Times) {
+            start = self.next;
+            let factor = self.primary()?;
+            factors.push(self.num(factor, start)?);
+        }
+        Ok(Any::Num(Num::Product(factors)))
+    }
+
+    fn primary(&mut self) -> Result<Any> {
+        match self.peek().clone() {
+            What::Open => self.parenthesis(),
+            What::Literal(literal) => {
+                self.advance();
+                Ok(Any::Num(Num::Literal(literal)))
+            }
+            What::Name(_) => {
+                let name = self.name()?;
+                let unquoted = self.text.get(name.at..).is_some_and(|t| t.starts_with("steady"));
+                match self.peek() {
+                    What::Open if name.text == "steady" && unquoted => self.steady(),
+                    What::Open => {
+                        let message = format!("there is no function `{}`", name.text);
+                        let hint = Some("the only one is `steady(NAME, 5s)`".to_owned());
+                        Err(ExprError { message, at: name.at, len: name.len, hint })
+                    }
+                    _ => Ok(Any::Num(Num::Name(self.window(name)?))),
+                }
+            }
+            _ => Err(self.expected("a number or a name")),
+        }
+    }
+
+    fn parenthesis(&mut self) -> Result<Any> {
+        let open = self.advance();
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let message = format!("more than {MAX_DEPTH} parentheses in one another");
+            return Err(self.error(&open, message, None));
+        }
+        let inner = self.any()?;
+        if !self.take(&What::Close) {
+            return Err(match self.peek() {
+                What::End => self.error(&open, "this `(` has no `)`".to_owned(), None),
+                _ => self.trailing(),
+            });
+        }
+        self.depth -= 1;
+        Ok(inner)
+    }
+
+    fn name(&mut self) -> Result<Name> {
+        let token = self.token().clone();
+        let What::Name(text) = token.what else {
+            return Err(self.expected("a name"));
+        };
+        self.advance();
+        Ok(Name { text, window: None, at: token.at, len: token.len })
+    }
+
+    /// The window behind a name, if there is one.
+    fn window(&mut self, mut name: Name) -> Result<Name> {
+        let start = self.next;
+        if self.take(&What::OpenWindow) {
+            let from = self.duration()?;
+            if !self.take(&What::Dots) {
+                return Err(self.expected("`..` and the window's end"));
+            }
+            let to = self.duration()?;
+            if !self.take(&What::CloseWindow) {
+                return Err(self.expected("`]`"));
+            }
+            if from.quantity.value >= to.quantity.value {
+                let message = format!("the window {}..{} is empty", from.text, to.text);
+                return Err(self.spanning(start, message, "it runs from the earlier to the later time"));
+            }
+            name.window = Some(Span { from, to });
+        }
+        Ok(name)
+    }
+
+    fn duration(&mut self) -> Result<Literal> {
+        let token = self.token().clone();
+        let What::Literal(mut literal) = token.what else {
+            return Err(self.expected("a duration such as `10s`"));
+        };
+        // 0 needs no unit
+        if literal.quantity.kind == Kind::Plain && literal.quantity.value == 0.0 {
+            literal.quantity.kind = Kind::Duration;
+        }
+        if literal.quantity.kind != Kind::Duration {
+            return Err(self.expected("a duration such as `10s`"));
+        }
+        self.advance();
+        Ok(literal)
+    }
+
+    /// What follows the word `steady`.
+    fn steady(&mut self) -> Result<Any> {
+        let open = self.advance();
+        let name = self.name()?;
+        if self.peek() == &What::OpenWindow {
+            let hint = Some("it looks back from now by the duration");
+            return Err(self.error(self.token(), "`steady` takes no window".to_owned(), hint));
+        }
+        if !self.take(&What::Comma) {
+            return Err(self.expected("`,` and for how long, as in `steady(stored, 5s)`"));
+        }
+        let long = self.duration()?;
+        if !self.take(&What::Close) {
+            return Err(match self.peek() {
+                What::End => self.error(&open, "this `(` has no `)`".to_owned(), None),
+                _ => self.expected("`)`"),
+            });
+        }
+        Ok(Any::Cond(Cond::Steady(name, long)))
+    }
+}

@@ -1,0 +1,316 @@
+//! The numbers of a finished trial, from its summary, its ticks and its interval histograms.
+
+use super::names::{COMPONENT_FIGURES, FIGURES};
+use super::{Kind, Known, Numbers, Window};
+use crate::histogram::Histogram;
+use crate::hlog::Interval;
+use crate::load::{Counts, Tick};
+use crate::outcome::{Failure, Failures};
+use crate::summary::{
+    ComponentSummary, Distribution, PERCENTILES, ProbeSummary, Requests, Summary, TagSummary, samples_needed,
+};
+use crate::units::format_count;
+
+/// A second of the record belongs to a window that it overshoots by no more than this.
+const SLACK_S: f64 = 0.001;
+/// A window reaches at most so far beyond the load's end, whose last tick may be short.
+const BEYOND_S: f64 = 1.0;
+
+/// Numbers over a finished trial.
+///
+/// Without a window they are the summary's. With one, `p99[10s..30s]`, counts and rates come from the ticks
+/// that lie inside it, and times from the histograms of [`SummaryNumbers::with_intervals`].
+#[derive(Clone, Copy, Debug)]
+pub struct SummaryNumbers<'a> {
+    summary: &'a Summary,
+    ticks: &'a [Tick],
+    intervals: Option<&'a [Interval]>,
+}
+
+impl<'a> SummaryNumbers<'a> {
+    /// From a trial's document and its ticks (none are needed for expressions without windows).
+    pub fn new(summary: &'a Summary, ticks: &'a [Tick]) -> Self {
+        SummaryNumbers { summary, ticks, intervals: None }
+    }
+
+    /// The same with the histograms that windows of times need.
+    pub fn with_intervals(self, intervals: &'a [Interval]) -> Self {
+        SummaryNumbers { intervals: Some(intervals), ..self }
+    }
+
+    /// A number of the whole trial; `None` when there is no such name.
+    fn whole(&self, name: &str) -> Option<Known> {
+        let s = self.summary;
+        let (prefix, figure) = name.split_once('.').unwrap_or(("response", name));
+        if FIGURES.contains(&figure)
+            && let Some((distribution, least)) = self.distribution(prefix)
+        {
+            return Some(known_figure(distribution, figure, least));
+        }
+        if let Some(count) = counted(name, &s.requests, &s.failures) {
+            return Some(count);
+        }
+        let loss = |count: fn(&crate::summary::Loss) -> u64| match &s.loss {
+            Some(loss) => plain(count(loss)),
+            None => Known::Unknown("the plan names no way to tell what was stored".to_owned()),
+        };
+        Some(match name {
+            "availability" => optional(s.availability, Kind::Fraction, "nothing ended"),
+            "rate" => Known::Is(s.rate_per_s.started, Kind::Rate),
+            "goodput" => Known::Is(s.rate_per_s.ok, Kind::Rate),
+            "accepted" if s.loss.is_none() => plain(s.requests.ok),
+            "accepted" => loss(|l| l.accepted),
+            "unanswered" => loss(|l| l.unanswered),
+            "persisted" => loss(|l| l.persisted_distinct),
+            "doubled" => loss(|l| l.doubled),
+            "lost" => loss(|l| l.lost_max),
+            "drain" => optional(s.drain_s.map(|d| d * 1000.0), Kind::Duration, "nothing was drained"),
+            "elapsed" => Known::Is(s.elapsed_s * 1000.0, Kind::Duration),
+            "concurrency" => Known::Is(s.concurrency_mean, Kind::Plain),
+            _ => {
+                return self.of_tag(name).or_else(|| self.of_probe(name)).or_else(|| self.of_component(name));
+            }
+        })
+    }
+
+    /// A distribution by its prefix, and the least time that is known exactly in it.
+    fn distribution(&self, prefix: &str) -> Option<(&'a Distribution, Option<f64>)> {
+        let s = self.summary;
+        let plain = |d: &'a Distribution| Some((d, None));
+        match prefix {
+            "response" => Some((&s.response_ms, s.ok_response_ms.min)),
+            "ok" => plain(&s.ok_response_ms),
+            "failed_response" => plain(&s.failed_response_ms),
+            "service" => plain(&s.service_ms),
+            "late" => plain(&s.late_ms),
+            "blocked" => plain(&s.blocked_ms),
+            "connect" => plain(&s.connect_ms),
+            "tls" => plain(&s.tls_ms),
+            _ => None,
+        }
+    }
+
+    /// `tag.NAME.REST`, where both parts may hold dots.
+    fn of_tag(&self, name: &str) -> Option<Known> {
+        let name = name.strip_prefix("tag.")?;
+        self.summary.by_tag.iter().find_map(|(tag, numbers)| {
+            let rest = name.strip_prefix(tag.as_str())?.strip_prefix('.')?;
+            tag_number(numbers, rest)
+        })
+    }
+
+    fn of_probe(&self, name: &str) -> Option<Known> {
+        let probes = &self.summary.probes;
+        let (probe, figure) = match probes.get(name) {
+            Some(probe) => (probe, "last"),
+            None => name.rsplit_once('.').and_then(|(n, figure)| Some((probes.get(n)?, figure)))?,
+        };
+        let ProbeSummary { first, last, max, mean } = *probe;
+        let value = match figure {
+            "first" => first,
+            "last" => last,
+            "max" => max,
+            "mean" => mean,
+            _ => return None,
+        };
+        Some(optional(value, Kind::Plain, "the probe was never read"))
+    }
+
+    fn of_component(&self, name: &str) -> Option<Known> {
+        COMPONENT_FIGURES.iter().find_map(|(figure, kind)| {
+            let component = name.strip_suffix(figure)?.strip_suffix('.')?;
+            let summary = self.summary.components.get(component)?;
+            Some(optional(component_number(summary, figure), *kind, "it was not measured"))
+        })
+    }
+
+    /// A number of a part of the load; `None` when there is no such name.
+    fn within(&self, name: &str, window: Window) -> Option<Known> {
+        self.whole(name)?;
+        if let Some(why) = self.not_covered(window) {
+            return Some(Known::Unknown(why));
+        }
+        let (prefix, figure) = name.rsplit_once('.').unwrap_or(("response", name));
+        if FIGURES.contains(&figure)
+            && let Some(series) = self.series_of(prefix)
+        {
+            return Some(self.figure_within(&series, figure, window));
+        }
+        let inside = self.ticks.iter().filter(|t| is_inside((t.from_s, t.to_s), window));
+        let mut counts = Counts::default();
+        let (mut from_s, mut to_s) = (f64::INFINITY, f64::NEG_INFINITY);
+        for tick in inside {
+            counts.merge(&tick.counts);
+            (from_s, to_s) = (from_s.min(tick.from_s), to_s.max(tick.to_s));
+        }
+        let per_s = |count: u64| Known::Is(count as f64 / (to_s - from_s), Kind::Rate);
+        Some(match name {
+            "rate" => per_s(counts.started),
+            "goodput" => per_s(counts.ok),
+            "accepted" if self.summary.loss.is_none() => plain(counts.ok),
+            // what is in flight is carried from tick to tick, and not to be added
+            "in_flight" => no_window(),
+            _ => counted(name, &Requests::from(&counts), &counts.failures).unwrap_or_else(no_window),
+        })
+    }
+
+    /// Why a window cannot be told at all.
+    fn not_covered(&self, window: Window) -> Option<String> {
+        let end_s = self.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
+        if !self.ticks.iter().any(|t| is_inside((t.from_s, t.to_s), window)) {
+            return Some(format!("no whole second of the load lies in {}s..{}s", window.from_s, window.to_s));
+        }
+        let short = end_s + BEYOND_S < window.to_s;
+        short.then(|| format!("the load ended after {} s", format_count(end_s)))
+    }
+
+    /// Where the interval log keeps a distribution: what is known exactly, and what is censored.
+    fn series_of(&self, prefix: &str) -> Option<[Series; 2]> {
+        let one = |name: &str| Some([Some(name.to_owned()), None]);
+        match prefix {
+            "response" | "service" => Some([Some(prefix.to_owned()), Some(format!("{prefix}_censored"))]),
+            "ok" => one("response"),
+            "late" | "blocked" | "connect" | "tls" => one(prefix),
+            _ => {
+                let tag = prefix.strip_prefix("tag.").filter(|tag| self.summary.by_tag.contains_key(*tag));
+                tag.map(|_| [Some(format!("{prefix}.response")), Some(format!("{prefix}.response_censored"))])
+            }
+        }
+    }
+
+    fn figure_within(&self, series: &[Series; 2], figure: &str, window: Window) -> Known {
+        let Some(intervals) = self.intervals else {
+            return Known::Unknown("it needs the histograms of latency.hlog".to_owned());
+        };
+        let merged = |series: &Series| {
+            let mut histogram = Histogram::new();
+            let inside = intervals.iter().filter(|i| is_inside((i.from_s, i.to_s()), window));
+            let matching = inside.filter(|i| series.as_ref().is_some_and(|s| i.tag == *s));
+            matching.for_each(|i| i.merge_into(&mut histogram));
+            histogram
+        };
+        let [known, censored] = series;
+        let distribution = Distribution::with_censored(&merged(known), &merged(censored));
+        // A service time that is the response time is not recorded twice.
+        if distribution.count == 0 && known.as_deref() == Some("service") {
+            let response = [Some("response".to_owned()), Some("response_censored".to_owned())];
+            return self.figure_within(&response, figure, window);
+        }
+        known_figure(&distribution, figure, None)
+    }
+}
+
+impl Numbers for SummaryNumbers<'_> {
+    fn number(&self, name: &str, window: Option<Window>) -> Known {
+        let found = match window {
+            None => self.whole(name),
+            Some(window) => self.within(name, window),
+        };
+        found.unwrap_or_else(|| Known::Unknown("the trial has no number of that name".to_owned()))
+    }
+
+    /// A summary has no course of time to look back on.
+    fn steady(&self, _name: &str, _for_ns: u64) -> Option<bool> {
+        None
+    }
+}
+
+/// A tag of the interval log, if a distribution has that part.
+type Series = Option<String>;
+
+fn is_inside((from_s, to_s): (f64, f64), window: Window) -> bool {
+    from_s >= window.from_s - SLACK_S && to_s <= window.to_s + SLACK_S
+}
+
+fn plain(count: u64) -> Known {
+    Known::Is(count as f64, Kind::Plain)
+}
+
+fn optional(value: Option<f64>, kind: Kind, why: &str) -> Known {
+    value.map_or_else(|| Known::Unknown(why.to_owned()), |value| Known::Is(value, kind))
+}
+
+fn no_window() -> Known {
+    Known::Unknown("it is not recorded by the second, so it has no windows".to_owned())
+}
+
+/// A count by its name, and the share of errors.
+fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known> {
+    Some(plain(match name {
+        "due" => requests.due,
+        "dropped" => requests.dropped,
+        "started" => requests.started,
+        "ok" => requests.ok,
+        "failed" => requests.failed,
+        "in_flight" => requests.in_flight,
+        "errors" => {
+            let share = (requests.started > 0).then(|| requests.failed as f64 / requests.started as f64);
+            return Some(optional(share, Kind::Fraction, "nothing was started"));
+        }
+        _ => failures.get(Failure::ALL.into_iter().find(|f| f.name() == name)?),
+    }))
+}
+
+/// A figure of a distribution. `least` is the least time known exactly where only a part of it is censored.
+fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>) -> Known {
+    let Distribution { count, censored, .. } = *distribution;
+    if let Some(bound) = distribution.over_ms.get(figure) {
+        return Known::AtLeast(*bound, Kind::Duration);
+    }
+    let value = distribution.figure(figure).flatten();
+    match value {
+        _ if count == 0 => Known::Unknown("nothing was timed".to_owned()),
+        Some(_) if figure == "stdev" && censored > 0 => Known::Unknown(format!(
+            "{} of {} never ended",
+            format_count(censored as f64),
+            format_count(count as f64)
+        )),
+        Some(min) if figure == "min" && censored > 0 && least.is_none_or(|l| l > min) => {
+            Known::AtLeast(min, Kind::Duration)
+        }
+        Some(value) => Known::Is(value, Kind::Duration),
+        None => {
+            let needed =
+                PERCENTILES.iter().find(|(name, _)| *name == figure).map(|(_, q)| samples_needed(*q));
+            let needed = needed.map_or("more".to_owned(), |n| format_count(n as f64));
+            Known::Unknown(format!("needs {needed} samples, has {}", format_count(count as f64)))
+        }
+    }
+}
+
+fn tag_number(tag: &TagSummary, name: &str) -> Option<Known> {
+    let (prefix, figure) = name.split_once('.').unwrap_or(("", name));
+    let (distribution, least) = match prefix {
+        "" => (&tag.response_ms, tag.ok_response_ms.min),
+        "ok" => (&tag.ok_response_ms, None),
+        "failed_response" => (&tag.failed_response_ms, None),
+        _ => return None,
+    };
+    match FIGURES.contains(&figure) {
+        true => Some(known_figure(distribution, figure, least)),
+        false => counted(name, &tag.requests, &tag.failures),
+    }
+}
+
+fn component_number(c: &ComponentSummary, figure: &str) -> Option<f64> {
+    let count = |n: Option<u64>| n.map(|n| n as f64);
+    match figure {
+        "cpu" | "cpu.mean" => c.cpu_percent.mean,
+        "cpu.max" => c.cpu_percent.max,
+        "cpu_time" => c.cpu_s.map(|s| s * 1000.0),
+        "throttled" => c.throttled_s.map(|s| s * 1000.0),
+        "memory" | "memory.max" => c.memory_bytes.max,
+        "memory.mean" => c.memory_bytes.mean,
+        "memory.last" => c.memory_bytes.last,
+        "memory.limit" => count(c.memory_bytes.limit),
+        "net.in" => count(c.net_bytes.received),
+        "net.out" => count(c.net_bytes.sent),
+        "block.read" => count(c.block_bytes.read),
+        "block.written" => count(c.block_bytes.written),
+        "pids" => count(c.pids_max),
+        "open_files" => count(c.open_files_max),
+        "oom_kills" => count(c.oom_kills),
+        "restarts" => Some(c.restarts as f64),
+        _ => None,
+    }
+}

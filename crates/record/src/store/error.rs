@@ -1,0 +1,138 @@
+//! What can go wrong with a run directory, in words that name the file and the way out.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::hlog::HlogError;
+
+/// Why a run directory could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Something is there already, and would be mixed with the new record.
+    #[error(
+        "`{}` already holds something\nhint: name another folder with --out, or remove this one",
+        .path.display()
+    )]
+    Exists {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A name that must be a plain folder or file name is not one.
+    #[error(
+        "`{name}` cannot be a name in `{}`\nhint: it must not be empty, begin with a dot or hold a separator",
+        .path.display()
+    )]
+    Name {
+        /// The name.
+        name: String,
+        /// Where it was to be.
+        path: PathBuf,
+    },
+    /// Writing failed.
+    #[error("cannot {action} `{}`: {source}; {safe}\nhint: {}", .path.display(), hint_of(.source))]
+    Write {
+        /// `create`, `append to`, `replace`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What is on disk nevertheless, in words.
+        safe: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Reading failed.
+    #[error("cannot read `{}`: {source}\nhint: {}", .path.display(), hint_of(.source))]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The folder is no run directory.
+    #[error(
+        "`{}` is no run directory: it has no manifest.json\nhint: name a folder that `loadlab run` made, such as loadlab-runs/NAME-TIME",
+        .path.display()
+    )]
+    NoManifest {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The record is of a later format.
+    #[error(
+        "`{}` is a record of format {found}, and this loadlab knows formats up to {known}\nhint: read it with the loadlab that wrote it, or a later one",
+        .path.display()
+    )]
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The latest known.
+        known: u32,
+    },
+    /// A file holds something it should not.
+    #[error("{}:{line}:{column}: {message}\nhint: {hint}", .path.display())]
+    Garbled {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: u64,
+        /// Column in bytes, from 1.
+        column: u64,
+        /// What is wrong there.
+        message: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+}
+
+impl StoreError {
+    pub(super) fn write(action: &'static str, path: &Path, source: io::Error) -> StoreError {
+        let safe = "everything written before is safe".to_owned();
+        StoreError::Write { action, path: path.to_owned(), safe, source }
+    }
+
+    pub(super) fn read(path: &Path, source: io::Error) -> StoreError {
+        StoreError::Read { path: path.to_owned(), source }
+    }
+
+    /// From serde_json's error; `line` is where the text it saw begins in the file.
+    pub(super) fn json(path: &Path, line: u64, error: &serde_json::Error, hint: &'static str) -> StoreError {
+        StoreError::Garbled {
+            path: path.to_owned(),
+            line: line + (error.line() as u64).saturating_sub(1),
+            column: (error.column() as u64).max(1),
+            message: json_message(error),
+            hint,
+        }
+    }
+}
+
+impl From<HlogError> for StoreError {
+    fn from(e: HlogError) -> Self {
+        let HlogError { path, line, column, message, hint } = e;
+        StoreError::Garbled { path, line, column, message, hint }
+    }
+}
+
+/// serde_json's message without the place, which stands in front of ours.
+pub(super) fn json_message(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" at line ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+fn hint_of(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "free space there, or name a folder on another disk with --out"
+        }
+        io::ErrorKind::PermissionDenied => "check who owns it, or name another folder with --out",
+        io::ErrorKind::ReadOnlyFilesystem => "name a folder on a writable disk with --out",
+        io::ErrorKind::NotFound => "check the path; it may have been removed while the run went on",
+        io::ErrorKind::InvalidFilename => "a name in it is too long or not allowed here; shorten it",
+        _ => "check the disk and the path",
+    }
+}

@@ -1,0 +1,47 @@
+//! The run directory: everything a run leaves on disk, written as it goes and read at any time later.
+//!
+//! ```text
+//! RUN_DIR/manifest.json                  replaced as a whole, never half
+//!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
+//!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
+//!                         /logs/COMPONENT.{out,err}
+//! ```
+//!
+//! Files that grow are opened for appending, and whatever is appended reaches the kernel in one write: a
+//! writer killed at any moment loses nothing it had written, and leaves at most one torn last line, which
+//! readers leave out and mention. A full disk costs the line that did not fit; the ones before it stay whole.
+//!
+//! [`RunWriter`] and [`TrialWriter`] write, [`read_run`] reads. Neither knows what a finding is, and the
+//! reader never changes a directory. [`case_dir_names`] names the folders of cases.
+
+mod error;
+mod names;
+mod read;
+mod write;
+
+pub use error::StoreError;
+pub use names::{case_dir_name, case_dir_names};
+pub use read::{CaseRecord, RunRecord, TrialRecord, read_run};
+pub use write::{RunWriter, TrialWriter};
+
+/// Version of the format of a run directory, in [`crate::manifest::Manifest::record`].
+pub const RECORD_VERSION: u32 = 1;
+
+/// What a run is.
+const MANIFEST: &str = "manifest.json";
+/// Folders of cases.
+const CASES: &str = "cases";
+/// The document of a trial.
+const SUMMARY: &str = "summary.json";
+/// A line a second.
+const TICKS: &str = "ticks.jsonl";
+/// A line per component and second.
+const SAMPLES: &str = "samples.jsonl";
+/// What happened.
+const EVENTS: &str = "events.jsonl";
+/// Exchanges kept whole.
+const EXAMPLES: &str = "examples.jsonl";
+/// Interval histograms.
+const LATENCY: &str = "latency.hlog";
+/// Output of the components.
+const LOGS: &str = "logs";

@@ -1,0 +1,313 @@
+//! Reading a run directory, whatever became of its writer.
+//!
+//! What is missing, or was cut off by the writer's end, is left out and noted; what is damaged otherwise is
+//! an error that names the place. Nothing is changed on disk.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::error::json_message;
+use super::names::is_plain;
+use super::{
+    CASES, EVENTS, EXAMPLES, LATENCY, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY, StoreError, TICKS,
+};
+use crate::event::Event;
+use crate::example::Example;
+use crate::histogram::Histogram;
+use crate::hlog::{self, Interval};
+use crate::load::{Series, Tick};
+use crate::manifest::{CaseFacts, Manifest};
+use crate::sample::Sample;
+use crate::summary::Summary;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Ticks and intervals are of one second when they start so close to each other (times are kept to 1 µs).
+const SAME_START_S: f64 = 0.001;
+
+/// A run as read from its directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRecord {
+    /// The directory.
+    pub dir: PathBuf,
+    /// What the run is.
+    pub manifest: Manifest,
+    /// Its cases, in the manifest's order.
+    pub cases: Vec<CaseRecord>,
+    /// What is missing or was cut off, a sentence each that names the file. Empty for a whole record.
+    pub notes: Vec<String>,
+}
+
+/// A case and what was run of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseRecord {
+    /// The case as planned.
+    pub facts: CaseFacts,
+    /// Its trials, by number.
+    pub trials: Vec<TrialRecord>,
+}
+
+/// A trial.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialRecord {
+    /// From 1.
+    pub number: u32,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Its document; absent when the run ended before the trial did.
+    pub summary: Option<Summary>,
+    /// Seconds of load, in the order they were written.
+    pub ticks: Vec<Tick>,
+    /// Readings of components, likewise.
+    pub samples: Vec<Sample>,
+    /// What happened, likewise.
+    pub events: Vec<Event>,
+    /// Exchanges kept whole.
+    pub examples: Vec<Example>,
+    /// The intervals of the measured window, merged over seconds, batches and loads. An interval is of the
+    /// window when the tick of its load that starts with it is. To the log's precision: 0.2 % or 1 µs.
+    pub series: Series,
+    /// Every interval of every series and tag.
+    pub intervals: Vec<Interval>,
+}
+
+impl TrialRecord {
+    /// All values of one series inside the measured window, in nanoseconds. `tag` is as in [`Interval::tag`]:
+    /// `response`, `tag.NAME.response_censored`.
+    pub fn merged(&self, tag: &str) -> Histogram {
+        let seconds = Seconds::of(&self.ticks);
+        let mut histogram = Histogram::new();
+        let intervals = self.intervals.iter().filter(|i| i.tag == tag);
+        intervals.filter(|i| seconds.in_window(i) == Some(true)).for_each(|i| i.merge_into(&mut histogram));
+        histogram
+    }
+}
+
+/// Ticks by the millisecond they start in, so that a long trial's intervals find theirs.
+struct Seconds<'a>(HashMap<i64, Vec<&'a Tick>>);
+
+impl<'a> Seconds<'a> {
+    fn of(ticks: &'a [Tick]) -> Seconds<'a> {
+        let mut by_start: HashMap<i64, Vec<&Tick>> = HashMap::new();
+        for tick in ticks {
+            by_start.entry(millisecond(tick.from_s)).or_default().push(tick);
+        }
+        Seconds(by_start)
+    }
+
+    /// Whether an interval is of the measured window; `None` when no tick starts with it.
+    fn in_window(&self, interval: &Interval) -> Option<bool> {
+        let middle = millisecond(interval.from_s);
+        let near = [middle, middle.saturating_sub(1), middle.saturating_add(1)];
+        let mut ticks = near.iter().filter_map(|at| self.0.get(at)).flatten().filter(|tick| {
+            let load = interval.load.as_ref().is_none_or(|load| *load == tick.load);
+            load && (tick.from_s - interval.from_s).abs() < SAME_START_S
+        });
+        ticks.next().map(|tick| tick.in_window)
+    }
+}
+
+fn millisecond(at_s: f64) -> i64 {
+    (at_s * 1000.0).round() as i64
+}
+
+/// Reads a run directory: of a run that ended, of one that was killed, or of one that still goes on.
+///
+/// # Errors
+/// [`StoreError::NoManifest`], [`StoreError::Version`], [`StoreError::Read`], and [`StoreError::Garbled`] for
+/// damage that an ended writer does not explain.
+pub fn read_run(dir: &Path) -> Result<RunRecord> {
+    let mut notes = Notes { dir, said: Vec::new() };
+    let manifest = read_manifest(dir)?;
+    let mut cases = Vec::new();
+    for facts in &manifest.cases {
+        let case_dir = dir.join(CASES).join(&facts.dir);
+        if !is_plain(&facts.dir) {
+            return Err(StoreError::Name { name: facts.dir.clone(), path: dir.join(CASES) });
+        }
+        let trials = read_case(&case_dir, &mut notes)?;
+        if trials.len() as u64 != u64::from(manifest.trials) {
+            notes.say(&case_dir, &format!("{} of {} trials are here", trials.len(), manifest.trials));
+        }
+        cases.push(CaseRecord { facts: facts.clone(), trials });
+    }
+    for name in folder(&dir.join(CASES), &mut notes)? {
+        if !manifest.cases.iter().any(|case| case.dir == name) {
+            notes.say(&dir.join(CASES).join(&name), "not a case of the manifest, left out");
+        }
+    }
+    Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
+}
+
+/// Collects what must not be silent.
+struct Notes<'a> {
+    dir: &'a Path,
+    said: Vec<String>,
+}
+
+impl Notes<'_> {
+    /// Adds a sentence about a file, named from the run directory on.
+    fn say(&mut self, path: &Path, what: &str) {
+        let path = path.strip_prefix(self.dir).unwrap_or(path);
+        self.said.push(format!("{}: {what}", path.display()));
+    }
+}
+
+fn read_manifest(dir: &Path) -> Result<Manifest> {
+    /// What every version of a manifest has.
+    #[derive(Deserialize)]
+    struct Versioned {
+        record: u64,
+    }
+    const HINT: &str = "manifest.json says what the run is; without it the folder cannot be read as a record";
+    let path = dir.join(MANIFEST);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && dir.is_dir() => {
+            return Err(StoreError::NoManifest { path: dir.to_owned() });
+        }
+        Err(e) if dir.is_dir() => return Err(StoreError::read(&path, e)),
+        Err(e) => return Err(StoreError::read(dir, e)),
+    };
+    let version: Versioned =
+        serde_json::from_slice(&text).map_err(|e| StoreError::json(&path, 1, &e, HINT))?;
+    if version.record > u64::from(RECORD_VERSION) {
+        return Err(StoreError::Version { path, found: version.record, known: RECORD_VERSION });
+    }
+    serde_json::from_slice(&text).map_err(|e| StoreError::json(&path, 1, &e, HINT))
+}
+
+/// Names in a folder, sorted; a missing one is noted and empty.
+fn folder(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            notes.say(path, "missing");
+            return Ok(Vec::new());
+        }
+        Err(e) => return Err(StoreError::read(path, e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|e| StoreError::read(path, e))?.file_name();
+        names.push(name.to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn read_case(dir: &Path, notes: &mut Notes<'_>) -> Result<Vec<TrialRecord>> {
+    // A case whose turn never came has no folder; the caller says how many trials there are.
+    if !dir.exists() {
+        return Ok(Vec::new());
+    }
+    let mut trials = Vec::new();
+    for name in folder(dir, notes)? {
+        match name.parse::<u32>() {
+            Ok(number) if number.to_string() == name => {
+                trials.push(read_trial(number, dir.join(&name), notes)?);
+            }
+            _ => notes.say(&dir.join(&name), "not a trial, left out"),
+        }
+    }
+    trials.sort_by_key(|trial| trial.number);
+    Ok(trials)
+}
+
+fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialRecord> {
+    let mut trial = TrialRecord {
+        number,
+        summary: read_summary(&dir.join(SUMMARY), notes)?,
+        ticks: read_lines(&dir.join(TICKS), notes)?,
+        samples: read_lines(&dir.join(SAMPLES), notes)?,
+        events: read_lines(&dir.join(EVENTS), notes)?,
+        examples: read_lines(&dir.join(EXAMPLES), notes)?,
+        series: Series::default(),
+        intervals: read_intervals(&dir.join(LATENCY), notes)?,
+        dir,
+    };
+    let seconds = Seconds::of(&trial.ticks);
+    let mut series = Series::default();
+    let mut unmatched = 0;
+    for interval in &trial.intervals {
+        match seconds.in_window(interval) {
+            Some(true) => {}
+            Some(false) => continue,
+            None => {
+                unmatched += 1;
+                continue;
+            }
+        }
+        if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| *name == interval.tag) {
+            interval.merge_into(merged);
+        }
+    }
+    if unmatched > 0 {
+        let what = format!("{unmatched} lines belong to no tick and are left out of the window");
+        notes.say(&trial.dir.join(LATENCY), &what);
+    }
+    trial.series = series;
+    Ok(trial)
+}
+
+/// The bytes of a file; a missing one is noted.
+fn bytes_of(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Vec<u8>>> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            notes.say(path, "missing");
+            Ok(None)
+        }
+        Err(e) => Err(StoreError::read(path, e)),
+    }
+}
+
+fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
+    const HINT: &str = "with the file removed the trial is read from its ticks";
+    let Some(bytes) = bytes_of(path, notes)? else {
+        return Ok(None);
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(summary) => Ok(Some(summary)),
+        // Replaced as a whole, it is never half written by loadlab, but by a disk that lost power or a copy.
+        Err(e) if e.is_eof() => {
+            notes.say(path, &format!("cut off ({}), left out", json_message(&e)));
+            Ok(None)
+        }
+        Err(e) => Err(StoreError::json(path, 1, &e, HINT)),
+    }
+}
+
+fn read_lines<T: DeserializeOwned>(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<T>> {
+    const HINT: &str = "the file is damaged here; with this line deleted the rest can be read";
+    let Some(bytes) = bytes_of(path, notes)? else {
+        return Ok(Vec::new());
+    };
+    let mut values = Vec::new();
+    for (line, number) in bytes.split_inclusive(|b| *b == b'\n').zip(1u64..) {
+        match serde_json::from_slice(line) {
+            Ok(value) => values.push(value),
+            Err(_) if !line.ends_with(b"\n") => {
+                notes.say(path, &format!("line {number} was cut off when its writer ended, left out"));
+            }
+            Err(e) => return Err(StoreError::json(path, number, &e, HINT)),
+        }
+    }
+    Ok(values)
+}
+
+fn read_intervals(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Interval>> {
+    let Some(bytes) = bytes_of(path, notes)? else {
+        return Ok(Vec::new());
+    };
+    let log = hlog::read(&bytes, path)?;
+    if let Some(line) = log.torn_line {
+        notes.say(path, &format!("line {line} was cut off when its writer ended, left out"));
+    }
+    Ok(log.intervals)
+}

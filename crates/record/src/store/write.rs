@@ -1,0 +1,386 @@
+//! Writing a run directory, so that whatever happens to the writer, what it wrote can be read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use super::names::is_plain;
+use super::{
+    CASES, EVENTS, EXAMPLES, LATENCY, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
+};
+use crate::event::Event;
+use crate::example::Example;
+use crate::hlog::{self, Encoder};
+use crate::load::{Series, TagMeasured, Tick};
+use crate::manifest::Manifest;
+use crate::sample::Sample;
+use crate::summary::Summary;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Writes a run directory.
+#[derive(Debug)]
+pub struct RunWriter {
+    dir: PathBuf,
+}
+
+impl RunWriter {
+    /// Makes the directory, its parents included, and writes the manifest.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when it is there and not empty (or another run took it at the same moment);
+    /// [`StoreError::Write`] for all that a disk can say.
+    pub fn create(dir: &Path, manifest: &Manifest) -> Result<RunWriter> {
+        fs::create_dir_all(dir).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.to_owned() },
+            _ => StoreError::write("create", dir, e),
+        })?;
+        let mut entries = fs::read_dir(dir).map_err(|e| StoreError::read(dir, e))?;
+        if entries.next().is_some() {
+            return Err(StoreError::Exists { path: dir.to_owned() });
+        }
+        // Of two runs that both found it empty, one makes this folder.
+        fs::create_dir(dir.join(CASES)).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.to_owned() },
+            _ => StoreError::write("create", &dir.join(CASES), e),
+        })?;
+        let writer = RunWriter { dir: dir.to_owned() };
+        writer.manifest(manifest)?;
+        Ok(writer)
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Replaces the manifest: a reader sees the old one or the new one, whatever happens meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`]; the old manifest is then still there.
+    pub fn manifest(&self, manifest: &Manifest) -> Result<()> {
+        replace(&self.dir.join(MANIFEST), manifest)
+    }
+
+    /// Starts a trial's folder. `case_dir` is a name from [`super::case_dir_names`], `trial` counts from 1.
+    ///
+    /// # Errors
+    /// [`StoreError::Name`] when `case_dir` is no plain name, [`StoreError::Exists`] when the trial is there,
+    /// [`StoreError::Write`] for all that a disk can say.
+    pub fn trial(&self, case_dir: &str, trial: u32) -> Result<TrialWriter> {
+        let cases = self.dir.join(CASES);
+        if !is_plain(case_dir) {
+            return Err(StoreError::Name { name: case_dir.to_owned(), path: cases });
+        }
+        let case = cases.join(case_dir);
+        fs::create_dir_all(&case).map_err(|e| StoreError::write("create", &case, e))?;
+        let dir = case.join(trial.to_string());
+        fs::create_dir(&dir).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.clone() },
+            _ => StoreError::write("create", &dir, e),
+        })?;
+        TrialWriter::create(dir)
+    }
+}
+
+/// Writes one trial's folder. Ticks, samples, events and examples may come from different threads.
+pub struct TrialWriter {
+    dir: PathBuf,
+    ticks: Mutex<Appender<File>>,
+    samples: Mutex<Appender<File>>,
+    events: Mutex<Appender<File>>,
+    examples: Mutex<Appender<File>>,
+    latency: Mutex<(Encoder, Appender<File>)>,
+}
+
+impl std::fmt::Debug for TrialWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TrialWriter({})", self.dir.display())
+    }
+}
+
+impl TrialWriter {
+    fn create(dir: PathBuf) -> Result<TrialWriter> {
+        let logs = dir.join(LOGS);
+        fs::create_dir(&logs).map_err(|e| StoreError::write("create", &logs, e))?;
+        let open = |name: &str| Appender::create(dir.join(name));
+        let mut latency = open(LATENCY)?;
+        latency.append(hlog::HEADER.as_bytes())?;
+        let encoder = Encoder::new().map_err(|e| StoreError::write("create", &latency.path, e))?;
+        Ok(TrialWriter {
+            ticks: Mutex::new(open(TICKS)?),
+            samples: Mutex::new(open(SAMPLES)?),
+            events: Mutex::new(open(EVENTS)?),
+            examples: Mutex::new(open(EXAMPLES)?),
+            latency: Mutex::new((encoder, latency)),
+            dir,
+        })
+    }
+
+    /// The trial's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Appends a second of load.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`]; see there for what is safe. The same for all that follow.
+    pub fn tick(&self, tick: &Tick) -> Result<()> {
+        append_json(&self.ticks, std::slice::from_ref(tick))
+    }
+
+    /// Appends the histograms of one load's second, which began at `from_s` on the trial's clock.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn interval(
+        &self,
+        load: &str,
+        from_s: f64,
+        length_s: f64,
+        series: &Series,
+        by_tag: &BTreeMap<String, TagMeasured>,
+    ) -> Result<()> {
+        let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
+        let (encoder, appender) = &mut *latency;
+        let lines = encoder
+            .interval(load, (from_s, length_s), series, by_tag)
+            .map_err(|e| StoreError::write("append to", &appender.path, e))?;
+        appender.append(lines)
+    }
+
+    /// Appends readings, all of them in one write.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn samples(&self, samples: &[Sample]) -> Result<()> {
+        append_json(&self.samples, samples)
+    }
+
+    /// Appends an event.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn event(&self, event: &Event) -> Result<()> {
+        append_json(&self.events, std::slice::from_ref(event))
+    }
+
+    /// Appends an exchange.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn example(&self, example: &Example) -> Result<()> {
+        append_json(&self.examples, std::slice::from_ref(example))
+    }
+
+    /// Writes the trial's document, as a whole or not at all, after all that was appended has reached the disk.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`]; what was appended is then still there.
+    pub fn summary(&self, summary: &Summary) -> Result<()> {
+        for lines in [&self.ticks, &self.samples, &self.events, &self.examples] {
+            lines.lock().unwrap_or_else(PoisonError::into_inner).sync()?;
+        }
+        self.latency.lock().unwrap_or_else(PoisonError::into_inner).1.sync()?;
+        replace(&self.dir.join(SUMMARY), summary)
+    }
+
+    /// Where a component's output belongs: `(stdout, stderr)`. The folder is there, the files are not made.
+    pub fn log_paths(&self, component: &str) -> (PathBuf, PathBuf) {
+        let name = case_dir_name(component);
+        let logs = self.dir.join(LOGS);
+        (logs.join(format!("{name}.out")), logs.join(format!("{name}.err")))
+    }
+}
+
+/// What an appender appends to. A trait because a disk that fills up in the middle of a line must be tested.
+trait Sink: Write {
+    /// Cuts it to a length.
+    fn cut(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn cut(&mut self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+}
+
+/// A file that only grows, by whole lines.
+struct Appender<S> {
+    path: PathBuf,
+    sink: S,
+    /// Whole lines so far, and their bytes.
+    lines: u64,
+    bytes: u64,
+    /// A torn line could not be taken back: nothing may follow it.
+    torn: bool,
+}
+
+impl Appender<File> {
+    fn create(path: PathBuf) -> Result<Appender<File>> {
+        match OpenOptions::new().append(true).create_new(true).open(&path) {
+            Ok(sink) => Ok(Appender { path, sink, lines: 0, bytes: 0, torn: false }),
+            Err(e) => Err(StoreError::write("create", &path, e)),
+        }
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sink.sync_all().map_err(|e| StoreError::write("append to", &self.path, e))
+    }
+}
+
+impl<S: Sink> Appender<S> {
+    /// Appends whole lines in one write. The kernel may take a part of it only when the disk fills up: then
+    /// the part is taken back, so that later lines still start at the beginning of one.
+    fn append(&mut self, lines: &[u8]) -> Result<()> {
+        if self.torn {
+            return Err(self.failed(io::Error::other("a line torn before could not be taken back")));
+        }
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let error = match self.sink.write(rest) {
+                Ok(0) => io::ErrorKind::WriteZero.into(),
+                Ok(n) => {
+                    rest = rest.get(n..).unwrap_or_default();
+                    continue;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => e,
+            };
+            self.torn = rest.len() < lines.len() && self.sink.cut(self.bytes).is_err();
+            return Err(self.failed(error));
+        }
+        self.bytes += lines.len() as u64;
+        self.lines += lines.iter().filter(|b| **b == b'\n').count() as u64;
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error) -> StoreError {
+        let safe = match self.lines {
+            0 => "nothing was in it yet, other files are safe".to_owned(),
+            1 => "the line before is safe".to_owned(),
+            n => format!("the {n} lines before are safe"),
+        };
+        StoreError::Write { action: "append to", path: self.path.clone(), safe, source }
+    }
+}
+
+fn append_json<T: Serialize>(to: &Mutex<Appender<File>>, values: &[T]) -> Result<()> {
+    let mut appender = to.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut lines = Vec::new();
+    for value in values {
+        serde_json::to_writer(&mut lines, value)
+            .map_err(|e| StoreError::write("append to", &appender.path, e.into()))?;
+        lines.push(b'\n');
+    }
+    appender.append(&lines)
+}
+
+/// Writes a file beside its place, waits until it is on the disk, and moves it there.
+fn replace<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".tmp");
+    let beside = PathBuf::from(beside);
+    let failed = |e| StoreError::write("replace", path, e);
+    let mut text = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
+    text.push(b'\n');
+    let moved = write_and_sync(&beside, &text).and_then(|()| fs::rename(&beside, path));
+    if let Err(e) = moved {
+        // Best effort: a leftover is ignored by readers.
+        let _ = fs::remove_file(&beside);
+        return Err(failed(e));
+    }
+    // The name is on the disk only when its folder is.
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder).and_then(|f| f.sync_all()).map_err(failed)
+}
+
+fn write_and_sync(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with room for so many bytes, that may refuse to be cut.
+    struct Disk {
+        held: Vec<u8>,
+        room: usize,
+        can_cut: bool,
+        writes: u32,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.writes += 1;
+            let n = bytes.len().min(self.room - self.held.len());
+            self.held.extend(&bytes[..n]);
+            if n == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(n) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Sink for Disk {
+        fn cut(&mut self, bytes: u64) -> io::Result<()> {
+            if !self.can_cut {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            self.held.truncate(bytes as usize);
+            Ok(())
+        }
+    }
+
+    fn on(room: usize, can_cut: bool) -> Appender<Disk> {
+        let sink = Disk { held: Vec::new(), room, can_cut, writes: 0 };
+        Appender { path: "ticks.jsonl".into(), sink, lines: 0, bytes: 0, torn: false }
+    }
+
+    #[test]
+    fn a_full_disk_costs_the_line_that_did_not_fit() {
+        let mut appender = on(10, true);
+        appender.append(b"one\n").unwrap();
+        appender.append(b"two\n").unwrap();
+        assert_eq!(appender.sink.writes, 2, "one write each");
+        let error = appender.append(b"three\n").unwrap_err();
+        insta::assert_snapshot!(error, @r"
+        cannot append to `ticks.jsonl`: no storage space; the 2 lines before are safe
+        hint: free space there, or name a folder on another disk with --out
+        ");
+        assert_eq!(appender.sink.held, b"one\ntwo\n");
+        appender.sink.room = 100;
+        appender.append(b"four\n").unwrap();
+        assert_eq!(appender.sink.held, b"one\ntwo\nfour\n");
+    }
+
+    #[test]
+    fn nothing_follows_a_torn_line_that_could_not_be_taken_back() {
+        let mut appender = on(6, false);
+        appender.append(b"one\n").unwrap();
+        assert!(appender.append(b"two\n").is_err());
+        appender.sink.room = 100;
+        let error = appender.append(b"three\n").unwrap_err().to_string();
+        assert!(error.contains("torn") && error.contains("the line before is safe"), "{error}");
+        assert_eq!(appender.sink.held, b"one\ntw");
+    }
+
+    #[test]
+    fn the_kernels_own_full_disk_is_told_by_path() {
+        let sink = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let mut appender = Appender { path: "/dev/full".into(), sink, lines: 0, bytes: 0, torn: false };
+        let error = appender.append(b"one\n").unwrap_err();
+        let StoreError::Write { source, path, .. } = &error else { panic!("{error}") };
+        assert_eq!((source.kind(), path.as_path()), (io::ErrorKind::StorageFull, Path::new("/dev/full")));
+        assert!(error.to_string().contains("nothing was in it yet"), "{error}");
+    }
+}

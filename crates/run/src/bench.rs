@@ -1,0 +1,151 @@
+//! One load against URLs: no plan, no system, no record.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use loadlab_analysis::{TrialInput, summarise};
+use loadlab_load::LoadSpec;
+use loadlab_load::run::Origin;
+use loadlab_load::target::TargetError;
+use loadlab_record::Histogram;
+use loadlab_record::example::Example;
+use loadlab_record::expr::Expr;
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::Summary;
+use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
+
+use crate::event::RunEvent;
+use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::stage::{Stage, Tell};
+
+/// Time for the load's threads to be there when it begins.
+pub const LEAD_NS: u64 = 10_000_000;
+
+/// What to bench.
+pub struct Bench {
+    /// The load.
+    pub spec: LoadSpec,
+    /// The first URL, for reading.
+    pub url: String,
+    /// What must hold.
+    pub expect: Vec<Expr>,
+    /// Any of these ends it.
+    pub stop_when: Vec<Expr>,
+    /// Resource samples of the generator and the host go here, one JSON line each.
+    pub samples: Option<PathBuf>,
+}
+
+/// What came of it.
+pub struct BenchResult {
+    /// The document.
+    pub summary: Summary,
+    /// Response times of ok outcomes.
+    pub ok_responses: Histogram,
+    /// Exchanges kept.
+    pub examples: Vec<Example>,
+    /// Why it ended before its time, if something spoiled it.
+    pub trouble: Option<String>,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The engine.
+    #[error("{0}")]
+    Load(String),
+    /// The file for samples.
+    #[error("cannot write samples to {path}: {error}")]
+    Samples {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// Runs it, to its end or until cancelled.
+///
+/// # Errors
+/// Only if nothing could be measured.
+pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResult, BenchError> {
+    let facts = facts_of(&bench.spec, &bench.url);
+    let stage = Stage::new(None, cancel.clone());
+    let zero_ns = clock::now_ns() + LEAD_NS;
+    stage.set_clock(zero_ns);
+    let watcher = match &bench.samples {
+        Some(path) => Some(watch_self(path, zero_ns)?),
+        None => None,
+    };
+    tell(RunEvent::LoadStarted {
+        load: bench.spec.name.clone(),
+        batch: (0, 1),
+        planned_s: bench.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+        planned_requests: facts.requests,
+    });
+    let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0 };
+    let order = Order { spec: &bench.spec, facts: &facts, stop_when: &bench.stop_when, origin };
+    let measured = measure(&order, &stage, None, tell);
+    if let Some(watcher) = watcher {
+        watcher.stop();
+    }
+    let trouble = stage.trouble().map(|t| t.words());
+    let Some(measured) = measured else {
+        return Err(BenchError::Load(trouble.unwrap_or_else(|| "the load could not run".to_owned())));
+    };
+    tell(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
+    let summary = summary_of(bench, facts, &measured);
+    let ok_responses = measured.run.measured.series.response_ok.clone();
+    Ok(BenchResult { summary, ok_responses, examples: measured.examples, trouble })
+}
+
+fn summary_of(
+    bench: &Bench,
+    facts: loadlab_record::summary::LoadFacts,
+    measured: &MeasuredLoad,
+) -> Summary {
+    summarise(TrialInput {
+        facts,
+        loads: std::slice::from_ref(&measured.run),
+        ticks: &measured.ticks,
+        samples: &[],
+        events: &[],
+        generator: measured.generator.clone(),
+        ended: measured.ended,
+        expect: &bench.expect,
+        intervals: &measured.intervals,
+        drain_s: None,
+        loss: None,
+        planned: planned_of(&bench.spec),
+    })
+}
+
+/// Watches the generator and the host into a file.
+fn watch_self(path: &std::path::Path, origin_ns: u64) -> Result<Watcher, BenchError> {
+    let failed = |error| BenchError::Samples { path: path.to_owned(), error };
+    let file = std::fs::File::create(path).map_err(failed)?;
+    let file = Mutex::new(file);
+    let emit = move |watched: Watched| {
+        if let (Watched::Samples(samples), Ok(mut file)) = (watched, file.lock()) {
+            write_lines(&mut *file, &samples);
+        }
+    };
+    let targets = vec![Target::generator(), Target::host()];
+    Watcher::start(TrialClock { origin_ns }, targets, Vec::new(), Arc::new(emit))
+        .map_err(|e| BenchError::Load(e.to_string()))
+}
+
+/// Whole lines; a disk that is full ends the file, not the load.
+fn write_lines(file: &mut impl std::io::Write, samples: &[Sample]) {
+    let mut lines = String::new();
+    for sample in samples {
+        if let Ok(line) = serde_json::to_string(sample) {
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+    }
+    let _ = file.write_all(lines.as_bytes());
+}

@@ -1,0 +1,126 @@
+//! What a run tells while it goes: enough for a live view, nothing of the engine's state.
+
+use loadlab_record::load::Counts;
+use loadlab_record::summary::Summary;
+
+/// One thing that happened, in the order it happened.
+#[derive(Clone, Debug)]
+pub enum RunEvent {
+    /// The record's folder is there.
+    Recording {
+        /// Where.
+        dir: std::path::PathBuf,
+        /// Cases times trials.
+        trials: usize,
+    },
+    /// A build command starts.
+    Building {
+        /// What for.
+        what: String,
+        /// The command.
+        command: String,
+    },
+    /// It ended well.
+    Built {
+        /// What for.
+        what: String,
+        /// How long it took.
+        took_s: f64,
+    },
+    /// A trial begins.
+    TrialStarted {
+        /// Its case.
+        case: String,
+        /// Its number within the case.
+        trial: u32,
+        /// Its place in the schedule, from 1.
+        place: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// A component is ready.
+    Ready {
+        /// Which.
+        component: String,
+        /// How long after its start.
+        after_s: f64,
+    },
+    /// A command of the plan ran.
+    Command {
+        /// `seed`, `before_trial`, `after_trial`.
+        name: String,
+        /// How long it took.
+        took_s: f64,
+    },
+    /// A load begins.
+    LoadStarted {
+        /// Its name.
+        load: String,
+        /// Which batch, from 0, of how many.
+        batch: (u32, u32),
+        /// How long it is planned to take, if that is known.
+        planned_s: Option<f64>,
+        /// How many requests are planned, if that is known.
+        planned_requests: Option<u64>,
+    },
+    /// Ten times a second while a load runs.
+    Progress(Progress),
+    /// A load ended.
+    LoadEnded {
+        /// Its name.
+        load: String,
+        /// `complete`, or why not.
+        how: String,
+    },
+    /// Waiting until the work is done.
+    Draining {
+        /// The condition.
+        until: String,
+    },
+    /// That ended.
+    Drained {
+        /// How long it took.
+        took_s: f64,
+        /// The condition held; else its deadline came.
+        done: bool,
+    },
+    /// A component ended though nobody asked it to.
+    Died {
+        /// Which.
+        component: String,
+        /// How, in words.
+        status: String,
+    },
+    /// Something worth reading.
+    Note(String),
+    /// A trial ended.
+    TrialEnded {
+        /// Its case.
+        case: String,
+        /// Its number.
+        trial: u32,
+        /// What it measured, unless it never came to that.
+        summary: Option<Box<Summary>>,
+        /// What spoiled it.
+        failure: Option<String>,
+    },
+}
+
+/// Where a load stands.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Which.
+    pub load: String,
+    /// Time since its start.
+    pub at_s: f64,
+    /// Counted so far; `in_flight` is the present number.
+    pub counts: Counts,
+    /// Good ones per second over about the last second.
+    pub ok_per_s: f64,
+    /// Median response time so far, if anything was answered.
+    pub p50_ms: Option<f64>,
+    /// 99th percentile so far.
+    pub p99_ms: Option<f64>,
+    /// Connections open.
+    pub connections: u64,
+}

@@ -1,0 +1,212 @@
+//! What a trial has come to so far: its record, what was seen, and what ends it early. Shared by the threads
+//! that load and watch.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use loadlab_analysis::Exit;
+use loadlab_record::event::{Event, What};
+use loadlab_record::sample::Sample;
+use loadlab_record::store::{StoreError, TrialWriter};
+use loadlab_system::{Cancel, Notice, TrialClock, Watched, clock};
+
+use crate::event::RunEvent;
+use crate::gauge::Readings;
+
+/// Where events are told. Called from several threads.
+pub type Tell<'a> = &'a (dyn Fn(RunEvent) + Sync);
+
+/// A trial under way.
+pub struct Stage {
+    /// Its record; none for a bench.
+    pub writer: Option<TrialWriter>,
+    /// Ctrl-C.
+    pub cancel: Cancel,
+    seen: Mutex<Seen>,
+    spoiled: AtomicBool,
+}
+
+/// What was seen.
+#[derive(Default)]
+struct Seen {
+    clock: Option<TrialClock>,
+    /// Before the clock's zero is known, events wait here with their time.
+    waiting: Vec<(u64, What)>,
+    events: Vec<Event>,
+    samples: Vec<Sample>,
+    readings: Readings,
+    notes: Vec<String>,
+    trouble: Option<Trouble>,
+}
+
+/// What ends a trial early.
+#[derive(Clone, Debug)]
+pub enum Trouble {
+    /// A component died.
+    Died {
+        /// Which.
+        component: String,
+        /// How.
+        status: String,
+    },
+    /// The record cannot be written.
+    Store(Arc<StoreError>),
+    /// The target is not there.
+    Unreachable(String),
+    /// The load's own threads failed.
+    Load(String),
+}
+
+impl Stage {
+    /// Nothing has happened.
+    pub fn new(writer: Option<TrialWriter>, cancel: Cancel) -> Self {
+        Stage { writer, cancel, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        // A panic elsewhere must not hide what was seen before.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on the trial's clock runs; what happened before gets a negative time.
+    pub fn set_clock(&self, origin_ns: u64) {
+        let waiting = {
+            let mut seen = self.seen();
+            seen.clock = Some(TrialClock { origin_ns });
+            std::mem::take(&mut seen.waiting)
+        };
+        for (at_ns, what) in waiting {
+            self.put(at_ns, what);
+        }
+    }
+
+    /// Zero of the trial's clock; now, if nothing has set it.
+    pub fn settle_clock(&self) {
+        if self.seen().clock.is_none() {
+            self.set_clock(clock::now_ns());
+        }
+    }
+
+    /// Something happened now.
+    pub fn event(&self, what: What) {
+        self.put(clock::now_ns(), what);
+    }
+
+    fn put(&self, at_ns: u64, what: What) {
+        let event = {
+            let mut seen = self.seen();
+            let Some(clock) = seen.clock else { return seen.waiting.push((at_ns, what)) };
+            let event = Event { at_s: clock.at_s(at_ns), what };
+            seen.events.push(event.clone());
+            event
+        };
+        self.write(|w| w.event(&event));
+    }
+
+    /// Writes to the record; what fails spoils the trial.
+    pub fn write(&self, write: impl FnOnce(&TrialWriter) -> Result<(), StoreError>) {
+        if let Some(Err(error)) = self.writer.as_ref().map(write) {
+            self.spoil(Trouble::Store(Arc::new(error)));
+        }
+    }
+
+    /// Ends the trial early. The first trouble counts.
+    pub fn spoil(&self, trouble: Trouble) {
+        self.seen().trouble.get_or_insert(trouble);
+        self.spoiled.store(true, Ordering::Release);
+    }
+
+    /// What ended it early.
+    pub fn trouble(&self) -> Option<Trouble> {
+        self.seen().trouble.clone()
+    }
+
+    /// The load must end now.
+    pub fn must_end(&self) -> bool {
+        self.spoiled.load(Ordering::Acquire) || self.cancel.is_cancelled()
+    }
+
+    /// Takes what the watcher read.
+    pub fn watched(&self, watched: Watched) {
+        match watched {
+            Watched::Samples(samples) => {
+                self.write(|w| w.samples(&samples));
+                let mut seen = self.seen();
+                let now_ns = clock::now_ns();
+                for sample in &samples {
+                    for (probe, value) in &sample.probes {
+                        seen.readings.add(probe, now_ns, *value);
+                    }
+                }
+                seen.samples.extend(samples);
+            }
+            Watched::Note(text) => {
+                self.seen().notes.push(text.clone());
+                self.event(What::Note { text });
+            }
+        }
+    }
+
+    /// Takes what the system noticed: deaths end the trial.
+    pub fn notices(&self, notices: &Mutex<Receiver<Notice>>, tell: Tell<'_>) {
+        let Ok(receiver) = notices.try_lock() else { return };
+        while let Ok(notice) = receiver.try_recv() {
+            match notice {
+                Notice::Died { component, status, at_ns } => {
+                    let (component, status) = (component.name().to_owned(), status.to_string());
+                    self.put(at_ns, What::Died { component: component.clone(), status: status.clone() });
+                    tell(RunEvent::Died { component: component.clone(), status: status.clone() });
+                    self.spoil(Trouble::Died { component, status });
+                }
+                Notice::OutOfMemory { component, kills, at_ns } => {
+                    let text =
+                        format!("the kernel killed processes of `{}` for memory ({kills} so far)", component.name());
+                    self.put(at_ns, What::Note { text: text.clone() });
+                    tell(RunEvent::Note(text));
+                }
+                Notice::LogCut { component, path, at_ns } => {
+                    let text = format!("log {} of `{}` grew too large and was cut", path.display(), component.name());
+                    self.put(at_ns, What::Note { text: text.clone() });
+                    tell(RunEvent::Note(text));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Readings of the probes so far.
+    pub fn readings(&self) -> Readings {
+        self.seen().readings.clone()
+    }
+
+    /// Adds a reading taken by hand.
+    pub fn read(&self, probe: &str, value: f64) {
+        self.seen().readings.add(probe, clock::now_ns(), value);
+    }
+
+    /// All samples and events so far.
+    pub fn collected(&self) -> (Vec<Sample>, Vec<Event>) {
+        let seen = self.seen();
+        (seen.samples.clone(), seen.events.clone())
+    }
+}
+
+impl Trouble {
+    /// What it asks for.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Trouble::Died { .. } => Exit::Failed,
+            Trouble::Store(_) | Trouble::Unreachable(_) | Trouble::Load(_) => Exit::CouldNotRun,
+        }
+    }
+
+    /// In words, for the record and the user.
+    pub fn words(&self) -> String {
+        match self {
+            Trouble::Died { component, status } => format!("component `{component}` died: {status}"),
+            Trouble::Store(error) => error.to_string(),
+            Trouble::Unreachable(text) | Trouble::Load(text) => text.clone(),
+        }
+    }
+}

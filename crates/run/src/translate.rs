@@ -1,0 +1,305 @@
+//! What the plan says → what the engine and the system understand.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use loadlab_load::source::{Request, RequestError, RequestParts};
+use loadlab_load::spec::Order;
+use loadlab_load::target::{Allowed, TargetError, Url};
+use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
+use loadlab_plan as plan;
+use loadlab_system as system;
+
+/// Puts values in for `${names}`.
+pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Why a part of a plan cannot be carried out here and now.
+#[derive(Debug, thiserror::Error)]
+pub enum TranslateError {
+    /// A name without a value.
+    #[error("{what}: {error}")]
+    Name {
+        /// Where it stands.
+        what: String,
+        /// Which.
+        error: plan::UnknownName,
+    },
+    /// A target.
+    #[error("{what}: {error}")]
+    Target {
+        /// Which step.
+        what: String,
+        /// Why.
+        error: TargetError,
+    },
+    /// A request that cannot be written.
+    #[error("{what}: {error}")]
+    Request {
+        /// Which step.
+        what: String,
+        /// Why.
+        error: RequestError,
+    },
+    /// A body's file.
+    #[error("{what}: cannot read the body {path}: {error}\nhint: a relative path starts in the plan's folder; `seed` and `build` commands may make it")]
+    Body {
+        /// Which step.
+        what: String,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Something the plan may say and this version cannot do.
+    #[error("{what} is not supported yet")]
+    Unsupported {
+        /// What.
+        what: &'static str,
+    },
+}
+
+impl TranslateError {
+    /// The target is at fault: it does not resolve, or it is not allowed.
+    pub fn is_target(&self) -> bool {
+        matches!(self, TranslateError::Target { error, .. } if !error.is_usage())
+    }
+}
+
+/// Hosts of a load and their addresses, each resolved once.
+struct Hosts<'a> {
+    allowed: &'a Allowed,
+    names: Vec<(String, u16)>,
+    addresses: Vec<Vec<SocketAddr>>,
+}
+
+impl<'a> Hosts<'a> {
+    fn new(allowed: &'a Allowed) -> Self {
+        Hosts { allowed, names: Vec::new(), addresses: Vec::new() }
+    }
+
+    fn index(&mut self, url: &Url) -> Result<u16, TargetError> {
+        let name = (url.host.clone(), url.port);
+        if let Some(found) = self.names.iter().position(|n| *n == name) {
+            return Ok(found as u16);
+        }
+        self.addresses.push(url.resolve(self.allowed)?);
+        self.names.push(name);
+        Ok(self.names.len() as u16 - 1)
+    }
+}
+
+/// Requests for a list of URLs that differ in nothing else, with the addresses of their hosts.
+///
+/// # Errors
+/// A URL that is none, does not resolve or is not allowed; a part that cannot go onto the wire.
+pub fn requests_for_urls(
+    urls: &[String],
+    parts: &RequestParts,
+    allowed: &Allowed,
+) -> Result<(Vec<Request>, Vec<Vec<SocketAddr>>), TranslateErrorOfUrl> {
+    let mut hosts = Hosts::new(allowed);
+    let mut requests = Vec::new();
+    for text in urls {
+        let url = Url::parse(text)?;
+        let host = hosts.index(&url)?;
+        let parts = RequestParts { host: url.authority, path: url.path, ..parts.clone() };
+        requests.push(Request { host, ..parts.build()? });
+    }
+    Ok((requests, hosts.addresses))
+}
+
+/// Why a URL cannot be requested.
+#[derive(Debug, thiserror::Error)]
+pub enum TranslateErrorOfUrl {
+    /// The target.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The request.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
+
+/// A load of the plan, ready for the engine, and its first URL.
+///
+/// # Errors
+/// See [`TranslateError`].
+pub fn load_spec(
+    load: &plan::LoadSpec,
+    plan_dir: &Path,
+    names: Names<'_>,
+    allowed: &Allowed,
+    threads: usize,
+) -> Result<(LoadSpec, String), TranslateError> {
+    let mut hosts = Hosts::new(allowed);
+    let mut tags: Vec<String> = Vec::new();
+    let mut requests = Vec::new();
+    let mut first_url = String::new();
+    for (i, step) in load.journey.iter().enumerate() {
+        let what = format!("step {} of `{}`", i + 1, load.name);
+        let (request, url) = request_of(step, &what, plan_dir, load.keep_alive, names, &mut hosts)?;
+        let mut indices = Vec::new();
+        for tag in &step.tags {
+            let known = tags.iter().position(|t| t == tag).unwrap_or_else(|| {
+                tags.push(tag.clone());
+                tags.len() - 1
+            });
+            indices.push(known as u16);
+        }
+        requests.push(Request { tags: indices, ..request });
+        if i == 0 {
+            first_url = url;
+        }
+    }
+    let spec = LoadSpec {
+        name: load.name.clone(),
+        model: model_of(load)?,
+        until: match load.until {
+            plan::Until::DurationNs(ns) => Until::Elapsed(ns),
+            plan::Until::Requests(n) => Until::Requests(n),
+            plan::Until::Repeats(n) => Until::Repeats(n),
+        },
+        ramp_ns: load.ramp_ns,
+        warmup_ns: load.warmup_ns,
+        grace_ns: load.grace_ns,
+        timeout_ns: load.timeout_ns,
+        keep_alive: load.keep_alive,
+        requests,
+        order: Order::Journey,
+        hosts: hosts.addresses,
+        tags,
+        threads: load.threads.map_or(threads, |t| t as usize).max(1),
+        cpus: Vec::new(),
+        io: IoChoice::Auto,
+        seed: load.seed,
+    };
+    Ok((spec, first_url))
+}
+
+fn model_of(load: &plan::LoadSpec) -> Result<Model, TranslateError> {
+    Ok(match &load.model {
+        plan::Model::Closed { pace_ns: Some(_), .. } => {
+            return Err(TranslateError::Unsupported { what: "`pace`" });
+        }
+        plan::Model::Closed { users, pace_ns: None } => Model::Closed { users: *users },
+        plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
+            rate_per_s: *rate_per_s,
+            arrivals: match arrivals {
+                plan::Arrivals::Constant => Arrivals::Constant,
+                plan::Arrivals::Poisson => Arrivals::Poisson,
+            },
+            when_behind: match load.when_behind {
+                plan::WhenBehind::Queue => WhenBehind::Queue,
+                plan::WhenBehind::Drop => WhenBehind::Drop,
+            },
+            max_in_flight: *max_in_flight,
+        },
+    })
+}
+
+fn request_of(
+    step: &plan::Step,
+    what: &str,
+    plan_dir: &Path,
+    keep_alive: bool,
+    names: Names<'_>,
+    hosts: &mut Hosts<'_>,
+) -> Result<(Request, String), TranslateError> {
+    let fill = |template: &plan::Template| {
+        template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
+    };
+    let target = |error| TranslateError::Target { what: what.to_owned(), error };
+    let text = fill(&step.url)?;
+    let url = Url::parse(&text).map_err(target)?;
+    let host = hosts.index(&url).map_err(target)?;
+    let mut headers = Vec::new();
+    for (name, value) in &step.headers {
+        headers.push((name.clone(), fill(value)?));
+    }
+    let body = match &step.body {
+        plan::Body::Empty => None,
+        plan::Body::Text(text) => Some(fill(text)?.into_bytes()),
+        plan::Body::Json(json) => {
+            if !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
+                headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+            }
+            Some(fill(json)?.into_bytes())
+        }
+        plan::Body::File(path) => {
+            let path = plan_dir.join(path);
+            let read = std::fs::read(&path);
+            Some(read.map_err(|error| TranslateError::Body { what: what.to_owned(), path, error })?)
+        }
+    };
+    let method = step.method.to_owned();
+    let parts = RequestParts { method, host: url.authority, path: url.path, headers, body, keep_alive };
+    let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
+    let ok_statuses = step.statuses.clone().unwrap_or_default();
+    Ok((Request { host, ok_statuses, ..request }, text))
+}
+
+/// A command of the plan.
+pub fn command(command: &plan::Command, what: &str, names: Names<'_>) -> Result<system::Command, TranslateError> {
+    let fill = |template: &plan::Template| {
+        template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
+    };
+    Ok(match command {
+        plan::Command::Shell(line) => system::Command::Shell(fill(line)?),
+        plan::Command::Words(words) => system::Command::Argv(words.iter().map(fill).collect::<Result<_, _>>()?),
+    })
+}
+
+/// A component of the plan, its ports known.
+///
+/// # Errors
+/// A name without a value.
+pub fn component(
+    component: &plan::ComponentSpec,
+    names: Names<'_>,
+    ports: Vec<u16>,
+    logs: (PathBuf, PathBuf),
+) -> Result<system::ComponentSpec, TranslateError> {
+    let what = format!("component `{}`", component.name);
+    let fill = |template: &plan::Template| {
+        template.render(names).map_err(|error| TranslateError::Name { what: what.clone(), error })
+    };
+    let mut env = Vec::new();
+    for (name, value) in &component.env {
+        env.push((name.clone(), fill(value)?));
+    }
+    let ready = match &component.ready {
+        None => system::Ready::Alive,
+        Some(plan::ReadySpec { sign, within_ns }) => {
+            let within_ns = *within_ns;
+            match sign {
+                plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
+                plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },
+                plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, within_ns },
+            }
+        }
+    };
+    let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
+    Ok(system::ComponentSpec {
+        name: component.name.clone(),
+        command: command(&component.run, &what, names)?,
+        dir: PathBuf::from(&component.dir),
+        env,
+        ready,
+        limits: system::Limits {
+            cpu_cores: component.limits.cpu_cores,
+            memory_bytes: component.limits.memory_bytes,
+            pids: component.limits.pids,
+            open_files: component.limits.open_files,
+        },
+        stop: system::Stop { signal, within_ns: component.stop.within_ns },
+        logs,
+        ports,
+        cpus: Vec::new(),
+    })
+}
+
+/// A probe of the plan.
+pub fn probe(probe: &plan::ProbeSpec, names: Names<'_>) -> Result<system::ProbeSpec, TranslateError> {
+    let what = format!("probe `{}`", probe.name);
+    let url = probe.url.render(names).map_err(|error| TranslateError::Name { what, error })?;
+    Ok(system::ProbeSpec { name: probe.name.clone(), url, json: Some(probe.json_pointer.clone()) })
+}

@@ -1,0 +1,325 @@
+//! One trial: bring up, load, drain, sum up, take down.
+
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+
+use loadlab_analysis::{Exit, LoadRun, TrialInput, summarise};
+use loadlab_load::LoadSpec;
+use loadlab_load::run::Origin;
+use loadlab_load::target::Allowed;
+use loadlab_plan::{Case, DrainSpec};
+use loadlab_record::event::What;
+use loadlab_record::expr::Expr;
+use loadlab_record::hlog::Interval;
+use loadlab_record::load::Tick;
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
+use loadlab_system::{Notice, Probe, TrialClock, Watcher, clock, drain};
+
+use crate::bench::LEAD_NS;
+use crate::bring_up::{Site, SiteError};
+use crate::event::RunEvent;
+use crate::gauge::Gauge;
+use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::stage::{Stage, Tell, Trouble};
+use crate::translate;
+
+/// A case's conditions, parsed.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// What must hold.
+    pub expect: Vec<Expr>,
+    /// Any of these ends a load.
+    pub stop_when: Vec<Expr>,
+    /// The work is done when this holds.
+    pub drain: Option<Expr>,
+}
+
+/// What a trial needs to know.
+pub struct Trial<'a> {
+    /// Its case's place.
+    pub index: usize,
+    /// Its case.
+    pub case: &'a Case,
+    /// The case's conditions.
+    pub conditions: &'a Conditions,
+    /// The plan's folder.
+    pub plan_dir: &'a Path,
+    /// Where loads may go.
+    pub allowed: &'a Allowed,
+    /// Load threads, where the plan does not say.
+    pub threads: usize,
+}
+
+/// How a trial came out.
+pub struct TrialOutcome {
+    /// What it measured, if it came to that.
+    pub summary: Option<Summary>,
+    /// What spoiled it.
+    pub failure: Option<String>,
+    /// What that asks for.
+    pub exit: Exit,
+}
+
+/// How often deaths are looked for while nothing is sent.
+const NOTICE_NS: u64 = 100_000_000;
+
+/// Loads and probes with all names filled in.
+struct Prepared {
+    loads: Vec<Prepare>,
+    probes: Vec<Probe>,
+}
+
+/// A load, ready to be sent.
+struct Prepare {
+    spec: LoadSpec,
+    facts: LoadFacts,
+    batches: u32,
+    pause_ns: u64,
+}
+
+/// What the loads of a trial measured together.
+#[derive(Default)]
+struct Measured {
+    loads: Vec<LoadRun>,
+    ticks: Vec<Tick>,
+    intervals: Vec<Interval>,
+    generator: Generator,
+    ended: Option<Ended>,
+}
+
+impl Trial<'_> {
+    /// The whole trial. The short-lived parts of the system are taken down by the caller.
+    pub fn run(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>) -> TrialOutcome {
+        match self.prepare(site, stage, tell) {
+            Ok(ready) => self.go(site, stage, tell, &ready),
+            Err(error) => self.not_up(&error, stage),
+        }
+    }
+
+    fn not_up(&self, error: &SiteError, stage: &Stage) -> TrialOutcome {
+        let text = error.to_string();
+        stage.settle_clock();
+        stage.event(What::Failed { text: text.clone() });
+        let exit = match error {
+            _ if stage.cancel.is_cancelled() => Exit::Interrupted,
+            SiteError::Translate(e) if e.is_target() => Exit::CouldNotRun,
+            SiteError::Translate(_) => Exit::BadPlan,
+            _ => Exit::NotUp,
+        };
+        TrialOutcome { summary: None, failure: Some(text), exit }
+    }
+
+    /// System up and seeded, loads ready to be sent.
+    fn prepare(&self, site: &mut Site, stage: &Stage, tell: Tell<'_>) -> Result<Prepared, SiteError> {
+        site.before_case(self.index, stage);
+        site.bring_up(self.index, self.case, stage, tell)?;
+        site.seed(self.case, stage, tell)?;
+        site.commands("before_trial", &self.case.system.before_trial, stage, tell)?;
+        let names = |name: &str| site.name(name, None);
+        let mut loads = Vec::new();
+        for planned in &self.case.loads {
+            let (spec, url) = translate::load_spec(planned, self.plan_dir, &names, self.allowed, self.threads)?;
+            let facts = facts_of(&spec, &url);
+            loads.push(Prepare { spec, facts, batches: planned.batches, pause_ns: planned.pause_ns });
+        }
+        Ok(Prepared { loads, probes: site.probes(self.case)? })
+    }
+
+    /// Loads, drains, sums up.
+    fn go(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>, ready: &Prepared) -> TrialOutcome {
+        let zero_ns = clock::now_ns() + 2 * LEAD_NS;
+        stage.set_clock(zero_ns);
+        let watcher = watch(site, stage, ready, zero_ns);
+        let measured = load_all(self.conditions, ready, (stage, &site.notices), zero_ns, tell);
+        let drained_s = self.drain(stage, ready, &measured, (tell, &site.notices));
+        drop(watcher);
+        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, stage, tell) {
+            stage.event(What::Failed { text: error.to_string() });
+            stage.spoil(Trouble::Load(error.to_string()));
+        }
+        let summary = self.sum_up(stage, ready, &measured, drained_s);
+        stage.write(|w| w.summary(&summary));
+        let trouble = stage.trouble();
+        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit)];
+        let failure = trouble.map(|t| t.words());
+        TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
+    }
+
+    /// Waits until the plan says that the work is done. Seconds, if the plan says anything.
+    fn drain(
+        &self,
+        stage: &Stage,
+        ready: &Prepared,
+        measured: &Measured,
+        (tell, notices): (Tell<'_>, &Mutex<Receiver<Notice>>),
+    ) -> Option<f64> {
+        let (planned, until) = (self.case.drain.as_ref()?, self.conditions.drain.as_ref()?);
+        let text = until.to_string();
+        if stage.must_end() {
+            return None;
+        }
+        stage.event(What::DrainStarted { until: text.clone() });
+        tell(RunEvent::Draining { until: text.clone() });
+        let summary = self.sum_up(stage, ready, measured, None);
+        let DrainSpec { at_most_ns, .. } = planned;
+        let mut done = || {
+            stage.notices(notices, tell);
+            if stage.must_end() {
+                return Some(true);
+            }
+            for probe in &ready.probes {
+                if let Ok(value) = probe.read(&mut || stage.must_end()) {
+                    stage.read(probe.name(), value);
+                }
+            }
+            let readings = stage.readings();
+            until.evaluate(&Gauge { summary: &summary, readings: &readings }).holds
+        };
+        let drained = drain(&mut done, *at_most_ns, &stage.cancel);
+        let done = drained.done && !stage.must_end();
+        stage.event(What::Drained { took_s: drained.took_s, done });
+        tell(RunEvent::Drained { took_s: drained.took_s, done });
+        Some(drained.took_s)
+    }
+
+    fn sum_up(&self, stage: &Stage, ready: &Prepared, measured: &Measured, drain_s: Option<f64>) -> Summary {
+        let (samples, events) = stage.collected();
+        let mut planned = ready.loads.first().map(|l| planned_of(&l.spec)).unwrap_or_default();
+        for component in &self.case.system.components {
+            if let Some(cores) = component.limits.cpu_cores {
+                planned.cpu_limits.insert(component.name.clone(), cores);
+            }
+        }
+        let ended = match stage.trouble() {
+            _ if stage.cancel.is_cancelled() => Ended::Interrupted,
+            Some(_) => Ended::Broken,
+            None => measured.ended.unwrap_or(Ended::Broken),
+        };
+        summarise(TrialInput {
+            facts: ready.loads.first().map(|l| l.facts.clone()).unwrap_or_default(),
+            loads: &measured.loads,
+            ticks: &measured.ticks,
+            samples: &samples,
+            events: &events,
+            generator: measured.generator.clone(),
+            ended,
+            expect: &self.conditions.expect,
+            intervals: &measured.intervals,
+            drain_s,
+            loss: None,
+            planned,
+        })
+    }
+}
+
+/// Every component, the generator and the host, once a second, and the probes beside them. A watcher that
+/// cannot start is told; the load runs without it.
+fn watch(site: &Site, stage: &Arc<Stage>, ready: &Prepared, zero_ns: u64) -> Option<Watcher> {
+    let onto = stage.clone();
+    let emit = Arc::new(move |watched| onto.watched(watched));
+    match Watcher::start(TrialClock { origin_ns: zero_ns }, site.targets(), ready.probes.clone(), emit) {
+        Ok(watcher) => Some(watcher),
+        Err(error) => {
+            stage.event(What::Note { text: format!("nothing is watched: {error}") });
+            None
+        }
+    }
+}
+
+/// All loads of the case, at once, each with its batches. One load runs on this thread.
+fn load_all(
+    conditions: &Conditions,
+    ready: &Prepared,
+    (stage, notices): (&Stage, &Mutex<Receiver<Notice>>),
+    zero_ns: u64,
+    tell: Tell<'_>,
+) -> Measured {
+    let one = |load| batches(conditions, load, (stage, notices), zero_ns, tell);
+    let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
+        [load] => vec![one(load)],
+        loads => std::thread::scope(|scope| {
+            let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
+            threads.into_iter().map(|t| t.join().unwrap_or_default()).collect()
+        }),
+    };
+    let mut measured = Measured::default();
+    done.into_iter().flatten().for_each(|load| measured.add(load));
+    measured
+}
+
+/// The same load again and again against the living system, with pauses.
+fn batches(
+    conditions: &Conditions,
+    load: &Prepare,
+    (stage, notices): (&Stage, &Mutex<Receiver<Notice>>),
+    zero_ns: u64,
+    tell: Tell<'_>,
+) -> Vec<MeasuredLoad> {
+    let mut done = Vec::new();
+    let mut start_ns = zero_ns;
+    for batch in 0..load.batches {
+        let name = load.spec.name.clone();
+        stage.event(What::LoadStarted { load: name.clone(), batch });
+        tell(RunEvent::LoadStarted {
+            load: name.clone(),
+            batch: (batch, load.batches),
+            planned_s: load.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+            planned_requests: load.facts.requests,
+        });
+        let origin = Origin { start_ns, zero_ns, batch };
+        let order = Order { spec: &load.spec, facts: &load.facts, stop_when: &conditions.stop_when, origin };
+        let Some(measured) = measure(&order, stage, Some(notices), tell) else { break };
+        let how = measured.how.clone();
+        stage.event(What::LoadEnded { load: name.clone(), batch, how: how.clone() });
+        tell(RunEvent::LoadEnded { load: name, how });
+        let complete = measured.ended == Ended::Complete;
+        done.push(measured);
+        if !complete || batch + 1 == load.batches || pause(stage, notices, load.pause_ns, tell) {
+            break;
+        }
+        start_ns = clock::now_ns() + LEAD_NS;
+    }
+    done
+}
+
+/// Waits between two batches; true if the trial must end.
+fn pause(stage: &Stage, notices: &Mutex<Receiver<Notice>>, pause_ns: u64, tell: Tell<'_>) -> bool {
+    let until_ns = clock::now_ns().saturating_add(pause_ns);
+    loop {
+        stage.notices(notices, tell);
+        let now_ns = clock::now_ns();
+        if stage.must_end() || now_ns >= until_ns {
+            return stage.must_end();
+        }
+        stage.cancel.wait_until(until_ns.min(now_ns + NOTICE_NS));
+    }
+}
+
+impl Measured {
+    fn add(&mut self, load: MeasuredLoad) {
+        self.loads.push(load.run);
+        self.ticks.extend(load.ticks);
+        self.intervals.extend(load.intervals);
+        let (sum, own) = (&mut self.generator, load.generator);
+        sum.io = own.io;
+        // Batches follow one another on as many threads as before; times add up.
+        sum.threads = sum.threads.max(own.threads);
+        sum.cpus = own.cpus;
+        sum.cpu_s += own.cpu_s;
+        sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
+        sum.throttled_s = add(sum.throttled_s, own.throttled_s);
+        sum.peak_rss_bytes = sum.peak_rss_bytes.max(own.peak_rss_bytes);
+        sum.connections_peak = sum.connections_peak.max(own.connections_peak);
+        if self.ended.is_none_or(|e| e == Ended::Complete) {
+            self.ended = Some(load.ended);
+        }
+    }
+}
+
+fn add(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        (one, other) => one.or(other),
+    }
+}
