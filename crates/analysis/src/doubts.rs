@@ -188,7 +188,9 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 /// and enough requests for its edges not to matter.
 fn asked_of_little(summary: &Summary, grounds: &Grounds<'_>) -> Option<u64> {
     let load = &summary.load;
-    let users = load.users.filter(|_| load.model == "closed" && load.pace_s.is_none())?;
+    // What was put together from ticks has its in-flight requests at whole seconds only.
+    let asked = load.model == "closed" && load.pace_s.is_none() && summary.ended != Ended::Partial;
+    let users = load.users.filter(|_| asked)?;
     let series = &grounds.measured.series;
     let timed =
         series.response_ok.count() + series.response_censored.count() + series.response_failed.count();

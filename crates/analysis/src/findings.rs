@@ -209,7 +209,12 @@ fn trial_findings<'a>(
         Some(Ended::Broken) => Some("the system broke".to_owned()),
         None => Some("ended before the load began".to_owned()),
     };
-    TrialFindings { number, summary, record: Some(record), trouble: failed.or(died).or(ended) }
+    let cut_off = ended.clone().filter(|_| summary.as_deref().is_some_and(|s| s.ended == Ended::Partial));
+    let trouble = match (failed.or(died), cut_off) {
+        (Some(what), Some(cut_off)) => Some(format!("{what}; {cut_off}")),
+        (what, _) => what.or(ended),
+    };
+    TrialFindings { number, summary, record: Some(record), trouble }
 }
 
 fn plural(n: usize, one: &str, many: &str) -> String {
@@ -228,11 +233,10 @@ fn listed(names: &[&str]) -> String {
 
 fn tested(run: &RunRecord) -> String {
     let m = &run.manifest;
-    let mut text = format!("“{}”: ", m.name);
-    text.push_str(&match m.cases.len() {
-        1 => "one case".to_owned(),
+    let mut text = match m.cases.len() {
+        1 => "One case".to_owned(),
         n => format!("{n} cases"),
-    });
+    };
     if !m.axes.is_empty() {
         text.push_str(&format!(" ({})", m.axes.join(" × ")));
     }

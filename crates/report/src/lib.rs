@@ -1,1 +1,25 @@
-//! placeholder
+//! Findings → documents. Pure: a record goes in, text comes out, and twice the same makes the same bytes.
+//!
+//! - [`compose`]: record → [`document::Document`], what a report says and in which order.
+//! - [`render`]: a document as text for a terminal, as Markdown, as HTML.
+//! - [`export`]: a record as JSON and CSV, for other programs.
+//! - [`trial`]: the end of `loadlab bench` on a terminal.
+//! - [`figures`]: figures as people read them, the same in every format.
+//! - [`bins`]: a histogram with round edges.
+//! - [`terminal`]: text of a given width.
+
+pub mod bins;
+pub mod compose;
+pub mod document;
+pub mod export;
+pub mod figures;
+pub mod render;
+pub mod terminal;
+pub mod trial;
+
+pub use compose::compose;
+pub use export::{csv, json};
+pub use render::html::html;
+pub use render::markdown::markdown;
+pub use render::text::text;
+pub use trial::{Trial, trial_text};

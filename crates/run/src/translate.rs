@@ -96,7 +96,7 @@ pub fn requests_for_urls(
     urls: &[String],
     parts: &RequestParts,
     allowed: &Allowed,
-) -> Result<(Vec<Request>, Vec<Vec<SocketAddr>>), TranslateErrorOfUrl> {
+) -> Result<(Vec<Request>, Vec<Vec<SocketAddr>>), UrlError> {
     let mut hosts = Hosts::new(allowed);
     let mut requests = Vec::new();
     for text in urls {
@@ -110,13 +110,23 @@ pub fn requests_for_urls(
 
 /// Why a URL cannot be requested.
 #[derive(Debug, thiserror::Error)]
-pub enum TranslateErrorOfUrl {
+pub enum UrlError {
     /// The target.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// The request.
     #[error(transparent)]
     Request(#[from] RequestError),
+}
+
+impl UrlError {
+    /// What was written is at fault, not the world.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            UrlError::Target(error) => error.is_usage(),
+            UrlError::Request(_) => true,
+        }
+    }
 }
 
 /// A load of the plan, ready for the engine, and its first URL.

@@ -1,0 +1,277 @@
+//! The command line. One table makes help, completions and manual.
+
+use std::path::PathBuf;
+
+use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
+use loadlab_record::units;
+
+/// Finds out how much load a whole system takes, what gives first, and whether a change helped.
+#[derive(Debug, Parser)]
+#[command(name = "loadlab", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 ok · 1 an expectation failed or a component died · 2 bad plan or usage · \
+    3 the system did not come up · 4 INVALID: the measurement cannot be trusted · 5 the load could not run · \
+    130 interrupted")]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a plan: bring its system up, load it, watch it, take it down, for every case; leave a record and a report
+    Run(RunArgs),
+    /// Load one URL (or a list of them), no plan
+    Bench(Box<BenchArgs>),
+    /// Make a report from a run's record, any time later
+    Report(ReportArgs),
+    /// Check a plan without running it
+    Check(CheckArgs),
+    /// Remove what killed runs left behind; runs that are alive are spared
+    Clean(CleanArgs),
+    /// Print the JSON Schema of plans, for editors
+    Schema,
+    /// Print a completion script
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page
+    Man,
+}
+
+#[derive(Debug, Arguments)]
+pub struct PlanArgs {
+    /// The plan file
+    pub plan: PathBuf,
+    /// Apply one of the plan's profiles
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Override a value of the plan, such as `load.duration=5s`; may be repeated
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// Only cases whose name matches, `*` and `?` as in a shell
+    #[arg(long, value_name = "GLOB")]
+    pub case: Option<String>,
+    /// Only steps with one of these tags
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub tags: Vec<String>,
+    /// Trials of each case, instead of the plan's number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub trials: Option<u32>,
+}
+
+#[derive(Debug, Arguments)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the cases that would run, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print the results as one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Tell nothing while it runs
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// A host beside loopback that may be loaded; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+}
+
+#[derive(Debug, Arguments)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub plan: PlanArgs,
+}
+
+#[derive(Debug, Arguments)]
+pub struct CleanArgs {
+    /// Only tell what would be removed
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Md,
+    Html,
+    Json,
+    Csv,
+}
+
+#[derive(Debug, Arguments)]
+pub struct ReportArgs {
+    /// The run's folder
+    pub run_dir: PathBuf,
+    /// Which form
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ArrivalsArg {
+    /// Evenly spaced
+    Constant,
+    /// Independent arrivals, exponential gaps
+    Poisson,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhenBehindArg {
+    /// They wait, and the wait counts
+    Queue,
+    /// They are dropped and counted
+    Drop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IoArg {
+    /// The best the kernel allows
+    Auto,
+    Epoll,
+}
+
+/// Load a URL.
+#[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab bench http://127.0.0.1:8080/\n  \
+    loadlab bench http://127.0.0.1:8080/ -c 100 -d 30s --expect 'p99 < 50ms' --expect 'errors < 0.1%'\n  \
+    loadlab bench http://127.0.0.1:8080/ -r 1000/s -d 1m --arrivals poisson\n\n\
+    In the closed model (-c) each user sends its next request when its last one has ended; in the open model (-r) \
+    requests fall due on a schedule, whatever the system does, and response times run from when they were due.")]
+pub struct BenchArgs {
+    /// Where to: `http://HOST[:PORT]/PATH`
+    #[arg(required_unless_present = "urls", conflicts_with = "urls")]
+    pub url: Option<String>,
+
+    /// Users, each on a connection of its own (closed model) [default: 50]
+    #[arg(short = 'c', long, value_name = "N", conflicts_with = "rate", help_heading = "Load",
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub users: Option<u64>,
+    /// Requests per second, such as 1000/s (open model)
+    #[arg(short = 'r', long, value_name = "RATE", value_parser = rate, help_heading = "Load")]
+    pub rate: Option<f64>,
+    /// How long, such as 30s or 1m30s [default: 10s]
+    #[arg(short = 'd', long, value_name = "T", value_parser = duration, conflicts_with = "requests", help_heading = "Load")]
+    pub duration: Option<u64>,
+    /// How many requests in all, instead of a duration
+    #[arg(short = 'n', long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// Let users or rate grow evenly over this time, which is part of the duration
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "0s", help_heading = "Load")]
+    pub ramp: u64,
+    /// How requests of a rate are spaced
+    #[arg(long, value_enum, default_value = "constant", requires = "rate", help_heading = "Load")]
+    pub arrivals: ArrivalsArg,
+    /// What becomes of a request that falls due while no slot is free
+    #[arg(long, value_enum, default_value = "queue", requires = "rate", help_heading = "Load")]
+    pub when_behind: WhenBehindArg,
+    /// Most requests in flight in the open model; reaching it is a doubt
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "rate", help_heading = "Load",
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub max_in_flight: u64,
+    /// How long what is in flight at the end may still take
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "5s", help_heading = "Load")]
+    pub grace: u64,
+    /// End the load when this holds, such as `failed > 1024`; may be repeated
+    #[arg(long, value_name = "EXPR", help_heading = "Load")]
+    pub stop_when: Vec<String>,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    pub seed: u64,
+
+    /// Method [default: GET, or POST with a body]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
+    pub method: Option<String>,
+    /// Header `Name: value`; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header, help_heading = "Request")]
+    pub headers: Vec<(String, String)>,
+    /// Body, or @FILE to read it from
+    #[arg(short = 'b', long, value_name = "BODY|@FILE", help_heading = "Request")]
+    pub body: Option<String>,
+    /// File with a URL on each line, taken in turn
+    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    pub urls: Option<PathBuf>,
+    /// A new connection for every request
+    #[arg(long, help_heading = "Request")]
+    pub no_keep_alive: bool,
+    /// Give a request up after this time
+    #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "30s", help_heading = "Request")]
+    pub timeout: u64,
+    /// A host beside loopback that may be loaded; may be repeated
+    #[arg(long, value_name = "HOST", help_heading = "Request")]
+    pub allow_host: Vec<String>,
+
+    /// What must hold, such as `p99 < 50ms` or `errors < 0.1%`; may be repeated
+    #[arg(long, value_name = "EXPR", help_heading = "Result")]
+    pub expect: Vec<String>,
+    /// Print the result as one JSON document on standard output
+    #[arg(long, help_heading = "Result")]
+    pub json: bool,
+    /// Tell nothing while it runs
+    #[arg(short, long, help_heading = "Result")]
+    pub quiet: bool,
+    /// Write resource samples of loadlab and the host to this file, JSON lines
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub samples: Option<PathBuf>,
+
+    /// Load threads [default: half of the cores, at least one]
+    #[arg(short = 't', long, value_name = "N", help_heading = "Generator", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub threads: Option<u64>,
+    /// Cores for the load threads, such as 1,3 or 4-7
+    #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "Generator")]
+    pub cpus: Option<Cpus>,
+    /// How the kernel is asked for I/O
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Generator")]
+    pub io: IoArg,
+}
+
+/// A list of cores.
+#[derive(Clone, Debug)]
+pub struct Cpus(pub Vec<usize>);
+
+fn duration(text: &str) -> Result<u64, String> {
+    units::parse_duration_ns(text).map_err(|e| e.to_string())
+}
+
+fn positive_duration(text: &str) -> Result<u64, String> {
+    match duration(text)? {
+        0 => Err("must be longer than nothing".to_owned()),
+        ns => Ok(ns),
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    units::parse_rate_per_s(text).map_err(|e| e.to_string())
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text.split_once('=').ok_or("expected PATH=VALUE, such as `load.duration=5s`")?;
+    if path.trim().is_empty() {
+        return Err("the path before `=` is empty".to_owned());
+    }
+    Ok((path.trim().to_owned(), value.to_owned()))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected `Name: value`")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn cpus(text: &str) -> Result<Cpus, String> {
+    let bad = || format!("`{text}` is not a list of cores such as `1,3` or `4-7`");
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let from: usize = from.trim().parse().map_err(|_| bad())?;
+        let to: usize = to.trim().parse().map_err(|_| bad())?;
+        if from > to || to >= 1024 {
+            return Err(bad());
+        }
+        cores.extend(from..=to);
+    }
+    Ok(Cpus(cores))
+}

@@ -1,0 +1,202 @@
+//! `loadlab bench`: options → a load, its result → text or JSON.
+
+use std::path::Path;
+
+use loadlab_analysis::Exit;
+use loadlab_load::source::RequestParts;
+use loadlab_load::spec::Order;
+use loadlab_load::target::Allowed;
+use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
+use loadlab_record::summary::Ended as LoadEnded;
+use loadlab_run::{Bench, BenchError, BenchResult, bench, parse_expressions, requests_for_urls};
+
+use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
+use crate::exit::Ended;
+use crate::view::View;
+use crate::{output, signals};
+
+const DEFAULT_USERS: u64 = 50;
+const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
+
+/// Runs it.
+pub fn command(args: &BenchArgs) -> Ended {
+    let order = match order_of(args) {
+        Ok(order) => order,
+        Err(ended) => return ended,
+    };
+    let cancel = match signals::cancel_on_signal() {
+        Ok(cancel) => cancel,
+        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+    };
+    let view = View::new(args.quiet);
+    view.text(&opening(&order, args));
+    let result = bench(&order, &cancel, &|event| view.event(&event));
+    view.done();
+    match result {
+        Ok(result) => finish(args, &result),
+        Err(BenchError::Target(error)) if error.is_usage() => Ended::error(Exit::BadPlan, error),
+        Err(error) => Ended::error(Exit::CouldNotRun, error),
+    }
+}
+
+fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
+    if args.json {
+        match serde_json::to_string_pretty(&result.summary) {
+            Ok(text) => output::print(&format!("{text}\n")),
+            Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot write JSON: {error}")),
+        }
+    } else {
+        let trial = loadlab_report::trial::Trial {
+            summary: &result.summary,
+            ok_responses: &result.ok_responses,
+            examples: &result.examples,
+        };
+        let width = output::width(&std::io::stdout());
+        output::print(&loadlab_report::trial::trial_text(trial, width, output::out_has_colour()));
+    }
+    let mut exit = Exit::of_summary(&result.summary);
+    match &result.trouble {
+        Some(trouble) if result.summary.ended != LoadEnded::Interrupted => {
+            exit = Exit::of([exit, Exit::CouldNotRun]);
+            Ended::error(exit, trouble)
+        }
+        _ => Ended::with(exit),
+    }
+}
+
+/// One line before it begins, so that a mistyped load is seen at once.
+fn opening(order: &Bench, args: &BenchArgs) -> String {
+    let who = match &order.spec.model {
+        Model::Closed { users: 1 } => "1 user".to_owned(),
+        Model::Closed { users } => format!("{users} users"),
+        Model::Open { rate_per_s, .. } => format!("{rate_per_s} requests/s"),
+    };
+    let what = match args.urls {
+        Some(_) => format!("{} URLs", order.spec.requests.len()),
+        None => order.url.clone(),
+    };
+    let long = match order.spec.until {
+        Until::Elapsed(ns) => format!("for {}", loadlab_record::units::format_duration_ns(ns as f64)),
+        Until::Requests(n) | Until::Repeats(n) => format!("until {n} requests"),
+    };
+    format!("{what}: {who} {long}")
+}
+
+/// What the options ask for.
+fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
+    let usage = |message: String| Ended::error(Exit::BadPlan, message);
+    let urls = urls_of(args).map_err(usage)?;
+    let body = body_of(args.body.as_deref()).map_err(usage)?;
+    let method = args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let keep_alive = !args.no_keep_alive;
+    let parts = RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
+    let allowed = Allowed { hosts: args.allow_host.clone(), ..Allowed::default() };
+    let (requests, hosts) = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
+        let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
+        Ended::error(exit, error)
+    })?;
+    let expressions = |option: &str, texts: &[String]| {
+        parse_expressions(texts).map_err(|(text, e)| usage(format!("{option} '{text}': {e}")))
+    };
+    let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
+    check_cpus(&cpus).map_err(usage)?;
+    let threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
+    Ok(Bench {
+        url: urls.first().cloned().unwrap_or_default(),
+        expect: expressions("--expect", &args.expect)?,
+        stop_when: expressions("--stop-when", &args.stop_when)?,
+        samples: args.samples.clone(),
+        spec: LoadSpec {
+            name: "bench".to_owned(),
+            model: model_of(args),
+            until: match args.requests {
+                Some(n) => Until::Requests(n),
+                None => Until::Elapsed(args.duration.unwrap_or(DEFAULT_DURATION_NS)),
+            },
+            ramp_ns: args.ramp,
+            warmup_ns: 0,
+            grace_ns: args.grace,
+            timeout_ns: args.timeout,
+            keep_alive,
+            requests,
+            order: Order::Shared,
+            hosts,
+            tags: Vec::new(),
+            threads,
+            cpus,
+            io: match args.io {
+                IoArg::Auto => IoChoice::Auto,
+                IoArg::Epoll => IoChoice::Epoll,
+            },
+            seed: args.seed,
+        },
+    })
+}
+
+fn model_of(args: &BenchArgs) -> Model {
+    match args.rate {
+        None => Model::Closed { users: args.users.unwrap_or(DEFAULT_USERS) },
+        Some(rate_per_s) => Model::Open {
+            rate_per_s,
+            arrivals: match args.arrivals {
+                ArrivalsArg::Constant => Arrivals::Constant,
+                ArrivalsArg::Poisson => Arrivals::Poisson,
+            },
+            when_behind: match args.when_behind {
+                WhenBehindArg::Queue => WhenBehind::Queue,
+                WhenBehindArg::Drop => WhenBehind::Drop,
+            },
+            max_in_flight: args.max_in_flight,
+        },
+    }
+}
+
+/// The system under test is most likely here as well: leave it half of the cores.
+pub fn default_threads(cpus: &[usize]) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+    if cpus.is_empty() { (cores / 2).max(1) } else { cpus.len() }
+}
+
+fn check_cpus(cpus: &[usize]) -> Result<(), String> {
+    let set = rustix::thread::sched_getaffinity(None).map_err(|e| format!("--cpus: {e}"))?;
+    match cpus.iter().find(|c| !set.is_set(**c)) {
+        Some(cpu) => Err(format!("--cpus: core {cpu} is not among those loadlab may use\nhint: `nproc --all` and `taskset -p $$` tell which there are")),
+        None => Ok(()),
+    }
+}
+
+fn urls_of(args: &BenchArgs) -> Result<Vec<String>, String> {
+    let Some(path) = &args.urls else {
+        return Ok(args.url.iter().cloned().collect());
+    };
+    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let mut urls = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Err(error) = loadlab_load::target::Url::parse(line) {
+            return Err(format!("{}:{}:1: {error}", path.display(), i + 1));
+        }
+        urls.push(line.to_owned());
+    }
+    if urls.is_empty() {
+        return Err(format!("{} holds no URL\nhint: one on each line", path.display()));
+    }
+    if urls.len() > usize::from(u16::MAX) {
+        return Err(format!("{} holds {} URLs; {} is the most", path.display(), urls.len(), u16::MAX));
+    }
+    Ok(urls)
+}
+
+fn body_of(body: Option<&str>) -> Result<Option<Vec<u8>>, String> {
+    match body.map(|b| (b, b.strip_prefix('@'))) {
+        None => Ok(None),
+        Some((_, Some(path))) => {
+            let read = std::fs::read(Path::new(path));
+            Ok(Some(read.map_err(|e| format!("cannot read the body from {path}: {e}"))?))
+        }
+        Some((text, None)) => Ok(Some(text.as_bytes().to_vec())),
+    }
+}

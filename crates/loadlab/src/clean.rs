@@ -1,0 +1,31 @@
+//! `loadlab clean`: what killed runs left behind.
+
+use loadlab_analysis::Exit;
+use loadlab_system::state;
+
+use crate::args::CleanArgs;
+use crate::exit::{Ended, note};
+use crate::output;
+
+/// Runs it.
+pub fn command(args: &CleanArgs) -> Ended {
+    let items = match state::clean(&state::default_dir(), args.dry_run) {
+        Ok(items) => items,
+        Err(error) => return Ended::error(Exit::CouldNotRun, error),
+    };
+    let word = if args.dry_run { "would remove" } else { "removed" };
+    let mut left = 0;
+    for item in &items {
+        match &item.result {
+            Ok(()) => output::print(&format!("{word} {} of run {}\n", item.what, item.run_id)),
+            Err(why) => {
+                left += 1;
+                note(&format!("{} of run {} is still there: {why}", item.what, item.run_id));
+            }
+        }
+    }
+    if items.is_empty() {
+        output::print("nothing was left behind\n");
+    }
+    if left > 0 { Ended::error(Exit::Failed, format!("{left} item(s) could not be removed")) } else { Ended::with(Exit::Ok) }
+}

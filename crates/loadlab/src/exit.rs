@@ -1,0 +1,49 @@
+//! Exit codes, and how an error is shown.
+
+use loadlab_analysis::Exit;
+
+/// How a command ended: what it asks for, and what to say about it.
+pub struct Ended {
+    exit: Exit,
+    message: Option<String>,
+}
+
+impl Ended {
+    /// With this code, nothing to add.
+    pub fn with(exit: Exit) -> Self {
+        Ended { exit, message: None }
+    }
+
+    /// With this code, because of an error.
+    pub fn error(exit: Exit, message: impl std::fmt::Display) -> Self {
+        Ended { exit, message: Some(message.to_string()) }
+    }
+
+    /// Shows the error and gives the process its code.
+    pub fn into_code(self) -> std::process::ExitCode {
+        if let Some(message) = &self.message {
+            show(message);
+        }
+        std::process::ExitCode::from(self.exit.code())
+    }
+}
+
+/// Shows an error on standard error: `error: …`, hints in their own lines.
+pub fn show(message: &str) {
+    let red = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
+    let hint = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Cyan.into()));
+    let mut lines = String::new();
+    for line in message.lines() {
+        match line.trim_start().strip_prefix("hint:") {
+            Some(rest) => lines.push_str(&format!("{hint}hint:{hint:#}{rest}\n")),
+            None => lines.push_str(&format!("{line}\n")),
+        }
+    }
+    anstream::eprint!("{red}error:{red:#} {lines}");
+}
+
+/// Shows a remark on standard error.
+pub fn note(message: &str) {
+    let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
+    anstream::eprintln!("{style}note:{style:#} {message}");
+}

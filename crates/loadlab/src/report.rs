@@ -1,0 +1,63 @@
+//! `loadlab report`: a record → a document, any time later.
+
+use std::path::Path;
+
+use loadlab_analysis::Exit;
+use loadlab_record::store::{RunRecord, read_run};
+
+use crate::args::{Format, ReportArgs};
+use crate::exit::Ended;
+use crate::output;
+
+/// Runs it.
+pub fn command(args: &ReportArgs) -> Ended {
+    let run = match read_run(&args.run_dir) {
+        Ok(run) => run,
+        Err(error) => return Ended::error(Exit::BadPlan, error),
+    };
+    let to_file = args.output.is_some();
+    let text = render(&run, args.format, to_file);
+    match &args.output {
+        None => output::print(&text),
+        Some(path) => {
+            if let Err(error) = std::fs::write(path, text) {
+                let message = format!("cannot write {}: {error}", path.display());
+                return Ended::error(Exit::CouldNotRun, message);
+            }
+        }
+    }
+    Ended::with(Exit::Ok)
+}
+
+/// The run in one of the forms.
+fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
+    match format {
+        Format::Text => {
+            let (width, colour) = match to_file {
+                true => (100, false),
+                false => (output::width(&std::io::stdout()), output::out_has_colour()),
+            };
+            loadlab_report::text(&loadlab_report::compose(run), width, colour)
+        }
+        Format::Md => loadlab_report::markdown(&loadlab_report::compose(run)),
+        Format::Html => loadlab_report::html(&loadlab_report::compose(run)),
+        Format::Json => loadlab_report::json(run),
+        Format::Csv => loadlab_report::csv(run),
+    }
+}
+
+/// Writes `report.md` and `report.html` into a run's folder, and returns the run as read.
+///
+/// # Errors
+/// In words, what could not be read or written.
+pub fn write_reports(dir: &Path) -> Result<RunRecord, String> {
+    let run = read_run(dir).map_err(|e| e.to_string())?;
+    let document = loadlab_report::compose(&run);
+    for (name, text) in
+        [("report.md", loadlab_report::markdown(&document)), ("report.html", loadlab_report::html(&document))]
+    {
+        let path = dir.join(name);
+        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+    }
+    Ok(run)
+}

@@ -1,0 +1,202 @@
+//! What is seen while a load runs: one line that renews itself on a terminal, a line a second elsewhere.
+//!
+//! It reads events, never the engine's state, and writes to standard error alone.
+
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
+use loadlab_run::RunEvent;
+use loadlab_run::event::Progress;
+
+use crate::output;
+
+/// A live view; called from several threads.
+pub struct View {
+    quiet: bool,
+    terminal: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// A renewable line stands on the terminal.
+    drawn: bool,
+    planned_s: Option<f64>,
+    planned_requests: Option<u64>,
+    /// Last whole second told as a plain line, by load.
+    told_s: u64,
+    prefix: String,
+}
+
+impl View {
+    /// Silent if `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        View { quiet, terminal: output::err_is_terminal(), state: Mutex::default() }
+    }
+
+    /// A plain line.
+    pub fn text(&self, text: &str) {
+        if !self.quiet {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            self.line(&mut state, text);
+        }
+    }
+
+    /// Takes the renewable line away.
+    pub fn done(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wipe(&mut state);
+    }
+
+    /// Shows an event.
+    pub fn event(&self, event: &RunEvent) {
+        if self.quiet {
+            return;
+        }
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *state;
+        match event {
+            RunEvent::LoadStarted { planned_s, planned_requests, batch, .. } => {
+                (state.planned_s, state.planned_requests, state.told_s) = (*planned_s, *planned_requests, 0);
+                state.prefix = match batch {
+                    (_, 1) => String::new(),
+                    (at, of) => format!("batch {}/{of} ", at + 1),
+                };
+            }
+            RunEvent::Progress(progress) => self.progress(state, progress),
+            RunEvent::LoadEnded { .. } => self.wipe(state),
+            other => {
+                if let Some(text) = words(other) {
+                    self.line(state, &text);
+                }
+            }
+        }
+    }
+
+    fn progress(&self, state: &mut State, progress: &Progress) {
+        if self.terminal {
+            let width = output::width(&std::io::stderr());
+            let text = progress_line(state, progress, width);
+            let mut err = anstream::stderr();
+            let _ = write!(err, "\r\x1b[2K{text}").and_then(|()| err.flush());
+            state.drawn = true;
+        } else if progress.at_s as u64 > state.told_s {
+            state.told_s = progress.at_s as u64;
+            let text = progress_line(state, progress, 200);
+            let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
+        }
+    }
+
+    fn line(&self, state: &mut State, text: &str) {
+        self.wipe(state);
+        let _ = writeln!(anstream::stderr(), "{text}");
+    }
+
+    fn wipe(&self, state: &mut State) {
+        if state.drawn {
+            state.drawn = false;
+            let mut err = anstream::stderr();
+            let _ = write!(err, "\r\x1b[2K").and_then(|()| err.flush());
+        }
+    }
+}
+
+/// How far, and how it goes: parts are left out from the end where the terminal is narrow.
+fn progress_line(state: &State, p: &Progress, width: usize) -> String {
+    let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
+    let left = left_of(state, p);
+    let parts = [
+        format!("{}{}", state.prefix, left),
+        format!("{}/s", format_count(p.ok_per_s.round())),
+        format!("{} ok", format_count(p.counts.ok as f64)),
+        match p.counts.failed() {
+            0 => "0 failed".to_owned(),
+            n => format!("{} FAILED", format_count(n as f64)),
+        },
+        format!("p50 {}", ms(p.p50_ms)),
+        format!("p99 {}", ms(p.p99_ms)),
+        match p.counts.dropped {
+            0 => format!("{} in flight", format_count(p.counts.in_flight as f64)),
+            n => format!("{} dropped", format_count(n as f64)),
+        },
+    ];
+    let mut line = String::new();
+    for part in parts {
+        let gap = if line.is_empty() { 0 } else { 2 };
+        // One column stays free, or some terminals wrap.
+        if line.chars().count() + gap + part.chars().count() >= width {
+            break;
+        }
+        line.push_str(&" ".repeat(gap));
+        line.push_str(&part);
+    }
+    line
+}
+
+fn left_of(state: &State, p: &Progress) -> String {
+    let done = p.counts.ok + p.counts.failed();
+    let share = match (state.planned_s, state.planned_requests) {
+        (Some(s), _) if s > 0.0 => Some(p.at_s / s),
+        (_, Some(n)) if n > 0 => Some(done as f64 / n as f64),
+        _ => None,
+    };
+    let Some(share) = share.map(|s| s.clamp(0.0, 1.0)) else { return format!("{:.0}s", p.at_s) };
+    let filled = (share * 10.0).round() as usize;
+    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(10 - filled));
+    let left_s = match state.planned_s {
+        Some(s) => s - p.at_s,
+        None if share > 0.0 => p.at_s / share - p.at_s,
+        None => return format!("{bar} {:.0}s", p.at_s),
+    };
+    format!("{bar} {:.0}s left", left_s.max(0.0))
+}
+
+/// A line for everything that is not progress.
+fn words(event: &RunEvent) -> Option<String> {
+    Some(match event {
+        RunEvent::Recording { dir, trials } => {
+            format!("recording {trials} {} in {}", if *trials == 1 { "trial" } else { "trials" }, dir.display())
+        }
+        RunEvent::Building { what, command } => format!("{what}: {command}"),
+        RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),
+        RunEvent::TrialStarted { case, trial, place, of } => format!("[{place}/{of}] {case}, trial {trial}"),
+        RunEvent::Ready { component, after_s } => {
+            format!("  {component} ready after {}", format_duration_ns(after_s * 1e9))
+        }
+        RunEvent::Command { name, took_s } => format!("  {name} done in {}", format_duration_ns(took_s * 1e9)),
+        RunEvent::Draining { until } => format!("  draining until {until}"),
+        RunEvent::Drained { took_s, done: true } => format!("  drained in {}", format_duration_ns(took_s * 1e9)),
+        RunEvent::Drained { took_s, done: false } => {
+            format!("  not drained after {}", format_duration_ns(took_s * 1e9))
+        }
+        RunEvent::Died { component, status } => format!("  {component} died: {status}"),
+        RunEvent::Note(text) => format!("  note: {text}"),
+        RunEvent::TrialEnded { summary, failure, .. } => trial_words(summary.as_deref(), failure.as_deref()),
+        RunEvent::LoadStarted { .. } | RunEvent::Progress(_) | RunEvent::LoadEnded { .. } => return None,
+    })
+}
+
+fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
+    let Some(s) = summary else {
+        return format!("  FAILED: {}", failure.unwrap_or("nothing was measured"));
+    };
+    let verdict = match s.verdict {
+        Verdict::Pass => "pass: ",
+        Verdict::Fail => "FAIL: ",
+        Verdict::Invalid => "INVALID: ",
+        Verdict::None => "",
+    };
+    let p50 = s.response_ms.p50.map_or(String::new(), |ms| format!(", p50 {}", format_duration_ns(ms * 1e6)));
+    let most = s.components.iter().filter_map(|(n, c)| Some((n, c.memory_bytes.max?)));
+    let memory = most.max_by(|a, b| a.1.total_cmp(&b.1));
+    let memory = memory.map_or(String::new(), |(n, b)| format!(", {n} up to {}", format_bytes(b)));
+    let failed = match s.requests.failed {
+        0 => String::new(),
+        n => format!(", {} failed", format_count(n as f64)),
+    };
+    let spoiled = failure.map_or(String::new(), |f| format!("\n  {f}"));
+    let goodput = format_count(s.rate_per_s.ok);
+    format!("  {verdict}{} ok, {goodput}/s{failed}{p50}{memory}{spoiled}", format_count(s.requests.ok as f64))
+}

@@ -1,0 +1,248 @@
+//! From a tree to cases: reads what is the same for all of them, expands the matrix, reads every case.
+
+use crate::conditions::{self, Conditions};
+use crate::error::{Problem, Problems};
+use crate::keys::{self, MAX_TRIALS};
+use crate::load;
+use crate::matrix::{self, CaseValues, Matrix};
+use crate::node::{Node, Value, shorten};
+use crate::plan::{Order, Plan};
+use crate::reader::{Fields, Reader, Scope};
+use crate::source::Sources;
+use crate::spec::{Case, Fresh, LoadSpec, SystemSpec};
+use crate::system;
+
+/// Most values that all cases of a plan may have together: what keeps checking quick.
+pub(crate) const MAX_EXPANDED: usize = 1_000_000;
+/// Most components that all cases may have together.
+const MAX_INSTANCES: usize = 20_000;
+/// Most profiles.
+const MAX_PROFILES: usize = 20;
+
+/// A tree that was read: worth something only when there are no problems.
+pub(crate) struct Checked {
+    pub plan: Plan,
+    pub problems: Problems,
+}
+
+/// Checks a tree and expands it.
+pub(crate) fn check(root: &Node, sources: &Sources, plan_dir: &str) -> Checked {
+    let mut r = Reader::new(sources, plan_dir, Scope::AllCases);
+    let mut plan = empty();
+    let at = root.entries().first().map_or(root.span.point(), |e| e.key_span);
+    let Some(fields) = r.fields(root, &keys::PLAN, at) else { return Checked { plan, problems: r.problems } };
+    read_head(&mut r, &fields, &mut plan);
+    let matrix = match fields.get("matrix") {
+        Some(node) => matrix::read(&mut r, node, fields.key_span("matrix")),
+        None => Some(Matrix::single(at)),
+    };
+    let mut problems = r.problems;
+    match matrix {
+        Some(matrix) => {
+            let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
+            plan.notes = unused_axes(&fields, &matrix);
+            plan.notes.extend(matrix.notes.iter().cloned());
+            let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
+            plan.cases = read_cases(cases, &fields, (sources, plan_dir), &mut problems);
+            plan.axes = matrix.axes;
+            plan.notes.extend(restarts(&plan));
+        }
+        None => {
+            let mut r = Reader::new(sources, plan_dir, Scope::Unknown);
+            read_case(&mut r, &fields);
+            problems.append(r.problems);
+        }
+    }
+    Checked { plan, problems }
+}
+
+fn empty() -> Plan {
+    Plan {
+        path: String::new(),
+        dir: String::new(),
+        name: String::new(),
+        description: None,
+        profile: None,
+        quick: false,
+        profiles: Vec::new(),
+        axes: Vec::new(),
+        trials: 1,
+        order: Order::Interleaved,
+        allow_hosts: Vec::new(),
+        notes: Vec::new(),
+        cases: Vec::new(),
+    }
+}
+
+fn read_cases(
+    matrix: &[CaseValues],
+    fields: &Fields<'_>,
+    (sources, plan_dir): (&Sources, &str),
+    problems: &mut Problems,
+) -> Vec<Case> {
+    let (mut instances, mut cost) = (0, 0);
+    let mut cases = Vec::new();
+    for values in matrix {
+        if problems.is_full() {
+            break;
+        }
+        let mut r = Reader::new(sources, plan_dir, Scope::Case(values));
+        let (system, loads, conditions) = read_case(&mut r, fields);
+        instances += system.components.len();
+        cost += r.cost;
+        problems.append(r.problems);
+        let Conditions { stop_when, drain, expect } = conditions;
+        let name = values.name.clone();
+        let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
+        cases.push(Case { name, values, system, loads, stop_when, drain, expect });
+        if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
+            let message =
+                format!("all cases together have more than {MAX_INSTANCES} components, or too large ones");
+            let problem = Problem::new(fields.key_span("matrix"), message);
+            problems.push(problem.hint("fewer cases or replicas"));
+            break;
+        }
+    }
+    cases
+}
+
+/// What is the same for all cases.
+fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
+    if let Some(node) = fields.get("loadlab")
+        && let Some(version) = r.scalar(node, "the version of the plan language, `1`")
+        && version.text != "1"
+    {
+        let message =
+            format!("`{}` is not a version of the plan language that is known here", shorten(&version.text));
+        r.wrong(&version, message, Some("`loadlab: 1`".to_owned()));
+    }
+    if let Some(name) = r.text(fields, "name") {
+        if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
+            let span = fields.get("name").map_or(fields.at, |n| n.span);
+            r.push(Problem::new(span, "expected one line of 1 to 200 characters for `name`"));
+        }
+        plan.name = name;
+    }
+    plan.description = r.text(fields, "description");
+    if let Some(profiles) = fields.get("profiles") {
+        for (i, entry) in r.map(profiles, "a map of profiles by name").iter().enumerate() {
+            r.check_name(&entry.key, entry.key_span, "a profile");
+            r.map(&entry.value, "a map of paths to values such as `{ load.duration: 5s }`");
+            if i == MAX_PROFILES {
+                r.push(Problem::new(entry.key_span, format!("more than {MAX_PROFILES} profiles")));
+                break;
+            }
+            plan.profiles.push(entry.key.clone());
+        }
+    }
+    plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
+    if r.choice(fields, "order") == Some("sequential") {
+        plan.order = Order::Sequential;
+    }
+    for host in r.texts(fields, "allow_hosts") {
+        let fine =
+            !host.text.is_empty() && !host.text.contains(|c: char| c.is_whitespace() || "/@?#*".contains(c));
+        if !fine {
+            let message = format!("`{}` is not a host", shorten(&host.text));
+            r.wrong(&host, message, Some("a name or an address, without a scheme or path".to_owned()));
+        }
+        plan.allow_hosts.push(host.text);
+    }
+    if r.flag(fields, "isolate") == Some(true) {
+        r.push(
+            Problem::new(fields.key_span("isolate"), "`isolate` is not supported yet").hint("leave it out"),
+        );
+    }
+}
+
+fn expansion_fits(
+    root: &Node,
+    fields: &Fields<'_>,
+    matrix: &Matrix,
+    trials: u32,
+    problems: &mut Problems,
+) -> bool {
+    let cases = matrix.cases.len();
+    let total = cases as u64 * u64::from(trials);
+    let at = fields.key_span(if fields.get("trials").is_some() { "trials" } else { "matrix" });
+    if total > MAX_TRIALS {
+        let message = format!("{cases} cases with {trials} trials each make {total}; at most {MAX_TRIALS}");
+        problems.push(Problem::new(at, message).hint("fewer trials, values or axes"));
+        return false;
+    }
+    let fits = cases * root.size() <= MAX_EXPANDED;
+    if !fits {
+        let message =
+            format!("{cases} cases of a plan of this size are more than can be checked in good time");
+        problems
+            .push(Problem::new(fields.key_span("matrix"), message).hint("fewer cases, or a shorter plan"));
+    }
+    fits
+}
+
+/// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
+fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for key in ["system", "load", "loads", "expect", "stop_when", "drain"] {
+        if let Some(node) = fields.get(key) {
+            node.each_text(&mut |text| {
+                if text.contains("case.") {
+                    texts.push(text.to_owned());
+                }
+            });
+        }
+    }
+    let uses = |axis: &str| {
+        texts.iter().any(|t| {
+            crate::template::pieces(t).is_ok_and(|list| {
+                list.iter().any(
+                    |p| matches!(p, crate::template::Piece::Name(n) if n.strip_prefix("case.") == Some(axis)),
+                )
+            })
+        })
+    };
+    let varies = |axis: &str| {
+        let mut texts =
+            matrix.cases.iter().filter_map(|c| c.values.iter().find(|v| v.axis == axis)).map(|v| &v.text);
+        let first = texts.next();
+        texts.any(|t| Some(t) != first)
+    };
+    let unused = matrix.axes.iter().filter(|a| varies(a) && !uses(a));
+    unused
+        .map(|a| format!("nothing uses `${{case.{a}}}`: cases that differ only in `{a}` are the same"))
+        .collect()
+}
+
+/// `fresh: case` keeps a component while trials of one case follow one another, which interleaving prevents.
+fn restarts(plan: &Plan) -> Option<String> {
+    let parts = plan.cases.iter().flat_map(|c| &c.system.components);
+    let kept = parts.into_iter().find(|c| c.fresh == Fresh::Case)?;
+    let in_turn = plan.order == Order::Interleaved && plan.cases.len() > 1 && plan.trials > 1;
+    in_turn.then(|| {
+        let group = &kept.group;
+        format!("`{group}` is `fresh: case`, and with cases in turn that is every trial; `order: sequential` keeps it longer")
+    })
+}
+
+fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> (SystemSpec, Vec<LoadSpec>, Conditions) {
+    let system = match fields.get("system") {
+        Some(node) => system::read(r, node, fields.key_span("system")),
+        None => SystemSpec::default(),
+    };
+    let mut loads = Vec::new();
+    if let Some(node) = fields.get("load") {
+        loads.extend(load::read(r, "load", node, fields.key_span("load")));
+    }
+    if let Some(node) = fields.get("loads") {
+        let entries = r.map(node, "a map of loads by name");
+        if entries.is_empty() && matches!(node.value, Value::Map(_)) {
+            r.push(Problem::new(fields.key_span("loads"), "`loads` has no load"));
+        }
+        for entry in entries {
+            r.check_name(&entry.key, entry.key_span, "a load");
+            loads.extend(load::read(r, &entry.key, &entry.value, entry.key_span));
+        }
+    }
+    let conditions = conditions::read(r, fields, &system, &loads);
+    (system, loads, conditions)
+}

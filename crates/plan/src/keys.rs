@@ -1,0 +1,519 @@
+//! The keys of a plan: one table that the reader, the "did you mean" hints and the JSON Schema share.
+//!
+//! A key that is not here does not exist. A key that is here and [`Shape::NotYet`] is known and refused, with the
+//! reason in words.
+
+/// A map with fixed keys.
+pub(crate) struct Section {
+    /// Its name in the schema.
+    pub id: &'static str,
+    /// How messages name it: "a component", "`limits`".
+    pub called: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    pub keys: &'static [Key],
+    /// Keys that must be there.
+    pub required: &'static [&'static str],
+    /// Of each group exactly one key.
+    pub groups: &'static [Group],
+    /// Keys that mean something only beside another one.
+    pub needs: &'static [Need],
+}
+
+/// A key that needs another.
+pub(crate) struct Need {
+    pub key: &'static str,
+    pub needs: &'static str,
+    pub hint: &'static str,
+}
+
+/// Keys that exclude each other.
+pub(crate) struct Group {
+    pub keys: &'static [&'static str],
+    /// Said when there are two.
+    pub why: &'static str,
+}
+
+/// One key.
+pub(crate) struct Key {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub shape: Shape,
+}
+
+/// What a key's value looks like.
+pub(crate) enum Shape {
+    /// Known, refused; says what is not supported.
+    NotYet(&'static str),
+    /// The language's version.
+    Version,
+    Text,
+    Duration,
+    /// A duration that must be zero for now.
+    Zero,
+    Size,
+    Cpu,
+    /// A count, or `none`.
+    CountOrNone,
+    Rate,
+    Count(u64, u64),
+    Bool,
+    /// Only `false` for now.
+    False,
+    OneOf(&'static [&'static str]),
+    /// `auto` or a port number.
+    Port,
+    /// A shell line or a list of words.
+    Command,
+    /// One shell line, or a list of commands.
+    Commands,
+    Status,
+    /// Text, or `{file: …}`, or `{json: …}`.
+    Body,
+    /// Anything at all.
+    Any,
+    /// A value of an axis: a text, a number or a flag.
+    Scalar,
+    /// Named cases or axes.
+    Matrix,
+    /// Values by dotted path.
+    Profile,
+    In(&'static Section),
+    ListOf(&'static Shape),
+    /// Names (a pattern) to values.
+    MapOf(&'static str, &'static Shape),
+}
+
+const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, doc, shape }
+}
+
+/// Names of components, loads and ports.
+pub(crate) const NAME_PATTERN: &str = "^[a-z0-9_-]+$";
+/// Names of probes and axes: they appear in expressions and templates.
+pub(crate) const WORD_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+/// Names of environment variables.
+pub(crate) const ENV_PATTERN: &str = "^[^=]+$";
+/// Names of headers.
+pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+
+pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
+pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
+/// Largest count: a double still holds it exactly.
+const MOST: u64 = u64::MAX >> 11;
+pub(crate) const MAX_USERS: u64 = 10_000_000;
+pub(crate) const MAX_REPLICAS: u64 = 1000;
+pub(crate) const MAX_TRIALS: u64 = 10_000;
+
+pub(crate) static PLAN: Section = Section {
+    id: "plan",
+    called: "the plan",
+    doc: "An experiment of loadlab: a system, the load on it, what varies and what is expected.",
+    keys: &[
+        key("loadlab", Shape::Version, "Version of the plan language; always 1."),
+        key(
+            "name",
+            Shape::Text,
+            "What the experiment is called, in reports and in the name of the run's folder.",
+        ),
+        key("description", Shape::Text, "What it is about, for readers of the report."),
+        key(
+            "profiles",
+            Shape::MapOf(NAME_PATTERN, &Shape::Profile),
+            "Named sets of changes to this plan, chosen with `--profile`. `quick` means a first look: no verdicts on differences.",
+        ),
+        key("system", Shape::In(&SYSTEM), "Everything under test, and how it is brought up."),
+        key("load", Shape::In(&LOAD), "What is sent, and when."),
+        key("loads", Shape::MapOf(NAME_PATTERN, &Shape::In(&LOAD)), "Several loads by name, sent at once."),
+        key(
+            "matrix",
+            Shape::Matrix,
+            "What varies: a list of named cases, or axes of which every combination is a case.",
+        ),
+        key("trials", Shape::Count(1, MAX_TRIALS), "How often each case is repeated. Default 1."),
+        key(
+            "order",
+            Shape::OneOf(&["interleaved", "sequential"]),
+            "Trials of all cases in turn (default), or all trials of one case before the next.",
+        ),
+        key(
+            "stop_when",
+            Shape::ListOf(&Shape::Text),
+            "Conditions that end a load early, such as `failed > 1024`.",
+        ),
+        key("drain", Shape::In(&DRAIN), "After the load: wait until the work is done."),
+        key(
+            "expect",
+            Shape::ListOf(&Shape::Text),
+            "What must hold, such as `p99 < 200ms`; sets the exit code.",
+        ),
+        key(
+            "allow_hosts",
+            Shape::ListOf(&Shape::Text),
+            "Hosts that may be loaded besides this machine's loopback.",
+        ),
+        key(
+            "events",
+            Shape::NotYet("`events` are not supported yet"),
+            "What happens to the system during the load.",
+        ),
+        key(
+            "isolate",
+            Shape::False,
+            "A network namespace of its own for the experiment; only `false` so far.",
+        ),
+        key("setup", Shape::NotYet("`setup` is not supported yet"), "Requests sent once, before the load."),
+    ],
+    required: &["loadlab", "name"],
+    groups: &[Group { keys: &["load", "loads"], why: "`load` is for one load, `loads` for several by name" }],
+    needs: &[],
+};
+
+pub(crate) static SYSTEM: Section = Section {
+    id: "system",
+    called: "`system`",
+    doc: "Everything under test.",
+    keys: &[
+        key(
+            "components",
+            Shape::MapOf(NAME_PATTERN, &Shape::In(&COMPONENT)),
+            "The parts of the system by name, in the order in which they are started.",
+        ),
+        key("seed", Shape::Commands, "Run once the system is ready, to fill it with data."),
+        key("before_trial", Shape::Commands, "Run before the load of each trial."),
+        key("after_trial", Shape::Commands, "Run after the load of each trial."),
+        key(
+            "probes",
+            Shape::MapOf(WORD_PATTERN, &Shape::In(&PROBE)),
+            "Numbers read from the system while it runs.",
+        ),
+        key("compose", Shape::NotYet("Compose files are not supported yet"), "An existing Compose file."),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static COMPONENT: Section = Section {
+    id: "component",
+    called: "a component",
+    doc: "One part of the system: a process.",
+    keys: &[
+        key("run", Shape::Command, "What starts it: a shell line, or a list of words that is run as it is."),
+        key(
+            "build",
+            Shape::Commands,
+            "What builds it. All builds of all cases finish before the first trial.",
+        ),
+        key(
+            "env",
+            Shape::MapOf(ENV_PATTERN, &Shape::Text),
+            "Environment variables, beside those of loadlab itself.",
+        ),
+        key(
+            "dir",
+            Shape::Text,
+            "Where it is built and run; relative to the plan's folder, which is the default.",
+        ),
+        key(
+            "replicas",
+            Shape::Count(1, MAX_REPLICAS),
+            "How many of it run: NAME1, NAME2 … Default 1, named NAME.",
+        ),
+        key("port", Shape::Port, "Its port, as `${port}`: a number, or `auto` for a free one."),
+        key("ports", Shape::MapOf(NAME_PATTERN, &Shape::Port), "More ports by name, as `${port.NAME}`."),
+        key("ready", Shape::In(&READY), "When it counts as up. Default: as soon as its process runs."),
+        key("limits", Shape::In(&LIMITS), "What it may use."),
+        key(
+            "fresh",
+            Shape::OneOf(&["trial", "case", "experiment"]),
+            "How long it lives: started anew for each trial (default), whenever the case changes, or once for the experiment.",
+        ),
+        key("stop", Shape::In(&STOP), "How it is stopped."),
+        key("container", Shape::NotYet("`container` components are not supported yet"), "A container."),
+        key(
+            "compose",
+            Shape::NotYet("`compose` components are not supported yet"),
+            "A service of a Compose file.",
+        ),
+        key(
+            "external",
+            Shape::NotYet("`external` components are not supported yet"),
+            "Something that runs already.",
+        ),
+    ],
+    required: &["run"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static READY: Section = Section {
+    id: "ready",
+    called: "`ready`",
+    doc: "When a component counts as up.",
+    keys: &[
+        key("http", Shape::Text, "A URL that answers with a status below 400."),
+        key("tcp", Shape::Text, "HOST:PORT that accepts a connection."),
+        key("log", Shape::Text, "A text that appears in a line of its output."),
+        key("within", Shape::Duration, "How long it may take. Default 30s."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["http", "tcp", "log"], why: "one sign is enough" }],
+    needs: &[],
+};
+
+pub(crate) static LIMITS: Section = Section {
+    id: "limits",
+    called: "`limits`",
+    doc: "What a component may use; `none` for no limit.",
+    keys: &[
+        key("cpu", Shape::Cpu, "CPU: `1%` of one core, or `0.5` cores."),
+        key("memory", Shape::Size, "Memory, such as `15MiB`."),
+        key("pids", Shape::CountOrNone, "Processes and threads."),
+        key("open_files", Shape::CountOrNone, "Open files of each of its processes."),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static STOP: Section = Section {
+    id: "stop",
+    called: "`stop`",
+    doc: "How a component is stopped.",
+    keys: &[
+        key("signal", Shape::OneOf(SIGNALS), "Sent first. Default TERM."),
+        key("within", Shape::Duration, "How long it may take before it is killed. Default 10s."),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static PROBE: Section = Section {
+    id: "probe",
+    called: "a probe",
+    doc: "A number read from the system while it runs.",
+    keys: &[
+        key("http", Shape::Text, "A URL that answers with JSON."),
+        key("json", Shape::Text, "Where the number is: a JSON pointer such as `/stored`."),
+        key(
+            "command",
+            Shape::NotYet("`command` probes are not supported yet"),
+            "A command that prints the number.",
+        ),
+        key("redis", Shape::NotYet("`redis` probes are not supported yet"), "A Redis command."),
+        key(
+            "prometheus",
+            Shape::NotYet("`prometheus` probes are not supported yet"),
+            "A metric of an exporter.",
+        ),
+    ],
+    required: &["http", "json"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static LOAD: Section = Section {
+    id: "load",
+    called: "a load",
+    doc: "What is sent, and when.",
+    keys: &[
+        key(
+            "users",
+            Shape::Count(1, MAX_USERS),
+            "Closed model: so many users, each sends its next request after its last ended.",
+        ),
+        key("rate", Shape::Rate, "Open model: requests fall due at this rate, whatever the system does."),
+        key(
+            "stages",
+            Shape::NotYet("`stages` are not supported yet"),
+            "A rate or number of users that changes in stages.",
+        ),
+        key("duration", Shape::Duration, "Ends the schedule after this time."),
+        key("requests", Shape::Count(1, MOST), "Ends after so many requests, shared by all users."),
+        key("repeats", Shape::Count(1, MOST), "Ends after so many rounds of the journey by every user."),
+        key("ramp", Shape::Duration, "Users start, or the rate grows, evenly over this time. Default 0s."),
+        key(
+            "warmup",
+            Shape::Duration,
+            "Percentiles and rates leave out this first part. Default 0s: nothing is left out.",
+        ),
+        key("pace", Shape::Duration, "Each user's steps fall due at this interval; needs `users`."),
+        key("think", Shape::Zero, "A pause after each answer; only 0s so far."),
+        key("batches", Shape::In(&BATCHES), "The same load again, against the living system."),
+        key(
+            "arrivals",
+            Shape::OneOf(&["constant", "poisson"]),
+            "How requests of a `rate` are spread. Default constant.",
+        ),
+        key(
+            "when_behind",
+            Shape::OneOf(&["queue", "drop"]),
+            "What happens to requests that cannot start when due. Default queue.",
+        ),
+        key(
+            "max_in_flight",
+            Shape::Count(1, MAX_USERS),
+            "Most requests of a `rate` at a time. Default 10000; reaching it is a doubt.",
+        ),
+        key("timeout", Shape::Duration, "Longest wait for an answer. Default 30s."),
+        key(
+            "grace",
+            Shape::Duration,
+            "What is in flight at the end may finish within this time. Default 5s.",
+        ),
+        key("keep_alive", Shape::Bool, "Reuse connections. Default true."),
+        key(
+            "threads",
+            Shape::Count(1, 1024),
+            "Threads that send. Default: as many as the system leaves cores.",
+        ),
+        key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
+        key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
+        key(
+            "from",
+            Shape::NotYet("loads that start at an offset are not supported yet"),
+            "When this load starts.",
+        ),
+        key("feed", Shape::NotYet("data feeds are not supported yet"), "Rows of data for the journey."),
+    ],
+    required: &["journey"],
+    groups: &[
+        Group {
+            keys: &["users", "rate", "stages"],
+            why: "a load is either closed (so many users) or open (a rate)",
+        },
+        Group { keys: &["duration", "requests", "repeats"], why: "a load ends in one way" },
+    ],
+    needs: &[
+        Need { key: "pace", needs: "users", hint: "with a `rate`, requests fall due anyway" },
+        Need { key: "repeats", needs: "users", hint: "`requests` or `duration` end a `rate`" },
+        Need { key: "arrivals", needs: "rate", hint: "users send when their last request has ended" },
+        Need { key: "max_in_flight", needs: "rate", hint: "each user has one request at a time" },
+    ],
+};
+
+pub(crate) static BATCHES: Section = Section {
+    id: "batches",
+    called: "`batches`",
+    doc: "The same load again, against the living system.",
+    keys: &[
+        key("repeat", Shape::Count(1, 1000), "How many batches in all."),
+        key("pause", Shape::Duration, "Between two batches. Default 0s."),
+    ],
+    required: &["repeat"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static STEP: Section = Section {
+    id: "step",
+    called: "a step",
+    doc: "One request of a journey.",
+    keys: &[
+        key("get", Shape::Text, "URL to GET."),
+        key("post", Shape::Text, "URL to POST to."),
+        key("put", Shape::Text, "URL to PUT to."),
+        key("delete", Shape::Text, "URL to DELETE."),
+        key("patch", Shape::Text, "URL to PATCH."),
+        key("head", Shape::Text, "URL for HEAD."),
+        key("options", Shape::Text, "URL for OPTIONS."),
+        key("headers", Shape::MapOf(HEADER_PATTERN, &Shape::Text), "Header fields of the request."),
+        key("body", Shape::Body, "Its body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
+        key(
+            "tags",
+            Shape::ListOf(&Shape::Text),
+            "Series this request counts for; also what `--tags` chooses by.",
+        ),
+        key("check", Shape::In(&CHECK), "When an answer is good. Default: status below 400."),
+        key("capture", Shape::NotYet("`capture` is not supported yet"), "Values kept from the answer."),
+    ],
+    required: &[],
+    groups: &[Group { keys: METHODS, why: "a step is one request" }],
+    needs: &[],
+};
+
+pub(crate) static BODY: Section = Section {
+    id: "body",
+    called: "`body`",
+    doc: "The body of a request.",
+    keys: &[
+        key("file", Shape::Text, "A file, relative to the plan's folder, sent as it is."),
+        key("json", Shape::Any, "Sent as JSON; sets the content type unless a header does."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["file", "json"], why: "a request has one body" }],
+    needs: &[],
+};
+
+pub(crate) static CHECK: Section = Section {
+    id: "check",
+    called: "`check`",
+    doc: "When an answer is good.",
+    keys: &[
+        key("status", Shape::Status, "The status that is good, or a list of them."),
+        key("body", Shape::NotYet("checks of the body are not supported yet"), "What the body must hold."),
+        key(
+            "json",
+            Shape::NotYet("checks of JSON values are not supported yet"),
+            "Values the JSON body must hold.",
+        ),
+        key(
+            "headers",
+            Shape::NotYet("checks of headers are not supported yet"),
+            "Header fields that must be there.",
+        ),
+        key("within", Shape::NotYet("checks of the time are not supported yet"), "The longest good time."),
+    ],
+    required: &["status"],
+    groups: &[],
+    needs: &[],
+};
+
+/// Values by axis.
+static VALUES: Shape = Shape::MapOf(WORD_PATTERN, &Shape::Scalar);
+
+pub(crate) static AXES: Section = Section {
+    id: "matrix",
+    called: "`matrix`",
+    doc: "Axes of which every combination is a case.",
+    keys: &[
+        key("axes", Shape::MapOf(WORD_PATTERN, &Shape::ListOf(&Shape::Scalar)), "The values of each axis."),
+        key("exclude", Shape::ListOf(&VALUES), "Combinations to leave out: the values of some axes."),
+        key("include", Shape::ListOf(&VALUES), "Cases to add: a value for every axis."),
+    ],
+    required: &["axes"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static DRAIN: Section = Section {
+    id: "drain",
+    called: "`drain`",
+    doc: "After the load: wait until the work is done.",
+    keys: &[
+        key("until", Shape::Text, "Condition, such as `stored == accepted or steady(stored, 5s)`."),
+        key("at_most", Shape::Duration, "Longest wait. Default 60s."),
+    ],
+    required: &["until"],
+    groups: &[],
+    needs: &[],
+};
+
+/// All sections, for hints about keys that stand in the wrong place.
+pub(crate) static SECTIONS: &[&Section] = &[
+    &PLAN, &SYSTEM, &COMPONENT, &READY, &LIMITS, &STOP, &PROBE, &LOAD, &BATCHES, &STEP, &BODY, &CHECK, &AXES,
+    &DRAIN,
+];
+
+impl Section {
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|k| k.name == name)
+    }
+
+    /// Names that can be used today.
+    pub fn usable(&self) -> Vec<&'static str> {
+        self.keys.iter().filter(|k| !matches!(k.shape, Shape::NotYet(_))).map(|k| k.name).collect()
+    }
+}

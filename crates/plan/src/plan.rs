@@ -1,0 +1,273 @@
+//! The whole plan: from text and options to cases and their order.
+
+use std::collections::BTreeSet;
+
+use crate::error::{MOST, PlanError, PlanErrors, Problem, Problems};
+use crate::expand::check;
+use crate::load;
+use crate::node::{Node, Value, shorten};
+use crate::overrides::{self, Overrides};
+use crate::source::Sources;
+use crate::spec::{Case, Expression};
+use crate::{conditions, suggest, words, yaml};
+
+/// A checked plan with all its cases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The plan's path as given.
+    pub path: String,
+    /// The plan's folder: where `seed`, `before_trial` and `after_trial` run.
+    pub dir: String,
+    /// What the experiment is called.
+    pub name: String,
+    /// What it is about.
+    pub description: Option<String>,
+    /// The profile that was chosen.
+    pub profile: Option<String>,
+    /// Made for a first look (profile `quick`): it gives no verdicts on differences.
+    pub quick: bool,
+    /// Names of all profiles.
+    pub profiles: Vec<String>,
+    /// Names of the axes, in order.
+    pub axes: Vec<String>,
+    /// How often each case is repeated; at least 1.
+    pub trials: u32,
+    /// The order of trials.
+    pub order: Order,
+    /// Hosts that may be loaded besides loopback.
+    pub allow_hosts: Vec<String>,
+    /// Remarks that are no mistakes, such as an axis that nothing uses.
+    pub notes: Vec<String>,
+    pub(crate) cases: Vec<Case>,
+}
+
+/// The order of trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Every case once, then every case again.
+    #[default]
+    Interleaved,
+    /// All trials of a case before the next case.
+    Sequential,
+}
+
+/// What the command line adds to a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `--profile NAME`.
+    pub profile: Option<String>,
+    /// `--set path=value`, in order.
+    pub set: Vec<(String, String)>,
+    /// `--tags a,b`: only steps with one of these; empty is all.
+    pub tags: Vec<String>,
+    /// `--case GLOB`: only cases with such a name.
+    pub cases_glob: Option<String>,
+    /// `--trials N`.
+    pub trials: Option<u32>,
+    /// What `${plan.dir}` stands for and relative paths start with; by default what the plan's path says before its
+    /// last `/`. Programs give an absolute path, because components run in folders of their own.
+    pub plan_dir: Option<String>,
+}
+
+impl Plan {
+    /// Reads, checks and expands a plan. `path` is used in messages and for the plan's folder; nothing is opened.
+    ///
+    /// # Errors
+    /// Everything that is wrong and could be found in one go.
+    pub fn parse(path: &str, text: &str, options: &Options) -> Result<Plan, PlanErrors> {
+        let mut sources = Sources::default();
+        let source = sources.add(path, text);
+        let read = yaml::parse(text, source, 0).and_then(|root| match &root.value {
+            Value::Map(_) => Ok(root),
+            _ => {
+                let message = format!("expected a plan, found {}", root.called());
+                Err(Problem::new(root.span.point(), message)
+                    .hint("a plan begins with `loadlab: 1` and `name: …`"))
+            }
+        });
+        let original = read.map_err(|problem| PlanErrors(vec![problem.render(&sources)]))?;
+        let plan_dir = options.plan_dir.clone().unwrap_or_else(|| folder_of(path));
+
+        let mut root = original.clone();
+        let mut problems = Problems::default();
+        let mut errors = Vec::new();
+        change(&mut root, &mut sources, options, &mut problems, &mut errors);
+        let checked = check(&root, &sources, &plan_dir);
+        problems.append(checked.problems);
+        let mut found = problems.into_errors(&sources).0;
+        found.splice(0..0, errors);
+        if found.is_empty() && options.set.is_empty() {
+            found = check_other_profiles(&original, &sources, &plan_dir, options.profile.as_deref());
+        }
+        if !found.is_empty() {
+            return Err(PlanErrors(found));
+        }
+        let mut plan = checked.plan;
+        plan.path = path.to_owned();
+        plan.dir = plan_dir;
+        plan.profile.clone_from(&options.profile);
+        plan.quick = options.profile.as_deref() == Some("quick");
+        plan.choose(options)?;
+        Ok(plan)
+    }
+
+    /// The cases, in the order of the matrix.
+    pub fn cases(&self) -> &[Case] {
+        &self.cases
+    }
+
+    /// Which case runs when: (place in [`Plan::cases`], trial from 1).
+    ///
+    /// Interleaved, every round runs all cases once, each round beginning one case later: what drifts over the
+    /// experiment (heat, caches, neighbours) then touches all cases alike, and no case is always the first.
+    pub fn schedule(&self) -> Vec<(usize, u32)> {
+        let cases = self.cases.len();
+        match self.order {
+            Order::Sequential => (0..cases).flat_map(|c| (1..=self.trials).map(move |t| (c, t))).collect(),
+            Order::Interleaved => (1..=self.trials)
+                .flat_map(|t| (0..cases).map(move |i| ((i + t as usize - 1) % cases, t)))
+                .collect(),
+        }
+    }
+
+    /// The experiment in words, one fact a line.
+    pub fn words(&self) -> Vec<String> {
+        words::of(self)
+    }
+
+    /// All conditions of all cases, each once.
+    pub fn expressions(&self) -> Vec<&Expression> {
+        let mut found: Vec<&Expression> = Vec::new();
+        for case in &self.cases {
+            let drain = case.drain.iter().map(|d| &d.until);
+            for expression in case.expect.iter().chain(&case.stop_when).chain(drain) {
+                if !found.contains(&expression) {
+                    found.push(expression);
+                }
+            }
+        }
+        found
+    }
+
+    /// `--tags` and `--case`.
+    fn choose(&mut self, options: &Options) -> Result<(), PlanErrors> {
+        let mut errors = Vec::new();
+        if !options.tags.is_empty() {
+            self.choose_tags(&options.tags, &mut errors);
+        }
+        if let (Some(glob), true) = (&options.cases_glob, errors.is_empty()) {
+            let names: Vec<&str> = self.cases.iter().map(|c| c.name.as_str()).collect();
+            if names.iter().any(|n| suggest::glob(glob, n)) {
+                self.cases.retain(|c| suggest::glob(glob, &c.name));
+            } else {
+                let message = format!("no case is named like `{}`", shorten(glob));
+                errors.push(of_option("--case", message, suggest::hint(glob, &names)));
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(PlanErrors(errors)) }
+    }
+
+    fn choose_tags(&mut self, tags: &[String], errors: &mut Vec<PlanError>) {
+        let loads = self.cases.iter().flat_map(|c| &c.loads);
+        let known: BTreeSet<String> = loads.flat_map(|l| &l.journey).flat_map(|s| &s.tags).cloned().collect();
+        let names: Vec<&str> = known.iter().map(String::as_str).collect();
+        for tag in tags.iter().filter(|t| !known.contains(*t)) {
+            let message = format!("no step has the tag `{}`", shorten(tag));
+            errors.push(of_option("--tags", message, load::tag_hint(tag, &names)));
+        }
+        if errors.is_empty() {
+            for case in &mut self.cases {
+                load::choose(&mut case.loads, tags);
+            }
+            // Where tags follow from an axis, choosing tags chooses cases.
+            self.cases.retain(|c| !c.loads.is_empty());
+            let left = self.cases.iter_mut().flat_map(conditions::drop_left_out).collect::<BTreeSet<_>>();
+            self.notes.extend(left);
+        }
+    }
+}
+
+fn of_option(option: &str, message: String, hint: Option<String>) -> PlanError {
+    PlanError {
+        file: option.to_owned(),
+        line: 0,
+        column: 0,
+        message,
+        snippet: String::new(),
+        related: None,
+        hint,
+    }
+}
+
+/// What a path says before its last slash.
+fn folder_of(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some(("", _)) => "/".to_owned(),
+        Some((folder, _)) => folder.to_owned(),
+        None => ".".to_owned(),
+    }
+}
+
+/// Profile, then `--set`, then `--trials`.
+fn change(
+    root: &mut Node,
+    sources: &mut Sources,
+    options: &Options,
+    problems: &mut Problems,
+    errors: &mut Vec<PlanError>,
+) {
+    let mut overrides = Overrides::default();
+    if let Some(wanted) = &options.profile {
+        let profiles = root.get("profiles").cloned();
+        let entries = profiles.as_ref().map_or(&[][..], Node::entries);
+        let names: Vec<&str> = entries.iter().map(|e| e.key.as_str()).collect();
+        match entries.iter().find(|e| e.key == *wanted) {
+            Some(profile) => overrides::apply_profile(root, profile, &mut overrides, problems),
+            None => {
+                let hint = if names.is_empty() {
+                    "this plan has no profiles".to_owned()
+                } else {
+                    let near = suggest::nearest(wanted, names.iter().copied());
+                    let near = near.map_or(String::new(), |n| format!("did you mean `{n}`? "));
+                    format!("{near}it has {}", suggest::listed(&names))
+                };
+                let message = format!("this plan has no profile `{}`", shorten(wanted));
+                errors.push(of_option("--profile", message, Some(hint)));
+            }
+        }
+    }
+    let mut typed = Overrides::default();
+    for (path, value) in &options.set {
+        match overrides::read_option(sources, "--set", path, value) {
+            (span, Ok(node)) => typed.apply(root, path, span, node, problems),
+            (_, Err(problem)) => problems.push(problem),
+        }
+    }
+    if let Some(trials) = options.trials {
+        let (span, node) = overrides::number(sources, "--trials", trials);
+        typed.apply(root, "trials", span, node, problems);
+    }
+}
+
+/// A profile that nobody has chosen yet should not hold a surprise.
+fn check_other_profiles(
+    original: &Node,
+    sources: &Sources,
+    plan_dir: &str,
+    chosen: Option<&str>,
+) -> Vec<PlanError> {
+    let entries = original.get("profiles").map_or(&[][..], Node::entries);
+    let mut found: Vec<PlanError> = Vec::new();
+    for profile in entries.iter().filter(|e| Some(e.key.as_str()) != chosen) {
+        let mut root = original.clone();
+        let mut problems = Problems::default();
+        overrides::apply_profile(&mut root, profile, &mut Overrides::default(), &mut problems);
+        problems.append(check(&root, sources, plan_dir).problems);
+        for mut error in problems.into_errors(sources).0 {
+            error.message = format!("with profile `{}`: {}", shorten(&profile.key), error.message);
+            found.push(error);
+        }
+    }
+    found.truncate(MOST);
+    found
+}

@@ -1,0 +1,311 @@
+//! What a checked plan says: plain values with their units in their names.
+//!
+//! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
+//! found, the run's folder) is left in [`Template`]s.
+
+use crate::template::Template;
+
+/// One point of the matrix with everything it means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Unique within the plan: as given, or `axis=value, axis=value`, or `default` without a matrix.
+    pub name: String,
+    /// A value for every axis, as written, in the order of [`crate::Plan::axes`].
+    pub values: Vec<(String, String)>,
+    /// What is brought up.
+    pub system: SystemSpec,
+    /// What is sent; at least one.
+    pub loads: Vec<LoadSpec>,
+    /// Any of these ends the load.
+    pub stop_when: Vec<Expression>,
+    /// How to wait for the work to be done after the load.
+    pub drain: Option<DrainSpec>,
+    /// All of these must hold.
+    pub expect: Vec<Expression>,
+}
+
+/// A condition as written, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expression {
+    /// As written, with the case's values put in.
+    pub text: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Where it stands: the plan's path, or an option.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+/// What a condition is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// `expect`: must hold.
+    Expect,
+    /// `stop_when`: ends the load.
+    StopWhen,
+    /// `drain.until`: the work is done.
+    DrainUntil,
+}
+
+/// How to wait for the work to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DrainSpec {
+    /// Done when this holds.
+    pub until: Expression,
+    /// Longest wait.
+    pub at_most_ns: u64,
+}
+
+/// Everything under test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SystemSpec {
+    /// Every replica, in the order in which they are started.
+    pub components: Vec<ComponentSpec>,
+    /// Run once the system is ready, in the plan's folder, one after another.
+    pub seed: Vec<Command>,
+    /// Run before the load of each trial.
+    pub before_trial: Vec<Command>,
+    /// Run after the load of each trial.
+    pub after_trial: Vec<Command>,
+    /// Numbers read while it runs.
+    pub probes: Vec<ProbeSpec>,
+}
+
+/// One replica of a component.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComponentSpec {
+    /// `edge2`; the component's own name when there is only one of it. Unique within the system.
+    pub name: String,
+    /// The component as the plan names it: `edge`.
+    pub group: String,
+    /// From 1.
+    pub replica: u32,
+    /// How many there are.
+    pub replicas: u32,
+    /// What starts it.
+    pub run: Command,
+    /// What builds it, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
+    pub build: Vec<Command>,
+    /// Environment variables, beside those that are inherited.
+    pub env: Vec<(String, Template)>,
+    /// Folder, starting with the plan's folder unless the plan gives an absolute one.
+    pub dir: String,
+    /// Ports, the unnamed one first.
+    pub ports: Vec<PortSpec>,
+    /// When it counts as up; `None`: as soon as its process runs.
+    pub ready: Option<ReadySpec>,
+    /// What it may use.
+    pub limits: Limits,
+    /// How long it lives.
+    pub fresh: Fresh,
+    /// How it is stopped.
+    pub stop: StopSpec,
+}
+
+/// A program to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// For `/bin/sh -c`.
+    Shell(Template),
+    /// A program and its arguments, run as they are; at least one.
+    Words(Vec<Template>),
+}
+
+/// A port of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// `None` for `port`, a name for one of `ports`.
+    pub name: Option<String>,
+    /// `None`: `auto`, a free one is found when the system comes up.
+    pub number: Option<u16>,
+}
+
+impl PortSpec {
+    /// What templates call it: `port`, or `port.NAME`.
+    pub fn variable(&self) -> String {
+        self.name.as_ref().map_or("port".to_owned(), |n| format!("port.{n}"))
+    }
+}
+
+/// When a component counts as up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadySpec {
+    /// The sign to wait for.
+    pub sign: ReadySign,
+    /// How long it may take.
+    pub within_ns: u64,
+}
+
+/// The sign that a component is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadySign {
+    /// This URL answers with a status below 400.
+    Http(Template),
+    /// `HOST:PORT` accepts a connection.
+    Tcp(Template),
+    /// This text appears in a line of its output.
+    Log(Template),
+}
+
+/// What a component may use; `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Cores.
+    pub cpu_cores: Option<f64>,
+    /// Bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Open files of each process.
+    pub open_files: Option<u64>,
+}
+
+/// How long a component lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fresh {
+    /// Anew for each trial.
+    #[default]
+    Trial,
+    /// Kept while trials of one case follow one another; two cases never run at a time.
+    Case,
+    /// Once.
+    Experiment,
+}
+
+/// How a component is stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopSpec {
+    /// Name without SIG: one of TERM, INT, QUIT, HUP, KILL, USR1, USR2.
+    pub signal: String,
+    /// How long it may take before it is killed.
+    pub within_ns: u64,
+}
+
+/// A number read from the system while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeSpec {
+    /// As expressions name it.
+    pub name: String,
+    /// A URL that answers with JSON.
+    pub url: Template,
+    /// JSON pointer (RFC 6901) to the number.
+    pub json_pointer: String,
+}
+
+/// What is sent, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadSpec {
+    /// `load` when there is only one.
+    pub name: String,
+    /// Closed or open.
+    pub model: Model,
+    /// What ends it.
+    pub until: Until,
+    /// Users start, or the rate grows, evenly over this time.
+    pub ramp_ns: u64,
+    /// The window starts after this time.
+    pub warmup_ns: u64,
+    /// How many batches in all; 1 unless the plan says otherwise.
+    pub batches: u32,
+    /// Between two batches.
+    pub pause_ns: u64,
+    /// What happens to requests that cannot start when due.
+    pub when_behind: WhenBehind,
+    /// Longest wait for an answer.
+    pub timeout_ns: u64,
+    /// What is in flight at the end may finish within this time.
+    pub grace_ns: u64,
+    /// Reuse connections.
+    pub keep_alive: bool,
+    /// `None`: as many as the system leaves cores.
+    pub threads: Option<u32>,
+    /// Start of all random choices.
+    pub seed: u64,
+    /// The steps, in order; at least one.
+    pub journey: Vec<Step>,
+}
+
+/// Who decides when a request is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// Users, each sends its next request after its last one ended.
+    Closed {
+        /// How many.
+        users: u64,
+        /// Each user's steps fall due at this interval.
+        pace_ns: Option<u64>,
+    },
+    /// A schedule.
+    Open {
+        /// Requests per second.
+        rate_per_s: f64,
+        /// How they are spread.
+        arrivals: Arrivals,
+        /// Most at a time.
+        max_in_flight: u64,
+    },
+}
+
+/// What ends a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Time, in nanoseconds.
+    DurationNs(u64),
+    /// So many requests, shared by all users.
+    Requests(u64),
+    /// So many rounds of the journey by every user.
+    Repeats(u64),
+}
+
+/// How requests of a rate are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// As independent arrivals would.
+    Poisson,
+}
+
+/// What happens to requests that cannot start when due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenBehind {
+    /// They wait, and the wait counts.
+    #[default]
+    Queue,
+    /// They are counted as dropped.
+    Drop,
+}
+
+/// One request of a journey.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// In capitals.
+    pub method: &'static str,
+    /// An `http` URL.
+    pub url: Template,
+    /// Header fields in order, names as written.
+    pub headers: Vec<(String, Template)>,
+    /// What is sent.
+    pub body: Body,
+    /// Series it counts for.
+    pub tags: Vec<String>,
+    /// Statuses that are good; `None`: below 400.
+    pub statuses: Option<Vec<u16>>,
+}
+
+/// The body of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// None.
+    Empty,
+    /// A text.
+    Text(Template),
+    /// A file, starting with the plan's folder unless the plan gives an absolute path; sent as it is.
+    File(String),
+    /// JSON text; wants `content-type: application/json` unless a header says otherwise.
+    Json(Template),
+}

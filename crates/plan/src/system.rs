@@ -1,0 +1,436 @@
+//! Reads `system`: components with their replicas, commands, probes.
+
+use crate::error::Problem;
+use crate::expand::MAX_EXPANDED;
+use crate::keys::{self, MAX_REPLICAS, SIGNALS};
+use crate::node::{Entry, Kind, Node, Value, shorten};
+use crate::reader::{Fields, Instance, KnownPort, Reader, When};
+use crate::source::Span;
+use crate::spec::{
+    Command, ComponentSpec, Fresh, Limits, PortSpec, ProbeSpec, ReadySign, ReadySpec, StopSpec, SystemSpec,
+};
+use crate::template::Template;
+use crate::url;
+use crate::values::parse_count;
+use loadlab_record::units;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Reads `system` of one case. Sets the reader's instances, which URLs of the loads refer to.
+pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
+    let mut spec = SystemSpec::default();
+    let Some(fields) = r.fields(node, &keys::SYSTEM, at) else { return spec };
+    let components = fields.get("components");
+    if let Some(components) = components {
+        r.instances = instances(r, components);
+        let entries = r.map(components, "a map of components by name");
+        if instances_fit(r, entries, fields.key_span("components")) {
+            for entry in entries {
+                spec.components.extend(read_component(r, entry));
+            }
+        }
+        names_differ(r, entries);
+    }
+    spec.seed = read_commands(r, &fields, "seed");
+    spec.before_trial = read_commands(r, &fields, "before_trial");
+    spec.after_trial = read_commands(r, &fields, "after_trial");
+    if let Some(probes) = fields.get("probes") {
+        for entry in r.map(probes, "a map of probes by name") {
+            r.check_word(&entry.key, entry.key_span, "a probe");
+            if loadlab_record::expr::built_in_kind(&entry.key).is_some() {
+                let message = format!("`{}` means something else in conditions already", entry.key);
+                r.push(Problem::new(entry.key_span, message).hint("give the probe another name"));
+            }
+            spec.probes.extend(read_probe(r, entry));
+        }
+    }
+    spec
+}
+
+/// A first, silent look: which components and ports there will be, so that any text can refer to any of them.
+fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
+    let mut quiet = Reader::new(r.sources, r.plan_dir, r.scope);
+    let mut found: Vec<Instance> = Vec::new();
+    for entry in components.entries() {
+        let whole = Fields::of(&entry.value, &keys::COMPONENT, entry.key_span);
+        let replicas = quiet.count(&whole, "replicas").unwrap_or(1) as u32;
+        for replica in 1..=replicas {
+            // Far too many is said later; here it only must not take long.
+            if found.len() > MAX_REPLICAS as usize {
+                return found;
+            }
+            let name = if replicas == 1 { entry.key.clone() } else { format!("{}{replica}", entry.key) };
+            found.push(Instance { name, group: entry.key.clone(), replica, ports: Vec::new() });
+            quiet.instances = vec![Instance { ports: Vec::new(), ..found[found.len() - 1].clone() }];
+            quiet.own = Some(0);
+            let ports = read_ports(&mut quiet, &whole);
+            let known = ports.iter().map(|p| KnownPort { variable: p.variable(), number: p.number });
+            let last = found.len() - 1;
+            found[last].ports = known.collect();
+            quiet.own = None;
+        }
+    }
+    found
+}
+
+/// Whether all replicas can be read in good time; said once when not.
+fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
+    if r.instances.len() > MAX_REPLICAS as usize {
+        r.push(Problem::new(
+            at,
+            format!("the system has more than {MAX_REPLICAS} components with their replicas"),
+        ));
+        return false;
+    }
+    let replicas = |entry: &Entry| r.instances.iter().filter(|i| i.group == entry.key).count();
+    r.cost += entries.iter().map(|e| e.value.size() * replicas(e)).sum::<usize>();
+    let fit = r.cost <= MAX_EXPANDED;
+    if !fit {
+        r.push(Problem::new(at, "the system with all its replicas is too large").hint("fewer replicas"));
+    }
+    fit
+}
+
+/// `edge` with two replicas is `edge1` and `edge2`: another component cannot have one of these names.
+fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
+    let clash = |r: &Reader<'_>, entry: &Entry| {
+        r.instances.iter().find(|i| i.name == entry.key && i.group != entry.key).map(|i| i.group.clone())
+    };
+    for entry in entries {
+        if let Some(group) = clash(r, entry) {
+            let message = format!("`{}` is the name of a replica of `{group}` as well", entry.key);
+            r.push(Problem::new(entry.key_span, message).hint("give one of the two another name"));
+        }
+    }
+}
+
+/// All replicas of a component.
+fn read_component(r: &mut Reader<'_>, entry: &Entry) -> Vec<ComponentSpec> {
+    if !r.check_name(&entry.key, entry.key_span, "a component") {
+        return Vec::new();
+    }
+    let Some(fields) = r.fields(&entry.value, &keys::COMPONENT, entry.key_span) else { return Vec::new() };
+    let own: Vec<usize> = (0..r.instances.len()).filter(|i| r.instances[*i].group == entry.key).collect();
+    ports_differ(r, &own, &fields);
+    let mut specs = Vec::new();
+    for index in &own {
+        r.own = Some(*index);
+        r.used_case = None;
+        specs.extend(read_replica(r, &fields, own.len() as u32));
+        r.own = None;
+    }
+    specs
+}
+
+fn ports_differ(r: &mut Reader<'_>, own: &[usize], fields: &Fields<'_>) {
+    let (Some(first), Some(second)) = (own.first(), own.get(1)) else { return };
+    let (first, second) = (&r.instances[*first].ports, &r.instances[*second].ports);
+    let same = first.iter().find(|p| p.number.is_some() && second.iter().any(|q| q.number == p.number));
+    if let Some(number) = same.and_then(|p| p.number) {
+        let key = if fields.get("port").is_some() { "port" } else { "ports" };
+        let problem = Problem::new(fields.key_span(key), format!("all replicas would have port {number}"));
+        r.push(problem.hint("`auto`, or put `${replica}` in it"));
+    }
+}
+
+/// One replica, when nothing is wrong with what it cannot do without.
+fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Option<ComponentSpec> {
+    let instance = r.own.and_then(|i| r.instances.get(i))?.clone();
+    r.count(fields, "replicas");
+    let run = fields.get("run").and_then(|n| read_command(r, n));
+    let build = read_builds(r, fields);
+    let env = read_env(r, fields);
+    let dir = match fields.get("dir") {
+        Some(node) => r.scalar(node, "a folder").map(|s| in_folder(r.plan_dir, &s.text)),
+        None => Some(r.plan_dir.to_owned()),
+    };
+    let ports = read_ports(r, fields);
+    let ready = fields.get("ready").and_then(|n| read_ready(r, n, fields.key_span("ready")));
+    let limits =
+        fields.get("limits").map(|n| read_limits(r, n, fields.key_span("limits"))).unwrap_or_default();
+    let stop = read_stop(r, fields);
+    let fresh = match r.choice(fields, "fresh") {
+        Some("case") => Fresh::Case,
+        Some("experiment") => Fresh::Experiment,
+        _ => Fresh::Trial,
+    };
+    if let (Fresh::Experiment, Some(used)) = (fresh, r.used_case) {
+        let message = format!(
+            "`{}` lives for the whole experiment, but this differs from case to case",
+            instance.group
+        );
+        let problem = Problem::new(used, message).related("because of this", fields.key_span("fresh"));
+        r.push(problem.hint("`fresh: case` or `fresh: trial`"));
+    }
+    let Instance { name, group, replica, .. } = instance;
+    Some(ComponentSpec {
+        name,
+        group,
+        replica,
+        replicas,
+        run: run?,
+        build,
+        env,
+        dir: dir?,
+        ports,
+        ready,
+        limits,
+        fresh,
+        stop,
+    })
+}
+
+/// A path of the plan: relative ones start in its folder. Only text; nothing is looked up.
+pub(crate) fn in_folder(plan_dir: &str, path: &str) -> String {
+    let path = path.strip_prefix("./").unwrap_or(path);
+    match path {
+        _ if path.starts_with('/') => path.to_owned(),
+        "" | "." => plan_dir.to_owned(),
+        _ => format!("{}/{path}", plan_dir.trim_end_matches('/')),
+    }
+}
+
+/// A shell line, or a list of words.
+fn read_command(r: &mut Reader<'_>, node: &Node) -> Option<Command> {
+    const WHAT: &str = "a command: a shell line, or a list of words";
+    if let Value::List(items) = &node.value {
+        if items.is_empty() {
+            r.push(Problem::new(node.span, format!("expected {WHAT}, found an empty list")));
+            return None;
+        }
+        let words: Vec<Template> =
+            items.iter().filter_map(|n| r.template(n, "a word of a command")).collect();
+        return (words.len() == items.len()).then_some(Command::Words(words));
+    }
+    let line = r.template(node, WHAT)?;
+    if line.as_text().is_some_and(|t| t.trim().is_empty()) {
+        r.push(Problem::new(node.span, format!("expected {WHAT}, found an empty text")));
+        return None;
+    }
+    if line.to_string().contains('\0') {
+        r.push(Problem::new(node.span, "a command cannot hold a NUL character"));
+        return None;
+    }
+    Some(Command::Shell(line))
+}
+
+/// One shell line, or a list of commands that run one after another.
+fn read_commands(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Vec<Command> {
+    match fields.get(key) {
+        None => Vec::new(),
+        Some(Node { value: Value::List(items), .. }) => {
+            items.iter().filter_map(|n| read_command(r, n)).collect()
+        }
+        Some(node) => read_command(r, node).into_iter().collect(),
+    }
+}
+
+/// Builds run before there is a run folder or a port, so their texts must be complete.
+fn read_builds(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Command> {
+    let commands = read_commands(r, fields, "build");
+    let late = |t: &Template| t.names().next().map(str::to_owned);
+    for command in &commands {
+        let name = match command {
+            Command::Shell(line) => late(line),
+            Command::Words(words) => words.iter().find_map(late),
+        };
+        if let (Some(name), Some(node)) = (name, fields.get("build")) {
+            let message = format!("`${{{name}}}` is known only while it runs; builds are done before");
+            r.push(Problem::new(r.inner_span(node, &name), message));
+        }
+    }
+    commands
+}
+
+fn read_env(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Template)> {
+    let Some(node) = fields.get("env") else { return Vec::new() };
+    let mut env = Vec::new();
+    for entry in r.map(node, "a map of environment variables") {
+        if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
+            let message = format!("`{}` cannot be the name of an environment variable", shorten(&entry.key));
+            r.push(Problem::new(entry.key_span, message));
+        }
+        env.extend(r.template(&entry.value, "a text").map(|value| (entry.key.clone(), value)));
+    }
+    env
+}
+
+fn read_ports(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<PortSpec> {
+    let mut ports = Vec::new();
+    if let Some(node) = fields.get("port") {
+        ports.extend(read_port(r, node).map(|number| PortSpec { name: None, number }));
+    }
+    if let Some(node) = fields.get("ports") {
+        for entry in r.map(node, "a map of ports by name") {
+            r.check_name(&entry.key, entry.key_span, "a port");
+            let number = read_port(r, &entry.value);
+            ports.extend(number.map(|number| PortSpec { name: Some(entry.key.clone()), number }));
+        }
+    }
+    ports
+}
+
+fn read_port(r: &mut Reader<'_>, node: &Node) -> Option<Option<u16>> {
+    let scalar = r.scalar(node, "`auto` or a port number")?;
+    if scalar.text == "auto" {
+        return Some(None);
+    }
+    match scalar.text.parse::<u16>() {
+        Ok(number) if number > 0 => Some(Some(number)),
+        _ => {
+            let message =
+                format!("`{}` is not a port: `auto`, or a number from 1 to 65535", shorten(&scalar.text));
+            r.wrong(&scalar, message, None);
+            None
+        }
+    }
+}
+
+/// A URL that may have ports left in it.
+pub(crate) fn read_url(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
+    let template = r.template(node, "a URL")?;
+    check_rendered(r, node, &template, url::check)?;
+    Some(template)
+}
+
+/// Checks the form of an address with a port in place of names that are still open.
+fn check_rendered(
+    r: &mut Reader<'_>,
+    node: &Node,
+    template: &Template,
+    check: impl Fn(&str) -> Result<(), url::UrlError>,
+) -> Option<()> {
+    let text = template.render(&|_| Some("1".to_owned())).ok()?;
+    if let Err(error) = check(&text) {
+        r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
+        return None;
+    }
+    Some(())
+}
+
+fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
+    let fields = r.fields(node, &keys::READY, at)?;
+    let within_ns = r.positive_duration(&fields, "within").unwrap_or(30 * SECOND_NS);
+    let sign = if let Some(node) = fields.get("http") {
+        ReadySign::Http(read_url(r, node)?)
+    } else if let Some(node) = fields.get("tcp") {
+        let address = r.template(node, "HOST:PORT")?;
+        check_rendered(r, node, &address, |text| url::host_and_port(text, true))?;
+        ReadySign::Tcp(address)
+    } else {
+        let node = fields.get("log")?;
+        let text = r.template(node, "a text")?;
+        if text.to_string().is_empty() || text.to_string().contains('\n') {
+            r.push(Problem::new(node.span, "expected a part of one line for `log`"));
+            return None;
+        }
+        ReadySign::Log(text)
+    };
+    Some(ReadySpec { sign, within_ns })
+}
+
+fn read_limits(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
+    let Some(fields) = r.fields(node, &keys::LIMITS, at) else { return Limits::default() };
+    let memory_bytes = r.limit(&fields, "memory", "a size such as `15MiB`, or `none`", units::parse_bytes);
+    if memory_bytes == Some(0) {
+        let span = fields.get("memory").map_or(at, |n| n.span);
+        r.push(Problem::new(span, "nothing runs in no memory").hint("`none` for no limit"));
+    }
+    Limits {
+        cpu_cores: r.limit(
+            &fields,
+            "cpu",
+            "a CPU limit such as `1%` or `0.5`, or `none`",
+            units::parse_cpu_cores,
+        ),
+        memory_bytes,
+        pids: r.limit(&fields, "pids", "a whole number, or `none`", parse_count),
+        open_files: r.limit(&fields, "open_files", "a whole number, or `none`", parse_count),
+    }
+}
+
+fn read_stop(r: &mut Reader<'_>, fields: &Fields<'_>) -> StopSpec {
+    let fallback = StopSpec { signal: SIGNALS[0].to_owned(), within_ns: 10 * SECOND_NS };
+    let Some(node) = fields.get("stop") else { return fallback };
+    let Some(fields) = r.fields(node, &keys::STOP, fields.key_span("stop")) else { return fallback };
+    let signal = r.choice(&fields, "signal").unwrap_or(SIGNALS[0]);
+    let within_ns = r.duration(&fields, "within").unwrap_or(fallback.within_ns);
+    StopSpec { signal: signal.to_owned(), within_ns }
+}
+
+fn read_probe(r: &mut Reader<'_>, entry: &Entry) -> Option<ProbeSpec> {
+    let fields = r.fields(&entry.value, &keys::PROBE, entry.key_span)?;
+    let url = fields.get("http").and_then(|n| read_url(r, n));
+    let node = fields.get("json")?;
+    let pointer = r.scalar(node, "a JSON pointer such as `/stored`")?;
+    if !pointer.text.is_empty() && !pointer.text.starts_with('/') {
+        let message = format!("`{}` is not a JSON pointer: it starts with `/`", shorten(&pointer.text));
+        let hint = format!("`/{}`", pointer.text.trim_start_matches("$.").replace('.', "/"));
+        r.wrong(&pointer, message, Some(hint));
+        return None;
+    }
+    Some(ProbeSpec { name: entry.key.clone(), url: url?, json_pointer: pointer.text })
+}
+
+/// JSON text of a node, with what only the run knows left in it.
+pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
+    match &node.value {
+        Value::Scalar(Kind::Null, _) => out.push_text("null"),
+        Value::Scalar(kind, text) => {
+            let (template, kind, _) = r.resolve(node, *kind, text, When::Run)?;
+            match (kind, template.as_text()) {
+                (Kind::Bool, Some(text)) => out.push_text(text),
+                (Kind::Number, Some(text)) => out.push_text(&json_number(text)),
+                _ => {
+                    out.push_text("\"");
+                    out.push_mapped(&template, &|t| escaped(t));
+                    out.push_text("\"");
+                }
+            }
+        }
+        Value::List(items) => {
+            out.push_text("[");
+            for (i, item) in items.iter().enumerate() {
+                out.push_text(if i > 0 { "," } else { "" });
+                json_template(r, item, out)?;
+            }
+            out.push_text("]");
+        }
+        Value::Map(entries) => {
+            out.push_text("{");
+            for (i, entry) in entries.iter().enumerate() {
+                let comma = if i > 0 { "," } else { "" };
+                out.push_text(&format!("{comma}\"{}\":", escaped(&entry.key)));
+                json_template(r, &entry.value, out)?;
+            }
+            out.push_text("}");
+        }
+    }
+    Some(())
+}
+
+/// A number as JSON writes it: YAML also knows `0x10`, `1_000`, `007` and `.5`.
+pub(crate) fn json_number(text: &str) -> String {
+    if text.parse::<serde_json::Number>().is_ok() {
+        return text.to_owned();
+    }
+    let plain: String = text.chars().filter(|c| *c != '_').collect();
+    let digits = plain.strip_prefix("0x").map(|d| (d, 16)).or(plain.strip_prefix("0o").map(|d| (d, 8)));
+    let whole = digits.and_then(|(d, radix)| u64::from_str_radix(d, radix).ok());
+    match (whole, plain.parse::<f64>()) {
+        (Some(n), _) => n.to_string(),
+        (None, Ok(n)) if n.is_finite() => {
+            if n.fract() == 0.0 && n.abs() < 1e15 {
+                format!("{n:.0}")
+            } else {
+                n.to_string()
+            }
+        }
+        _ => format!("\"{}\"", escaped(text)),
+    }
+}
+
+fn escaped(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}

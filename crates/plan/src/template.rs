@@ -1,0 +1,201 @@
+//! Texts with `${names}` in them.
+//!
+//! What the plan itself decides (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is expanded;
+//! what only a run can know stays, and [`Template::render`] puts it in. `$${` is a plain `${`. There is no
+//! arithmetic and there are no conditions here.
+
+use std::fmt;
+
+/// A text with names that a run puts values in for.
+///
+/// The names that can be left are `run.dir`, `port`, `port.NAME`, `components.NAME.port` and
+/// `components.NAME.port.PORT`, where NAME is that of a [`crate::ComponentSpec`] and a port is one without a number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Name(String),
+}
+
+/// A name that the run has no value for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing is known as `${{{name}}}` here")]
+pub struct UnknownName {
+    /// The name.
+    pub name: String,
+}
+
+impl Template {
+    /// A text without names; `${` in it is itself.
+    pub fn text(text: impl Into<String>) -> Self {
+        let mut template = Template::default();
+        template.push_text(&text.into());
+        template
+    }
+
+    /// The text with all names replaced.
+    ///
+    /// # Errors
+    /// The first name that `value_of` does not know.
+    pub fn render(&self, value_of: &dyn Fn(&str) -> Option<String>) -> Result<String, UnknownName> {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Name(name) => {
+                    out.push_str(&value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The text, when no name is left in it.
+    pub fn as_text(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The names left, in order, with repetitions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|p| match p {
+            Part::Name(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
+    pub(crate) fn push_text(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Text(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Text(text.to_owned())),
+        }
+    }
+
+    pub(crate) fn push_name(&mut self, name: &str) {
+        self.parts.push(Part::Name(name.to_owned()));
+    }
+
+    /// Appends another, its texts changed by `f`: to put a template into JSON.
+    pub(crate) fn push_mapped(&mut self, other: &Template, f: &dyn Fn(&str) -> String) {
+        for part in &other.parts {
+            match part {
+                Part::Text(text) => self.push_text(&f(text)),
+                Part::Name(name) => self.push_name(name),
+            }
+        }
+    }
+}
+
+/// As a person would write it: names as `${name}`.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(text)?,
+                Part::Name(name) => write!(f, "${{{name}}}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece of a text as the plan has it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    Text(&'a str),
+    /// What stands between `${` and `}`.
+    Name(&'a str),
+}
+
+/// What is wrong with the braces.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BraceError {
+    /// `${` without `}`; the text from there.
+    Open,
+    /// `${}`.
+    Empty,
+}
+
+/// Takes a text apart.
+pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, BraceError> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        // `$${`: one dollar goes, the rest stays as it is, a closing brace included.
+        if at > 0 && rest.as_bytes()[at - 1] == b'$' {
+            out.push(Piece::Text(&rest[..at - 1]));
+            out.push(Piece::Text("${"));
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let close = rest[at..].find('}').ok_or(BraceError::Open)?;
+        let name = rest[at + 2..at + close].trim();
+        if name.is_empty() {
+            return Err(BraceError::Empty);
+        }
+        out.push(Piece::Text(&rest[..at]));
+        out.push(Piece::Name(name));
+        rest = &rest[at + close + 1..];
+    }
+    out.push(Piece::Text(rest));
+    out.retain(|p| *p != Piece::Text(""));
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        match pieces(text) {
+            Err(e) => format!("{e:?}"),
+            Ok(list) => list
+                .iter()
+                .map(|p| match p {
+                    Piece::Text(t) => format!("[{t}]"),
+                    Piece::Name(n) => format!("<{n}>"),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn texts_are_taken_apart() {
+        for (text, expect) in [
+            ("", ""),
+            ("plain $5 {x}", "[plain $5 {x}]"),
+            ("${a}", "<a>"),
+            ("x${ a.b }y${c}", "[x]<a.b>[y]<c>"),
+            ("$${HOME}/x", "[${][HOME}/x]"),
+            ("a$${b}${c}", "[a][${][b}]<c>"),
+            ("${a", "Open"),
+            ("${}", "Empty"),
+            ("$", "[$]"),
+        ] {
+            assert_eq!(shown(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_put_in_at_run_time() {
+        let mut template = Template::text("http://127.0.0.1:");
+        template.push_name("port");
+        template.push_text("/x");
+        assert_eq!(template.as_text(), None);
+        assert_eq!(template.names().collect::<Vec<_>>(), ["port"]);
+        assert_eq!(template.to_string(), "http://127.0.0.1:${port}/x");
+        let known = |n: &str| (n == "port").then(|| "80".to_owned());
+        assert_eq!(template.render(&known).as_deref(), Ok("http://127.0.0.1:80/x"));
+        let error = template.render(&|_| None).unwrap_err();
+        assert_eq!(error.to_string(), "nothing is known as `${port}` here");
+        assert_eq!(Template::text("${x}").render(&known).as_deref(), Ok("${x}"));
+    }
+}

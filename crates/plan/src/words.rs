@@ -1,0 +1,321 @@
+//! The experiment in words: what a reader of the report or of `--dry-run` wants to know first.
+//!
+//! A fact that holds in all cases is said once; one that differs is said for each variant, with the cases it
+//! holds in. Only what the plan says, nothing of how it is done.
+
+use std::collections::HashMap;
+
+use crate::node::shorten_to;
+use crate::plan::{Order, Plan};
+use crate::spec::{
+    Arrivals, Body, Case, Command, ComponentSpec, Fresh, Limits, LoadSpec, Model, ReadySign, Step, Until,
+    WhenBehind,
+};
+use loadlab_record::units::{format_bytes, format_count};
+
+/// Variants of one fact that are spelled out.
+const VARIANTS: usize = 8;
+/// Case names in one line.
+const NAMES: usize = 6;
+
+/// One fact a line.
+pub(crate) fn of(plan: &Plan) -> Vec<String> {
+    let mut lines = vec![plan.name.clone()];
+    let description = plan.description.iter().flat_map(|d| d.lines()).map(str::trim);
+    lines.extend(description.filter(|l| !l.is_empty()).map(str::to_owned));
+    let cases = plan.cases();
+    let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
+    if cases.len() > 1 {
+        lines.push(format!("{} cases: {}", cases.len(), names_of(&names, 20)));
+    }
+    lines.push(trials(plan));
+    lines.extend(vary(cases, &plan.dir));
+    if !plan.allow_hosts.is_empty() {
+        lines.push(format!("may load {} besides loopback", plan.allow_hosts.join(", ")));
+    }
+    lines.extend(plan.notes.iter().map(|n| format!("note: {n}")));
+    lines
+}
+
+fn trials(plan: &Plan) -> String {
+    let (cases, trials) = (plan.cases().len(), plan.trials);
+    let each = if trials == 1 { "one trial".to_owned() } else { format!("{trials} trials") };
+    let order = match plan.order {
+        _ if cases == 1 || trials == 1 => "",
+        Order::Interleaved => ", cases in turn",
+        Order::Sequential => ", one case after the other",
+    };
+    let of_each = if cases == 1 { String::new() } else { format!(" of each case{order}") };
+    let total = if cases > 1 && trials > 1 {
+        format!(": {} in all", cases as u64 * u64::from(trials))
+    } else {
+        String::new()
+    };
+    let profile = plan.profile.as_ref().map_or(String::new(), |p| format!(" (profile {p})"));
+    let quick = if plan.quick { "; a first look: no verdicts on differences" } else { "" };
+    format!("{each}{of_each}{total}{profile}{quick}")
+}
+
+fn names_of(names: &[&str], most: usize) -> String {
+    let shown = names.iter().take(most).copied().collect::<Vec<_>>().join("; ");
+    if names.len() > most { format!("{shown}; and {} more", names.len() - most) } else { shown }
+}
+
+/// Facts of all cases, those that are the same said once.
+fn vary(cases: &[Case], dir: &str) -> Vec<String> {
+    let mut subjects: Vec<String> = Vec::new();
+    let mut variants: HashMap<String, Vec<(String, Vec<&Case>)>> = HashMap::new();
+    for case in cases {
+        for (subject, text) in facts(case, dir) {
+            let known = variants.entry(subject.clone()).or_insert_with(|| {
+                subjects.push(subject);
+                Vec::new()
+            });
+            match known.iter_mut().find(|(t, _)| *t == text) {
+                Some((_, within)) => within.push(case),
+                None => known.push((text, vec![case])),
+            }
+        }
+    }
+    let mut lines = Vec::new();
+    for subject in subjects {
+        let known = &variants[&subject];
+        for (text, within) in known.iter().take(VARIANTS) {
+            let only = match within.len() {
+                n if n == cases.len() => String::new(),
+                _ => format!(" (in {})", which(within, cases)),
+            };
+            lines.push(format!("{subject}: {text}{only}"));
+        }
+        if known.len() > VARIANTS {
+            lines.push(format!("{subject}: {} more variants", known.len() - VARIANTS));
+        }
+    }
+    lines
+}
+
+/// Some of the cases: by the values of one axis where that says it, otherwise by name.
+fn which(within: &[&Case], cases: &[Case]) -> String {
+    let axes = cases.first().map_or(&[][..], |c| c.values.as_slice());
+    for (i, (axis, _)) in axes.iter().enumerate() {
+        let value = |case: &Case| case.values.get(i).map(|(_, v)| v.clone()).unwrap_or_default();
+        let mut values: Vec<String> = within.iter().map(|c| value(c)).collect();
+        values.dedup();
+        values.sort();
+        values.dedup();
+        let alike = cases.iter().filter(|c| values.binary_search(&value(c)).is_ok()).count();
+        let by_axes = cases.iter().all(|c| c.name.contains(&format!("{axis}=")));
+        if by_axes && alike == within.len() && values.len() < within.len().max(2) {
+            return format!("{axis}={}", values.join(", "));
+        }
+    }
+    let names: Vec<&str> = within.iter().map(|c| c.name.as_str()).collect();
+    names_of(&names, NAMES)
+}
+
+/// What a case says, as (about what, what).
+fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
+    let command = |c: &Command| command(c, dir);
+    let mut facts = Vec::new();
+    let firsts: Vec<&ComponentSpec> = case.system.components.iter().filter(|c| c.replica == 1).collect();
+    for component in &firsts {
+        let times =
+            if component.replicas > 1 { format!("{} × ", component.replicas) } else { String::new() };
+        facts.push((component.group.clone(), format!("{times}{}", command(&component.run))));
+        facts.push((component.group.clone(), lives(component)));
+        facts.extend(limits(&component.limits).map(|l| (component.group.clone(), l)));
+    }
+    let commands = [
+        ("seed", &case.system.seed),
+        ("before each trial", &case.system.before_trial),
+        ("after each trial", &case.system.after_trial),
+    ];
+    for (subject, list) in commands.into_iter().filter(|(_, list)| !list.is_empty()) {
+        facts.push((subject.to_owned(), list.iter().map(&command).collect::<Vec<_>>().join(", then ")));
+    }
+    for probe in &case.system.probes {
+        facts.push((format!("probe {}", probe.name), format!("`{}` of {}", probe.json_pointer, probe.url)));
+    }
+    for load in &case.loads {
+        let subject = if load.name == "load" { "load".to_owned() } else { format!("load {}", load.name) };
+        facts.push((subject.clone(), load_line(load)));
+        facts.extend(details(load).map(|d| (subject, d)));
+        let steps: Vec<String> = load.journey.iter().take(12).map(|s| step(s, dir)).collect();
+        let more = if load.journey.len() > 12 {
+            format!(", and {} more", load.journey.len() - 12)
+        } else {
+            String::new()
+        };
+        let subject =
+            if load.name == "load" { "journey".to_owned() } else { format!("journey of {}", load.name) };
+        facts.push((subject, format!("{}{more}", steps.join(", then "))));
+    }
+    facts.extend(case.stop_when.iter().map(|e| ("ends early".to_owned(), format!("when {}", e.text))));
+    facts.extend(case.drain.iter().map(|d| {
+        ("drain".to_owned(), format!("until {}, at most {}", d.until.text, duration(d.at_most_ns)))
+    }));
+    facts.extend(case.expect.iter().map(|e| ("expected".to_owned(), e.text.clone())));
+    facts
+}
+
+/// A command with paths as the plan has them.
+fn command(command: &Command, dir: &str) -> String {
+    let text = match command {
+        Command::Shell(line) => line.to_string(),
+        Command::Words(words) => words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    };
+    format!("`{}`", shorten_to(within(&text, dir).trim(), 100))
+}
+
+/// Without the plan's folder in front of paths: it is where the plan is, and long.
+fn within(text: &str, dir: &str) -> String {
+    if dir.len() > 1 { text.replace(&format!("{dir}/"), "") } else { text.to_owned() }
+}
+
+fn lives(component: &ComponentSpec) -> String {
+    let fresh = match component.fresh {
+        Fresh::Trial => "started anew for each trial",
+        Fresh::Case => "started anew when the case changes",
+        Fresh::Experiment => "lives for the whole experiment",
+    };
+    let ready = component.ready.as_ref().map(|r| match &r.sign {
+        ReadySign::Http(url) => format!(", ready when {url} answers"),
+        ReadySign::Tcp(address) => format!(", ready when {address} accepts"),
+        ReadySign::Log(text) => format!(", ready when it logs `{text}`"),
+    });
+    format!("{fresh}{}", ready.unwrap_or_default())
+}
+
+fn limits(limits: &Limits) -> Option<String> {
+    let cpu = limits.cpu_cores.map(|c| format!("{}% of one core", round(c * 100.0)));
+    let memory = limits.memory_bytes.map(|b| format!("{} of memory", format_bytes(b as f64)));
+    let pids = limits.pids.map(|n| format!("{} processes and threads", format_count(n as f64)));
+    let files = limits.open_files.map(|n| format!("{} open files", format_count(n as f64)));
+    let all: Vec<String> = [cpu, memory, pids, files].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| format!("at most {}", all.join(", ")))
+}
+
+/// Who sends, how long, how often.
+fn load_line(load: &LoadSpec) -> String {
+    let who = match &load.model {
+        Model::Closed { users, pace_ns: None } => {
+            format!("{}, each sends when its last request has ended", many(*users, "user"))
+        }
+        Model::Closed { users, pace_ns: Some(pace) } => {
+            format!("{}, each with a request due every {}", many(*users, "user"), duration(*pace))
+        }
+        Model::Open { rate_per_s, arrivals, .. } => {
+            let spread = match arrivals {
+                Arrivals::Constant => "evenly",
+                Arrivals::Poisson => "at random (Poisson)",
+            };
+            format!("{} requests due per second, spread {spread}", round(*rate_per_s))
+        }
+    };
+    let until = match load.until {
+        Until::DurationNs(ns) => format!("for {}", duration(ns)),
+        Until::Requests(n) => format!("until {} are sent", many(n, "request")),
+        Until::Repeats(n) => format!("{} of the journey each", many(n, "round")),
+    };
+    let batches = match (load.batches, load.pause_ns) {
+        (1, _) => String::new(),
+        (n, 0) => format!(", {n} times"),
+        (n, pause) => format!(", {n} times with pauses of {}", duration(pause)),
+    };
+    format!("{who}, {until}{batches}")
+}
+
+/// What differs from the defaults.
+fn details(load: &LoadSpec) -> Option<String> {
+    let mut said = Vec::new();
+    if load.ramp_ns > 0 {
+        said.push(format!("ramp of {}", duration(load.ramp_ns)));
+    }
+    if load.warmup_ns > 0 {
+        said.push(format!("percentiles and rates leave out the first {}", duration(load.warmup_ns)));
+    }
+    if load.when_behind == WhenBehind::Drop {
+        said.push("what cannot start when due is dropped".to_owned());
+    }
+    if let Model::Open { max_in_flight, .. } = load.model
+        && max_in_flight != 10_000
+    {
+        said.push(format!("at most {} in flight", format_count(max_in_flight as f64)));
+    }
+    if !load.keep_alive {
+        said.push("a connection for each request".to_owned());
+    }
+    said.push(format!("timeout {}, grace {}", duration(load.timeout_ns), duration(load.grace_ns)));
+    if let Some(threads) = load.threads {
+        said.push(many(u64::from(threads), "thread"));
+    }
+    Some(said.join("; "))
+}
+
+fn step(step: &Step, dir: &str) -> String {
+    let body = match &step.body {
+        Body::Empty => String::new(),
+        Body::Text(text) => format!(" with `{}`", shorten_to(&text.to_string(), 60)),
+        Body::File(path) => format!(" with {}", within(path, dir)),
+        Body::Json(text) => format!(" with JSON `{}`", shorten_to(&text.to_string(), 60)),
+    };
+    let tags = if step.tags.is_empty() { String::new() } else { format!(" [{}]", step.tags.join(", ")) };
+    let good = step.statuses.as_ref().map_or(String::new(), |list| {
+        let list: Vec<String> = list.iter().map(u16::to_string).collect();
+        format!(" → {}", list.join(" or "))
+    });
+    format!("{} {}{body}{tags}{good}", step.method, step.url)
+}
+
+fn many(count: u64, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", format_count(count as f64))
+}
+
+/// Without digits that say nothing: `1`, `0.5`, `33.33`.
+fn round(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// As a plan writes it, exactly.
+fn duration(ns: u64) -> String {
+    const UNITS: [(&str, u64); 7] = [
+        ("d", 86_400_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("m", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ];
+    let mut rest = ns;
+    let mut out = String::new();
+    for (unit, size) in UNITS {
+        if rest >= size {
+            out.push_str(&format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if out.is_empty() { "0s".to_owned() } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_they_are_written() {
+        for text in ["0s", "300ms", "10s", "1m30s", "1s500ms", "1h", "2d1h", "250us", "7ns"] {
+            assert_eq!(duration(loadlab_record::units::parse_duration_ns(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn numbers_have_no_idle_digits() {
+        for (value, expect) in [(1.0, "1"), (0.5, "0.5"), (33.333, "33.33"), (1000.0, "1000"), (100.0, "100")]
+        {
+            assert_eq!(round(value), expect);
+        }
+    }
+}

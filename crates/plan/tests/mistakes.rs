@@ -1,0 +1,350 @@
+//! Plans that are wrong: what a person gets to read.
+
+mod common;
+
+use common::{HEAD, LOAD, briefly, plain};
+use loadlab_plan::Options;
+
+/// What is wrong with a load.
+fn load(inside: &str) -> String {
+    briefly(&format!("{HEAD}load:\n{inside}"), &Options::default())
+}
+
+/// What is wrong with a component.
+fn component(inside: &str) -> String {
+    briefly(&format!("{HEAD}{LOAD}system:\n  components:\n    db:\n{inside}"), &Options::default())
+}
+
+#[test]
+fn everything_at_once() {
+    let all = plain(include_str!("plans/broken.yaml"));
+    assert_eq!(format!("{all}\n"), include_str!("plans/broken.txt"));
+}
+
+#[test]
+fn matrix_values_are_shown_where_they_stand_and_where_they_are_used() {
+    insta::assert_snapshot!(plain(
+        r#"loadlab: 1
+name: edges
+system:
+  components:
+    edge: { run: nginx, limits: { cpu: "${case.cpu}" } }
+load: { users: "${case.userz}", duration: 1s, journey: [ { get: "http://127.0.0.1/" } ] }
+matrix:
+  - { name: control, cpu: none, users: 10 }
+  - { name: small, cpu: "-1%", users: 10 }
+"#
+    ), @r#"
+    plan.yaml:6:19: nothing is known as `${case.userz}` here
+       |
+     6 | load: { users: "${case.userz}", duration: 1s, journey: [ { get: "http://127.0.0.1/" } ] }
+       |                   ^^^^^^^^^^
+      hint: did you mean `${case.users}`?
+
+    plan.yaml:9:25: `-1%` is not a CPU limit such as `1%` (of one core), `50%` or `0.5` (cores)
+       |
+     9 |   - { name: small, cpu: "-1%", users: 10 }
+       |                         ^^^^^
+      used here, in case `small`: plan.yaml:5:40
+       |
+     5 |     edge: { run: nginx, limits: { cpu: "${case.cpu}" } }
+       |                                        ^^^^^^^^^^^^^
+      hint: `none` for no limit
+    "#);
+}
+
+#[test]
+fn the_file_itself() {
+    for (text, expect) in [("", "found nothing"), ("hello", "found `hello`"), ("[1, 2]", "found a list")] {
+        assert!(plain(text).starts_with("plan.yaml:1:1: expected a plan"), "{}", plain(text));
+        assert!(plain(text).contains(expect), "{}", plain(text));
+    }
+    insta::assert_snapshot!(plain("{}"), @r"
+    plan.yaml:1:1: the plan needs one of `load`, `loads`
+       |
+     1 | {}
+       | ^
+      hint: `load` is for one load, `loads` for several by name
+
+    plan.yaml:1:1: the plan needs `loadlab`
+       |
+     1 | {}
+       | ^
+      hint: version of the plan language; always 1
+
+    plan.yaml:1:1: the plan needs `name`
+       |
+     1 | {}
+       | ^
+      hint: what the experiment is called, in reports and in the name of the run's folder
+    ");
+    insta::assert_snapshot!(plain(&format!("{HEAD}{LOAD}name: again\n")), @r"
+    plan.yaml:4:1: `name` is there twice in this map
+       |
+     4 | name: again
+       | ^^^^
+      hint: remove one of the two
+    ");
+    insta::assert_snapshot!(plain(&format!("{HEAD}{LOAD}loads: {{}}\n")), @r#"
+    plan.yaml:4:1: `load` and `loads` exclude each other
+       |
+     4 | loads: {}
+       | ^^^^^
+      `load` is here: plan.yaml:3:1
+       |
+     3 | load: { users: 1, requests: 1, journey: [ { get: "http://127.0.0.1:1/" } ] }
+       | ^^^^
+      hint: `load` is for one load, `loads` for several by name
+
+    plan.yaml:4:1: `loads` has no load
+       |
+     4 | loads: {}
+       | ^^^^^
+    "#);
+}
+
+#[test]
+fn loads() {
+    const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
+    insta::assert_snapshot!(load(J), @r"
+    plan.yaml:3:1: a load needs one of `users`, `rate`
+      hint: a load is either closed (so many users) or open (a rate)
+    plan.yaml:3:1: a load needs one of `duration`, `requests`, `repeats`
+      hint: a load ends in one way
+    ");
+    insta::assert_snapshot!(load(&format!("  users: 0\n  duration: 0s\n{J}")), @r"
+    plan.yaml:4:10: `users` is 0; it can be 1 to 10000000
+    plan.yaml:5:13: `duration` must be longer than 0
+    ");
+    insta::assert_snapshot!(load(&format!("  users: 5\n  rate: 10/s\n  duration: 1s\n  requests: 5\n{J}")), @r"
+    plan.yaml:5:3: `users` and `rate` exclude each other
+      hint: a load is either closed (so many users) or open (a rate)
+    plan.yaml:7:3: `duration` and `requests` exclude each other
+      hint: a load ends in one way
+    ");
+    insta::assert_snapshot!(load(&format!("  rate: fast\n  duration: ten\n{J}")), @r"
+    plan.yaml:4:9: `fast` is not a rate such as `1000/s` or `30/m`
+    plan.yaml:5:13: `ten` is not a duration such as `300ms`, `10s` or `1m30s`
+    ");
+    insta::assert_snapshot!(load(&format!("  rate: 10\n  repeats: 5\n  pace: 1s\n  arrivals: random\n{J}")), @r"
+    plan.yaml:5:3: `repeats` belongs to `users`, which is not here
+      hint: `requests` or `duration` end a `rate`
+    plan.yaml:6:3: `pace` belongs to `users`, which is not here
+      hint: with a `rate`, requests fall due anyway
+    plan.yaml:7:13: `random` is not a value of `arrivals`: one of `constant`, `poisson`
+    ");
+    insta::assert_snapshot!(load(&format!("  users: 10\n  max_in_flight: 5\n  when_behind: drop\n  requests: 5\n{J}")), @r"
+    plan.yaml:5:3: `max_in_flight` belongs to `rate`, which is not here
+      hint: each user has one request at a time
+    plan.yaml:6:3: users without `pace` are never behind
+      hint: leave it out, or give them a `pace`
+    ");
+    insta::assert_snapshot!(load(&format!("  users: 1\n  duration: 5s\n  warmup: 5s\n  ramp: 6s\n  think: 1s\n{J}")), @r"
+    plan.yaml:6:3: `warmup` leaves nothing of the load to measure
+      hint: a warm-up shorter than the load
+    plan.yaml:7:3: `ramp` is longer than the load
+    plan.yaml:8:10: `think` times are not supported yet
+      hint: `0s`, or `pace` for a fixed interval
+    ");
+    insta::assert_snapshot!(load(&format!("  stages: []\n  duration: 5s\n  keep-alive: no\n{J}")), @r"
+    plan.yaml:4:3: `stages` are not supported yet
+    plan.yaml:6:3: unknown key `keep-alive` in a load
+      hint: did you mean `keep_alive`?
+    ");
+    insta::assert_snapshot!(load(&format!("  users: 1.5\n  requests: 1e3\n  keep_alive: no\n  timeout: 0s\n{J}")), @r"
+    plan.yaml:4:10: `1.5` is not a whole number
+    plan.yaml:5:13: `1e3` is not a whole number
+    plan.yaml:6:15: `no` is neither `true` nor `false`
+    plan.yaml:7:12: `timeout` must be longer than 0
+    ");
+    insta::assert_snapshot!(load("  users: 1\n  requests: 1\n  journey: []\n"), @"plan.yaml:6:3: `journey` has no step");
+    insta::assert_snapshot!(load("  users: 1\n  requests: 1\n  headers: {}\n"), @r"
+    plan.yaml:6:3: unknown key `headers` in a load
+      hint: `headers` is a key of a step
+    ");
+}
+
+#[test]
+fn steps() {
+    let step = |inside: &str| load(&format!("  users: 1\n  requests: 1\n  journey:\n    - {inside}\n"));
+    insta::assert_snapshot!(step("{ get: /widgets }"), @r"
+    plan.yaml:7:14: `/widgets` is not a URL
+      hint: write `http://HOST:PORT/PATH`
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", post: \"http://b/\" }"), @r"
+    plan.yaml:7:27: `get` and `post` exclude each other
+      hint: a step is one request
+    ");
+    insta::assert_snapshot!(step("{ tags: [page] }"), @r"
+    plan.yaml:7:7: a step needs one of `get`, `post`, `put`, `delete`, `patch`, `head`, `options`
+      hint: a step is one request
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", tags: page, check: { body: x } }"), @r"
+    plan.yaml:7:33: expected a list of texts, found `page`
+      hint: a list is written `[a, b]`, or one `- item` a line
+    plan.yaml:7:48: checks of the body are not supported yet
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", tags: [a b], check: { status: [] } }"), @r"
+    plan.yaml:7:34: `a b` cannot be a tag
+      hint: letters, digits, `-` and `_`, at most 64
+    plan.yaml:7:57: no status would be good
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", headers: { content-length: 3, \"a b\": c, d: \"e\\nf\" } }"), @r"
+    plan.yaml:7:38: `content-length` is set by loadlab
+      hint: it follows from the body
+    plan.yaml:7:57: `a b` cannot be the name of a header field
+    plan.yaml:7:70: a header field is one line
+    ");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: x, json: y } }"), @r"
+    plan.yaml:7:45: `file` and `json` exclude each other
+      hint: a request has one body
+    ");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", body: [1], capture: {} }"), @r"
+    plan.yaml:7:34: expected a map for `body`, found a list
+      hint: its keys are `file`, `json`
+    plan.yaml:7:39: `capture` is not supported yet
+    ");
+    insta::assert_snapshot!(step("http://a/"), @r"
+    plan.yaml:7:7: expected a map for a step, found `http://a/`
+      hint: its keys are `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `headers`, `body`, `tags`, `check`
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://127.0.0.1:${port}/\" }"), @r"
+    plan.yaml:7:34: nothing is known as `${port}` here
+      hint: known here: `case.name`, `plan.dir`, `run.dir`
+    ");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: \"${run.dir}/x\" } }"), @"plan.yaml:7:45: `${run.dir}` is known only while it runs; this is needed before");
+}
+
+#[test]
+fn components() {
+    insta::assert_snapshot!(component("      replicas: 1001\n      run: [a]\n"), @"plan.yaml:7:17: `replicas` is 1001; it can be 1 to 1000");
+    insta::assert_snapshot!(component("      run: []\n      build: ''\n"), @r"
+    plan.yaml:7:12: expected a command: a shell line, or a list of words, found an empty list
+    plan.yaml:8:14: expected a command: a shell line, or a list of words, found an empty text
+    ");
+    insta::assert_snapshot!(component("      run: a\n      ready: { within: 3s }\n"), @r"
+    plan.yaml:8:7: `ready` needs one of `http`, `tcp`, `log`
+      hint: one sign is enough
+    ");
+    insta::assert_snapshot!(component("      run: a\n      ready: { http: \"http://x/\", tcp: \"127.0.0.1\" }\n"), @r"
+    plan.yaml:8:35: `http` and `tcp` exclude each other
+      hint: one sign is enough
+    ");
+    insta::assert_snapshot!(component("      run: a\n      ready: { tcp: \"127.0.0.1\" }\n"), @r"
+    plan.yaml:8:21: `127.0.0.1` has no port
+      hint: `127.0.0.1:8080`
+    ");
+    insta::assert_snapshot!(component("      run: a\n      limits: { cpus: 1, memory: 0, pids: -1, open_files: many }\n"), @r"
+    plan.yaml:8:17: unknown key `cpus` in `limits`
+      hint: did you mean `cpu`?
+    plan.yaml:8:34: nothing runs in no memory
+      hint: `none` for no limit
+    plan.yaml:8:43: `-1` is not a whole number from 1
+      hint: `none` for no limit
+    plan.yaml:8:59: `many` is not a whole number from 1
+      hint: `none` for no limit
+    ");
+    insta::assert_snapshot!(component("      run: a\n      fresh: trials\n      stop: { signal: SIGTERM, within: x }\n"), @r"
+    plan.yaml:8:14: `trials` is not a value of `fresh`: one of `trial`, `case`, `experiment`
+      hint: did you mean `trial`?
+    plan.yaml:9:23: `SIGTERM` is not a value of `signal`: one of `TERM`, `INT`, `QUIT`, `HUP`, `KILL`, `USR1`, `USR2`
+      hint: did you mean `TERM`?
+    plan.yaml:9:40: `x` is not a duration such as `300ms`, `10s` or `1m30s`
+    ");
+    insta::assert_snapshot!(component("      run: a\n      port: 70000\n      ports: { admin: atuo }\n"), @r"
+    plan.yaml:8:13: `70000` is not a port: `auto`, or a number from 1 to 65535
+    plan.yaml:9:23: `atuo` is not a port: `auto`, or a number from 1 to 65535
+    ");
+}
+
+#[test]
+fn names_and_ports_of_components() {
+    insta::assert_snapshot!(component("      run: a --port ${port} ${HOME} ${replika} ${case.x} ${components.bd.port}\n"), @r"
+    plan.yaml:7:16: nothing is known as `${port}` here
+      hint: give the component `port: auto`, or a number
+    plan.yaml:7:31: nothing is known as `${HOME}` here
+      hint: known here: `case.name`, `plan.dir`, `replica`, `run.dir`; for the shell's own `${HOME}` write `$${HOME}`
+    plan.yaml:7:39: nothing is known as `${replika}` here
+      hint: did you mean `${replica}`?
+    plan.yaml:7:50: nothing is known as `${case.x}` here
+      hint: known here: `case.name`, `plan.dir`, `replica`, `run.dir`
+    plan.yaml:7:60: nothing is known as `${components.bd.port}` here
+      hint: known here: `case.name`, `plan.dir`, `replica`, `run.dir`
+    ");
+    insta::assert_snapshot!(component("      run: a ${\n      build: make ${port}\n      dir: ${run.dir}\n      port: auto\n"), @r"
+    plan.yaml:7:14: `${` without a `}`
+      hint: for a plain `${` write `$${`
+    plan.yaml:8:21: `${port}` is known only while it runs; builds are done before
+    plan.yaml:9:14: `${run.dir}` is known only while it runs; this is needed before
+    ");
+    insta::assert_snapshot!(component("      run: a ${components.db.port}\n      replicas: 2\n      port: 80\n"), @r"
+    plan.yaml:7:16: nothing is known as `${components.db.port}` here
+      hint: there are several: say which one, such as `${components.db1.port}`
+    plan.yaml:9:7: all replicas would have port 80
+      hint: `auto`, or put `${replica}` in it
+    ");
+    insta::assert_snapshot!(component("      run: a\n      replicas: 2\n    db1: { run: b }\n"), @r"
+    plan.yaml:9:5: `db1` is the name of a replica of `db` as well
+      hint: give one of the two another name
+    ");
+    insta::assert_snapshot!(component("      image: redis\n"), @r"
+    plan.yaml:7:7: unknown key `image` in a component
+      hint: one of `run`, `build`, `env`, `dir`, `replicas`, `port`, `ports`, `ready`, `limits`, `fresh`, `stop`
+    ");
+    insta::assert_snapshot!(component("      run: a\n  probes:\n    a-b: { http: \"http://x/\", json: stored.rows }\n    c: { command: x }\n"), @r"
+    plan.yaml:9:5: `a-b` cannot be the name of a probe
+      hint: letters, digits and `_`, at most 64, no digit in front
+    plan.yaml:9:37: `stored.rows` is not a JSON pointer: it starts with `/`
+      hint: `/stored/rows`
+    plan.yaml:10:10: `command` probes are not supported yet
+    ");
+}
+
+#[test]
+fn what_lives_through_the_experiment_cannot_differ() {
+    let text = format!(
+        "{HEAD}{LOAD}system: {{ components: {{ db: {{ run: \"a ${{case.x}}\", fresh: experiment }} }} }}\nmatrix: {{ axes: {{ x: [1, 2] }} }}\n"
+    );
+    insta::assert_snapshot!(plain(&text), @r#"
+    plan.yaml:4:36: `db` lives for the whole experiment, but this differs from case to case
+       |
+     4 | system: { components: { db: { run: "a ${case.x}", fresh: experiment } } }
+       |                                    ^^^^^^^^^^^^^
+      because of this: plan.yaml:4:51
+       |
+     4 | system: { components: { db: { run: "a ${case.x}", fresh: experiment } } }
+       |                                                   ^^^^^
+      hint: `fresh: case` or `fresh: trial`
+    "#);
+}
+
+#[test]
+fn what_is_not_there_yet_says_so() {
+    for (text, expect) in [
+        ("events: [ { at: 10s, do: \"kill edge2\" } ]", "`events` are not supported yet"),
+        ("setup: []", "`setup` is not supported yet"),
+        ("isolate: true", "`isolate` is not supported yet"),
+        ("system: { compose: docker-compose.yml }", "Compose files are not supported yet"),
+        (
+            "system: { components: { a: { container: { image: x } } } }",
+            "`container` components are not supported yet",
+        ),
+        (
+            "system: { components: { a: { external: { pid: 1 } } } }",
+            "`external` components are not supported yet",
+        ),
+        ("system: { probes: { a: { redis: dbsize } } }", "`redis` probes are not supported yet"),
+    ] {
+        let all = plain(&format!("{HEAD}{LOAD}{text}\n"));
+        assert!(all.contains(expect), "{all}");
+        assert_eq!(all.matches("plan.yaml:").count(), 1, "only this: {all}");
+    }
+}
+
+#[test]
+fn many_mistakes_are_cut_off() {
+    let keys: String = (0..5000).map(|i| format!("key{i}: 1\n")).collect();
+    let all = plain(&format!("{HEAD}{LOAD}{keys}"));
+    assert_eq!(all.matches("plan.yaml:").count(), 100);
+    assert!(all.ends_with("more than 100 mistakes: only the first are shown"), "{all}");
+}

@@ -1,0 +1,246 @@
+//! Plans that are right: what they become.
+
+mod common;
+
+use common::plan;
+use loadlab_plan::{Body, Command, Fresh, Model, Options, Plan, ReadySign, Until, WhenBehind};
+
+#[test]
+fn the_experiment_in_words() {
+    insta::assert_snapshot!(plan("edges", &Options::default()).words().join("\n"), @r#"
+    edges under limits
+    How a tier of caching proxies degrades
+    when its nodes get little CPU and memory.
+    3 cases: control; 1% CPU; 1% CPU + 15MiB
+    5 trials of each case, cases in turn: 15 in all
+    load-balancer: `nginx -c lb.conf`
+    load-balancer: started anew for each trial, ready when http://127.0.0.1:18080/health answers
+    edge: 4 × `nginx -c edge1.conf -g 'pid ${run.dir}/edge1.pid;'`
+    edge: started anew for each trial
+    edge: at most 20,000 open files (in control)
+    edge: at most 1% of one core, 20,000 open files (in 1% CPU)
+    edge: at most 1% of one core, 15.0 MiB of memory, 20,000 open files (in 1% CPU + 15MiB)
+    backend: 2 × `./backend --port ${port} --admin ${port.admin}`
+    backend: started anew for each trial, ready when 127.0.0.1:${port} accepts
+    seed: `./seed --records 100000`
+    before each trial: `./empty-collection`, then `./warm ${run.dir}`
+    probe stored: `/stored` of http://127.0.0.1:${components.backend1.port.admin}/stats
+    load browse: 10 users, each sends when its last request has ended, for 1m, 3 times with pauses of 10s
+    load browse: percentiles and rates leave out the first 5s; timeout 30s, grace 5s
+    journey of browse: GET http://127.0.0.1:18080/ [page] → 200, then POST http://127.0.0.1:18080/widgets with JSON `{"eventType":"big","payload":[1,2.5,true,null,"a \"quoted\" …` [write] → 200 or 201, then PUT http://127.0.0.1:18080/file with bodies/large.json
+    load trickle: 0.5 requests due per second, spread at random (Poisson), for 1m
+    load trickle: what cannot start when due is dropped; a connection for each request; timeout 500ms, grace 5s
+    journey of trickle: HEAD http://127.0.0.1:18080/health
+    ends early: when failed > 1024
+    drain: until steady(stored, 5s), at most 1m
+    expected: p99 < 2s
+    expected: errors < 0.1%
+    may load lab.example.org besides loopback
+    "#);
+    insta::assert_snapshot!(plan("axes", &Options { profile: Some("quick".into()), ..Options::default() }).words().join("\n"), @r"
+    allocators
+    3 cases: allocator=system, size=medium; allocator=jemalloc, size=medium; allocator=mimalloc, size=medium
+    one trial of each case (profile quick); a first look: no verdicts on differences
+    service: `./target/release/service --port ${port}`
+    service: started anew when the case changes, ready when http://127.0.0.1:${port}/health answers
+    load: 16 users, each sends when its last request has ended, 3 rounds of the journey each, 3 times with pauses of 100ms
+    load: ramp of 1s; timeout 30s, grace 5s
+    journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/medium.json [medium] → 201
+    note: `exclude` of allocator=mimalloc, size=tiny leaves nothing out
+    ");
+    let all = plan("axes", &Options::default()).words();
+    let varying: Vec<&str> = all.iter().map(String::as_str).filter(|l| l.contains("(in ")).collect();
+    insta::assert_snapshot!(varying.join("\n"), @r"
+    journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/tiny.json [tiny] → 201 (in size=tiny)
+    journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/small.json [small] → 201 (in size=small)
+    journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/medium.json [medium] → 201 (in size=medium)
+    journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/large.json [large] → 201 (in size=large)
+    ");
+    insta::assert_snapshot!(plan("least", &Options::default()).words().join("\n"), @r"
+    the least there is
+    one trial
+    load: 100 requests due per second, spread evenly, until 1,000 requests are sent
+    load: timeout 30s, grace 5s
+    journey: GET http://127.0.0.1:8080/
+    ");
+}
+
+#[test]
+fn components_are_expanded_by_replica_and_case() {
+    let plan = plan("edges", &Options { plan_dir: Some("/labs/edges".into()), ..Options::default() });
+    let case = &plan.cases()[2];
+    let names: Vec<&str> = case.system.components.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["load-balancer", "edge1", "edge2", "edge3", "edge4", "backend1", "backend2"]);
+    let edge = &case.system.components[2];
+    assert_eq!((edge.limits.cpu_cores, edge.limits.memory_bytes), (Some(0.01), Some(15 << 20)));
+    assert_eq!((edge.limits.open_files, edge.ports[0].number), (Some(20_000), Some(19002)));
+    let Command::Shell(line) = &edge.run else { panic!("a shell line") };
+    assert_eq!(line.to_string(), "nginx -c /labs/edges/edge2.conf -g 'pid ${run.dir}/edge2.pid;'");
+    assert_eq!(plan.cases()[0].system.components[1].limits.cpu_cores, None);
+
+    let backend = &case.system.components[6];
+    let known = |name: &str| match name {
+        "port" => Some("1".to_owned()),
+        "port.admin" => Some("2".to_owned()),
+        "components.backend1.port.admin" => Some("3".to_owned()),
+        _ => None,
+    };
+    let env: Vec<(String, String)> =
+        backend.env.iter().map(|(k, v)| (k.clone(), v.render(&known).expect("known names"))).collect();
+    let expect = [
+        ("EDGE", "http://127.0.0.1:19002"),
+        ("PEER", "http://127.0.0.1:3/"),
+        ("SHELL_VARIABLE", "${HOME}"),
+        ("WORKERS", "2"),
+    ];
+    assert_eq!(env, expect.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    let Command::Words(words) = &backend.run else { panic!("a list of words") };
+    let words: Vec<String> = words.iter().map(|w| w.render(&known).expect("known names")).collect();
+    assert_eq!(words, ["./backend", "--port", "1", "--admin", "2"]);
+    assert_eq!(backend.dir, "/labs/edges/backend");
+    assert_eq!(
+        (backend.fresh, backend.stop.signal.as_str(), backend.stop.within_ns),
+        (Fresh::Trial, "INT", 3_000_000_000)
+    );
+    assert!(
+        matches!(&backend.ready, Some(r) if matches!(&r.sign, ReadySign::Tcp(_)) && r.within_ns == 30_000_000_000)
+    );
+}
+
+#[test]
+fn loads_become_numbers() {
+    let plan = plan("edges", &Options::default());
+    let [browse, trickle] = plan.cases()[1].loads.as_slice() else { panic!("two loads") };
+    assert_eq!(
+        (&browse.model, browse.until),
+        (&Model::Closed { users: 10, pace_ns: None }, Until::DurationNs(60_000_000_000))
+    );
+    assert_eq!((browse.warmup_ns, browse.batches, browse.pause_ns), (5_000_000_000, 3, 10_000_000_000));
+    assert_eq!(
+        (browse.timeout_ns, browse.grace_ns, browse.keep_alive, browse.seed),
+        (30_000_000_000, 5_000_000_000, true, 1)
+    );
+    assert!(
+        matches!(trickle.model, Model::Open { rate_per_s, max_in_flight: 10_000, .. } if rate_per_s == 0.5)
+    );
+    assert_eq!(
+        (trickle.when_behind, trickle.keep_alive, trickle.timeout_ns),
+        (WhenBehind::Drop, false, 500_000_000)
+    );
+
+    let [page, write, file] = browse.journey.as_slice() else { panic!("three steps") };
+    assert_eq!((page.method, page.url.as_text()), ("GET", Some("http://127.0.0.1:18080/")));
+    assert_eq!(page.statuses.as_deref(), Some(&[200][..]));
+    assert_eq!(write.headers[1].1.as_text(), Some("1% CPU"));
+    let Body::Json(json) = &write.body else { panic!("JSON") };
+    assert_eq!(
+        json.as_text(),
+        Some(r#"{"eventType":"big","payload":[1,2.5,true,null,"a \"quoted\" text"],"who":"1%"}"#)
+    );
+    assert_eq!(file.body, Body::File("lab/bodies/large.json".into()));
+    assert_eq!(plan.cases()[0].system.probes[0].json_pointer, "/stored");
+    let conditions: Vec<&str> = plan.expressions().iter().map(|e| e.text.as_str()).collect();
+    assert_eq!(conditions, ["p99 < 2s", "errors < 0.1%", "failed > 1024", "steady(stored, 5s)"]);
+    assert_eq!((plan.expressions()[2].line, plan.expressions()[2].column), (73, 13));
+}
+
+#[test]
+fn axes_make_every_combination() {
+    let plan = plan("axes", &Options::default());
+    assert_eq!(plan.axes, ["allocator", "size"]);
+    let names: Vec<&str> = plan.cases().iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names.len(), 11);
+    assert_eq!(names[..2], ["allocator=system, size=tiny", "allocator=system, size=small"]);
+    assert!(!names.contains(&"allocator=mimalloc, size=tiny"));
+    let case = &plan.cases()[6];
+    assert_eq!(case.name, "allocator=jemalloc, size=medium");
+    assert_eq!(case.loads[0].journey[0].tags, ["medium"]);
+    assert_eq!(case.loads[0].journey[0].body, Body::File("lab/bodies/medium.json".into()));
+    let Command::Shell(build) = &case.system.components[0].build[0] else { panic!("a shell line") };
+    assert_eq!(build.as_text(), Some("cargo build --release --features alloc-jemalloc"));
+}
+
+#[test]
+fn trials_are_interleaved_and_rotated() {
+    let text = |order: &str| {
+        format!(
+            "{}order: {order}\nmatrix: [{{ name: a }}, {{ name: b }}, {{ name: c }}]\ntrials: 2\n",
+            common::GOOD[2].1
+        )
+    };
+    let schedule = |order| Plan::parse("p", &text(order), &Options::default()).map(|p| p.schedule());
+    assert_eq!(schedule("interleaved"), Ok(vec![(0, 1), (1, 1), (2, 1), (1, 2), (2, 2), (0, 2)]));
+    assert_eq!(schedule("sequential"), Ok(vec![(0, 1), (0, 2), (1, 1), (1, 2), (2, 1), (2, 2)]));
+}
+
+#[test]
+fn options_change_and_choose() {
+    let with = |set: &[(&str, &str)], profile: Option<&str>| Options {
+        set: set.iter().map(|(p, v)| ((*p).to_owned(), (*v).to_owned())).collect(),
+        profile: profile.map(str::to_owned),
+        ..Options::default()
+    };
+    // What is set takes the place of what excludes it.
+    let plan_ =
+        plan("axes", &with(&[("load.rate", "50/s"), ("load.requests", "7"), ("load.batches", "")], None));
+    let load = &plan_.cases()[0].loads[0];
+    assert!(matches!(load.model, Model::Open { rate_per_s, .. } if rate_per_s == 50.0));
+    assert_eq!((load.until, load.batches), (Until::Requests(7), 1));
+
+    let quick = plan("axes", &with(&[("trials", "2")], Some("quick")));
+    assert_eq!((quick.quick, quick.trials, quick.cases().len()), (true, 2, 3));
+    assert_eq!(quick.cases()[0].loads[0].pause_ns, 100_000_000);
+
+    let one = plan("axes", &with(&[("load.journey.0.check.status", "[200, 204]")], None));
+    assert_eq!(one.cases()[0].loads[0].journey[0].statuses.as_deref(), Some(&[200, 204][..]));
+
+    let chosen = plan(
+        "axes",
+        &Options {
+            tags: vec!["small".into(), "large".into()],
+            cases_glob: Some("*=jemalloc*".into()),
+            trials: Some(4),
+            ..Options::default()
+        },
+    );
+    let names: Vec<&str> = chosen.cases().iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["allocator=jemalloc, size=small", "allocator=jemalloc, size=large"]);
+    assert_eq!(chosen.schedule().len(), 8);
+
+    let tagged = plan("edges", &Options { tags: vec!["page".into()], ..Options::default() });
+    assert_eq!(tagged.cases()[0].loads.len(), 1);
+    assert_eq!(tagged.cases()[0].loads[0].journey.len(), 1);
+}
+
+#[test]
+fn what_is_expected_of_a_tag_goes_with_the_tag() {
+    let text = "loadlab: 1\nname: n\nload: { users: 1, requests: 1, journey: [ { get: \"http://a/\", tags: [page] }, { get: \"http://b/\", tags: [api] } ] }\nexpect: [ \"tag.page.p99 < 1s\", \"tag.api.p99 < 1s and p50 < 1s\", \"errors == 0\" ]\n";
+    let all = Plan::parse("plan.yaml", text, &Options::default()).expect("a plan");
+    assert_eq!((all.expressions().len(), all.notes.len()), (3, 0));
+    let options = Options { tags: vec!["page".into()], ..Options::default() };
+    let some = Plan::parse("plan.yaml", text, &options).expect("a plan");
+    let left: Vec<&str> = some.expressions().iter().map(|e| e.text.as_str()).collect();
+    assert_eq!(left, ["tag.page.p99 < 1s", "errors == 0"]);
+    assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is not looked at: `--tags` left its tag out"]);
+}
+
+/// The lab's words are its own affair: only that it is a plan, with every profile.
+#[test]
+fn the_lab_is_a_plan() {
+    let all = plan("stair-stepper", &Options::default());
+    assert!(all.profiles.contains(&"quick".to_owned()));
+    assert_eq!(all.axes.len(), 2);
+    for profile in &all.profiles {
+        let with = plan("stair-stepper", &Options { profile: Some(profile.clone()), ..Options::default() });
+        assert!(!with.cases().is_empty(), "{profile}");
+        assert_eq!(with.notes, Vec::<String>::new(), "{profile}");
+    }
+}
+
+#[test]
+fn an_axis_that_nothing_uses_is_a_remark() {
+    let text = format!("{}matrix: {{ axes: {{ copy: [1, 2] }} }}\n", common::GOOD[2].1);
+    let plan = Plan::parse("plan.yaml", &text, &Options::default()).expect("a plan");
+    assert_eq!(plan.notes, ["nothing uses `${case.copy}`: cases that differ only in `copy` are the same"]);
+    assert_eq!(plan.cases()[0].loads, plan.cases()[1].loads);
+}

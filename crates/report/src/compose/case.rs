@@ -1,0 +1,128 @@
+//! The section of one case.
+
+use std::collections::BTreeSet;
+
+use loadlab_analysis::findings::{CaseFindings, Spread};
+use loadlab_analysis::metric::{self, Unit, Value};
+use loadlab_record::summary::{Distribution, Summary};
+
+use super::{Order, case_id, charts, remarks, tables};
+use crate::document::{Block, Cell, Fact, Section, Table, Weight};
+use crate::figures;
+use crate::trial::load_words;
+
+/// Its section: what it is, how it went, what its components used, its seconds, and its exchanges.
+pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Section {
+    let mut blocks = vec![Block::Facts(facts(case))];
+    let troubles = remarks::troubles(case);
+    if !troubles.is_empty() {
+        blocks.push(Block::Heading("Trials that failed or are missing".into()));
+        blocks.push(Block::Remarks(troubles));
+    }
+    let expectations = remarks::expectations(case);
+    if !expectations.is_empty() {
+        blocks.push(Block::Heading("Expectations".into()));
+        blocks.push(Block::Remarks(expectations));
+    }
+    blocks.extend(tables::components(case, order).map(Block::Table));
+    blocks.extend(by_tag(case).map(Block::Table));
+    blocks.extend(probes(case).map(Block::Table));
+    let charts = charts::of_case(index, case, order);
+    if !charts.is_empty() {
+        blocks.push(Block::Heading(charts_heading(case)));
+        blocks.extend(charts.first().and_then(charts::happenings).map(Block::Paragraph));
+        blocks.extend(charts.into_iter().map(Block::Chart));
+    }
+    blocks.extend(remarks::events(case));
+    blocks.extend(remarks::examples(case));
+    Section { id: case_id(index), title: case.case.facts.name.clone(), case: Some(case.verdict), blocks }
+}
+
+fn charts_heading(case: &CaseFindings<'_>) -> String {
+    let measured = case.summaries().count();
+    match case.typical() {
+        Some(trial) if measured > 1 => {
+            format!("Over time: trial {} of {measured}, the one with the median goodput", trial.number)
+        }
+        _ => "Over time".to_owned(),
+    }
+}
+
+fn facts(case: &CaseFindings<'_>) -> Vec<Fact> {
+    let mut facts: Vec<Fact> =
+        case.case.facts.values.iter().map(|(axis, value)| Fact::new(axis, value)).collect();
+    if let Some(summary) = case.summaries().next() {
+        facts.push(Fact::new("load", load_words(&summary.load).join(" · ")));
+        let generator = summary;
+        facts.push(Fact::new(
+            "generator",
+            crate::trial::generator_words(&generator.generator, generator.elapsed_s).join(" · "),
+        ));
+    }
+    facts
+}
+
+/// Requests and response times by tag, if requests have tags.
+fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
+    let tags: BTreeSet<&str> = case.summaries().flat_map(|s| s.by_tag.keys().map(String::as_str)).collect();
+    if tags.is_empty() {
+        return None;
+    }
+    let count = |tag: &str, read: fn(&loadlab_record::summary::Requests) -> u64| {
+        let of = |s: &Summary| s.by_tag.get(tag).map(|t| read(&t.requests) as f64).into();
+        figures::value(Spread::of(case.summaries().map(of).collect()).median, Unit::Count)
+    };
+    let time = |tag: &str, name: &str| {
+        let of = |s: &Summary| {
+            s.by_tag
+                .get(tag)
+                .map_or(Value::Nothing, |t| metric::figure(&t.response_ms as &Distribution, name))
+        };
+        figures::value(Spread::of(case.summaries().map(of).collect()).median, Unit::Ms)
+    };
+    let times = ["mean", "p50", "p95", "p99", "max"];
+    let rows = tags.iter().map(|tag| {
+        let failed = count(tag, |r| r.failed);
+        let weight = if failed == "0" { Weight::Plain } else { Weight::Doubtful };
+        let mut row =
+            vec![Cell::new(*tag), Cell::new(count(tag, |r| r.started)), Cell::new(failed).weighing(weight)];
+        row.extend(times.iter().map(|name| Cell::new(time(tag, name))));
+        row
+    });
+    Some(Table {
+        caption: "By tag".into(),
+        head: ["tag", "requests", "failed"].into_iter().chain(times).map(str::to_owned).collect(),
+        words: Vec::new(),
+        rows: rows.collect(),
+        note: None,
+    })
+}
+
+fn probes(case: &CaseFindings<'_>) -> Option<Table> {
+    let names: BTreeSet<&str> = case.summaries().flat_map(|s| s.probes.keys().map(String::as_str)).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let cell = |name: &str, read: fn(&loadlab_record::summary::ProbeSummary) -> Option<f64>| {
+        let of = |s: &Summary| s.probes.get(name).and_then(read).into();
+        Cell::new(figures::value(Spread::of(case.summaries().map(of).collect()).median, Unit::Number))
+    };
+    let rows = names.iter().map(|name| {
+        vec![
+            Cell::new(*name),
+            cell(name, |p| p.first),
+            cell(name, |p| p.mean),
+            cell(name, |p| p.max),
+            cell(name, |p| p.last),
+        ]
+    });
+    Some(Table {
+        caption: "Probes".into(),
+        head: ["probe", "first of the load", "mean", "largest", "last, after the drain"]
+            .map(str::to_owned)
+            .to_vec(),
+        words: Vec::new(),
+        rows: rows.collect(),
+        note: None,
+    })
+}

@@ -1,0 +1,396 @@
+//! Charts of one trial of a case: load, response times, components and probes on one clock.
+//!
+//! Long trials are drawn with at most [`MOMENTS`] moments. Re-binning adds what adds (counts over lengths)
+//! and takes the largest of what does not (percentiles, memory): a chart must not hide a spike.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loadlab_analysis::components::{cpu_s, probe_name};
+use loadlab_analysis::counter::{Counter, During};
+use loadlab_analysis::findings::CaseFindings;
+use loadlab_analysis::metric::Unit;
+use loadlab_record::event::What;
+use loadlab_record::load::{Tick, TickMs};
+use loadlab_record::sample::Sample;
+use loadlab_record::store::TrialRecord;
+
+use super::Order;
+use crate::document::{Band, Chart, Line, Mark};
+use crate::figures;
+
+/// No chart has more moments than this: more are neither seen nor quick to draw.
+const MOMENTS: usize = 600;
+/// A limit above so many times the largest value would squash what there is to see.
+const LIMIT_IN_SIGHT: f64 = 4.0;
+
+/// All charts of the case's typical trial.
+pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<Chart> {
+    let Some((record, summary)) = case.typical().and_then(|t| Some((t.record?, t.summary.as_deref()?)))
+    else {
+        return Vec::new();
+    };
+    let limits: BTreeMap<&str, f64> =
+        summary.components.iter().filter_map(|(n, c)| Some((n.as_str(), c.cpu_limit? * 100.0))).collect();
+    let trial = Trial {
+        prefix: format!("case-{}", index + 1),
+        marks: marks(record),
+        bands: bands(record),
+        ticks: rebin(&record.ticks),
+        samples: Samples::of(record, order),
+    };
+    let mut charts = Vec::new();
+    charts.extend(trial.throughput());
+    charts.extend(trial.response_times());
+    charts.extend(trial.cpu(&limits));
+    charts.extend(trial.memory());
+    charts.extend(
+        trial.rates("net", "Network, in and out", |s| Some((s.net_in_bytes? + s.net_out_bytes?) as f64)),
+    );
+    charts.extend(trial.rates("block", "Block I/O, read and written", |s| {
+        Some((s.block_read_bytes? + s.block_written_bytes?) as f64)
+    }));
+    charts.extend(trial.throttled());
+    charts.extend(trial.probes());
+    charts
+}
+
+struct Trial<'a> {
+    prefix: String,
+    marks: Vec<Mark>,
+    bands: Vec<Band>,
+    ticks: Vec<Bin<'a>>,
+    samples: Samples<'a>,
+}
+
+/// Successive ticks of all loads drawn as one moment.
+struct Bin<'a> {
+    at_s: f64,
+    length_s: f64,
+    ticks: Vec<&'a Tick>,
+}
+
+impl Bin<'_> {
+    fn per_s(&self, read: impl Fn(&Tick) -> u64) -> Option<f64> {
+        (self.length_s > 0.0).then(|| self.ticks.iter().map(|t| read(t)).sum::<u64>() as f64 / self.length_s)
+    }
+
+    fn largest(&self, load: &str, read: impl Fn(&TickMs) -> Option<f64>) -> Option<f64> {
+        let own = self.ticks.iter().filter(|t| t.load == load);
+        own.filter_map(|t| read(&t.response_ms)).reduce(f64::max)
+    }
+}
+
+/// Ticks by second of the trial's clock, then neighbours together until there are few enough. A pause
+/// between batches leaves a moment without a value, so that no line is drawn through it.
+fn rebin(ticks: &[Tick]) -> Vec<Bin<'_>> {
+    let mut by_second: BTreeMap<i64, Vec<&Tick>> = BTreeMap::new();
+    for tick in ticks {
+        by_second.entry(((tick.from_s + tick.to_s) / 2.0).floor() as i64).or_default().push(tick);
+    }
+    let (Some(first), Some(last)) = (by_second.keys().next().copied(), by_second.keys().next_back().copied())
+    else {
+        return Vec::new();
+    };
+    let step = ((last - first + 1) as usize).div_ceil(MOMENTS).max(1);
+    (first..=last)
+        .step_by(step)
+        .map(|second| {
+            let inside: Vec<&Tick> =
+                by_second.range(second..second + step as i64).flat_map(|(_, t)| t.iter().copied()).collect();
+            Bin { at_s: second as f64 + step as f64 / 2.0, length_s: covered_s(&inside), ticks: inside }
+        })
+        .collect()
+}
+
+/// How much time ticks cover: ticks of loads that run at once cover it once.
+fn covered_s(ticks: &[&Tick]) -> f64 {
+    let mut by_load: BTreeMap<&str, f64> = BTreeMap::new();
+    for tick in ticks {
+        *by_load.entry(&tick.load).or_default() += tick.to_s - tick.from_s;
+    }
+    by_load.into_values().fold(0.0, f64::max)
+}
+
+/// Samples by component, on an even grid of moments.
+struct Samples<'a> {
+    by_component: Vec<(&'a str, Vec<&'a Sample>)>,
+    grid: Vec<f64>,
+    step_s: f64,
+}
+
+impl<'a> Samples<'a> {
+    fn of(record: &'a TrialRecord, order: &Order<'_>) -> Samples<'a> {
+        let mut by_component: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
+        for sample in &record.samples {
+            by_component.entry(&sample.component).or_default().push(sample);
+        }
+        by_component.values_mut().for_each(|list| list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s)));
+        let times = || record.samples.iter().map(|s| s.at_s);
+        let first = times().fold(f64::INFINITY, f64::min).floor();
+        let last = times().fold(f64::NEG_INFINITY, f64::max).ceil();
+        let seconds = if last > first { (last - first) as usize } else { 0 };
+        let step = seconds.div_ceil(MOMENTS).max(1);
+        let grid = (0..seconds.div_ceil(step)).map(|i| first + (i * step) as f64).collect();
+        let mut by_component: Vec<(&str, Vec<&Sample>)> = by_component.into_iter().collect();
+        order.sort(&mut by_component, |(name, _)| name);
+        Samples { by_component, grid, step_s: step as f64 }
+    }
+
+    /// Components of the system, then the generator; the machine and lone probes are no components.
+    fn components(&self) -> impl Iterator<Item = (&'a str, &[&'a Sample])> {
+        let under_test =
+            self.by_component.iter().filter(|(n, _)| !matches!(*n, "loadlab" | "host" | "probes"));
+        let own = self.by_component.iter().filter(|(n, _)| *n == "loadlab");
+        under_test.chain(own).map(|(n, list)| (*n, list.as_slice()))
+    }
+
+    fn at_s(&self) -> Vec<f64> {
+        self.grid.iter().map(|t| t + self.step_s / 2.0).collect()
+    }
+
+    /// A counter's growth per second in each step.
+    fn rates(&self, list: &[&Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+        let counter = Counter::of(list.iter().copied(), read);
+        let rate = |from_s: &f64| counter.per_s(During { from_s: *from_s, to_s: from_s + self.step_s });
+        self.grid.iter().map(rate).collect()
+    }
+
+    /// The largest reading in each step.
+    fn levels(&self, list: &[&Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+        let mut levels = vec![None; self.grid.len()];
+        let Some(first) = self.grid.first() else { return levels };
+        for sample in list {
+            let at = ((sample.at_s - first) / self.step_s).max(0.0) as usize;
+            if let (Some(slot), Some(value)) = (levels.get_mut(at.min(self.grid.len() - 1)), read(sample)) {
+                *slot = Some(slot.map_or(value, |v: f64| v.max(value)));
+            }
+        }
+        levels
+    }
+}
+
+impl Trial<'_> {
+    fn chart(&self, name: &str, title: &str, unit: Unit, at_s: Vec<f64>, lines: Vec<Line>) -> Option<Chart> {
+        if at_s.len() < 2 || !lines.iter().any(|l| l.values.iter().any(Option::is_some)) {
+            return None;
+        }
+        Some(Chart {
+            id: format!("{}-{name}", self.prefix),
+            title: title.to_owned(),
+            group: self.prefix.clone(),
+            unit,
+            logarithmic: false,
+            at_s,
+            lines,
+            marks: self.marks.clone(),
+            bands: self.bands.clone(),
+            note: None,
+        })
+    }
+
+    fn throughput(&self) -> Option<Chart> {
+        let open = |t: &Tick| t.counts.due.abs_diff(t.counts.started) > 0 || t.counts.dropped > 0;
+        let behind = self.ticks.iter().flat_map(|b| &b.ticks).any(|t| open(t));
+        let mut lines = vec![
+            self.tick_line("ok", 0, |t| t.counts.ok),
+            self.tick_line("failed", 1, |t| t.counts.failed()),
+        ];
+        if behind {
+            lines.push(self.tick_line("due", 2, |t| t.counts.due));
+            lines.push(self.tick_line("dropped", 3, |t| t.counts.dropped));
+        }
+        self.chart("throughput", "Throughput and errors", Unit::PerS, self.tick_times(), lines)
+    }
+
+    fn tick_times(&self) -> Vec<f64> {
+        self.ticks.iter().map(|b| b.at_s).collect()
+    }
+
+    fn tick_line(&self, name: &str, colour: usize, read: impl Fn(&Tick) -> u64) -> Line {
+        let values = self.ticks.iter().map(|b| b.per_s(&read)).collect();
+        Line { name: name.to_owned(), values, colour, limit: false }
+    }
+
+    fn response_times(&self) -> Option<Chart> {
+        let loads: BTreeSet<&str> =
+            self.ticks.iter().flat_map(|b| &b.ticks).map(|t| t.load.as_str()).collect();
+        type Read = fn(&TickMs) -> Option<f64>;
+        let all: [(&str, Read); 4] =
+            [("p50", |t| t.p50), ("p90", |t| t.p90), ("p99", |t| t.p99), ("max", |t| t.max)];
+        // Four lines for each of several loads could not be told apart.
+        let shown: Vec<_> = if loads.len() > 1 { vec![all[0], all[2]] } else { all.to_vec() };
+        let mut lines = Vec::new();
+        for load in &loads {
+            for (name, read) in &shown {
+                let name = if loads.len() > 1 { format!("{load} {name}") } else { (*name).to_owned() };
+                let values = self.ticks.iter().map(|b| b.largest(load, read)).collect();
+                lines.push(Line { name, values, colour: lines.len(), limit: false });
+            }
+        }
+        let known = || lines.iter().flat_map(|l| &l.values).flatten().copied().filter(|v| *v > 0.0);
+        let spans_decades = known().fold(0.0, f64::max) > 30.0 * known().fold(f64::INFINITY, f64::min);
+        let chart =
+            self.chart("response", "Response times of ok outcomes", Unit::Ms, self.tick_times(), lines)?;
+        let note =
+            "Each second's own percentiles; where a moment covers several seconds, the largest of them.";
+        Some(Chart { logarithmic: spans_decades, note: Some(note.into()), ..chart })
+    }
+
+    fn cpu(&self, limits: &BTreeMap<&str, f64>) -> Option<Chart> {
+        let lines = self.component_lines(|list| {
+            let rates = self.samples.rates(list, cpu_s);
+            rates.into_iter().map(|v| v.map(|v| v * 100.0)).collect()
+        });
+        let limits = limits.iter().map(|(name, limit)| ((*name).to_owned(), *limit)).collect();
+        let (lines, note) = with_limits(lines, limits, Unit::CpuPercent);
+        let chart = self.chart(
+            "cpu",
+            "CPU of each component, of one core",
+            Unit::CpuPercent,
+            self.samples.at_s(),
+            lines,
+        )?;
+        Some(Chart { note, ..chart })
+    }
+
+    fn memory(&self) -> Option<Chart> {
+        let read = |s: &Sample| s.memory_bytes.or(s.resident_bytes).map(|v| v as f64);
+        let lines = self.component_lines(|list| self.samples.levels(list, read));
+        let limits = self.samples.components().filter_map(|(name, list)| {
+            let limit = list.iter().rev().find_map(|s| s.memory_limit_bytes)?;
+            Some((name.to_owned(), limit as f64))
+        });
+        let (lines, note) = with_limits(lines, limits.collect(), Unit::Bytes);
+        let chart =
+            self.chart("memory", "Memory of each component", Unit::Bytes, self.samples.at_s(), lines)?;
+        Some(Chart { note, ..chart })
+    }
+
+    fn rates(&self, name: &str, title: &str, read: fn(&Sample) -> Option<f64>) -> Option<Chart> {
+        let lines = self.component_lines(|list| self.samples.rates(list, read));
+        self.chart(name, title, Unit::BytesPerS, self.samples.at_s(), moving(lines))
+    }
+
+    fn throttled(&self) -> Option<Chart> {
+        let lines = self.component_lines(|list| self.samples.rates(list, |s| s.throttled_s));
+        let title = "Time stopped by the CPU limit, share of each second and thread";
+        self.chart("throttled", title, Unit::Share, self.samples.at_s(), moving(lines))
+    }
+
+    fn probes(&self) -> Option<Chart> {
+        let mut names: BTreeMap<String, (&[&Sample], &str)> = BTreeMap::new();
+        for (_, list) in &self.samples.by_component {
+            for sample in list {
+                for probe in sample.probes.keys() {
+                    names.entry(probe_name(sample, probe)).or_insert((list, probe));
+                }
+            }
+        }
+        let lines = names.into_iter().enumerate().map(|(colour, (name, (list, probe)))| {
+            let values = self.samples.levels(list, |s| s.probes.get(probe).copied());
+            Line { name, values, colour, limit: false }
+        });
+        self.chart("probes", "Probes", Unit::Number, self.samples.at_s(), lines.collect())
+    }
+
+    fn component_lines(&self, values: impl Fn(&[&Sample]) -> Vec<Option<f64>>) -> Vec<Line> {
+        let line = |(colour, (name, list)): (usize, (&str, &[&Sample]))| Line {
+            name: if name == "loadlab" { "loadlab (generator)".to_owned() } else { name.to_owned() },
+            values: values(list),
+            colour,
+            limit: false,
+        };
+        let lines = self.samples.components().enumerate().map(line);
+        lines.filter(|l| l.values.iter().any(Option::is_some)).collect()
+    }
+}
+
+/// Lines with anything above zero.
+fn moving(lines: Vec<Line>) -> Vec<Line> {
+    lines.into_iter().filter(|l| l.values.iter().flatten().any(|v| *v > 0.0)).collect()
+}
+
+/// Limits as dashed lines in their component's colour, components with the same limit on one line; those out
+/// of sight are said in words.
+fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> (Vec<Line>, Option<String>) {
+    let most = lines.iter().flat_map(|l| &l.values).flatten().copied().fold(0.0, f64::max);
+    let mut by_limit: Vec<(f64, Vec<String>)> = Vec::new();
+    for (name, limit) in limits {
+        match by_limit.iter_mut().find(|(l, _)| *l == limit) {
+            Some((_, names)) => names.push(name),
+            None => by_limit.push((limit, vec![name])),
+        }
+    }
+    let mut out_of_sight = Vec::new();
+    for (limit, names) in by_limit {
+        let told = figures::value(loadlab_analysis::metric::Value::Known(limit), unit);
+        if limit > most * LIMIT_IN_SIGHT {
+            out_of_sight.push(format!("{} of {}", told, names.join(", ")));
+            continue;
+        }
+        let first = lines.iter().find(|l| l.name == names[0]);
+        let (colour, moments) = first.map_or((0, 0), |l| (l.colour, l.values.len()));
+        let name = format!("limit of {} ({told})", names.join(", "));
+        lines.push(Line { name, values: vec![Some(limit); moments], colour, limit: true });
+    }
+    let note = (!out_of_sight.is_empty())
+        .then(|| format!("Limits far above what was used: {}.", out_of_sight.join("; ")));
+    (lines, note)
+}
+
+fn marks(record: &TrialRecord) -> Vec<Mark> {
+    let from_s = record.ticks.first().map_or(0.0, |t| t.from_s) - 5.0;
+    let text = |what: &What| match what {
+        What::Died { component, status } => Some(format!("{component} died: {status}")),
+        What::Note { text } | What::Failed { text } => Some(text.clone()),
+        What::Up { component, .. } => Some(format!("{component} started")),
+        What::Down { component, .. } => Some(format!("{component} down")),
+        _ => None,
+    };
+    // Coming up before and going down after the load is the plan; in between it is news.
+    let to_s = record.ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
+    let news = |e: &&loadlab_record::event::Event| {
+        let planned =
+            matches!(e.what, What::Up { .. } | What::Down { .. }) && !(0.0..=to_s).contains(&e.at_s);
+        e.at_s >= from_s && !planned
+    };
+    record
+        .events
+        .iter()
+        .filter(news)
+        .filter_map(|e| Some(Mark { at_s: e.at_s, text: text(&e.what)? }))
+        .collect()
+}
+
+/// What is marked in a trial's charts, in words.
+pub fn happenings(chart: &Chart) -> Option<String> {
+    let span =
+        |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
+    let moment = |m: &Mark| format!("{} at {}", m.text, figures::seconds(m.at_s));
+    let words: Vec<String> = chart.bands.iter().map(span).chain(chart.marks.iter().map(moment)).collect();
+    (!words.is_empty()).then(|| format!("Marked: {}.", words.join("; ")))
+}
+
+/// Warm-up, pauses between batches, and the drain.
+fn bands(record: &TrialRecord) -> Vec<Band> {
+    let mut bands = Vec::new();
+    let mut ticks: Vec<&Tick> = record.ticks.iter().collect();
+    ticks.sort_by(|a, b| a.from_s.total_cmp(&b.from_s));
+    let mut covered_to_s = ticks.first().map_or(0.0, |t| t.from_s);
+    for tick in &ticks {
+        if tick.from_s > covered_to_s + 0.5 {
+            bands.push(Band { from_s: covered_to_s, to_s: tick.from_s, text: "pause".into() });
+        }
+        covered_to_s = covered_to_s.max(tick.to_s);
+    }
+    let warm = ticks.iter().take_while(|t| !t.in_window).map(|t| t.to_s).reduce(f64::max);
+    if let (Some(to_s), true) = (warm, ticks.iter().any(|t| t.in_window)) {
+        bands.push(Band { from_s: ticks.first().map_or(0.0, |t| t.from_s), to_s, text: "warm-up".into() });
+    }
+    let at = |wanted: fn(&What) -> bool| record.events.iter().find(|e| wanted(&e.what)).map(|e| e.at_s);
+    let drain = at(|w| matches!(w, What::DrainStarted { .. })).zip(at(|w| matches!(w, What::Drained { .. })));
+    if let Some((from_s, to_s)) = drain.filter(|(from_s, to_s)| to_s > from_s) {
+        bands.push(Band { from_s, to_s, text: "drain".into() });
+    }
+    bands
+}

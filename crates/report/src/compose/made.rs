@@ -1,0 +1,82 @@
+//! How the run was made: everything needed to make it again, and to know what it was made on.
+
+use loadlab_record::manifest::RunEnded;
+use loadlab_record::store::RunRecord;
+
+use crate::document::{Block, Fact, Remark, Section, Weight};
+use crate::figures::{bytes, plural};
+
+/// One line under the title.
+pub fn subtitle(run: &RunRecord) -> String {
+    let m = &run.manifest;
+    let host = &m.host;
+    format!(
+        "{} · loadlab {} · {}, {}, {}",
+        m.started,
+        m.loadlab,
+        if host.cpu.is_empty() { "unknown CPU" } else { &host.cpu },
+        plural(host.cores, "core", "cores"),
+        bytes(host.memory_bytes as f64)
+    )
+}
+
+/// The last section.
+pub fn section(run: &RunRecord) -> Section {
+    let m = &run.manifest;
+    let mut blocks = Vec::new();
+    if !m.words.is_empty() {
+        blocks.push(Block::Heading("The experiment".into()));
+        let words = m.words.iter().map(|w| Remark {
+            weight: Weight::Plain,
+            label: String::new(),
+            text: w.clone(),
+            hint: None,
+        });
+        blocks.push(Block::Remarks(words.collect()));
+    }
+    blocks.push(Block::Heading("The machine and the run".into()));
+    blocks.push(Block::Facts(facts(run)));
+    if !run.notes.is_empty() {
+        blocks.push(Block::Heading("What is missing from the record".into()));
+        let notes = run.notes.iter().map(|text| Remark {
+            weight: Weight::Doubtful,
+            label: "note".into(),
+            text: text.clone(),
+            hint: None,
+        });
+        blocks.push(Block::Remarks(notes.collect()));
+    }
+    blocks.push(Block::Folded { title: format!("The plan ({})", m.plan_path), text: m.plan_text.clone() });
+    Section { id: "made".into(), title: "How it was made".into(), case: None, blocks }
+}
+
+fn facts(run: &RunRecord) -> Vec<Fact> {
+    let m = &run.manifest;
+    let ended = match m.how {
+        RunEnded::Complete => "complete",
+        RunEnded::Broken => "with trials that failed",
+        RunEnded::Interrupted => "interrupted",
+        RunEnded::Partial => "not ended, or killed",
+    };
+    let mut facts = vec![
+        Fact::new("started", &m.started),
+        Fact::new("ended", format!("{} ({ended})", m.ended.as_deref().unwrap_or("–"))),
+        Fact::new("plan", format!("{} (SHA-256 {})", m.plan_path, m.plan_sha256)),
+        Fact::new("trials a case", m.trials.to_string()),
+        Fact::new("kernel", &m.host.kernel),
+        Fact::new("CPU", format!("{}, {}", m.host.cpu, plural(m.host.cores, "core", "cores"))),
+        Fact::new("memory", bytes(m.host.memory_bytes as f64)),
+        Fact::new("clock source", &m.host.clock_source),
+        Fact::new("cgroups", &m.host.cgroup),
+        Fact::new("loadlab", &m.loadlab),
+    ];
+    if !m.options.is_empty() {
+        facts.insert(3, Fact::new("options", m.options.join(" ")));
+    }
+    if !m.expect.is_empty() {
+        facts.push(Fact::new("expected", m.expect.join("; ")));
+    }
+    facts.extend(m.components.iter().map(|c| Fact::new(format!("component {}", c.name), &c.run)));
+    facts.retain(|f| !f.text.is_empty());
+    facts
+}

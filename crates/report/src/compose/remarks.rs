@@ -1,0 +1,174 @@
+//! Remarks: expectations, doubts, trials that failed, events, and exchanges that were kept.
+
+use std::collections::BTreeMap;
+
+use loadlab_analysis::findings::{CaseFindings, Findings};
+use loadlab_record::event::{Event, What};
+use loadlab_record::example::{Example, Kept};
+use loadlab_record::summary::Expectation;
+
+use crate::document::{Block, Remark, Section, Weight};
+use crate::figures;
+use crate::trial::{example_words, expectation_words};
+
+/// Failed and slow exchanges shown of each outcome.
+const EXAMPLES: usize = 3;
+
+/// Every doubt of every trial; the same doubt of several trials of a case is said once, with its first
+/// evidence.
+pub fn doubts(findings: &Findings<'_>) -> Option<Section> {
+    let mut remarks = Vec::new();
+    for case in &findings.cases {
+        let mut by_kind: BTreeMap<(bool, &str), (Vec<u32>, &loadlab_record::summary::Doubt)> =
+            BTreeMap::new();
+        for trial in &case.trials {
+            for doubt in trial.summary.iter().flat_map(|s| &s.doubts) {
+                let entry = by_kind.entry((!doubt.grave, &doubt.kind)).or_insert((Vec::new(), doubt));
+                entry.0.push(trial.number);
+            }
+        }
+        for (trials, doubt) in by_kind.into_values() {
+            let numbers: Vec<String> = trials.iter().map(u32::to_string).collect();
+            let of = if trials.len() == 1 { "trial" } else { "trials" };
+            remarks.push(Remark {
+                weight: if doubt.grave { Weight::Bad } else { Weight::Doubtful },
+                label: format!("{} {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind),
+                text: format!("{}, {of} {}: {}", case.case.facts.name, numbers.join(", "), doubt.evidence),
+                hint: Some(doubt.hint.clone()),
+            });
+        }
+    }
+    if remarks.is_empty() {
+        return None;
+    }
+    // INVALID first.
+    remarks.sort_by_key(|r| r.weight != Weight::Bad);
+    let intro = "A doubt is a reason not to trust a measurement; INVALID marks those that rule it out.";
+    let blocks = vec![Block::Paragraph(intro.into()), Block::Remarks(remarks)];
+    Some(Section { id: "doubts".into(), title: "Doubts about the measurement".into(), case: None, blocks })
+}
+
+/// Each expectation of a case over its trials: it holds when it held in every one.
+pub fn expectations(case: &CaseFindings<'_>) -> Vec<Remark> {
+    let mut by_expr: Vec<(&str, Vec<(u32, &Expectation)>)> = Vec::new();
+    for trial in &case.trials {
+        for e in trial.summary.iter().flat_map(|s| &s.expectations) {
+            match by_expr.iter_mut().find(|(expr, _)| *expr == e.expr) {
+                Some((_, list)) => list.push((trial.number, e)),
+                None => by_expr.push((&e.expr, vec![(trial.number, e)])),
+            }
+        }
+    }
+    by_expr.into_iter().map(|(_, trials)| expectation(&trials)).collect()
+}
+
+fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
+    let missed: Vec<&(u32, &Expectation)> = trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+    let (weight, label) = match missed.first() {
+        None => (Weight::Good, "✔ holds"),
+        Some((_, e)) if e.holds.is_none() => (Weight::Bad, "✘ unknown"),
+        Some(_) => (Weight::Bad, "✘ failed"),
+    };
+    let shown =
+        missed.first().copied().or(trials.first()).map(|(_, e)| expectation_words(e)).unwrap_or_default();
+    let text = match (trials.len(), missed.len()) {
+        (1, _) | (_, 0) => shown,
+        (of, n) => format!("{shown}; in {n} of {of} trials"),
+    };
+    Remark { weight, label: label.into(), text, hint: None }
+}
+
+/// Every trial that failed, was cut off, or never began.
+pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
+    let trouble = |t: &loadlab_analysis::findings::TrialFindings<'_>| {
+        Some(Remark {
+            weight: Weight::Bad,
+            label: format!("trial {}", t.number),
+            text: t.trouble.clone()?,
+            hint: t
+                .record
+                .is_some()
+                .then(|| format!("its logs and events are in cases/{}/{}", case.case.facts.dir, t.number)),
+        })
+    };
+    case.trials.iter().filter_map(trouble).collect()
+}
+
+/// What happened in the trial that is drawn, folded away: the story of one trial from up to down.
+pub fn events(case: &CaseFindings<'_>) -> Option<Block> {
+    let record =
+        case.typical().and_then(|t| t.record).or_else(|| case.trials.iter().find_map(|t| t.record))?;
+    if record.events.is_empty() {
+        return None;
+    }
+    let lines: Vec<String> =
+        record.events.iter().map(|e| format!("{:>9.3} s  {}", e.at_s, event_words(e))).collect();
+    Some(Block::Folded { title: format!("Events of trial {}", record.number), text: lines.join("\n") })
+}
+
+/// An event in words.
+pub fn event_words(event: &Event) -> String {
+    match &event.what {
+        What::Up { component, pid: Some(pid) } => format!("{component} started (process {pid})"),
+        What::Up { component, pid: None } => format!("{component} started"),
+        What::Ready { component, after_s } => {
+            format!("{component} ready after {}", figures::seconds(*after_s))
+        }
+        What::Unavailable { component, what, why } => format!("{component}: {what} is not available: {why}"),
+        What::Command { name, command, exit, took_s } => {
+            let exit = exit.map_or("did not end".to_owned(), |code| format!("exit {code}"));
+            format!("{name}: `{command}` ({exit}, {})", figures::seconds(*took_s))
+        }
+        What::LoadStarted { load, batch } => format!("load {load} began (batch {})", batch + 1),
+        What::LoadEnded { load, batch, how } => format!("load {load} ended (batch {}): {how}", batch + 1),
+        What::DrainStarted { until } => format!("draining until {until}"),
+        What::Drained { took_s, done: true } => format!("drained in {}", figures::seconds(*took_s)),
+        What::Drained { took_s, done: false } => {
+            format!("not drained when {} were over", figures::seconds(*took_s))
+        }
+        What::Died { component, status } => format!("{component} died: {status}"),
+        What::Down { component, how } => format!("{component} down ({how})"),
+        What::Note { text } => text.clone(),
+        What::Failed { text } => format!("failed: {text}"),
+    }
+}
+
+/// Exchanges that failed and exchanges that were slow, a few of each outcome.
+pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
+    let of = |kept: Kept| -> Vec<Remark> {
+        let mut by_outcome: BTreeMap<&str, Vec<&Example>> = BTreeMap::new();
+        let records = case.trials.iter().filter_map(|t| t.record);
+        for example in records.flat_map(|r| &r.examples).filter(|e| e.kept == kept) {
+            by_outcome.entry(&example.outcome).or_default().push(example);
+        }
+        let few = by_outcome.into_values().flat_map(|mut list| {
+            if kept == Kept::Slow {
+                list.sort_by(|a, b| b.response_ms.total_cmp(&a.response_ms));
+            }
+            list.truncate(EXAMPLES);
+            list
+        });
+        few.map(|e| remark(e, kept)).collect()
+    };
+    let mut blocks = Vec::new();
+    for (kept, title) in
+        [(Kept::Failed, "What failed, for example"), (Kept::Slow, "What was slow, for example")]
+    {
+        let remarks = of(kept);
+        if !remarks.is_empty() {
+            blocks.push(Block::Heading(title.into()));
+            blocks.push(Block::Remarks(remarks));
+        }
+    }
+    blocks
+}
+
+fn remark(example: &Example, kept: Kept) -> Remark {
+    let body = example.response_body.as_deref().map(str::trim).filter(|b| !b.is_empty());
+    Remark {
+        weight: if kept == Kept::Failed { Weight::Bad } else { Weight::Doubtful },
+        label: example.outcome.clone(),
+        text: example_words(example).split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned()),
+        hint: body.map(|b| format!("body: {}", crate::terminal::cut(&crate::terminal::harmless(b), 200))),
+    }
+}

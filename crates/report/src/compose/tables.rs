@@ -1,0 +1,240 @@
+//! Tables: siege's property × concurrency, wrk's latency block, what happened after the load, and what each
+//! component used, in the columns of `docker stats`.
+
+use std::collections::BTreeSet;
+
+use loadlab_analysis::findings::{CaseFindings, Findings, Spread};
+use loadlab_analysis::metric::{self, Metric, Unit, Value};
+use loadlab_record::summary::ComponentSummary;
+
+use super::{Order, ranged, spread_cell};
+use crate::document::{Cell, Table, Weight};
+use crate::figures::{self, NOTHING};
+
+/// One row a figure, one column a case: siege's twelve, then ours, then failures of every kind that happened.
+pub fn figures(findings: &Findings<'_>) -> Table {
+    let cases = &findings.cases;
+    let happened =
+        |m: &Metric| cases.iter().flat_map(|c| c.summaries()).any(|s| m.of(s) != Value::Known(0.0));
+    let own = metric::OWN.into_iter().filter(|m| match m.id {
+        "dropped" | "in_flight" => happened(m),
+        _ => true,
+    });
+    let failures = metric::failures().filter(happened);
+    let rows = metric::SIEGE.into_iter().chain(own).chain(failures).map(|m| {
+        let name = Cell { detail: Some(m.about.to_owned()), ..Cell::new(figures::percentile_label_of(m.id)) };
+        std::iter::once(name).chain(cases.iter().map(|c| figure_cell(c, &m))).collect()
+    });
+    let trials = cases.iter().map(|c| c.summaries().count()).max().unwrap_or(0);
+    Table {
+        caption: "Figures of every case".into(),
+        head: std::iter::once("figure".to_owned()).chain(cases.iter().map(|c| c.case.facts.name.clone())).collect(),
+        words: Vec::new(),
+        rows: rows.collect(),
+        note: (trials > 1).then(|| {
+            "The median trial's figure, and the smallest … the largest over trials. Percentiles are of one trial each and \
+             never averaged."
+                .to_owned()
+        }),
+    }
+}
+
+fn figure_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
+    let cell = spread_cell(case, metric);
+    let failing = metric.unit == Unit::Count
+        && (metric.id == "failed_transactions" || metric.about.starts_with("failures"));
+    let some = case.spread(metric).median.known().is_some_and(|v| v > 0.0);
+    if failing && some { cell.weighing(Weight::Doubtful) } else { cell }
+}
+
+/// wrk's block: how response times and seconds spread.
+pub fn latency_block(findings: &Findings<'_>) -> Table {
+    let ids = [
+        ("avg", "response_time"),
+        ("stdev", "stdev"),
+        ("max", "longest_transaction"),
+        ("± stdev", "within_stdev"),
+        ("50 %", "p50"),
+        ("75 %", "p75"),
+        ("90 %", "p90"),
+        ("99 %", "p99"),
+        ("ok/s avg", "goodput"),
+        ("ok/s stdev", "goodput_stdev"),
+        ("ok/s max", "goodput_max"),
+    ];
+    let metrics: Vec<(&str, Metric)> =
+        ids.iter().filter_map(|(label, id)| metric::named(id).map(|m| (*label, m))).collect();
+    let row = |case: &CaseFindings<'_>| {
+        let name = Cell::new(&case.case.facts.name);
+        std::iter::once(name).chain(metrics.iter().map(|(_, m)| spread_cell(case, m))).collect()
+    };
+    Table {
+        caption: "Latency and requests per second".into(),
+        head: std::iter::once("case".to_owned()).chain(metrics.iter().map(|(label, _)| (*label).to_owned())).collect(),
+        words: Vec::new(),
+        rows: findings.cases.iter().map(row).collect(),
+        note: Some(
+            "Response times of ok outcomes, and of those cut off by timeout, drop or the end of the load at no less \
+             than their age (“>”); “± stdev” is the share within one standard deviation of the mean."
+                .into(),
+        ),
+    }
+}
+
+/// Drain and loss, where the plan can tell.
+pub fn after(findings: &Findings<'_>) -> Option<Table> {
+    let told: Vec<Metric> =
+        metric::AFTER.into_iter().filter(|m| findings.cases.iter().any(|c| c.spread(m).told() > 0)).collect();
+    if told.is_empty() {
+        return None;
+    }
+    let head = told.iter().map(|m| format!("{} ({})", m.id.replace('_', " "), m.about));
+    let row = |case: &CaseFindings<'_>| {
+        let cells = told.iter().map(|m| {
+            let cell = spread_cell(case, m);
+            let lost = m.id != "drain" && case.spread(m).median.known().is_some_and(|v| v > 0.0);
+            if lost { cell.weighing(Weight::Bad) } else { cell }
+        });
+        std::iter::once(Cell::new(&case.case.facts.name)).chain(cells).collect()
+    };
+    Some(Table {
+        caption: "After the load".into(),
+        head: std::iter::once("case".to_owned()).chain(head).collect(),
+        words: Vec::new(),
+        rows: findings.cases.iter().map(row).collect(),
+        note: None,
+    })
+}
+
+type Read = fn(&ComponentSummary) -> Option<f64>;
+
+/// What each component of a case used during the load, in the columns of `docker stats`.
+pub fn components(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
+    let names: BTreeSet<&str> =
+        case.summaries().flat_map(|s| s.components.keys().map(String::as_str)).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let mut names: Vec<&str> = names.into_iter().collect();
+    order.sort(&mut names, |name| name);
+    let head = [
+        "component",
+        "CPU %",
+        "CPU % max",
+        "CPU s",
+        "CPU per request",
+        "throttled",
+        "memory max / limit",
+        "memory %",
+        "net in / out",
+        "block read / written",
+        "pids",
+        "open files",
+        "remarks",
+    ];
+    let mut table = Table {
+        caption: "What each component used during the load".into(),
+        head: head.map(str::to_owned).to_vec(),
+        words: vec![head.len() - 1],
+        rows: names.iter().map(|name| component_row(case, name)).collect(),
+        note: Some(
+            "CPU % is of one core, its mean over the load; memory % is of the component's limit. “–”: this host cannot tell."
+                .into(),
+        ),
+    };
+    drop_untold(&mut table);
+    Some(table)
+}
+
+fn component_row(case: &CaseFindings<'_>, name: &str) -> Vec<Cell> {
+    let spread = |read: Read| case.component_spread(name, read);
+    let one = |read: Read, unit| ranged(&spread(read), unit);
+    let two = |a: Read, b: Read| {
+        let (a, b) = (spread(a).median, spread(b).median);
+        match (a.known(), b.known()) {
+            (None, None) => Cell::new(NOTHING),
+            _ => {
+                Cell::new(format!("{} / {}", figures::value(a, Unit::Bytes), figures::value(b, Unit::Bytes)))
+            }
+        }
+    };
+    let limited =
+        |c: &ComponentSummary| Some(c.memory_bytes.max? / c.memory_bytes.limit.filter(|l| *l > 0)? as f64);
+    let share = spread(limited);
+    let full = share.median.known().is_some_and(|v| v > 0.95);
+    let memory = match spread(|c| c.memory_bytes.limit.map(|v| v as f64)).median.known() {
+        Some(_) => two(|c| c.memory_bytes.max, |c| c.memory_bytes.limit.map(|v| v as f64)),
+        None => one(|c| c.memory_bytes.max, Unit::Bytes),
+    };
+    let throttled = spread(|c| c.throttled_s);
+    let stopped = throttled.median.known().is_some_and(|v| v > 0.0);
+    let weigh = |cell: Cell, doubtful| if doubtful { cell.weighing(Weight::Doubtful) } else { cell };
+    vec![
+        Cell::new(name),
+        one(|c| c.cpu_percent.mean, Unit::CpuPercent),
+        one(|c| c.cpu_percent.max, Unit::CpuPercent),
+        one(|c| c.cpu_s, Unit::S),
+        cpu_per_request(case, name),
+        weigh(ranged(&throttled, Unit::S), stopped),
+        memory,
+        weigh(ranged(&share, Unit::Share), full),
+        two(|c| c.net_bytes.received.map(|v| v as f64), |c| c.net_bytes.sent.map(|v| v as f64)),
+        two(|c| c.block_bytes.read.map(|v| v as f64), |c| c.block_bytes.written.map(|v| v as f64)),
+        one(|c| c.pids_max.map(|v| v as f64), Unit::Count),
+        one(|c| c.open_files_max.map(|v| v as f64), Unit::Count),
+        component_remarks(case, name),
+    ]
+}
+
+/// CPU time of a component for each ok response.
+fn cpu_per_request(case: &CaseFindings<'_>, name: &str) -> Cell {
+    let per_request = case.summaries().map(|s| {
+        let cpu_s = s.components.get(name).and_then(|c| c.cpu_s);
+        cpu_s.filter(|_| s.requests.ok > 0).map(|cpu_s| cpu_s / s.requests.ok as f64 * 1e3).into()
+    });
+    ranged(&Spread::of(per_request.collect()), Unit::Ms)
+}
+
+fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
+    let mut remarks: Vec<String> = Vec::new();
+    let mut bad = false;
+    for c in case.summaries().filter_map(|s| s.components.get(name)) {
+        let mut say = |text: String| {
+            if !remarks.contains(&text) {
+                remarks.push(text);
+            }
+        };
+        if let Some(limit) = c.cpu_limit {
+            say(format!("CPU limit {}", figures::cpu_percent(limit * 100.0)));
+        }
+        if let Some(died) = &c.died {
+            bad = true;
+            say(format!("died: {died}"));
+        }
+        if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
+            bad = true;
+            say(figures::plural(kills, "kill for memory", "kills for memory"));
+        }
+        if c.restarts > 0 {
+            say(figures::plural(c.restarts, "restart", "restarts"));
+        }
+    }
+    let cell = Cell::new(remarks.join(", "));
+    if bad { cell.weighing(Weight::Bad) } else { cell }
+}
+
+/// A column that nobody could tell anything about says nothing.
+fn drop_untold(table: &mut Table) {
+    let told: Vec<bool> = (0..table.head.len())
+        .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
+        .collect();
+    let words: Vec<String> = table.words.iter().map(|i| table.head[*i].clone()).collect();
+    let keep = |i: usize| i == 0 || told[i];
+    let mut at = 0..;
+    table.head.retain(|_| at.next().is_some_and(keep));
+    for row in &mut table.rows {
+        let mut at = 0..;
+        row.retain(|_| at.next().is_some_and(keep));
+    }
+    table.words = words.iter().filter_map(|w| table.head.iter().position(|h| h == w)).collect();
+}

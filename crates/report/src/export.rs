@@ -1,0 +1,178 @@
+//! A record for other programs: summaries with figures over trials as JSON, and every figure as CSV.
+
+use std::fmt::Write;
+
+use loadlab_analysis::findings::{CaseFindings, findings};
+use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
+use loadlab_record::store::RunRecord;
+use loadlab_record::summary::Summary;
+use serde_json::{Map, Value as Json, json};
+
+/// The run as JSON: what was tested, and for every case its figures over trials and its trials' summaries
+/// exactly as they stand in the record. A cut-off trial's summary is put together from what there is of it;
+/// a missing one is `null`, with the reason in `trouble`.
+pub fn json(run: &RunRecord) -> String {
+    let findings = findings(run);
+    let m = &run.manifest;
+    let document = json!({
+        "loadlab": m.loadlab,
+        "record": m.record,
+        "name": m.name,
+        "started": m.started,
+        "ended": m.ended,
+        "how": m.how,
+        "plan_sha256": m.plan_sha256,
+        "host": m.host,
+        "axes": m.axes,
+        "trials": m.trials,
+        "quick": m.quick,
+        "expect": m.expect,
+        "statement": {
+            "tested": findings.statement.tested,
+            "held": findings.statement.held,
+            "sure": findings.statement.sure,
+        },
+        "no_differences": findings.no_differences,
+        "notes": run.notes,
+        "cases": findings.cases.iter().map(case).collect::<Vec<_>>(),
+    });
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn case(case: &CaseFindings<'_>) -> Json {
+    let figures: Map<String, Json> =
+        metric::all().iter().map(|m| (m.id.to_owned(), figure(case, m))).collect();
+    let facts = &case.case.facts;
+    let values: Map<String, Json> =
+        facts.values.iter().map(|(axis, value)| (axis.clone(), json!(value))).collect();
+    let trials: Vec<Json> = case
+        .trials
+        .iter()
+        .map(|t| json!({ "trial": t.number, "trouble": t.trouble, "summary": t.summary.as_deref() }))
+        .collect();
+    json!({
+        "name": facts.name,
+        "dir": facts.dir,
+        "values": values,
+        "verdict": case.verdict,
+        "figures": figures,
+        "trials": trials,
+    })
+}
+
+fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
+    let spread = case.spread(metric);
+    let mut out = json!({
+        "unit": metric.unit.name(),
+        "median": spread.median.known(),
+        "min": spread.min,
+        "max": spread.max.known(),
+        "trials": spread.values.iter().map(|v| v.known()).collect::<Vec<_>>(),
+    });
+    if let Value::Over(bound) = spread.median {
+        out["median_over"] = json!(bound);
+    }
+    if let Value::Over(bound) = spread.max {
+        out["max_over"] = json!(bound);
+    }
+    out
+}
+
+/// One row a figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. What
+/// cannot be told has no value and says why in `note` (`over 1000`: at least that; `needs 1000`: samples).
+pub fn csv(run: &RunRecord) -> String {
+    let findings = findings(run);
+    let mut out = String::new();
+    let axes: Vec<String> = run.manifest.axes.iter().map(|axis| field(axis)).collect();
+    let mut head = vec!["case".to_owned()];
+    head.extend(axes);
+    head.extend(["trial", "verdict", "figure", "value", "unit", "note"].map(str::to_owned));
+    let _ = writeln!(out, "{}", head.join(","));
+    for case in &findings.cases {
+        let facts = &case.case.facts;
+        let value_of =
+            |axis: &String| facts.values.iter().find(|(a, _)| a == axis).map_or("", |(_, v)| v.as_str());
+        let mut lead = vec![field(&facts.name)];
+        lead.extend(run.manifest.axes.iter().map(|axis| field(value_of(axis))));
+        for trial in &case.trials {
+            let lead = format!("{},{}", lead.join(","), trial.number);
+            match trial.summary.as_deref() {
+                Some(summary) => rows(&mut out, &lead, summary, trial.trouble.as_deref()),
+                None => {
+                    let why = trial.trouble.as_deref().unwrap_or("missing");
+                    let _ = writeln!(out, "{lead},,missing,,,{}", field(why));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn rows(out: &mut String, lead: &str, summary: &Summary, trouble: Option<&str>) {
+    let verdict = super::render::verdict_word(summary.verdict).replace(' ', "_").to_lowercase();
+    let mut row = |figure: &str, value: Value, unit: &str| {
+        let (value, note) = match value {
+            Value::Known(v) => (format!("{v}"), String::new()),
+            Value::Over(v) => (String::new(), format!("over {v}")),
+            Value::Needs(n) => (String::new(), format!("needs {n}")),
+            Value::Nothing => return,
+        };
+        let _ = writeln!(out, "{lead},{verdict},{},{value},{unit},{note}", field(figure));
+    };
+    for metric in metric::all() {
+        row(metric.id, metric.of(summary), metric.unit.name());
+    }
+    for (name, component) in &summary.components {
+        for (figure, unit, read) in COMPONENT {
+            row(&format!("{name}.{figure}"), read(component).into(), unit.name());
+        }
+    }
+    for (name, probe) in &summary.probes {
+        for (figure, value) in
+            [("first", probe.first), ("last", probe.last), ("max", probe.max), ("mean", probe.mean)]
+        {
+            row(&format!("{name}.{figure}"), value.into(), "number");
+        }
+    }
+    for (tag, t) in &summary.by_tag {
+        row(&format!("tag.{tag}.requests"), Value::Known(t.requests.started as f64), "count");
+        row(&format!("tag.{tag}.failed"), Value::Known(t.requests.failed as f64), "count");
+        for figure in ["mean", "p50", "p95", "p99", "max"] {
+            row(&format!("tag.{tag}.{figure}"), metric::figure(&t.response_ms, figure), "ms");
+        }
+    }
+    if let Some(why) = trouble {
+        let _ = writeln!(out, "{lead},{verdict},trouble,,,{}", field(why));
+    }
+}
+
+/// A field of RFC 4180: quoted where it must be, and where a spreadsheet would take it for a formula.
+fn field(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let formula = text.starts_with(['=', '+', '-', '@']);
+    let text = if formula { format!("'{text}") } else { text };
+    match text.contains([',', '"']) || formula {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_stay_fields() {
+        for (text, expect) in [
+            ("plain", "plain"),
+            ("a,b", "\"a,b\""),
+            ("say \"x\"\n", "\"say \"\"x\"\" \""),
+            ("=cmd()", "\"'=cmd()\""),
+            ("", ""),
+        ] {
+            assert_eq!(field(text), expect);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Figures as people read them: durations, percentiles that may be unknown, shares, counts.
+//!
+//! One place, so that the terminal, Markdown and HTML never disagree about a number. A figure that cannot
+//! be told is words (`needs 1,000`, `> 30 s`, `–`), never zero.
+
+use loadlab_analysis::metric::{Unit, Value};
+use loadlab_record::summary::{Distribution, PERCENTILES, samples_needed};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
+
+/// What stands where there is nothing to tell.
+pub const NOTHING: &str = "–";
+
+/// A duration in milliseconds.
+pub fn ms(value: f64) -> String {
+    format_duration_ns(value * 1e6)
+}
+
+/// A duration in seconds, for elapsed times: `10.0 s`, `1m30s`.
+pub fn seconds(value: f64) -> String {
+    format_duration_ns(value * 1e9)
+}
+
+/// A share in 0..=1 as per cent: as many digits as it takes not to round a failure away (`0.02 %`, `99.98 %`).
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    let distance = value.abs().min((100.0 - value).abs());
+    match distance {
+        _ if !value.is_finite() => NOTHING.to_owned(),
+        0.0 => format!("{value:.0} %"),
+        d if d >= 1.0 => format!("{value:.1} %"),
+        d if d >= 0.01 => format!("{value:.2} %"),
+        d if d >= 0.0001 => format!("{value:.4} %"),
+        _ if value < 50.0 => "< 0.0001 %".to_owned(),
+        _ => "> 99.9999 %".to_owned(),
+    }
+}
+
+/// A percentage of one core: `6.25 %`, `104 %`.
+pub fn cpu_percent(value: f64) -> String {
+    match value {
+        0.0 => "0 %".to_owned(),
+        v if v.abs() < 0.01 => "< 0.01 %".to_owned(),
+        v if v.abs() < 100.0 => format!("{v:.2} %"),
+        v => format!("{v:.0} %"),
+    }
+}
+
+/// A whole number with thousands apart.
+pub fn count(value: u64) -> String {
+    format_count(value as f64)
+}
+
+/// A rate: `12,345/s`.
+pub fn rate(per_s: f64) -> String {
+    format!("{}/s", format_count(round(per_s, 4)))
+}
+
+/// A size in 1024s.
+pub fn bytes(value: f64) -> String {
+    format_bytes(value)
+}
+
+/// A plain number, four significant digits at most, thousands apart.
+pub fn number(value: f64) -> String {
+    if value.fract() == 0.0 || value.abs() >= 1000.0 {
+        return format_count(value);
+    }
+    let digits = significant(value, 4);
+    digits.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// An optional figure.
+pub fn or_nothing<T>(value: Option<T>, format: impl Fn(T) -> String) -> String {
+    value.map_or_else(|| NOTHING.to_owned(), format)
+}
+
+/// A number to so many significant digits.
+pub fn round(value: f64, digits: i32) -> f64 {
+    significant(value, digits).parse().unwrap_or(value)
+}
+
+/// `p99_9` as people write it: `p99.9`.
+pub fn percentile_label(name: &str) -> String {
+    name.replace('_', ".")
+}
+
+/// A figure of a distribution by its name, as it can be told: the value, `> 30 s` where it lies among
+/// censored ones, `needs 1,000` where there are too few samples, `–` where there are none.
+pub fn figure(distribution: &Distribution, name: &str) -> String {
+    let value = distribution.figure(name).flatten();
+    if let Some(over) = distribution.over_ms.get(name) {
+        return format!("> {}", ms(*over));
+    }
+    if let Some(value) = value {
+        return ms(value);
+    }
+    let quantile = PERCENTILES.iter().find(|(n, _)| *n == name).map(|(_, q)| *q);
+    match quantile {
+        Some(q) if distribution.count > 0 && distribution.count < samples_needed(q) => {
+            format!("needs {}", count(samples_needed(q)))
+        }
+        _ => NOTHING.to_owned(),
+    }
+}
+
+/// A figure's name as a table's row: percentiles as people write them, all else as it is.
+pub fn percentile_label_of(id: &str) -> String {
+    let digits = id.strip_prefix('p').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    if digits { percentile_label(id) } else { id.to_owned() }
+}
+
+/// A value in its unit, as it can be told.
+pub fn value(value: Value, unit: Unit) -> String {
+    match value {
+        Value::Known(v) => known(v, unit),
+        Value::Over(v) => format!("> {}", known(v, unit)),
+        Value::Needs(n) => format!("needs {}", count(n)),
+        Value::Nothing => NOTHING.to_owned(),
+    }
+}
+
+fn known(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Count => format_count(value.round()),
+        Unit::Number => number(round(value, 4)),
+        Unit::PerS => rate(value),
+        Unit::Ms => ms(value),
+        Unit::S => seconds(value),
+        Unit::Share => percent(value),
+        Unit::Bytes => bytes(value),
+        Unit::BytesPerS => format!("{}/s", bytes(value)),
+        Unit::CpuPercent => cpu_percent(value),
+    }
+}
+
+/// A range of values; a unit both have stands once. `None` where both read the same.
+pub fn range(min: Option<f64>, max: Value, unit: Unit) -> Option<String> {
+    let (from, to) = (known(min?, unit), value(max, unit));
+    if from == to {
+        return None;
+    }
+    let unit_of = |text: &str| text.rsplit_once(' ').map(|(_, unit)| unit.to_owned());
+    let from = match (unit_of(&from), unit_of(&to)) {
+        (Some(a), Some(b)) if a == b => {
+            from.rsplit_once(' ').map_or(from.clone(), |(number, _)| number.to_owned())
+        }
+        _ => from.strip_suffix("/s").filter(|f| !f.contains(' ')).map_or(from.clone(), str::to_owned),
+    };
+    Some(format!("{from} … {to}"))
+}
+
+/// `1 request`, `2 requests`.
+pub fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loadlab_record::Histogram;
+
+    #[test]
+    fn a_failure_is_never_rounded_away() {
+        for (share, text) in [
+            (0.0, "0 %"),
+            (1.0, "100 %"),
+            (0.999_8, "99.98 %"),
+            (0.000_1, "0.01 %"),
+            (0.000_002, "0.0002 %"),
+            (1e-9, "< 0.0001 %"),
+            (1.0 - 1e-9, "> 99.9999 %"),
+            (0.5, "50.0 %"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(percent(share), text);
+        }
+    }
+
+    #[test]
+    fn unknown_figures_say_why() {
+        let mut known = Histogram::new();
+        known.record_n(1_000_000, 60);
+        let mut censored = Histogram::new();
+        censored.record_n(30_000_000_000, 40);
+        let d = Distribution::with_censored(&known, &censored);
+        assert_eq!(figure(&d, "p50"), "1.00 ms");
+        assert_eq!(figure(&d, "p75"), "> 30.0 s");
+        assert_eq!(figure(&d, "p99"), "needs 1,000");
+        assert_eq!(figure(&d, "mean"), "> 12.0 s");
+        assert_eq!(figure(&Distribution::default(), "p99"), "–");
+    }
+}

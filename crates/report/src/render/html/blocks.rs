@@ -1,0 +1,162 @@
+//! Pieces of a section as HTML.
+
+use std::fmt::Write;
+
+use super::{escape, escape_raw, plot};
+use crate::document::{Block, Cell, Compare, Document, Fact, Point, Remark, Table, Weight};
+use crate::figures;
+use crate::render::text::scale;
+use crate::terminal::harmless;
+
+pub(super) fn block(out: &mut String, document: &Document, block: &Block) {
+    match block {
+        Block::Heading(text) => {
+            let _ = writeln!(out, "<h3>{}</h3>", escape(text));
+        }
+        Block::Paragraph(text) => {
+            let _ = writeln!(out, "<p>{}</p>", escape(text));
+        }
+        Block::Facts(facts) => self::facts(out, facts),
+        Block::Remarks(remarks) => self::remarks(out, remarks),
+        Block::Table(table) => self::table(out, table),
+        Block::Compare(compare) => self::compare(out, compare),
+        Block::Chart(chart) => plot::chart(out, document, chart),
+        Block::Folded { title, text } => {
+            let lines: Vec<String> = text.lines().map(harmless).collect();
+            let _ = writeln!(
+                out,
+                "<details>\n<summary>{}</summary>\n<pre tabindex=\"0\">{}</pre>\n</details>",
+                escape(title),
+                escape_raw(&lines.join("\n"))
+            );
+        }
+    }
+}
+
+fn facts(out: &mut String, facts: &[Fact]) {
+    out.push_str("<dl class=\"facts\">\n");
+    for fact in facts {
+        let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape(&fact.name), escape(&fact.text));
+    }
+    out.push_str("</dl>\n");
+}
+
+fn class_of(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Plain => "",
+        Weight::Good => "good",
+        Weight::Doubtful => "doubtful",
+        Weight::Bad => "bad",
+    }
+}
+
+fn remarks(out: &mut String, remarks: &[Remark]) {
+    out.push_str("<ul class=\"remarks\">\n");
+    for remark in remarks {
+        let _ = write!(out, "<li class=\"{}\">", class_of(remark.weight));
+        if !remark.label.is_empty() {
+            let _ = write!(out, "<strong>{}</strong> ", escape(&remark.label));
+        }
+        let _ = write!(out, "<span>{}</span>", escape(&remark.text));
+        if let Some(hint) = &remark.hint {
+            let _ = write!(out, "<small>{}</small>", escape(hint));
+        }
+        out.push_str("</li>\n");
+    }
+    out.push_str("</ul>\n");
+}
+
+/// A table in a box of its own that scrolls sideways, by keyboard too: the page never does.
+fn table(out: &mut String, table: &Table) {
+    let caption = escape(&table.caption);
+    let _ = writeln!(
+        out,
+        "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\">\n<table>\n\
+         <caption>{caption}</caption>\n<thead><tr>"
+    );
+    for (i, head) in table.head.iter().enumerate() {
+        let class = if i == 0 || table.words.contains(&i) { "" } else { " class=\"n\"" };
+        let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(head));
+    }
+    out.push_str("</tr></thead>\n<tbody>\n");
+    for row in &table.rows {
+        out.push_str("<tr>");
+        for (i, cell) in row.iter().enumerate() {
+            self::cell(out, cell, i, table.words.contains(&i));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody>\n</table>\n</div>\n");
+    if let Some(note) = &table.note {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+    }
+}
+
+fn cell(out: &mut String, cell: &Cell, column: usize, words: bool) {
+    let (tag, scope) = if column == 0 { ("th", " scope=\"row\"") } else { ("td", "") };
+    let mut classes: Vec<&str> = Vec::new();
+    if column > 0 && !words {
+        classes.push("n");
+    }
+    if cell.weight != Weight::Plain {
+        classes.push(class_of(cell.weight));
+    }
+    let class = if classes.is_empty() { String::new() } else { format!(" class=\"{}\"", classes.join(" ")) };
+    let _ = write!(out, "<{tag}{scope}{class}>{}", escape(&cell.text));
+    if let Some(detail) = &cell.detail {
+        let _ = write!(out, "<small>{}</small>", escape(detail));
+    }
+    let _ = write!(out, "</{tag}>");
+}
+
+/// Figures of every case: a bar where there is one figure, points with their ranges where there are several.
+fn compare(out: &mut String, compare: &Compare) {
+    let _ = write!(out, "<figure class=\"compare\">\n<figcaption>{}", escape(&compare.title));
+    if compare.figures.len() > 1 {
+        out.push_str("<ul class=\"legend\">");
+        for (i, name) in compare.figures.iter().enumerate() {
+            let _ = write!(out, "<li><span class=\"dot c{i}\"></span>{}</li>", escape(name));
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("</figcaption>\n<div class=\"rows\">\n");
+    let ends = |p: &Point| [p.median, p.min, p.max].into_iter().flatten().collect::<Vec<f64>>();
+    let scale = scale(compare.rows.iter().flat_map(|(_, points)| points).flat_map(ends), compare.logarithmic);
+    let at = |value: f64| scale(value) * 100.0;
+    for (name, points) in &compare.rows {
+        let told: Vec<String> =
+            points.iter().map(|p| figures::value(p.median.into(), compare.unit)).collect();
+        let _ = write!(
+            out,
+            "<div class=\"row\"><span class=\"name\">{}</span><span class=\"track\">",
+            escape(name)
+        );
+        for (i, point) in points.iter().enumerate() {
+            match (point.median, compare.figures.len()) {
+                (None, _) => {}
+                (Some(median), 1) => {
+                    let _ = write!(out, "<i class=\"bar c0\" style=\"width:{:.2}%\"></i>", at(median));
+                }
+                (Some(median), _) => {
+                    let _ = write!(out, "<i class=\"dot c{i}\" style=\"left:{:.2}%\"></i>", at(median));
+                }
+            }
+            if let (Some(min), Some(max)) = (point.min, point.max)
+                && max > min
+            {
+                let (from, to) = (at(min), at(max));
+                let _ = write!(
+                    out,
+                    "<i class=\"range c{i}\" style=\"left:{from:.2}%;width:{:.2}%\"></i>",
+                    to - from
+                );
+            }
+        }
+        let _ = writeln!(out, "</span><span class=\"told\">{}</span></div>", escape(&told.join(" · ")));
+    }
+    out.push_str("</div>\n");
+    if compare.logarithmic {
+        out.push_str("<p class=\"note\">Logarithmic scale.</p>\n");
+    }
+    out.push_str("</figure>\n");
+}

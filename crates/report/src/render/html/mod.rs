@@ -1,0 +1,165 @@
+//! A document as one HTML file: no network, light and dark, from phone to print, readable without JavaScript.
+//!
+//! Everything is inlined: style, script, the chart library and the data. A content security policy forbids
+//! all loading and every script but these two (by hash), so that a name or a body from the system under test
+//! that slipped through the escaping would still not run.
+
+mod blocks;
+mod plot;
+
+use std::fmt::Write;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use loadlab_record::summary::Verdict;
+use sha2::{Digest, Sha256};
+
+use super::verdict_word;
+use crate::document::{Document, Section};
+use crate::terminal::harmless;
+
+const STYLE: &str = include_str!("../../../assets/report.css");
+const SCRIPT: &str = include_str!("../../../assets/report.js");
+const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
+const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js");
+
+/// With more cases than this a reader picks one at a time.
+const PICK_FROM: usize = 4;
+
+/// The document as an HTML file.
+pub fn html(document: &Document) -> String {
+    let mut out = String::with_capacity(200_000);
+    let title = escape(&document.title);
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title} – loadlab</title>\n<style>{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n",
+        policy()
+    );
+    header(&mut out, document);
+    out.push_str("<main>\n");
+    let cases = document.sections.iter().filter(|s| s.case.is_some()).count();
+    let mut picker = (cases >= PICK_FROM).then(|| self::picker(document));
+    for section in &document.sections {
+        if section.case.is_some() {
+            out.push_str(&picker.take().unwrap_or_default());
+        }
+        self::section(&mut out, document, section);
+    }
+    out.push_str("</main>\n");
+    let _ = write!(
+        out,
+        "<script type=\"application/json\" id=\"data\">{}</script>\n\
+         <script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        plot::data(document)
+    );
+    out
+}
+
+/// Nothing is loaded, and only our two scripts run.
+fn policy() -> String {
+    let hash = |script: &str| format!("'sha256-{}'", BASE64.encode(Sha256::digest(script.as_bytes())));
+    format!(
+        "default-src 'none'; script-src {} {}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+        hash(UPLOT_SCRIPT),
+        hash(SCRIPT)
+    )
+}
+
+fn header(out: &mut String, document: &Document) {
+    let _ = write!(
+        out,
+        "<header>\n<h1>{}{}</h1>\n<p class=\"sub\">{}</p>\n<dl class=\"answer\">\n",
+        escape(&document.title),
+        badge(document.verdict),
+        escape(&document.subtitle)
+    );
+    for fact in &document.answer {
+        let _ = writeln!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&fact.name), escape(&fact.text));
+    }
+    out.push_str("</dl>\n<nav aria-label=\"Cases\"><ul class=\"cases\">\n");
+    for case in &document.cases {
+        let _ = writeln!(
+            out,
+            "<li><a href=\"#{}\"><span class=\"name\">{}</span>{}<span class=\"line\">{}</span></a></li>",
+            case.section,
+            escape(&case.name),
+            badge(case.verdict),
+            escape(&case.line)
+        );
+    }
+    out.push_str("</ul></nav>\n</header>\n");
+}
+
+/// A verdict with a mark, a word and a colour: any one of them tells.
+fn badge(verdict: Verdict) -> String {
+    let (class, mark) = match verdict {
+        Verdict::Pass => ("good", "✔"),
+        Verdict::Fail => ("bad", "✘"),
+        Verdict::Invalid => ("bad", "⚠"),
+        Verdict::None => ("none", "–"),
+    };
+    format!(
+        " <span class=\"badge {class}\"><span aria-hidden=\"true\">{mark}</span> {}</span>",
+        verdict_word(verdict)
+    )
+}
+
+/// Hidden until the script that makes it work has run.
+fn picker(document: &Document) -> String {
+    let mut out = String::from(
+        "<nav class=\"picker\" id=\"picker\" aria-label=\"Case shown\" hidden>\n\
+         <button type=\"button\" data-step=\"-1\" aria-label=\"Previous case\">‹</button>\n\
+         <label>Case <select>\n<option value=\"\">all, one after the other</option>\n",
+    );
+    for case in &document.cases {
+        let _ = writeln!(
+            out,
+            "<option value=\"{}\">{} – {}</option>",
+            case.section,
+            escape(&case.name),
+            verdict_word(case.verdict)
+        );
+    }
+    out.push_str("</select></label>\n<button type=\"button\" data-step=\"1\" aria-label=\"Next case\">›</button>\n</nav>\n");
+    out
+}
+
+fn section(out: &mut String, document: &Document, section: &Section) {
+    let class = if section.case.is_some() { " class=\"case\"" } else { "" };
+    let badge = section.case.map(badge).unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "<section id=\"{0}\"{class} aria-labelledby=\"{0}-title\">\n<h2 id=\"{0}-title\" tabindex=\"-1\">{1}{badge}</h2>",
+        section.id,
+        escape(&section.title)
+    );
+    for block in &section.blocks {
+        blocks::block(out, document, block);
+    }
+    out.push_str("</section>\n");
+}
+
+/// Text that stays text, in content and in quoted attributes.
+fn escape(text: &str) -> String {
+    escape_raw(&harmless(text))
+}
+
+/// The same for text whose lines must stay lines.
+fn escape_raw(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}

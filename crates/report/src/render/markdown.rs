@@ -1,0 +1,201 @@
+//! A document as Markdown: tables as people paste them into a README or a merge request.
+
+use std::fmt::Write;
+
+use loadlab_analysis::metric::Value;
+
+use super::{line_figures, thinned, verdict_word};
+use crate::document::{Block, Chart, Compare, Document, Remark, Section, Table, Weight};
+use crate::figures;
+use crate::terminal::{harmless, sparkline};
+
+/// Columns of a line drawn in blocks.
+const SPARK: usize = 30;
+
+/// The document as Markdown (CommonMark with tables).
+pub fn markdown(document: &Document) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "# {}\n\n{}\n", escape(&document.title), escape(&document.subtitle));
+    for fact in &document.answer {
+        let _ = writeln!(out, "**{}.** {}\n", escape(&fact.name), escape(&fact.text));
+    }
+    let _ = writeln!(out, "| case | verdict | in short |\n|---|---|---|");
+    for case in &document.cases {
+        let _ =
+            writeln!(out, "| {} | {} | {} |", cell(&case.name), verdict_word(case.verdict), cell(&case.line));
+    }
+    for section in &document.sections {
+        self::section(&mut out, section);
+    }
+    out
+}
+
+fn section(out: &mut String, section: &Section) {
+    let verdict = section.case.map_or(String::new(), |v| format!(" ({})", verdict_word(v)));
+    let _ = writeln!(out, "\n## {}{verdict}\n", escape(&section.title));
+    for block in &section.blocks {
+        match block {
+            Block::Heading(text) => {
+                let _ = writeln!(out, "### {}\n", escape(text));
+            }
+            Block::Paragraph(text) => {
+                let _ = writeln!(out, "{}\n", escape(text));
+            }
+            Block::Facts(facts) => {
+                for fact in facts {
+                    let _ = writeln!(out, "- {}: {}", escape(&fact.name), escape(&fact.text));
+                }
+                out.push('\n');
+            }
+            Block::Remarks(remarks) => {
+                remarks.iter().for_each(|r| remark(out, r));
+                out.push('\n');
+            }
+            Block::Table(table) => self::table(out, table),
+            Block::Compare(compare) => self::compare(out, compare),
+            Block::Chart(chart) => self::chart(out, chart),
+            Block::Folded { title, text } => folded(out, title, text),
+        }
+    }
+}
+
+fn remark(out: &mut String, remark: &Remark) {
+    let label = match remark.label.as_str() {
+        "" => String::new(),
+        label => format!("**{}** ", escape(label)),
+    };
+    let _ = write!(out, "- {label}{}", escape(&remark.text));
+    if let Some(hint) = &remark.hint {
+        let _ = write!(out, "  \n  {}", escape(hint));
+    }
+    out.push('\n');
+}
+
+fn table(out: &mut String, table: &Table) {
+    let _ = writeln!(out, "**{}**\n", escape(&table.caption));
+    let head: Vec<String> = table.head.iter().map(|h| cell(h)).collect();
+    let _ = writeln!(out, "| {} |", head.join(" | "));
+    let align = |i: usize| if i == 0 || table.words.contains(&i) { "---" } else { "---:" };
+    let rule: Vec<&str> = (0..table.head.len()).map(align).collect();
+    let _ = writeln!(out, "|{}|", rule.join("|"));
+    for row in &table.rows {
+        let cells: Vec<String> = row
+            .iter()
+            .enumerate()
+            .map(|(i, c)| {
+                let text = cell(&c.text);
+                let text =
+                    if c.weight == Weight::Bad && !text.is_empty() { format!("**{text}**") } else { text };
+                match &c.detail {
+                    Some(detail) if i > 0 => format!("{text} ({})", cell(detail)),
+                    _ => text,
+                }
+            })
+            .collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out.push('\n');
+    if let Some(note) = &table.note {
+        let _ = writeln!(out, "{}\n", escape(note));
+    }
+}
+
+/// A comparison's figures stand in the table of figures; here they are drawn, a row a case.
+fn compare(out: &mut String, compare: &Compare) {
+    let _ = writeln!(out, "**{}**\n", escape(&compare.title));
+    let _ = writeln!(
+        out,
+        "| case | {} | |",
+        compare.figures.iter().map(|f| cell(f)).collect::<Vec<_>>().join(" | ")
+    );
+    let _ = writeln!(out, "|---|{}---|", "---:|".repeat(compare.figures.len()));
+    let last = |points: &[crate::document::Point]| points.last().and_then(|p| p.median);
+    let scale = super::text::scale(compare.rows.iter().filter_map(|(_, p)| last(p)), compare.logarithmic);
+    for (name, points) in &compare.rows {
+        let values: Vec<String> =
+            points.iter().map(|p| figures::value(p.median.into(), compare.unit)).collect();
+        let bar = crate::terminal::bar(last(points).map_or(0.0, &scale), SPARK);
+        let _ = writeln!(out, "| {} | {} | {bar} |", cell(name), values.join(" | "));
+    }
+    out.push('\n');
+}
+
+fn chart(out: &mut String, chart: &Chart) {
+    let _ = writeln!(out, "**{}**\n", escape(&chart.title));
+    let _ = writeln!(out, "| | over time | least | mean | most |\n|---|---|---:|---:|---:|");
+    for line in &chart.lines {
+        let value = |v: f64| figures::value(Value::Known(v), chart.unit);
+        match line_figures(line) {
+            Some(f) if !line.limit => {
+                let spark = sparkline(&thinned(&line.values, SPARK));
+                let _ = writeln!(
+                    out,
+                    "| {} | {spark} | {} | {} | {} |",
+                    cell(&line.name),
+                    value(f.min),
+                    value(f.mean),
+                    value(f.max)
+                );
+            }
+            _ => {
+                let _ = writeln!(out, "| {} | | | | |", cell(&line.name));
+            }
+        }
+    }
+    out.push('\n');
+    if let Some(note) = &chart.note {
+        let _ = writeln!(out, "{}\n", escape(note));
+    }
+}
+
+/// A fence longer than any run of backticks inside, so that the text cannot end it.
+fn folded(out: &mut String, title: &str, text: &str) {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    let text: String = text.split_inclusive('\n').map(|l| format!("{}\n", harmless(l.trim_end()))).collect();
+    let _ = writeln!(
+        out,
+        "<details>\n<summary>{}</summary>\n\n{fence}text\n{text}{fence}\n\n</details>\n",
+        escape(title)
+    );
+}
+
+/// Text that stays text: markup of Markdown and HTML is escaped.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in harmless(text).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '~' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text in a cell of a table.
+fn cell(text: &str) -> String {
+    escape(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_becomes_markup() {
+        assert_eq!(escape("a|b <script> *x* [l](u)\nnext"), "a\\|b &lt;script&gt; \\*x\\* \\[l\\](u) next");
+    }
+
+    #[test]
+    fn a_fence_is_not_ended_from_inside() {
+        let mut out = String::new();
+        folded(&mut out, "t", "a\n````\nb");
+        assert!(out.contains("\n`````text\na\n````\nb\n`````\n"), "{out}");
+    }
+}

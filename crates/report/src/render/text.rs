@@ -1,0 +1,289 @@
+//! A document on a terminal of a given width, with colour or without.
+
+use std::fmt::Write;
+
+use loadlab_analysis::metric::Value;
+use loadlab_record::summary::Verdict;
+
+use super::{line_figures, thinned, verdict_word};
+use crate::document::{Block, Cell, Chart, Compare, Document, Fact, Remark, Section, Table, Weight};
+use crate::figures;
+use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, left, right, sparkline, width_of, wrap};
+
+/// The document for a terminal so many columns wide.
+pub fn text(document: &Document, width: usize, colour: bool) -> String {
+    let page = Page { width: width.clamp(24, 400), paint: Paint { colour } };
+    let mut out = String::new();
+    page.header(&mut out, document);
+    for section in &document.sections {
+        page.section(&mut out, section);
+    }
+    out
+}
+
+struct Page {
+    width: usize,
+    paint: Paint,
+}
+
+fn tone_of(weight: Weight) -> Tone {
+    match weight {
+        Weight::Plain => Tone::Plain,
+        Weight::Good => Tone::Good,
+        Weight::Doubtful => Tone::Warn,
+        Weight::Bad => Tone::Bad,
+    }
+}
+
+fn tone_of_verdict(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Pass => Tone::Good,
+        Verdict::Fail | Verdict::Invalid => Tone::Bad,
+        Verdict::None => Tone::Faint,
+    }
+}
+
+impl Page {
+    fn header(&self, out: &mut String, document: &Document) {
+        for line in wrap(&harmless(&document.title), self.width) {
+            let _ = writeln!(out, "{}", self.paint.tone(Tone::Strong, &line));
+        }
+        hanging(out, "", &harmless(&document.subtitle), self.width, |t| self.paint.tone(Tone::Faint, t));
+        out.push('\n');
+        let names = document.answer.iter().map(|f| width_of(&f.name)).max().unwrap_or(0);
+        for fact in &document.answer {
+            hanging(out, &left(&fact.name, names + 2), &harmless(&fact.text), self.width, |t| t.to_owned());
+        }
+        out.push('\n');
+        for case in &document.cases {
+            let word = left(verdict_word(case.verdict), 11);
+            let _ = write!(out, "{}", self.paint.tone(tone_of_verdict(case.verdict), &word));
+            let name = harmless(&case.name);
+            let line = format!("{name}: {}", case.line);
+            let mut block = String::new();
+            hanging(&mut block, &" ".repeat(width_of(&word)), &line, self.width, |t| t.to_owned());
+            out.push_str(block.get(width_of(&word)..).unwrap_or(&block));
+        }
+    }
+
+    fn section(&self, out: &mut String, section: &Section) {
+        let verdict = section.case.map_or(String::new(), |v| format!("  [{}]", verdict_word(v)));
+        let title = format!("{}{verdict}", harmless(&section.title));
+        let rule = "═".repeat(width_of(&title).min(self.width));
+        out.push('\n');
+        hanging(out, "", &title, self.width, |t| self.paint.tone(Tone::Strong, t));
+        let _ = writeln!(out, "{}", self.paint.tone(Tone::Faint, &rule));
+        for block in &section.blocks {
+            self.block(out, block);
+        }
+    }
+
+    fn block(&self, out: &mut String, block: &Block) {
+        match block {
+            Block::Heading(text) => {
+                out.push('\n');
+                hanging(out, "", &harmless(text), self.width, |t| self.paint.tone(Tone::Strong, t));
+            }
+            Block::Paragraph(text) => hanging(out, "", &harmless(text), self.width, |t| t.to_owned()),
+            Block::Facts(facts) => self.facts(out, facts),
+            Block::Remarks(remarks) => remarks.iter().for_each(|r| self.remark(out, r)),
+            Block::Table(table) => self.table(out, table),
+            Block::Compare(compare) => self.compare(out, compare),
+            Block::Chart(chart) => self.chart(out, chart),
+            // A terminal has no folds, and the plan is in the record.
+            Block::Folded { title, text } => {
+                let line = format!(
+                    "{} ({} in the record and the other formats)",
+                    harmless(title),
+                    figures::plural(text.lines().count() as u64, "line", "lines")
+                );
+                hanging(out, "", &line, self.width, |t| self.paint.tone(Tone::Faint, t));
+            }
+        }
+    }
+
+    fn facts(&self, out: &mut String, facts: &[Fact]) {
+        let most = (self.width / 3).max(8);
+        let names = facts.iter().map(|f| width_of(&f.name)).max().unwrap_or(0).min(most);
+        for fact in facts {
+            let name = left(&cut(&harmless(&fact.name), names), names + 2);
+            let mut block = String::new();
+            hanging(&mut block, &name, &harmless(&fact.text), self.width, |t| t.to_owned());
+            let rest = block.strip_prefix(&name).unwrap_or(&block);
+            let _ = write!(out, "{}{rest}", self.paint.tone(Tone::Faint, &name));
+        }
+    }
+
+    fn remark(&self, out: &mut String, remark: &Remark) {
+        let label = match remark.label.as_str() {
+            "" => "- ".to_owned(),
+            label => format!("{}  ", harmless(label)),
+        };
+        let text = harmless(&remark.text);
+        // A long label would leave no room beside it.
+        if width_of(&label) * 2 > self.width {
+            hanging(out, "", label.trim_end(), self.width, |t| self.paint.tone(tone_of(remark.weight), t));
+            hanging(out, "  ", &text, self.width, |t| t.to_owned());
+        } else {
+            let mut block = String::new();
+            hanging(&mut block, &label, &text, self.width, |t| t.to_owned());
+            let rest = block.strip_prefix(&label).unwrap_or(&block);
+            let _ = write!(out, "{}{rest}", self.paint.tone(tone_of(remark.weight), &label));
+        }
+        if let Some(hint) = &remark.hint {
+            hanging(out, "    ", &harmless(hint), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    /// As many columns side by side as fit, the rest below, each time with the rows' names.
+    fn table(&self, out: &mut String, table: &Table) {
+        out.push('\n');
+        hanging(out, "", &harmless(&table.caption), self.width, |t| self.paint.tone(Tone::Strong, t));
+        let names = self.column(table, 0).min((self.width / 3).max(10));
+        let room = self.width - names;
+        let mut columns = 1..table.head.len();
+        let mut blocks: Vec<Vec<(usize, usize)>> = Vec::new();
+        let mut used = usize::MAX;
+        for i in columns.by_ref() {
+            let width = (self.column(table, i) + 2).min(room);
+            if used.saturating_add(width) > room {
+                blocks.push(Vec::new());
+                used = 0;
+            }
+            used += width;
+            blocks.last_mut().unwrap_or(&mut Vec::new()).push((i, width));
+        }
+        for (n, block) in blocks.iter().enumerate() {
+            if n > 0 {
+                out.push('\n');
+            }
+            self.table_block(out, table, names, block);
+        }
+        if let Some(note) = &table.note {
+            hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    fn table_block(&self, out: &mut String, table: &Table, names: usize, columns: &[(usize, usize)]) {
+        let place = |i: usize, text: &str, width: usize| {
+            let text = cut(text, width.saturating_sub(2));
+            if table.words.contains(&i) {
+                format!("  {}", left(&text, width.saturating_sub(2)))
+            } else {
+                right(&text, width)
+            }
+        };
+        let head: String =
+            columns.iter().map(|(i, width)| place(*i, &harmless(&table.head[*i]), *width)).collect();
+        let line = format!("{}{head}", left(&cut(&harmless(&table.head[0]), names), names));
+        let _ = writeln!(out, "{}", self.paint.tone(Tone::Faint, line.trim_end()));
+        for row in &table.rows {
+            let cell = |(i, width): &(usize, usize)| {
+                let text = place(*i, &harmless(&row[*i].text), *width);
+                self.paint.tone(tone_of(row[*i].weight), &text)
+            };
+            let cells: String = columns.iter().map(cell).collect();
+            let name = left(&cut(&harmless(&row[0].text), names), names);
+            let _ = writeln!(out, "{}", format!("{name}{cells}").trim_end());
+            if columns.iter().any(|(i, _)| row[*i].detail.is_some()) {
+                let detail =
+                    |(i, width): &(usize, usize)| place(*i, row[*i].detail.as_deref().unwrap_or(""), *width);
+                let details: String = columns.iter().map(detail).collect();
+                let line = format!("{}{details}", " ".repeat(names));
+                let _ = writeln!(out, "{}", self.paint.tone(Tone::Faint, line.trim_end()));
+            }
+        }
+    }
+
+    /// Columns that a column of a table needs. The first column's details are left out on a terminal.
+    fn column(&self, table: &Table, i: usize) -> usize {
+        let cell = |c: &Cell| {
+            let detail = c.detail.as_deref().filter(|_| i > 0).map_or(0, width_of);
+            width_of(&harmless(&c.text)).max(detail)
+        };
+        let widest = table.rows.iter().map(|r| cell(&r[i])).max().unwrap_or(0);
+        // A long head is cut to what the figures need, but not below what can be recognised.
+        widest.max(width_of(&harmless(&table.head[i])).min(18))
+    }
+
+    fn compare(&self, out: &mut String, compare: &Compare) {
+        out.push('\n');
+        hanging(out, "", &harmless(&compare.title), self.width, |t| self.paint.tone(Tone::Strong, t));
+        let many = compare.figures.len() > 1;
+        let label =
+            |name: &str, figure: &str| if many { format!("{name} {figure}") } else { name.to_owned() };
+        let mut rows = Vec::new();
+        for (name, points) in &compare.rows {
+            for (figure, point) in compare.figures.iter().zip(points) {
+                rows.push((label(&harmless(name), figure), *point));
+            }
+        }
+        let names = rows.iter().map(|(n, _)| width_of(n)).max().unwrap_or(0).min((self.width / 3).max(10));
+        let values: Vec<String> =
+            rows.iter().map(|(_, p)| figures::value(p.median.into(), compare.unit)).collect();
+        let value = values.iter().map(|v| width_of(v)).max().unwrap_or(0);
+        let columns = self.width.saturating_sub(names + value + 4).min(60);
+        let scale = scale(rows.iter().filter_map(|(_, p)| p.median), compare.logarithmic);
+        for ((name, point), text) in rows.iter().zip(values) {
+            let share = point.median.map_or(0.0, &scale);
+            let drawn = self.paint.tone(Tone::Bar, &bar(share, columns));
+            // A name too long for its place loses its middle's end, not the figure's name behind it.
+            let line = format!("{}  {}  {drawn}", left(&cut(name, names), names), right(&text, value));
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+    }
+
+    fn chart(&self, out: &mut String, chart: &Chart) {
+        out.push('\n');
+        hanging(out, "", &harmless(&chart.title), self.width, |t| self.paint.tone(Tone::Strong, t));
+        let names = chart.lines.iter().map(|l| width_of(&harmless(&l.name))).max().unwrap_or(0);
+        let names = names.min((self.width / 3).max(10));
+        let told = |line: &crate::document::Line| {
+            let value = |v: f64| figures::value(Value::Known(v), chart.unit);
+            line_figures(line).map_or(String::new(), |f| match line.limit {
+                true => String::new(),
+                false => format!("{} … {}", value(f.min), value(f.max)),
+            })
+        };
+        let tail = chart.lines.iter().map(|l| width_of(&told(l))).max().unwrap_or(0);
+        let beside = self.width.saturating_sub(names + tail + 4);
+        // Where a line of blocks would be a stub, the range goes below it.
+        let (below, columns) = if beside < 12 { (true, self.width - names - 2) } else { (false, beside) };
+        let columns = columns.min(60);
+        for line in &chart.lines {
+            // A limit is one figure, and its name holds it.
+            if line.limit {
+                hanging(out, "", &harmless(&line.name), self.width, |t| self.paint.tone(Tone::Faint, t));
+                continue;
+            }
+            let name = left(&cut(&harmless(&line.name), names), names);
+            let spark = self.paint.tone(Tone::Bar, &sparkline(&thinned(&line.values, columns)));
+            if below {
+                let _ = writeln!(out, "{name}  {spark}\n{}  {}", " ".repeat(names), told(line));
+            } else {
+                let _ = writeln!(out, "{name}  {}  {spark}", right(&told(line), tail));
+            }
+        }
+        if let Some(note) = &chart.note {
+            hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+}
+
+/// Values to shares of a bar: from zero, or by logarithm from a little below the smallest.
+pub(super) fn scale(values: impl Iterator<Item = f64>, logarithmic: bool) -> impl Fn(f64) -> f64 {
+    let (least, most) = values.fold((f64::INFINITY, 0.0f64), |(least, most), v| {
+        (if v > 0.0 { least.min(v) } else { least }, most.max(v))
+    });
+    move |value| {
+        if most <= 0.0 || value <= 0.0 {
+            return 0.0;
+        }
+        let floor = least / 2.0;
+        if logarithmic && floor > 0.0 && most > floor {
+            (value / floor).ln() / (most / floor).ln()
+        } else {
+            value / most
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Text for a terminal of a given width: colour that can be left out, wrapping, columns, bars.
+//!
+//! Widths are columns of a terminal, not bytes: wide East Asian characters and emoji take two, combining
+//! marks none. Nothing here asks the environment: the caller decides about width and colour.
+
+use std::fmt::Write;
+
+/// What a piece of text is, for colour. Meaning never rests on it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// As it is.
+    Plain,
+    /// A heading, the figure to look at.
+    Strong,
+    /// Said by the way.
+    Faint,
+    /// Holds, passed.
+    Good,
+    /// Doubtful.
+    Warn,
+    /// Failed, invalid.
+    Bad,
+    /// Bars.
+    Bar,
+}
+
+/// Paints text with escape sequences, or leaves it alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Paint {
+    /// Whether to paint.
+    pub colour: bool,
+}
+
+impl Paint {
+    /// The text in a tone.
+    pub fn tone(self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Strong => "1",
+            Tone::Faint => "2",
+            Tone::Good => "32",
+            Tone::Warn => "33",
+            Tone::Bad => "31;1",
+            Tone::Bar => "36",
+        };
+        if self.colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Columns a character takes. Ranges: Unicode's combining blocks (none) and East Asian Wide / emoji (two);
+/// exact enough for names and units, and it must not need a table of its own to keep up to date.
+fn char_width(c: char) -> usize {
+    match c as u32 {
+        0..=0x1f | 0x7f..=0x9f => 0,
+        0x300..=0x36f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x2064 | 0xfe00..=0xfe0f | 0xfeff => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0x303e
+        | 0x3041..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1f64f
+        | 0x1f680..=0x1f6ff
+        | 0x1f900..=0x1f9ff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// Columns a text takes.
+pub fn width_of(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+/// Control characters (escape sequences of a server's answer among them) made visible, tabs and line ends
+/// made spaces: what others sent must not steer the terminal.
+pub fn harmless(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+            c if c.is_control() || matches!(c as u32, 0x202a..=0x202e | 0x2066..=0x2069) => '\u{fffd}',
+            c => c,
+        })
+        .collect()
+}
+
+/// The text, cut with `…` to at most so many columns.
+pub fn cut(text: &str, columns: usize) -> String {
+    if width_of(text) <= columns {
+        return text.to_owned();
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        if used + char_width(c) + 1 > columns {
+            break;
+        }
+        used += char_width(c);
+        out.push(c);
+    }
+    if columns > 0 {
+        out.push('…');
+    }
+    out
+}
+
+/// Padded on the left to so many columns.
+pub fn right(text: &str, columns: usize) -> String {
+    format!("{}{text}", " ".repeat(columns.saturating_sub(width_of(text))))
+}
+
+/// Padded on the right to so many columns.
+pub fn left(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width_of(text))))
+}
+
+/// Lines of at most so many columns, broken at spaces; a word that is longer than a line is broken inside.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(8);
+    let mut lines = vec![String::new()];
+    let mut used = 0;
+    for word in text.split(' ').filter(|w| !w.is_empty()) {
+        let mut word = word.to_owned();
+        loop {
+            let space = usize::from(used > 0);
+            if used + space + width_of(&word) <= columns {
+                break;
+            }
+            if used > 0 {
+                lines.push(String::new());
+                used = 0;
+                continue;
+            }
+            let head: String = take_columns(&word, columns);
+            word = word[head.len()..].to_owned();
+            lines.last_mut().unwrap_or(&mut String::new()).push_str(&head);
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if used > 0 {
+                line.push(' ');
+                used += 1;
+            }
+            used += width_of(&word);
+            line.push_str(&word);
+        }
+    }
+    lines
+}
+
+fn take_columns(word: &str, columns: usize) -> String {
+    let mut used = 0;
+    word.chars()
+        .take_while(|c| {
+            used += char_width(*c);
+            used <= columns
+        })
+        .collect()
+}
+
+/// A paragraph with a hanging indent: `first` begins it, the following lines align below the text.
+pub fn hanging(out: &mut String, first: &str, text: &str, columns: usize, paint: impl Fn(&str) -> String) {
+    let indent = width_of(first);
+    for (i, line) in wrap(text, columns.saturating_sub(indent)).iter().enumerate() {
+        let lead = if i == 0 { first.to_owned() } else { " ".repeat(indent) };
+        let _ = writeln!(out, "{lead}{}", paint(line));
+    }
+}
+
+/// Items separated by `·`, broken between items only where a line is full.
+pub fn items(out: &mut String, items: &[String], columns: usize) {
+    let mut line = String::new();
+    for item in items {
+        let joined = if line.is_empty() { item.clone() } else { format!("{line} · {item}") };
+        if width_of(&joined) <= columns || line.is_empty() {
+            line = joined;
+        } else {
+            let _ = writeln!(out, "{line}");
+            line.clone_from(item);
+        }
+    }
+    for piece in wrap(&line, columns) {
+        let _ = writeln!(out, "{piece}");
+    }
+}
+
+/// A bar of eighths of a block: `share` (0..=1) of so many columns. Anything above zero shows.
+pub fn bar(share: f64, columns: usize) -> String {
+    let eighths = (share.clamp(0.0, 1.0) * columns as f64 * 8.0).round() as usize;
+    let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+    let mut out = "█".repeat(eighths / 8);
+    if let Some(part) = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'].get(eighths % 8).filter(|p| **p != ' ')
+    {
+        out.push(*part);
+    }
+    out
+}
+
+/// A line of blocks, one per value, scaled to the largest; `·` where there is no value.
+pub fn sparkline(values: &[Option<f64>]) -> String {
+    let max = values.iter().flatten().copied().fold(0.0, f64::max);
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let block =
+        |v: f64| if max > 0.0 { BLOCKS[((v / max * 7.0).round() as usize).min(7)] } else { BLOCKS[0] };
+    values.iter().map(|v| v.map_or('·', block)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn widths_cuts_and_pads_count_columns() {
+        assert_eq!(width_of("naïve"), 5);
+        assert_eq!(width_of("負荷試験"), 8);
+        assert_eq!(width_of("e\u{301}"), 1);
+        assert_eq!(cut("負荷試験", 5), "負荷…");
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(right("負", 4), "  負");
+    }
+
+    #[test]
+    fn wraps_at_spaces_and_inside_long_words() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+        assert_eq!(wrap("http://a.very.long/url x", 10), ["http://a.v", "ery.long/u", "rl x"]);
+        assert_eq!(wrap("", 10), [""]);
+    }
+
+    #[test]
+    fn what_others_sent_does_not_steer_the_terminal() {
+        assert_eq!(harmless("a\x1b[31mb\u{202e}c\td"), "a\u{fffd}[31mb\u{fffd}c d");
+    }
+
+    #[test]
+    fn bars_and_sparklines() {
+        assert_eq!(bar(0.5, 3), "█▌");
+        assert_eq!(bar(0.000_1, 10), "▏");
+        assert_eq!(bar(0.0, 10), "");
+        assert_eq!(sparkline(&[Some(0.0), Some(7.0), None, Some(3.5)]), "▁█·▅");
+        assert_eq!(sparkline(&[Some(0.0)]), "▁");
+    }
+}

@@ -1,0 +1,444 @@
+//! The end of `loadlab bench` on a terminal: one trial, headline first.
+//!
+//! Readable without colour, from 40 columns on. It draws what the summary says and concludes nothing.
+
+use std::fmt::Write;
+
+use loadlab_record::Histogram;
+use loadlab_record::example::{Example, Kept};
+use loadlab_record::summary::{Distribution, Doubt, Expectation, Generator, LoadFacts, Summary, Verdict};
+
+use crate::bins::{Bin, bins};
+use crate::figures::{self, bytes, count, ms, percent, plural, rate, seconds};
+use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, items, left, right, width_of};
+
+/// Failed exchanges shown; the record keeps more.
+const EXAMPLES: usize = 3;
+/// Columns of a figure: the widest is `needs 100,000`, and a space before it.
+const FIGURE: usize = 14;
+/// Columns of a row's name.
+const NAME: usize = 9;
+
+/// What a trial's text is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// Its summary.
+    pub summary: &'a Summary,
+    /// Response times of ok outcomes, for the drawn histogram.
+    pub ok_responses: &'a Histogram,
+    /// Exchanges that were kept.
+    pub examples: &'a [Example],
+}
+
+/// The text, for a terminal so many columns wide, with escape sequences for colour or without.
+pub fn trial_text(trial: Trial<'_>, width: usize, colour: bool) -> String {
+    let width = width.clamp(24, 400);
+    let page = Page { width, paint: Paint { colour } };
+    let summary = trial.summary;
+    let mut out = String::new();
+    page.headline(&mut out, summary);
+    page.times(&mut out, summary);
+    page.histogram(&mut out, trial.ok_responses);
+    page.outcomes(&mut out, summary);
+    page.tags(&mut out, summary);
+    page.traffic(&mut out, summary);
+    page.examples(&mut out, trial.examples);
+    page.doubts(&mut out, &summary.doubts);
+    page.expectations(&mut out, &summary.expectations);
+    out
+}
+
+struct Page {
+    width: usize,
+    paint: Paint,
+}
+
+impl Page {
+    fn heading(&self, out: &mut String, text: &str) {
+        let _ = writeln!(out, "\n{}", self.paint.tone(Tone::Strong, text));
+    }
+
+    fn headline(&self, out: &mut String, s: &Summary) {
+        let (word, tone) = verdict_word(s.verdict);
+        let lead = if word.is_empty() { String::new() } else { format!("{word}  ") };
+        let failed = match s.requests.failed {
+            0 if s.requests.started == 0 => "nothing was sent".to_owned(),
+            0 => "none failed".to_owned(),
+            n => format!("{} failed ({})", count(n), percent(n as f64 / s.requests.started.max(1) as f64)),
+        };
+        let text = format!(
+            "{} ok in {}: {}, {failed}",
+            plural(s.requests.ok, "request", "requests"),
+            seconds(s.elapsed_s),
+            rate(s.rate_per_s.ok),
+        );
+        let failed_tone = if s.requests.failed > 0 { Tone::Warn } else { Tone::Strong };
+        let mut body = String::new();
+        hanging(&mut body, &" ".repeat(width_of(&lead)), &text, self.width, |t| {
+            self.paint.tone(failed_tone, t)
+        });
+        let body = body.split_at(width_of(&lead)).1;
+        let _ = write!(out, "{}{body}", self.paint.tone(tone, &lead));
+        items(out, &load_words(&s.load), self.width);
+        if waits_unseen(&s.load) {
+            let users = s.load.users.map_or("these".to_owned(), |n| format!("{n}"));
+            let text = format!(
+                "These response times hold for {users} users only: each sends its next request when its last one \
+                 has ended, which hides the waiting a slow answer would have caused. For a fixed rate: -r RATE."
+            );
+            hanging(out, "", &text, self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    /// Percentiles, one column for each kind of time that says something of its own.
+    fn times(&self, out: &mut String, s: &Summary) {
+        let columns = time_columns(s);
+        let rows = ["min", "p50", "p75", "p90", "p95", "p99", "p99_9", "p99_99", "max", "mean", "stdev"];
+        let per_block = ((self.width - NAME) / FIGURE).clamp(1, columns.len().max(1));
+        for (i, block) in columns.chunks(per_block).enumerate() {
+            let names: String = block.iter().map(|(name, _)| right(name, FIGURE)).collect();
+            let head = if i == 0 { "Times" } else { "" };
+            self.heading(out, &format!("{}{names}", left(head, NAME)));
+            for row in rows {
+                let cells: String =
+                    block.iter().map(|(_, d)| right(&figures::figure(d, row), FIGURE)).collect();
+                let label = left(&format!("  {}", figures::percentile_label(row)), NAME);
+                let _ = writeln!(out, "{}{cells}", self.paint.tone(Tone::Faint, &label));
+            }
+        }
+        let censored = s.response_ms.censored;
+        if censored > 0 {
+            let text = format!(
+                "{} by timeout, drop or the end of the load and count as at least their age.",
+                if censored == 1 {
+                    "1 response time was cut off".into()
+                } else {
+                    format!("{} response times were cut off", count(censored))
+                }
+            );
+            hanging(out, "  ", &text, self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    fn histogram(&self, out: &mut String, ok: &Histogram) {
+        let bins = bins(ok);
+        // One bin is said by min and max already.
+        if bins.len() < 2 {
+            return;
+        }
+        self.heading(out, "Response times of ok outcomes");
+        for line in histogram_lines(&bins, self.width) {
+            let bar = self.paint.tone(Tone::Bar, &line.bar);
+            let text = format!("  {}  {bar}{}", self.paint.tone(Tone::Faint, &line.label), line.tail);
+            let _ = writeln!(out, "{}", text.trim_end());
+        }
+    }
+
+    fn outcomes(&self, out: &mut String, s: &Summary) {
+        self.heading(out, "Outcomes");
+        let started = s.requests.started.max(1) as f64;
+        let mut list = vec![format!("ok {}", count(s.requests.ok))];
+        for (failure, n) in s.failures.nonzero() {
+            list.push(format!("{} {} ({})", failure.name(), count(n), percent(n as f64 / started)));
+        }
+        for (name, n) in [("in flight at the end", s.requests.in_flight), ("dropped", s.requests.dropped)] {
+            if n > 0 {
+                list.push(format!("{name} {}", count(n)));
+            }
+        }
+        let mut lines = String::new();
+        items(&mut lines, &list, self.width - 2);
+        if !s.statuses.is_empty() {
+            let statuses: Vec<String> =
+                s.statuses.iter().map(|(status, n)| format!("{status} × {}", count(*n))).collect();
+            items(&mut lines, &statuses, self.width - 2);
+        }
+        indent(out, &lines);
+    }
+
+    fn tags(&self, out: &mut String, s: &Summary) {
+        if s.by_tag.is_empty() {
+            return;
+        }
+        let figures = ["p50", "p95", "p99"];
+        let longest = s.by_tag.keys().map(|t| width_of(&harmless(t))).max().unwrap_or(0);
+        let fixed = 10 + 9 + figures.len() * FIGURE;
+        let name = longest.clamp(4, self.width.saturating_sub(fixed + 2).max(8));
+        let narrow = name + fixed + 2 > self.width;
+        let head = match narrow {
+            true => String::new(),
+            false => format!(
+                "{}{}{}",
+                right("requests", 10),
+                right("failed", 9),
+                figures.map(|f| right(f, FIGURE)).concat()
+            ),
+        };
+        self.heading(out, &format!("{}{head}", left("By tag", name + 2)));
+        for (tag, t) in &s.by_tag {
+            let tag = harmless(tag);
+            if narrow {
+                let _ = writeln!(out, "  {}", cut(&tag, self.width - 2));
+                let mut list = vec![
+                    plural(t.requests.started, "request", "requests"),
+                    format!("{} failed", count(t.requests.failed)),
+                ];
+                list.extend(figures.map(|f| format!("{f} {}", figures::figure(&t.response_ms, f))));
+                let mut lines = String::new();
+                items(&mut lines, &list, self.width - 4);
+                lines.lines().for_each(|l| indent(out, &format!("  {l}\n")));
+                continue;
+            }
+            let cells = figures.map(|f| right(&figures::figure(&t.response_ms, f), FIGURE)).concat();
+            let (requests, failed) =
+                (right(&count(t.requests.started), 10), right(&count(t.requests.failed), 9));
+            let _ = writeln!(out, "  {}{requests}{failed}{cells}", left(&cut(&tag, name), name));
+        }
+    }
+
+    fn traffic(&self, out: &mut String, s: &Summary) {
+        let length_s = s.elapsed_s;
+        let per_s = |n: u64| {
+            if length_s > 0.0 { format!(" ({}/s)", bytes(n as f64 / length_s)) } else { String::new() }
+        };
+        let mut lines = String::new();
+        let mut list = vec![
+            format!("received {}{}", bytes(s.bytes.received as f64), per_s(s.bytes.received)),
+            format!("sent {}{}", bytes(s.bytes.sent as f64), per_s(s.bytes.sent)),
+            format!("{} in flight on average", figures::number(figures::round(s.concurrency_mean, 3))),
+        ];
+        if let (Some(stdev), Some(max)) = (s.rate_per_s.ok_stdev, s.rate_per_s.ok_max) {
+            list.push(format!(
+                "per second: stdev {}, most {}",
+                figures::number(figures::round(stdev, 3)),
+                figures::number(max)
+            ));
+        }
+        if s.connections.reconnects > 0 {
+            list.push(format!(
+                "{} on a connection the server had closed",
+                plural(s.connections.reconnects, "request was sent again", "requests were sent again")
+            ));
+        }
+        if let Some(drain_s) = s.drain_s {
+            list.push(format!("drained in {}", seconds(drain_s)));
+        }
+        self.heading(out, "Throughput");
+        items(&mut lines, &list, self.width - 2);
+        indent(out, &lines);
+        self.heading(out, "Generator");
+        lines.clear();
+        items(&mut lines, &generator_words(&s.generator, length_s), self.width - 2);
+        indent(out, &lines);
+    }
+
+    fn examples(&self, out: &mut String, examples: &[Example]) {
+        let failed: Vec<&Example> = examples.iter().filter(|e| e.kept == Kept::Failed).collect();
+        if failed.is_empty() {
+            return;
+        }
+        self.heading(out, "What failed, for example");
+        // One of each outcome first: ten refused connections teach no more than one.
+        let mut shown: Vec<&Example> = Vec::new();
+        for example in &failed {
+            if shown.iter().all(|s| s.outcome != example.outcome) {
+                shown.push(example);
+            }
+        }
+        for example in shown.into_iter().take(EXAMPLES) {
+            hanging(out, "  ", &example_words(example), self.width, |t| t.to_owned());
+            if let Some(body) =
+                example.response_body.as_deref().map(harmless).filter(|b| !b.trim().is_empty())
+            {
+                let line = cut(body.trim(), self.width.saturating_sub(4));
+                let _ = writeln!(out, "    {}", self.paint.tone(Tone::Faint, &line));
+            }
+        }
+    }
+
+    fn doubts(&self, out: &mut String, doubts: &[Doubt]) {
+        if doubts.is_empty() {
+            return;
+        }
+        self.heading(out, "Doubts");
+        for doubt in doubts {
+            let (mark, tone) =
+                if doubt.grave { ("  INVALID ", Tone::Bad) } else { ("  doubt   ", Tone::Warn) };
+            let text = format!("{}: {}", doubt.kind, harmless(&doubt.evidence));
+            let mut block = String::new();
+            hanging(&mut block, mark, &text, self.width, |t| t.to_owned());
+            out.push_str(&self.paint.tone(tone, mark));
+            out.push_str(block.strip_prefix(mark).unwrap_or(&block));
+            hanging(out, "          hint: ", &doubt.hint, self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    fn expectations(&self, out: &mut String, expectations: &[Expectation]) {
+        if expectations.is_empty() {
+            return;
+        }
+        self.heading(out, "Expectations");
+        for e in expectations {
+            let (mark, tone) = match e.holds {
+                Some(true) => ("  ✔ holds   ", Tone::Good),
+                Some(false) => ("  ✘ failed  ", Tone::Bad),
+                None => ("  ✘ unknown ", Tone::Bad),
+            };
+            let mut block = String::new();
+            hanging(&mut block, mark, &expectation_words(e), self.width, |t| t.to_owned());
+            out.push_str(&self.paint.tone(tone, mark));
+            out.push_str(block.strip_prefix(mark).unwrap_or(&block));
+        }
+    }
+}
+
+/// Two columns in front of every line.
+fn indent(out: &mut String, lines: &str) {
+    for line in lines.lines() {
+        let _ = writeln!(out, "  {line}");
+    }
+}
+
+/// A verdict in one word, and its tone; nothing where nothing was expected.
+pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
+    match verdict {
+        Verdict::Pass => ("PASS", Tone::Good),
+        Verdict::Fail => ("FAIL", Tone::Bad),
+        Verdict::Invalid => ("INVALID", Tone::Bad),
+        Verdict::None => ("", Tone::Plain),
+    }
+}
+
+/// Closed model without pacing: what a slow answer made its user miss is in no figure.
+pub fn waits_unseen(load: &LoadFacts) -> bool {
+    load.model == "closed" && load.pace_s.is_none()
+}
+
+/// What was asked for, an item a fact.
+pub fn load_words(load: &LoadFacts) -> Vec<String> {
+    let mut words = Vec::new();
+    if !load.url.is_empty() {
+        words.push(harmless(&load.url));
+    }
+    match (load.users, load.rate_per_s) {
+        (Some(users), _) if load.model == "closed" => words.push(plural(users, "user", "users")),
+        (_, Some(per_s)) => words.push(rate(per_s)),
+        _ => words.push(format!("{} model", load.model)),
+    }
+    words.extend(load.pace_s.map(|s| format!("a step every {}", seconds(s))));
+    words.extend(load.think_s.filter(|s| *s > 0.0).map(|s| format!("think {}", seconds(s))));
+    words.extend((load.ramp_s > 0.0).then(|| format!("ramp {}", seconds(load.ramp_s))));
+    words.extend(load.duration_s.map(seconds));
+    words.extend(load.requests.map(|n| plural(n, "request", "requests")));
+    words.push(load.protocol.clone());
+    words.push(if load.keep_alive { "keep-alive" } else { "a connection per request" }.to_owned());
+    words.retain(|w| !w.is_empty());
+    words
+}
+
+/// The kinds of time that say something of their own, with a name each.
+fn time_columns(s: &Summary) -> Vec<(&'static str, &Distribution)> {
+    let mut columns = vec![("response", &s.response_ms)];
+    let mut add = |wanted: bool, name, d| {
+        if wanted {
+            columns.push((name, d));
+        }
+    };
+    add(s.response_ms.censored > 0, "ok", &s.ok_response_ms);
+    add(s.failed_response_ms.count > 0, "failed", &s.failed_response_ms);
+    add(s.service_ms != s.response_ms && s.service_ms.count > 0, "service", &s.service_ms);
+    let own_due = !waits_unseen(&s.load);
+    add(own_due && s.late_ms.count > 0, "late", &s.late_ms);
+    add(s.blocked_ms.max.is_some_and(|max| max >= 0.1), "blocked", &s.blocked_ms);
+    add(s.connect_ms.count > 0, "connect", &s.connect_ms);
+    add(s.tls_ms.count > 0, "tls", &s.tls_ms);
+    columns
+}
+
+struct BarLine {
+    label: String,
+    bar: String,
+    tail: String,
+}
+
+fn histogram_lines(bins: &[Bin], width: usize) -> Vec<BarLine> {
+    let total: u64 = bins.iter().map(|b| b.count).sum();
+    let most = bins.iter().map(|b| b.count).max().unwrap_or(1).max(1);
+    let labels: Vec<String> = bins.iter().map(|b| format!("≤ {}", ms(b.to_ns / 1e6))).collect();
+    let label = labels.iter().map(|l| width_of(l)).max().unwrap_or(0);
+    let tails: Vec<String> = bins
+        .iter()
+        .map(|b| match b.count {
+            0 => String::new(),
+            n => format!(" {} {}", count(n), percent(n as f64 / total.max(1) as f64)),
+        })
+        .collect();
+    let tail = tails.iter().map(|t| width_of(t)).max().unwrap_or(0);
+    // Longer bars than this are no easier to compare.
+    let columns = width.saturating_sub(4 + label + tail).clamp(4, 80);
+    bins.iter()
+        .zip(labels)
+        .zip(tails)
+        .map(|((b, text), tail)| BarLine {
+            label: right(&text, label),
+            bar: bar(b.count as f64 / most as f64, columns),
+            tail,
+        })
+        .collect()
+}
+
+/// What the generator used, an item a fact.
+pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
+    let cpus: Vec<String> = g.cpus.iter().map(u64::to_string).collect();
+    let bound = match cpus.len() {
+        0 => String::new(),
+        1 => format!(" on core {}", cpus[0]),
+        _ => format!(" on cores {}", cpus.join(",")),
+    };
+    let mut words = vec![format!("{}, {}{bound}", g.io, plural(g.threads, "thread", "threads"))];
+    let threads_s = g.threads as f64 * length_s;
+    if threads_s > 0.0 {
+        words.push(format!("{} busy", percent(figures::round(g.cpu_s / threads_s, 3))));
+        if let Some(delay_s) = g.run_delay_s {
+            words.push(format!("waited for a core {}", percent(figures::round(delay_s / threads_s, 2))));
+        }
+    }
+    if let Some(throttled_s) = g.throttled_s.filter(|s| *s > 0.0) {
+        words.push(format!("stopped by a CPU limit for {}", seconds(throttled_s)));
+    }
+    words.push(format!("{} at most", bytes(g.peak_rss_bytes as f64)));
+    words.push(format!("{} at most", plural(g.connections_peak, "connection", "connections")));
+    words
+}
+
+/// One kept exchange in a line.
+pub fn example_words(e: &Example) -> String {
+    let mut text = format!("{}: {}", e.outcome, harmless(&e.request));
+    if let Some(status) = e.status {
+        let _ = write!(text, " → {status}");
+    }
+    if let Some(error) = &e.error {
+        let _ = write!(text, ", {}", harmless(error));
+    }
+    let _ = write!(
+        text,
+        " (at {}, after {}, {})",
+        seconds(e.due_s.max(0.0)),
+        ms(e.response_ms),
+        harmless(&e.address)
+    );
+    text
+}
+
+/// An expectation with what was measured.
+pub fn expectation_words(e: &Expectation) -> String {
+    let mut text = harmless(&e.expr);
+    if let Some(value) = e.value {
+        let space = if matches!(e.unit.as_str(), "" | "/s") { "" } else { " " };
+        let _ = write!(text, " (measured {}{space}{})", figures::number(figures::round(value, 4)), e.unit);
+    }
+    if let Some(note) = &e.note {
+        let _ = write!(text, ": {}", harmless(note));
+    }
+    text
+}

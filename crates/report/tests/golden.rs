@@ -1,0 +1,126 @@
+//! One committed record, one golden file per format. `UPDATE_GOLDEN=1 cargo test -p loadlab-report` writes
+//! them anew (and the record, if it is not there); the difference is then for a person to read.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use loadlab_record::load::Series;
+use loadlab_record::store::{RunRecord, RunWriter, read_run};
+use loadlab_report::{compose, csv, html, json, markdown, text};
+use support::{Component, Spec, component, run, spec};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn updating() -> bool {
+    std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1")
+}
+
+/// Two cases, two trials, four seconds: small, with a failure, a limit, a probe and a trial that was cut off.
+fn small() -> RunRecord {
+    let limited =
+        Component { cpu_limit: Some(0.5), memory_limit: Some(64 << 20), ..component("app", 0.9, 63 << 20) };
+    let specs = [
+        Spec { seconds: 4, tags: vec!["page".into()], ..spec("free", 4, 60, 8.0) },
+        Spec {
+            seconds: 4,
+            components: vec![limited, component("database", 0.2, 90 << 20)],
+            fail_every: 12,
+            probes: true,
+            batches: 2,
+            ..spec("half a core & 64 MiB", 4, 30, 21.0)
+        },
+    ];
+    run("a page under limits", &specs, 2, &["p50 < 100ms", "errors < 1%"])
+}
+
+/// Writes a record as a run would; the second case's second trial as if loadlab had been killed in it.
+fn write_record(dir: &Path, record: &RunRecord) {
+    let writer = RunWriter::create(dir, &record.manifest).expect("a new folder");
+    for (c, case) in record.cases.iter().enumerate() {
+        for trial in &case.trials {
+            let out = writer.trial(&case.facts.dir, trial.number).expect("a new trial");
+            let killed = c == 1 && trial.number == 2;
+            for tick in trial.ticks.iter().take(if killed { 3 } else { usize::MAX }) {
+                out.tick(tick).expect("a tick");
+                let mut series = Series::default();
+                for (name, histogram) in series.all_mut() {
+                    let of = trial.intervals.iter().filter(|i| i.tag == name && i.from_s == tick.from_s);
+                    of.for_each(|i| i.merge_into(histogram));
+                }
+                out.interval("main", tick.from_s, 1.0, &series, &BTreeMap::new()).expect("an interval");
+            }
+            out.samples(&trial.samples).expect("samples");
+            trial.events.iter().for_each(|e| out.event(e).expect("an event"));
+            trial.examples.iter().for_each(|e| out.example(e).expect("an example"));
+            if let (Some(summary), false) = (&trial.summary, killed) {
+                out.summary(summary).expect("a summary");
+            }
+            let _ = std::fs::remove_dir_all(out.dir().join("logs"));
+        }
+    }
+}
+
+fn check(name: &str, got: &str) {
+    let path = golden().join(name);
+    if updating() {
+        std::fs::write(&path, got).expect("golden files can be written");
+        return;
+    }
+    let expect = std::fs::read_to_string(&path).unwrap_or_default();
+    if expect == got {
+        return;
+    }
+    let first = expect.lines().zip(got.lines()).position(|(a, b)| a != b).unwrap_or(0);
+    let line = |text: &str| text.lines().nth(first).unwrap_or("(no such line)").to_owned();
+    panic!(
+        "{name} differs from line {} on:\n expected: {}\n      got: {}\nUPDATE_GOLDEN=1 writes it anew",
+        first + 1,
+        line(&expect),
+        line(got)
+    );
+}
+
+/// Tests run at once, and one of them must write the record first.
+static WRITING: Mutex<()> = Mutex::new(());
+
+fn record() -> RunRecord {
+    let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = golden().join("run");
+    if updating() && !dir.exists() {
+        write_record(&dir, &small());
+    }
+    let mut record = read_run(&dir).expect("the committed record");
+    // notes name files, and where the checkout is differs
+    for note in &mut record.notes {
+        *note = note.replace(&*dir.to_string_lossy(), "RUN");
+    }
+    record
+}
+
+#[test]
+fn every_format_is_as_committed() {
+    let record = record();
+    let document = compose(&record);
+    check("report-40.txt", &text(&document, 40, false));
+    check("report-80.txt", &text(&document, 80, false));
+    check("report-200.txt", &text(&document, 200, false));
+    check("report.md", &markdown(&document));
+    check("report.json", &json(&record));
+    check("report.csv", &csv(&record));
+    // the chart library is committed once
+    let library = include_str!("../assets/uplot/uPlot.iife.min.js");
+    check("report.html", &html(&document).replace(library, "/* uPlot */"));
+}
+
+#[test]
+fn a_record_read_back_makes_the_same_report() {
+    let first = record();
+    let again = record();
+    assert_eq!(html(&compose(&first)), html(&compose(&again)));
+    assert_eq!(json(&first), json(&again));
+}

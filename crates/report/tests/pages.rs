@@ -1,0 +1,142 @@
+//! Reports of many shapes: written to the target folder to be looked at, and searched for what must not be.
+
+mod support;
+
+use std::path::Path;
+
+use loadlab_record::event::{Event, What};
+use loadlab_record::manifest::RunEnded;
+use loadlab_record::store::RunRecord;
+use loadlab_report::{compose, csv, html, json, markdown, text};
+use support::{Component, Spec, component, edges, run, spec};
+
+/// Names that try to be something else.
+const UGLY: &str = "</script><img src=x onerror=alert(1)> & \"quoted\" 'name' | `tick` \u{2028}\u{202e}txet 負荷試験 🦀 a-very-long-name-without-any-blank-in-it-that-goes-on-and-on-and-on-and-on-for-longer-than-any-screen-is-wide";
+
+fn many() -> RunRecord {
+    let specs: Vec<Spec> = (1..=12)
+        .map(|i| {
+            let users = 10 * i * i;
+            let fail_every = if i > 9 { 40 } else { 0 };
+            Spec {
+                fail_every,
+                ..spec(&format!("{users} users, grouped inserts"), users, 400 + 60 * i.min(6), 2.0 * i as f64)
+            }
+        })
+        .collect();
+    run("users until it gives", &specs, 1, &["p99 < 200ms"])
+}
+
+fn ugly() -> RunRecord {
+    let bad = Spec {
+        components: vec![Component { dies_at_s: Some(7.0), ..component(UGLY, 0.9, 50 << 20) }],
+        tags: vec![UGLY.into()],
+        fail_every: 5,
+        ..spec(UGLY, 3, 40, 20.0)
+    };
+    let unwatched = Spec { components: Vec::new(), ..spec("nothing watched", 1, 60, 0.05) };
+    let silent = Spec { rate: 0, ..spec("zero requests", 5, 0, 1.0) };
+    let missing = spec("never began", 5, 50, 1.0);
+    let mut record =
+        run(UGLY, &[bad, unwatched, silent, missing], 3, &["p99 < 2s", "errors < 0.1%", "p99_9 < 1s"]);
+    record.manifest.plan_text = format!("name: {UGLY}\n```\n</details></pre><script>alert(2)</script>\n");
+    record.manifest.how = RunEnded::Interrupted;
+    record.notes.push(format!("cases/{UGLY}/1/ticks.jsonl: the last line was cut off"));
+    // one trial cut off, one that never came up, and a case of which there is nothing
+    record.cases[0].trials[1].summary = None;
+    record.cases[0].trials[2].summary = None;
+    record.cases[0].trials[2].ticks.clear();
+    let text = format!("{UGLY} did not become ready within 10 s\nhint: see its log");
+    record.cases[0].trials[2].events.push(Event { at_s: -1.0, what: What::Failed { text } });
+    record.cases[1].trials.pop();
+    record.cases[3].trials.clear();
+    record
+}
+
+fn write(name: &str, record: &RunRecord) -> [String; 5] {
+    let document = compose(record);
+    let forms =
+        [text(&document, 100, false), markdown(&document), html(&document), json(record), csv(record)];
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    for (form, ending) in forms.iter().zip(["txt", "md", "html", "json", "csv"]) {
+        std::fs::write(dir.join(format!("{name}.{ending}")), form).expect("the target folder can be written");
+    }
+    forms
+}
+
+#[test]
+fn twice_the_same_bytes() {
+    let record = edges(5);
+    assert_eq!(write("edges", &record), write("edges", &record));
+}
+
+#[test]
+fn nothing_from_outside_becomes_markup() {
+    let [text, markdown, html, json, csv] = write("ugly", &ugly());
+    // the plan stands in a fence, where markup is text
+    let markdown: String = markdown.split("```").step_by(2).collect();
+    for page in [&markdown, &html] {
+        assert!(!page.contains("<img"), "a name became an element");
+        assert!(!page.contains("\u{2028}") && !page.contains("\u{202e}"));
+    }
+    // two scripts and one block of data, and nothing else that runs
+    assert_eq!(html.matches("<script").count(), 3);
+    assert_eq!(html.matches("</script>").count(), 3);
+    assert!(!html.contains("<script>alert"));
+    assert!(!html.contains("onerror=alert(1)>"), "the bracket is escaped");
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok());
+    let columns = |line: &str| line.split('"').step_by(2).map(|s| s.matches(',').count()).sum::<usize>();
+    assert!(
+        csv.lines().all(|l| columns(l) == columns(csv.lines().next().unwrap_or_default())),
+        "a row of another length"
+    );
+}
+
+#[test]
+fn what_failed_or_is_missing_is_said() {
+    let [text, markdown, html, _, csv] = write("ugly", &ugly());
+    for page in [&text, &markdown, &html] {
+        let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in ["interrupted", "loadlab was killed", "did not become ready", "never began", "cut off"] {
+            assert!(flat.contains(said), "`{said}` is not said");
+        }
+    }
+    assert!(csv.lines().any(|l| l.starts_with("never began,") && l.contains(",missing,")));
+}
+
+#[test]
+fn every_width_holds() {
+    for record in [edges(2), ugly(), many()] {
+        let document = compose(&record);
+        for width in [40, 80, 200] {
+            for line in text(&document, width, false).lines() {
+                let columns = loadlab_report::terminal::width_of(line);
+                assert!(columns <= width, "{columns} > {width}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn colour_only_adds() {
+    let document = compose(&edges(1));
+    let coloured = text(&document, 80, true);
+    let mut plain = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        plain.push_str(before);
+        rest = after.split_once('m').map_or("", |(_, r)| r);
+    }
+    plain.push_str(rest);
+    assert_eq!(plain, text(&document, 80, false));
+}
+
+#[test]
+fn many_cases_can_be_picked() {
+    let [_, _, html, _, _] = write("many", &many());
+    assert!(html.contains("id=\"picker\""));
+    assert_eq!(html.matches("<section id=\"case-").count(), 12);
+    // whatever a reader has, there is nothing to fetch
+    assert!(!html.contains("src=\"http") && !html.contains("<link") && html.contains("default-src 'none'"));
+}

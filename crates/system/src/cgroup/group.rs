@@ -1,0 +1,339 @@
+//! One component's folders in every hierarchy: made, limited, joined, removed.
+//!
+//! A limit counts only when it reads back as what was written: the kernel rounds, caps and (in some containers)
+//! ignores. The child joins by writing `0` to `cgroup.procs` between fork and exec, through files opened here:
+//! no instruction of the component ever runs outside its limits.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use loadlab_record::units::format_bytes;
+
+use super::{Controller, Place, Version, folder_name, place_of, read};
+use crate::kill;
+use crate::spec::{Limits, Unavailable};
+
+/// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.
+const UNLIMITED_BPS: u64 = 1 << 50;
+/// The kernel's smallest CPU quota.
+const MIN_QUOTA_US: u64 = 1_000;
+/// The usual period of CPU limits, and the longest the kernel takes.
+const PERIOD_US: u64 = 100_000;
+const MAX_PERIOD_US: u64 = 1_000_000;
+
+/// A component's folders.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    pub places: Vec<Place>,
+}
+
+/// A limit that could not be applied.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LimitError {
+    pub limit: String,
+    pub why: String,
+    pub hint: String,
+}
+
+impl Group {
+    /// Makes the folders of `name` below a run's. A hierarchy that refuses is returned as unavailable.
+    pub fn create(run: &[Place], name: &str) -> (Group, Vec<Unavailable>) {
+        let mut group = Group::default();
+        let mut unavailable = Vec::new();
+        for place in run {
+            let place = Place { dir: place.dir.join(folder_name(name)), ..place.clone() };
+            let made = match fs::create_dir(&place.dir) {
+                // Left from an earlier life of this name.
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                    match kill::processes_in(&place.dir).as_slice() {
+                        [] => Ok(()),
+                        pids => Err(format!("{} holds pid {}", place.dir.display(), pids[0])),
+                    }
+                }
+                made => made.map_err(|e| format!("cannot create {}: {e}", place.dir.display())),
+            };
+            match made {
+                Ok(()) => group.places.push(place),
+                Err(why) => unavailable.push(Unavailable {
+                    component: name.to_owned(),
+                    what: format!("cgroup {}", place.dir.display()),
+                    why,
+                }),
+            }
+        }
+        unavailable.extend(group.count_io(name));
+        (group, unavailable)
+    }
+
+    /// v1 counts block I/O only where a throttling rule exists: one that no disk can reach is made per disk.
+    fn count_io(&self, name: &str) -> Option<Unavailable> {
+        let place = place_of(&self.places, Controller::Io).filter(|p| p.version == Version::V1)?;
+        let failed = disks(Path::new("/sys/block")).iter().find_map(|disk| {
+            ["blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device"].iter().find_map(|file| {
+                fs::write(place.dir.join(file), format!("{disk} {UNLIMITED_BPS}\n"))
+                    .err()
+                    .map(|e| format!("{file} of disk {disk}: {e}"))
+            })
+        });
+        failed.map(|why| Unavailable {
+            component: name.to_owned(),
+            what: "block I/O counters of the cgroup".into(),
+            why,
+        })
+    }
+
+    /// Applies the limits and reads each back. Open files are not a group's business and left out.
+    pub fn limit(&self, limits: &Limits) -> Result<Vec<Unavailable>, LimitError> {
+        let mut unavailable = Vec::new();
+        if let Some(cores) = limits.cpu_cores {
+            self.limit_cpu(cores)?;
+        }
+        if let Some(bytes) = limits.memory_bytes {
+            unavailable.extend(self.limit_memory(bytes)?);
+        }
+        if let Some(pids) = limits.pids {
+            let limit = format!("pids to {pids}");
+            let place = self.place(Controller::Pids, &limit)?;
+            set(&place.dir.join("pids.max"), &pids.to_string(), &limit)?;
+        }
+        Ok(unavailable)
+    }
+
+    fn limit_cpu(&self, cores: f64) -> Result<(), LimitError> {
+        let limit = format!("cpu to {cores} cores");
+        let place = self.place(Controller::Cpu, &limit)?;
+        let Some((quota_us, period_us)) = cpu_quota(cores) else {
+            return Err(LimitError {
+                limit,
+                why: "the kernel's smallest share is 1 ms in 1 s".into(),
+                hint: "use 0.1% of a core or more".into(),
+            });
+        };
+        match place.version {
+            Version::V1 => {
+                set(&place.dir.join("cpu.cfs_period_us"), &period_us.to_string(), &limit)?;
+                set(&place.dir.join("cpu.cfs_quota_us"), &quota_us.to_string(), &limit)
+            }
+            Version::V2 => set(&place.dir.join("cpu.max"), &format!("{quota_us} {period_us}"), &limit),
+        }
+    }
+
+    fn limit_memory(&self, bytes: u64) -> Result<Option<Unavailable>, LimitError> {
+        let limit = format!("memory to {}", format_bytes(bytes as f64));
+        let place = self.place(Controller::Memory, &limit)?;
+        // The kernel keeps whole pages.
+        let page = rustix::param::page_size() as u64;
+        let bytes = (bytes - bytes % page).to_string();
+        let (file, swap_file, swap) = match place.version {
+            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes.as_str()),
+            Version::V2 => ("memory.max", "memory.swap.max", "0"),
+        };
+        set(&place.dir.join(file), &bytes, &limit)?;
+        if place.dir.join(swap_file).exists() {
+            set(&place.dir.join(swap_file), swap, &limit)?;
+            return Ok(None);
+        }
+        let has_swap = fs::read_to_string("/proc/swaps").is_ok_and(|s| s.lines().count() > 1);
+        Ok(has_swap.then(|| Unavailable {
+            component: String::new(),
+            what: "a limit on swap".into(),
+            why: format!("{swap_file} does not exist: the component may swap beyond its memory limit"),
+        }))
+    }
+
+    fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
+        place_of(&self.places, controller).ok_or_else(|| LimitError {
+            limit: limit.to_owned(),
+            why: format!("this host gives us no cgroup with the controller `{}`", controller.v1_name()),
+            hint: super::tree::HINT.to_owned(),
+        })
+    }
+
+    /// Takes the CPU limit off, so that ending does not take as long as the limit makes everything take.
+    pub fn lift_cpu(&self) {
+        if let Some(place) = place_of(&self.places, Controller::Cpu) {
+            // Best effort: with the limit on it ends too, only later.
+            let _ = match place.version {
+                Version::V1 => fs::write(place.dir.join("cpu.cfs_quota_us"), "-1"),
+                Version::V2 => fs::write(place.dir.join("cpu.max"), "max"),
+            };
+        }
+    }
+
+    /// The `cgroup.procs` files for the child to join through, closed on exec.
+    pub fn doors(&self) -> Result<Vec<(File, PathBuf)>, (PathBuf, std::io::Error)> {
+        self.places
+            .iter()
+            .map(|place| {
+                let path = place.dir.join("cgroup.procs");
+                OpenOptions::new().write(true).open(&path).map(|f| (f, path.clone())).map_err(|e| (path, e))
+            })
+            .collect()
+    }
+
+    /// All folders.
+    pub fn dirs(&self) -> Vec<PathBuf> {
+        self.places.iter().map(|p| p.dir.clone()).collect()
+    }
+
+    /// Living processes in any of the folders.
+    pub fn pids(&self) -> Vec<u32> {
+        let mut pids: Vec<u32> = self.places.iter().flat_map(|p| kill::processes_in(&p.dir)).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        pids
+    }
+
+    /// How often the kernel killed one of them for memory. `None` where it does not tell.
+    pub fn oom_kills(&self) -> Option<u64> {
+        let place = place_of(&self.places, Controller::Memory)?;
+        let file = match place.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        read::keyed(&fs::read_to_string(place.dir.join(file)).ok()?, "oom_kill")
+    }
+
+    /// Removes the folders; what could not be removed is returned.
+    pub fn remove(&self, until_ns: u64) -> Vec<PathBuf> {
+        self.dirs().into_iter().filter(|dir| !kill::remove_groups(dir, until_ns)).collect()
+    }
+}
+
+/// Writes a value and reads it back.
+fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitError> {
+    let name = file.display();
+    let fail = |why: String, hint: &str| LimitError { limit: limit.to_owned(), why, hint: hint.to_owned() };
+    fs::write(file, value).map_err(|e| {
+        let hint = match e.raw_os_error() {
+            Some(libc::EINVAL) => "a group above may have a smaller limit; choose less",
+            _ => super::tree::HINT,
+        };
+        fail(format!("cannot write {value} to {name}: {e}"), hint)
+    })?;
+    let back = fs::read_to_string(file)
+        .map_err(|e| fail(format!("cannot read {name} back: {e}"), super::tree::HINT))?;
+    if back.trim() == value {
+        return Ok(());
+    }
+    let why = format!("{name} reads {} after {value} was written", back.trim());
+    Err(fail(why, "the kernel took another value; choose one it keeps"))
+}
+
+/// Quota and period in microseconds. `None` when it is less than the kernel can give.
+fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
+    [PERIOD_US, MAX_PERIOD_US].into_iter().find_map(|period_us| {
+        let quota_us = (cores * period_us as f64).round();
+        (quota_us >= MIN_QUOTA_US as f64 && quota_us < 1e15).then_some((quota_us as u64, period_us))
+    })
+}
+
+/// `MAJOR:MINOR` of the disks: neither loop, ram nor compressed-memory devices.
+pub(crate) fn disks(sys_block: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(sys_block) else { return Vec::new() };
+    let mut disks: Vec<String> = entries
+        .flatten()
+        .filter(|e| {
+            let name = e.file_name();
+            let name = name.to_string_lossy();
+            !["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind))
+        })
+        .filter_map(|e| fs::read_to_string(e.path().join("dev")).ok())
+        .map(|dev| dev.trim().to_owned())
+        .collect();
+    disks.sort();
+    disks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::tests::fake;
+    use super::*;
+
+    #[test]
+    fn quotas_the_kernel_takes() {
+        for (cores, expect) in [
+            (0.01, Some((1_000, 100_000))),
+            (0.1, Some((10_000, 100_000))),
+            (1.5, Some((150_000, 100_000))),
+            (0.005, Some((5_000, 1_000_000))),
+            (0.001, Some((1_000, 1_000_000))),
+            (0.0001, None),
+            (f64::NAN, None),
+            (-1.0, None),
+        ] {
+            assert_eq!(cpu_quota(cores), expect, "{cores}");
+        }
+    }
+
+    fn v2(root: &Path, controllers: &[Controller]) -> Group {
+        let place = Place { version: Version::V2, controllers: controllers.to_vec(), dir: root.join("run") };
+        let (group, unavailable) = Group::create(&[place], "db");
+        assert_eq!(unavailable, []);
+        group
+    }
+
+    #[test]
+    fn limits_are_written_to_v2_files() {
+        let root = fake(&[
+            ("run/db/cgroup.procs", ""),
+            ("run/db/cpu.max", "max 100000\n"),
+            ("run/db/memory.max", "max\n"),
+            ("run/db/memory.swap.max", "max\n"),
+            ("run/db/pids.max", "max\n"),
+            ("run/db/memory.events", "low 0\nhigh 0\nmax 7\noom 3\noom_kill 2\noom_group_kill 0\n"),
+        ]);
+        let group = v2(root.path(), &[Controller::Cpu, Controller::Memory, Controller::Pids]);
+        let limits = Limits {
+            cpu_cores: Some(0.25),
+            memory_bytes: Some((15 << 20) + 5),
+            pids: Some(64),
+            open_files: None,
+        };
+        assert_eq!(group.limit(&limits), Ok(vec![]));
+        let read = |file: &str| fs::read_to_string(root.path().join("run/db").join(file)).unwrap();
+        assert_eq!(read("cpu.max"), "25000 100000");
+        assert_eq!(read("memory.max"), (15 << 20).to_string());
+        assert_eq!(read("memory.swap.max"), "0");
+        assert_eq!(read("pids.max"), "64");
+        assert_eq!(group.oom_kills(), Some(2));
+        group.lift_cpu();
+        assert_eq!(read("cpu.max"), "max");
+    }
+
+    #[test]
+    fn a_limit_without_its_controller_is_an_error_with_a_hint() {
+        let root = fake(&[("run/db/cgroup.procs", "")]);
+        let group = v2(root.path(), &[Controller::Pids]);
+        let error = group.limit(&Limits { cpu_cores: Some(0.5), ..Limits::default() }).unwrap_err();
+        assert_eq!(error.limit, "cpu to 0.5 cores");
+        assert!(error.why.contains("`cpu`") && error.hint.contains("Delegate=yes"), "{error:?}");
+    }
+
+    #[test]
+    fn a_limit_that_reads_back_differently_is_an_error() {
+        // /dev/null takes everything and keeps nothing.
+        let error = set(Path::new("/dev/null"), "64", "pids to 64").unwrap_err();
+        assert_eq!(error.why, "/dev/null reads  after 64 was written");
+    }
+
+    #[test]
+    fn a_group_in_use_is_not_shared() {
+        let root = fake(&[("run/db/cgroup.procs", "4711\n")]);
+        let place = Place { version: Version::V2, controllers: vec![], dir: root.path().join("run") };
+        let (group, unavailable) = Group::create(&[place], "db");
+        assert!(group.places.is_empty());
+        assert!(unavailable[0].why.ends_with("holds pid 4711"), "{unavailable:?}");
+    }
+
+    #[test]
+    fn memory_devices_are_no_disks() {
+        let root = fake(&[
+            ("vda/dev", "254:0\n"),
+            ("zram0/dev", "253:0\n"),
+            ("loop3/dev", "7:3\n"),
+            ("sda/dev", "8:0\n"),
+        ]);
+        assert_eq!(disks(root.path()), ["254:0", "8:0"]);
+    }
+}

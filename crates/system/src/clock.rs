@@ -1,0 +1,56 @@
+//! The kernel's monotonic clock, the one clock of this crate, and a trial's place on it.
+//!
+//! Nothing here reads the wall clock: samples, deaths and durations must line up with the load's ticks
+//! whatever happens to the date.
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A trial's clock: 0 is the first load's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrialClock {
+    /// The first load's start, nanoseconds of `CLOCK_MONOTONIC`. It may lie in the future.
+    pub origin_ns: u64,
+}
+
+impl TrialClock {
+    /// Seconds on the trial's clock; negative before the first load's start.
+    pub fn at_s(&self, ns: u64) -> f64 {
+        (i128::from(ns) - i128::from(self.origin_ns)) as f64 / 1e9
+    }
+
+    /// The first whole second of the trial that is not before `ns`, as its number and its moment.
+    pub(crate) fn next_second(&self, ns: u64) -> (i64, u64) {
+        let since_ns = i128::from(ns) - i128::from(self.origin_ns);
+        let k = -(-since_ns).div_euclid(1_000_000_000);
+        let at_ns = i128::from(self.origin_ns) + k * 1_000_000_000;
+        (k as i64, at_ns.max(0) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_seconds_do_not_drift_and_begin_before_the_origin() {
+        let clock = TrialClock { origin_ns: 5_300_000_000 };
+        for (ns, k, at_ns) in [
+            (5_300_000_000, 0, 5_300_000_000),
+            (5_300_000_001, 1, 6_300_000_000),
+            (6_300_000_000, 1, 6_300_000_000),
+            (4_400_000_000, 0, 5_300_000_000),
+            (4_300_000_000, -1, 4_300_000_000),
+            (4_299_999_999, -1, 4_300_000_000),
+            (1_005_300_000_001, 1001, 1_006_300_000_000),
+        ] {
+            assert_eq!(clock.next_second(ns), (k, at_ns), "{ns}");
+        }
+        assert_eq!(clock.at_s(4_800_000_000), -0.5);
+    }
+}

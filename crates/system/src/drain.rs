@@ -1,0 +1,63 @@
+//! Waiting, after the load, until the work is done.
+//!
+//! What "done" means is the caller's: an expression over probes, evaluated by whoever knows expressions.
+
+use crate::cancel::Cancel;
+use crate::clock;
+
+/// How often the condition is asked.
+pub const POLL_NS: u64 = 100_000_000;
+
+/// How draining ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drained {
+    /// From the call to the first `true`, or to giving up.
+    pub took_s: f64,
+    /// The condition held before time was up.
+    pub done: bool,
+}
+
+/// Asks the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is. `None` (it cannot be
+/// told yet, for a probe that failed) counts as "not yet". It is asked at least once.
+pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cancel: &Cancel) -> Drained {
+    let begun_ns = clock::now_ns();
+    let until_ns = begun_ns.saturating_add(at_most_ns);
+    for k in 1u64.. {
+        let done = condition() == Some(true);
+        let now_ns = clock::now_ns();
+        let ended = |done| Drained { took_s: (now_ns - begun_ns) as f64 / 1e9, done };
+        if done || now_ns >= until_ns || cancel.is_cancelled() {
+            return ended(done);
+        }
+        // On a grid from the beginning; a condition slower than the grid is asked again at once.
+        cancel.wait_until(until_ns.min(begun_ns + k * POLL_NS));
+    }
+    Drained { took_s: 0.0, done: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_ends_with_the_condition_the_time_or_the_token() {
+        let mut answers = [None, Some(false), Some(true)].into_iter();
+        let mut asked = 0;
+        let drained = drain(
+            &mut || {
+                asked += 1;
+                answers.next().flatten()
+            },
+            u64::MAX,
+            &Cancel::new(),
+        );
+        assert!(drained.done && asked == 3, "{drained:?}");
+
+        assert!(!drain(&mut || None, 1, &Cancel::new()).done);
+        assert!(drain(&mut || Some(true), 0, &Cancel::new()).done);
+
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert!(!drain(&mut || Some(false), u64::MAX, &cancel).done);
+    }
+}

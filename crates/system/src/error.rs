@@ -1,0 +1,210 @@
+//! Why something of the system failed: what, where, and what to do about it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use loadlab_record::units::format_duration_ns;
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What may go wrong while a system is brought up, watched, or taken down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A component's port is in use before it was started.
+    #[error(
+        "component `{component}`: port {port} is already taken{by}\n\
+         hint: stop that program, or give the component another port; `loadlab clean` ends what a killed run left behind"
+    )]
+    PortTaken {
+        /// Who wants it.
+        component: String,
+        /// Which.
+        port: u16,
+        /// ` by pid 7 (nginx: master)`, or empty when the owner cannot be seen.
+        by: String,
+    },
+
+    /// A limit could not be applied, or reads back as something else.
+    #[error("component `{component}`: cannot limit {limit}: {why}\nhint: {hint}")]
+    Limit {
+        /// Whose.
+        component: String,
+        /// `cpu to 0.01 cores`.
+        limit: String,
+        /// Why not.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+
+    /// A process could not be started.
+    #[error("component `{component}`: cannot start `{command}` in {}: {why}\nhint: {hint}", dir.display())]
+    Start {
+        /// Which.
+        component: String,
+        /// What was to be run.
+        command: String,
+        /// Where.
+        dir: PathBuf,
+        /// What failed.
+        why: String,
+        /// What to do.
+        hint: String,
+    },
+
+    /// A component of this name is up.
+    #[error("component `{component}` is already up, as pid {pid}\nhint: take it down first")]
+    AlreadyUp {
+        /// Which.
+        component: String,
+        /// Its process.
+        pid: u32,
+    },
+
+    /// A component ended while it was waited for.
+    #[error("component `{component}` ended before it was ready: {status}{tail}")]
+    EndedEarly {
+        /// Which.
+        component: String,
+        /// How it ended, in words.
+        status: String,
+        /// The last lines it wrote.
+        tail: Tail,
+    },
+
+    /// A component was not ready in time.
+    #[error(
+        "component `{component}` was not ready within {}: {waited_for}: {last}{tail}\n\
+         hint: see whether it listens where `ready` looks, or allow more time",
+        format_duration_ns(*within_ns as f64)
+    )]
+    NotReady {
+        /// Which.
+        component: String,
+        /// How long it had.
+        within_ns: u64,
+        /// `GET http://…`.
+        waited_for: String,
+        /// What the last attempt said.
+        last: String,
+        /// The last lines it wrote.
+        tail: Tail,
+    },
+
+    /// The wait was cancelled.
+    #[error("interrupted while {doing}")]
+    Cancelled {
+        /// `waiting for component `db``.
+        doing: String,
+    },
+
+    /// A command of the plan took too long.
+    #[error(
+        "{name} was not done within {}: `{command}`{tail}\nhint: allow more time, or see what it waits for",
+        format_duration_ns(*within_ns as f64)
+    )]
+    CommandTimeout {
+        /// `seed`.
+        name: String,
+        /// What ran.
+        command: String,
+        /// How long it had.
+        within_ns: u64,
+        /// Its last lines.
+        tail: Tail,
+    },
+
+    /// A command of the plan failed.
+    #[error("{name} failed with {status}: `{command}`{tail}")]
+    CommandFailed {
+        /// `seed`.
+        name: String,
+        /// What ran.
+        command: String,
+        /// How it ended.
+        status: String,
+        /// Its last lines.
+        tail: Tail,
+    },
+
+    /// Processes that do not go away even when killed.
+    #[error(
+        "component `{component}`: killed, and still there after {}: pid {}\n\
+         hint: they hang in the kernel, likely on a disk or a network file system; `loadlab clean` tries again later",
+        format_duration_ns(*waited_ns as f64),
+        list(pids)
+    )]
+    StillAlive {
+        /// Whose.
+        component: String,
+        /// Which.
+        pids: Vec<u32>,
+        /// How long was waited.
+        waited_ns: u64,
+    },
+
+    /// A file or folder could not be used.
+    #[error("cannot {doing} {}: {source}", path.display())]
+    File {
+        /// `create`, `read` …
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+
+    /// The guardian could not be started.
+    #[error("cannot start the guardian `{}`: {source}", exe.display())]
+    Guardian {
+        /// What was to be run.
+        exe: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+
+    /// The kernel refused a thread or another thing every process may have.
+    #[error("cannot {doing}: {source}")]
+    Os {
+        /// What.
+        doing: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err` on file operations.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::File { doing, path, source }
+    }
+}
+
+fn list(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The last lines of some logs, as an indented block after a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tail {
+    /// Each log with its last lines; logs with none are left out.
+    pub logs: Vec<(PathBuf, Vec<String>)>,
+}
+
+impl fmt::Display for Tail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.logs.is_empty() {
+            return f.write_str("\nit wrote nothing");
+        }
+        for (path, lines) in &self.logs {
+            write!(f, "\nlast lines of {}:", path.display())?;
+            for line in lines {
+                write!(f, "\n  | {line}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,375 @@
+//! One GET over HTTP/1.1, for readiness checks and probes: small, blocking, bounded in time and size.
+//!
+//! It is no load generator and no general client: no TLS, no redirects, no kept connections. It can be
+//! interrupted every 20 ms, since whoever waits for a component also watches whether it still lives.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::clock;
+
+/// A response's head may have so many bytes.
+const HEAD_BYTES: usize = 64 << 10;
+/// A response's body may have so many bytes.
+pub const BODY_BYTES: usize = 4 << 20;
+/// How long a read waits before asking whether to go on.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// A complete response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// 200 to 599.
+    pub status: u16,
+    /// Its body, decoded if it came in chunks.
+    pub body: Vec<u8>,
+}
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpError {
+    /// Not a URL this client understands.
+    #[error("`{url}` is not a URL such as `http://127.0.0.1:8080/health`: {why}")]
+    Url {
+        /// As given.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The host has no address.
+    #[error("cannot resolve `{host}`: {source}")]
+    Resolve {
+        /// Host and port.
+        host: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No connection came about.
+    #[error("cannot connect to {address}: {source}")]
+    Connect {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("the connection to {address} broke: {source}")]
+    Broken {
+        /// Whose.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It closed the connection before the response was complete.
+    #[error("the response ended after {bytes} bytes, before it was complete")]
+    Truncated {
+        /// Received.
+        bytes: usize,
+    },
+    /// It is not HTTP.
+    #[error("the response is not HTTP/1.1: {why}")]
+    Protocol {
+        /// What is wrong.
+        why: String,
+    },
+    /// Head or body is larger than allowed.
+    #[error("the response's {part} is larger than {limit} bytes")]
+    TooLarge {
+        /// `head` or `body`.
+        part: &'static str,
+        /// Allowed.
+        limit: usize,
+    },
+    /// Time was up.
+    #[error("no complete response in time")]
+    Timeout,
+    /// The caller did not want to wait any more.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// An `http://` URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    /// Host and port as the `Host` header has them.
+    pub authority: String,
+    host: String,
+    port: u16,
+    /// Path and query.
+    path: String,
+}
+
+impl Url {
+    /// Takes a URL apart.
+    pub fn parse(url: &str) -> Result<Url, HttpError> {
+        let bad = |why| HttpError::Url { url: url.to_owned(), why };
+        let rest = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
+                return Err(bad("readiness checks and probes speak http, not https"));
+            }
+            _ => return Err(bad("it must begin with `http://`")),
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if url.chars().any(|c| c.is_ascii_control() || c == ' ') {
+            return Err(bad("it holds a space or a control character"));
+        }
+        if authority.contains('@') {
+            return Err(bad("a user name is not supported"));
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(v6) => v6.split_once(']').ok_or_else(|| bad("`[` without `]`"))?,
+            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+        };
+        let port = match port.strip_prefix(':') {
+            Some(digits) => digits.parse().map_err(|_| bad("the port is not a number up to 65535"))?,
+            None if port.is_empty() => 80,
+            None => return Err(bad("what follows the host is no port")),
+        };
+        if host.is_empty() {
+            return Err(bad("it has no host"));
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        Ok(Url { authority: authority.to_owned(), host: host.to_owned(), port, path })
+    }
+
+    fn resolve(&self) -> Result<SocketAddr, HttpError> {
+        let host = || format!("{}:{}", self.host, self.port);
+        let found = (self.host.as_str(), self.port).to_socket_addrs();
+        let mut found = found.map_err(|source| HttpError::Resolve { host: host(), source })?;
+        found.next().ok_or_else(|| HttpError::Resolve { host: host(), source: ErrorKind::NotFound.into() })
+    }
+}
+
+/// GETs a URL. It ends with an error at `until_ns` (of [`clock::now_ns`]) or when `stop` says so.
+pub fn get(url: &str, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<Response, HttpError> {
+    fetch(&Url::parse(url)?, until_ns, stop)
+}
+
+/// GETs a URL that was taken apart before.
+pub(crate) fn fetch(url: &Url, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<Response, HttpError> {
+    let address = url.resolve()?;
+    let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
+    if left.is_zero() {
+        return Err(HttpError::Timeout);
+    }
+    let mut stream = TcpStream::connect_timeout(&address, left.min(Duration::from_secs(1)))
+        .map_err(|source| HttpError::Connect { address, source })?;
+    let broken = |source| HttpError::Broken { address, source };
+    stream.set_read_timeout(Some(SLICE)).map_err(broken)?;
+    stream.set_write_timeout(Some(left)).map_err(broken)?;
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: loadlab\r\nAccept: */*\r\nConnection: close\r\n\r\n",
+        url.path, url.authority
+    );
+    stream.write_all(request.as_bytes()).map_err(broken)?;
+    let mut received = Vec::new();
+    let mut chunk = [0u8; 16 << 10];
+    loop {
+        if stop() {
+            return Err(HttpError::Interrupted);
+        }
+        if clock::now_ns() >= until_ns {
+            return Err(HttpError::Timeout);
+        }
+        let closed = match stream.read(&mut chunk) {
+            Ok(0) => true,
+            Ok(n) => {
+                received.extend_from_slice(&chunk[..n]);
+                false
+            }
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                continue;
+            }
+            Err(e) => return Err(broken(e)),
+        };
+        if let Some(response) = parse(&received, closed)? {
+            return Ok(response);
+        }
+        if closed {
+            return Err(HttpError::Truncated { bytes: received.len() });
+        }
+    }
+}
+
+/// How long a body is.
+enum Length {
+    Known(usize),
+    Chunked,
+    UntilClose,
+}
+
+/// The response in these bytes, if it is complete.
+fn parse(mut bytes: &[u8], closed: bool) -> Result<Option<Response>, HttpError> {
+    loop {
+        match parse_one(bytes, closed)? {
+            // `100 Continue` and its like precede the response.
+            Parsed::Informational { length } => bytes = &bytes[length..],
+            Parsed::Complete(response) => return Ok(Some(response)),
+            Parsed::Partial => return Ok(None),
+        }
+    }
+}
+
+enum Parsed {
+    Informational { length: usize },
+    Complete(Response),
+    Partial,
+}
+
+fn parse_one(bytes: &[u8], closed: bool) -> Result<Parsed, HttpError> {
+    let mut fields = [httparse::EMPTY_HEADER; 128];
+    let mut head = httparse::Response::new(&mut fields);
+    let protocol = |why: String| HttpError::Protocol { why };
+    let start = match head.parse(bytes).map_err(|e| protocol(e.to_string()))? {
+        httparse::Status::Complete(start) => start,
+        httparse::Status::Partial if bytes.len() > HEAD_BYTES => {
+            return Err(HttpError::TooLarge { part: "head", limit: HEAD_BYTES });
+        }
+        httparse::Status::Partial => return Ok(Parsed::Partial),
+    };
+    let status = head.code.unwrap_or(0);
+    if (100..200).contains(&status) {
+        return Ok(Parsed::Informational { length: start });
+    }
+    let length = match status {
+        204 | 304 => Length::Known(0),
+        _ => length_of(head.headers).map_err(protocol)?,
+    };
+    let rest = &bytes[start..];
+    let too_large = HttpError::TooLarge { part: "body", limit: BODY_BYTES };
+    let body = match length {
+        Length::Known(n) if n > BODY_BYTES => return Err(too_large),
+        // Chunk sizes come on top; the sum of their data is bounded below.
+        _ if rest.len() > 2 * BODY_BYTES => return Err(too_large),
+        Length::Known(n) => rest.get(..n).map(<[u8]>::to_vec),
+        Length::Chunked => unchunk(rest).map_err(protocol)?,
+        Length::UntilClose => closed.then(|| rest.to_vec()),
+    };
+    match body {
+        Some(body) if body.len() > BODY_BYTES => Err(too_large),
+        Some(body) => Ok(Parsed::Complete(Response { status, body })),
+        None => Ok(Parsed::Partial),
+    }
+}
+
+fn length_of(fields: &[httparse::Header<'_>]) -> Result<Length, String> {
+    let all = |name: &str| {
+        let name = name.to_owned();
+        fields
+            .iter()
+            .filter(move |f| f.name.eq_ignore_ascii_case(&name))
+            .map(|f| String::from_utf8_lossy(f.value).trim().to_ascii_lowercase())
+    };
+    if all("transfer-encoding").any(|v| v.ends_with("chunked")) {
+        return Ok(Length::Chunked);
+    }
+    match all("content-length").next() {
+        Some(digits) => digits.parse().map(Length::Known).map_err(|_| format!("content-length `{digits}`")),
+        None => Ok(Length::UntilClose),
+    }
+}
+
+/// The data of all chunks, if the last one is there.
+fn unchunk(mut rest: &[u8]) -> Result<Option<Vec<u8>>, String> {
+    let mut body = Vec::new();
+    loop {
+        let size = httparse::parse_chunk_size(rest).map_err(|_| "a chunk without a size".to_owned())?;
+        let httparse::Status::Complete((start, size)) = size else { return Ok(None) };
+        if size == 0 {
+            return Ok(Some(body));
+        }
+        let Some(end) = usize::try_from(size).ok().and_then(|size| start.checked_add(size)) else {
+            return Err(format!("a chunk of {size} bytes"));
+        };
+        let Some(data) = rest.get(start..end) else { return Ok(None) };
+        body.extend_from_slice(data);
+        match rest.get(end..end + 2) {
+            Some(b"\r\n") => rest = &rest[end + 2..],
+            Some(_) => return Err("a chunk longer than its size".to_owned()),
+            None => return Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        for (url, expect) in [
+            ("http://127.0.0.1:8080/a?b=c#d", Ok(("127.0.0.1", 8080, "/a?b=c"))),
+            ("http://localhost", Ok(("localhost", 80, "/"))),
+            ("HTTP://[::1]:9000?x", Ok(("::1", 9000, "/?x"))),
+            ("https://a/", Err("readiness checks and probes speak http, not https")),
+            ("ftp://a/", Err("it must begin with `http://`")),
+            ("a/b", Err("it must begin with `http://`")),
+            ("http://:80/", Err("it has no host")),
+            ("http://a:99999/", Err("the port is not a number up to 65535")),
+            ("http://u:p@a/", Err("a user name is not supported")),
+            ("http://a/b c", Err("it holds a space or a control character")),
+            ("http://a/\r\nX: y", Err("it holds a space or a control character")),
+            ("http://[::1", Err("`[` without `]`")),
+        ] {
+            let parsed = Url::parse(url);
+            let parsed = match &parsed {
+                Ok(u) => Ok((u.host.as_str(), u.port, u.path.as_str())),
+                Err(HttpError::Url { why, .. }) => Err(*why),
+                Err(e) => panic!("{e}"),
+            };
+            assert_eq!(parsed, expect, "{url}");
+        }
+    }
+
+    #[test]
+    fn responses() {
+        let ok = |status: u16, body: &str| Ok(Some(Response { status, body: body.into() }));
+        for (text, closed, expect) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi and more", false, ok(200, "hi")),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi", true, Ok(None)),
+            ("HTTP/1.0 503 No\r\n\r\nhi", true, ok(503, "hi")),
+            ("HTTP/1.0 503 No\r\n\r\nhi", false, Ok(None)),
+            ("HTTP/1.1 204 No\r\n\r\n", false, ok(204, "")),
+            ("HTTP/1.1 100 Go on\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false, ok(200, "")),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n1\r\nd\r\n0\r\n\r\n",
+                false,
+                ok(200, "abcd"),
+            ),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", false, Ok(None)),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
+                false,
+                Err("longer than its size"),
+            ),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", false, Err("without a size")),
+            ("HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n", false, Err("content-length `two`")),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", false, Err("body is larger")),
+            ("SSH-2.0-OpenSSH\r\n", false, Err("not HTTP/1.1")),
+        ] {
+            match (parse(text.as_bytes(), closed), expect) {
+                (Ok(got), Ok(expect)) => assert_eq!(got, expect, "{text}"),
+                (Err(e), Err(part)) => assert!(e.to_string().contains(part), "{text}: {e}"),
+                (got, _) => panic!("{text}: {got:?}"),
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>, chunked: bool, closed: bool) {
+            let head: &[u8] =
+                if chunked { b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" } else { b"HTTP/1.1 " };
+            let _ = parse(&[head, &bytes].concat(), closed);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Ending processes for good, and only the right ones.
+//!
+//! Between reading a pid and signalling it the process may end and its pid be given to somebody else. So a
+//! process is first pinned by a pidfd, then looked at again, then signalled through the pidfd. Used by `down`,
+//! by the guardian, and by `clean`.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::cancel::Cancel;
+use crate::clock;
+use crate::process::{self, ProcessId};
+
+/// Pause between two rounds of killing.
+const ROUND_NS: u64 = 5_000_000;
+
+/// The processes of a cgroup folder and of all below it. Empty when it is gone.
+pub(crate) fn processes_in(dir: &Path) -> Vec<u32> {
+    let mut pids: Vec<u32> = fs::read_to_string(dir.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.parse().ok())
+        // A process of another pid namespace shows as 0.
+        .filter(|pid| *pid != 0)
+        .collect();
+    for child in folders_in(dir) {
+        pids.extend(processes_in(&child));
+    }
+    pids
+}
+
+fn folders_in(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()).collect()
+}
+
+fn pin(pid: u32) -> Option<OwnedFd> {
+    pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
+}
+
+/// Kills what is in the folders until nothing is left. Returns how many were killed, or who is left when
+/// `until_ns` comes.
+pub(crate) fn kill_groups(dirs: &[PathBuf], until_ns: u64) -> Result<usize, Vec<u32>> {
+    for dir in dirs {
+        // v2 (5.14) kills a whole subtree at once; with v1's pids controller nothing forks any more. Both are
+        // shortcuts only: where they are missing the rounds below do it.
+        if dir.join("cgroup.kill").exists() {
+            let _ = fs::write(dir.join("cgroup.kill"), "1");
+        } else if dir.join("pids.max").exists() {
+            let _ = fs::write(dir.join("pids.max"), "0");
+        }
+    }
+    kill_until_none(until_ns, || dirs.iter().flat_map(|dir| processes_in(dir)).collect())
+}
+
+/// Kills whatever `list` returns until it returns nothing.
+pub(crate) fn kill_until_none(until_ns: u64, list: impl Fn() -> Vec<u32>) -> Result<usize, Vec<u32>> {
+    let mut killed = std::collections::HashSet::new();
+    let never = Cancel::new();
+    loop {
+        let first = list();
+        if first.is_empty() {
+            return Ok(killed.len());
+        }
+        let pinned: Vec<(u32, OwnedFd)> = first.iter().filter_map(|pid| Some((*pid, pin(*pid)?))).collect();
+        let second: std::collections::HashSet<u32> = list().into_iter().collect();
+        for (pid, pidfd) in &pinned {
+            if second.contains(pid) && pidfd_send_signal(pidfd, Signal::KILL).is_ok() {
+                killed.insert(*pid);
+            }
+        }
+        if clock::now_ns() >= until_ns {
+            let left = list();
+            return if left.is_empty() { Ok(killed.len()) } else { Err(left) };
+        }
+        never.wait_until(clock::now_ns() + ROUND_NS);
+    }
+}
+
+/// Kills one process if it is still the one meant.
+pub(crate) fn kill_process(id: ProcessId) -> bool {
+    let Some(pidfd) = pin(id.pid) else { return false };
+    process::stat(id.pid).is_some_and(|s| s.start_ticks == id.start_ticks && !s.is_dead())
+        && pidfd_send_signal(&pidfd, Signal::KILL).is_ok()
+}
+
+/// Removes a cgroup folder with all below it. The kernel lets go of an emptied group a moment after its last
+/// process ended, hence the patience. `true` when it is gone.
+pub(crate) fn remove_groups(dir: &Path, until_ns: u64) -> bool {
+    for child in folders_in(dir) {
+        remove_groups(&child, until_ns);
+    }
+    let never = Cancel::new();
+    loop {
+        match fs::remove_dir(dir) {
+            Ok(()) => return true,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return true,
+            Err(_) if clock::now_ns() >= until_ns => return false,
+            Err(_) => never.wait_until(clock::now_ns() + ROUND_NS),
+        };
+    }
+}

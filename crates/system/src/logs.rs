@@ -1,0 +1,145 @@
+//! The files components write to: opened for appending, bounded in size, read from their end.
+//!
+//! Components write into them directly, so that no thread of loadlab copies their output during a load. That
+//! leaves the size to be watched from outside: a log beyond its bound is cut back to its first half. Because
+//! it is open for appending, what is written next follows there: the beginning and the newest are kept.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, Tail};
+
+/// A log grows to this size before it is cut.
+pub const LOG_LIMIT_BYTES: u64 = 64 << 20;
+/// So many bytes of a log's end are looked at for its last lines.
+const TAIL_BYTES: u64 = 16 << 10;
+/// So many lines of each log are shown.
+const TAIL_LINES: usize = 10;
+/// A shown line has at most so many characters.
+const LINE_CHARS: usize = 400;
+
+/// One log of a running component.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub path: PathBuf,
+    pub file: File,
+    /// Its size when the component was started: what is before belongs to an earlier one.
+    pub from: u64,
+}
+
+impl Log {
+    /// Opens a log for appending, with its folder.
+    pub fn open(path: &Path) -> Result<Log> {
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
+        }
+        let file =
+            OpenOptions::new().append(true).create(true).open(path).map_err(Error::file("open", path))?;
+        let from = file.metadata().map_err(Error::file("read", path))?.len();
+        Ok(Log { path: path.to_owned(), file, from })
+    }
+
+    /// Cuts the log if it is larger than the limit; `true` if it was.
+    pub fn cut(&self, limit_bytes: u64) -> bool {
+        let Ok(size) = self.file.metadata().map(|m| m.len()) else { return false };
+        if size <= limit_bytes || self.file.set_len(limit_bytes / 2).is_err() {
+            return false;
+        }
+        let note = format!("\n[loadlab: {} bytes were cut out here]\n", size - limit_bytes / 2);
+        // The note is a courtesy: a full disk must not keep the log from being cut.
+        let _ = (&self.file).write_all(note.as_bytes());
+        true
+    }
+
+    /// Reads what was written since `offset`, at most 1 MiB, and returns the offset after it.
+    pub fn read_since(&self, offset: u64, into: &mut Vec<u8>) -> u64 {
+        let Ok(mut file) = File::open(&self.path) else { return offset };
+        let size = file.metadata().map(|m| m.len()).unwrap_or(offset);
+        // A log that was cut meanwhile goes on from where it is now.
+        let offset = offset.min(size);
+        if file.seek(SeekFrom::Start(offset)).is_err() {
+            return offset;
+        }
+        let read = file.take(1 << 20).read_to_end(into).unwrap_or(0);
+        offset + read as u64
+    }
+}
+
+/// The last lines of some logs, each from its own offset on. The same file twice is shown once.
+pub(crate) fn tail(logs: &[Log]) -> Tail {
+    let mut shown: Vec<(PathBuf, Vec<String>)> = Vec::new();
+    for log in logs {
+        if shown.iter().any(|(path, _)| *path == log.path) {
+            continue;
+        }
+        let lines = last_lines(&log.path, log.from);
+        if !lines.is_empty() {
+            shown.push((log.path.clone(), lines));
+        }
+    }
+    Tail { logs: shown }
+}
+
+fn last_lines(path: &Path, from: u64) -> Vec<String> {
+    let Ok(mut file) = File::open(path) else { return Vec::new() };
+    let size = file.metadata().map(|m| m.len()).unwrap_or(0);
+    let start = from.min(size).max(size.saturating_sub(TAIL_BYTES));
+    let mut bytes = Vec::new();
+    if file.seek(SeekFrom::Start(start)).is_err() || file.take(TAIL_BYTES).read_to_end(&mut bytes).is_err() {
+        return Vec::new();
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines: Vec<String> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        // Terminal control sequences must not reach whoever reads the message.
+        .map(|line| line.chars().filter(|c| !c.is_control() || *c == '\t').take(LINE_CHARS).collect())
+        .collect();
+    lines.drain(..lines.len().saturating_sub(TAIL_LINES));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_starts_where_this_component_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("logs/a.out");
+        let before = Log::open(&path).unwrap();
+        (&before.file).write_all(b"of an earlier trial\n").unwrap();
+        let log = Log::open(&path).unwrap();
+        assert_eq!(tail(std::slice::from_ref(&log)).to_string(), "\nit wrote nothing");
+        (&log.file).write_all(b"one\n\n\x1b[31mtwo\nhalf a li").unwrap();
+        assert_eq!(tail(&[log]).logs[0].1, ["one", "[31mtwo", "half a li"]);
+    }
+
+    #[test]
+    fn only_the_last_lines_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(&dir.path().join("a")).unwrap();
+        for i in 0..5000 {
+            writeln!(&log.file, "line {i}").unwrap();
+        }
+        let lines = tail(&[log]).logs.remove(0).1;
+        assert_eq!((lines.len(), lines[0].as_str(), lines[9].as_str()), (10, "line 4990", "line 4999"));
+    }
+
+    #[test]
+    fn a_large_log_is_cut_and_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(&dir.path().join("a")).unwrap();
+        (&log.file).write_all(&[b'a'; 1000]).unwrap();
+        assert!(!log.cut(1000));
+        (&log.file).write_all(b"b").unwrap();
+        assert!(log.cut(1000));
+        (&log.file).write_all(b"newest").unwrap();
+        let text = std::fs::read_to_string(&log.path).unwrap();
+        assert_eq!(text, format!("{}\n[loadlab: 501 bytes were cut out here]\nnewest", "a".repeat(500)));
+        let mut read = Vec::new();
+        assert_eq!(log.read_since(5000, &mut read), text.len() as u64);
+        assert!(read.is_empty());
+    }
+}

@@ -1,0 +1,94 @@
+//! Whether a TCP port is free, and who has it if not.
+//!
+//! A component that finds its port taken often goes on without it, or ends with a message nobody connects
+//! with the program that was left running an hour ago. So it is asked before, and the owner named.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpListener};
+
+use crate::error::{Error, Result};
+use crate::process;
+
+/// `LISTEN` in the kernel's tables.
+const LISTEN: u8 = 0x0A;
+
+/// One line of `/proc/net/tcp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Row {
+    port: u16,
+    state: u8,
+    inode: u64,
+}
+
+/// Every port is free, or the error names the first that is not and its owner.
+pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
+    for &port in ports {
+        let rows = table();
+        let owner = rows.iter().find(|r| r.port == port && r.state == LISTEN);
+        let taken = owner.is_some() || bind_fails(port);
+        if taken {
+            let owner = owner.or_else(|| rows.iter().find(|r| r.port == port && r.inode != 0));
+            let by = owner
+                .and_then(|r| process::holder_of_socket(r.inode))
+                .map_or(String::new(), |pid| format!(" by pid {pid} ({})", process::command_of(pid)));
+            return Err(Error::PortTaken { component: component.to_owned(), port, by });
+        }
+    }
+    Ok(())
+}
+
+/// Nobody listens, yet the port cannot be had: an outgoing connection of another program uses it.
+fn bind_fails(port: u16) -> bool {
+    matches!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)), Err(e) if e.kind() == ErrorKind::AddrInUse)
+}
+
+fn table() -> Vec<Row> {
+    let texts = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    texts.iter().flat_map(|text| text.lines().skip(1).filter_map(parse_row)).collect()
+}
+
+fn parse_row(line: &str) -> Option<Row> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    let port = fields.get(1)?.rsplit(':').next()?;
+    Some(Row {
+        port: u16::from_str_radix(port, 16).ok()?,
+        state: u8::from_str_radix(fields.get(3)?, 16).ok()?,
+        inode: fields.get(9)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_both_families() {
+        let v4 = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4242 1 0 100";
+        let v6 = "   1: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 01 00000000:00000000 \
+                  00:00000000 00000000     0        0 77 1 0";
+        assert_eq!(parse_row(v4), Some(Row { port: 8080, state: LISTEN, inode: 4242 }));
+        assert_eq!(parse_row(v6), Some(Row { port: 80, state: 1, inode: 77 }));
+        assert_eq!(parse_row("  sl  local_address"), None);
+    }
+
+    #[test]
+    fn a_taken_port_names_its_owner() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let message = check_free("db", &[port]).unwrap_err().to_string();
+        let expect = format!("component `db`: port {port} is already taken by pid {} (", std::process::id());
+        assert!(message.starts_with(&expect), "{message}");
+        drop(listener);
+        check_free("db", &[port]).unwrap();
+    }
+
+    #[test]
+    fn a_port_of_an_outgoing_connection_is_taken_too() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let out = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let port = out.local_addr().unwrap().port();
+        let message = check_free("db", &[port]).unwrap_err().to_string();
+        assert!(message.contains(&format!("by pid {}", std::process::id())), "{message}");
+    }
+}

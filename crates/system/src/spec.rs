@@ -1,0 +1,241 @@
+//! What is to be run, under which limits, when it counts as up, and how it is stopped.
+//!
+//! These are plain values: whoever holds a plan fills them in. Nothing here touches the machine.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A component to be brought up as a local process.
+#[derive(Clone, Debug)]
+pub struct ComponentSpec {
+    /// Its name, unique among the components that are up.
+    pub name: String,
+    /// What it runs.
+    pub command: Command,
+    /// The folder it runs in.
+    pub dir: PathBuf,
+    /// Variables added to loadlab's own environment, or replacing those of the same name.
+    pub env: Vec<(String, String)>,
+    /// When it counts as up.
+    pub ready: Ready,
+    /// What it may use.
+    pub limits: Limits,
+    /// How it is asked to end.
+    pub stop: Stop,
+    /// Where its standard output and its standard error go; appended to. The two may be the same file.
+    pub logs: (PathBuf, PathBuf),
+    /// TCP ports it will listen on: each must be free before it is started.
+    pub ports: Vec<u16>,
+    /// Cores it may run on; empty means all.
+    pub cpus: Vec<usize>,
+}
+
+impl ComponentSpec {
+    /// A component without limits that is up as soon as it lives, with logs `NAME.out` and `NAME.err` in `logs_dir`.
+    pub fn new(
+        name: &str,
+        command: impl Into<Command>,
+        dir: impl Into<PathBuf>,
+        logs_dir: impl Into<PathBuf>,
+    ) -> Self {
+        let logs_dir = logs_dir.into();
+        ComponentSpec {
+            name: name.to_owned(),
+            command: command.into(),
+            dir: dir.into(),
+            env: Vec::new(),
+            ready: Ready::Alive,
+            limits: Limits::default(),
+            stop: Stop::default(),
+            logs: (logs_dir.join(format!("{name}.out")), logs_dir.join(format!("{name}.err"))),
+            ports: Vec::new(),
+            cpus: Vec::new(),
+        }
+    }
+}
+
+/// What is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A line for `sh -c`. A line of one simple command is executed in the shell's place.
+    Shell(String),
+    /// A program and its arguments, run without a shell.
+    Argv(Vec<String>),
+}
+
+impl From<&str> for Command {
+    fn from(line: &str) -> Self {
+        Command::Shell(line.to_owned())
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Command::Shell(line) => f.write_str(line),
+            Command::Argv(words) => f.write_str(&words.join(" ")),
+        }
+    }
+}
+
+/// When a component counts as up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// Its process was started and has not ended within 50 ms.
+    Alive,
+    /// A GET of the URL is answered with a status below 400.
+    Http {
+        /// `http://…`.
+        url: String,
+        /// At most so long after its start.
+        within_ns: u64,
+    },
+    /// The address accepts a connection.
+    Tcp {
+        /// `127.0.0.1:6379`.
+        addr: String,
+        /// At most so long after its start.
+        within_ns: u64,
+    },
+    /// Its standard output or error contains this text.
+    Log {
+        /// A substring of what it writes.
+        pattern: String,
+        /// At most so long after its start.
+        within_ns: u64,
+    },
+}
+
+/// What a component may use. `None` means: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// CPU time per time, in cores (0.01 is 1 % of one core).
+    pub cpu_cores: Option<f64>,
+    /// Memory, in bytes. Swap is not to make up for it.
+    pub memory_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Open files of each process.
+    pub open_files: Option<u64>,
+}
+
+/// How a component is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// Sent to its process group.
+    pub signal: Signal,
+    /// How long it may take; then it is killed.
+    pub within_ns: u64,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Stop { signal: Signal::TERM, within_ns: 10_000_000_000 }
+    }
+}
+
+/// A signal by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal(i32);
+
+/// Names of the signals people send, and of those that kill.
+const SIGNALS: [(&str, i32); 21] = [
+    ("SIGHUP", libc::SIGHUP),
+    ("SIGINT", libc::SIGINT),
+    ("SIGQUIT", libc::SIGQUIT),
+    ("SIGILL", libc::SIGILL),
+    ("SIGTRAP", libc::SIGTRAP),
+    ("SIGABRT", libc::SIGABRT),
+    ("SIGBUS", libc::SIGBUS),
+    ("SIGFPE", libc::SIGFPE),
+    ("SIGKILL", libc::SIGKILL),
+    ("SIGUSR1", libc::SIGUSR1),
+    ("SIGSEGV", libc::SIGSEGV),
+    ("SIGUSR2", libc::SIGUSR2),
+    ("SIGPIPE", libc::SIGPIPE),
+    ("SIGALRM", libc::SIGALRM),
+    ("SIGTERM", libc::SIGTERM),
+    ("SIGCONT", libc::SIGCONT),
+    ("SIGSTOP", libc::SIGSTOP),
+    ("SIGWINCH", libc::SIGWINCH),
+    ("SIGXCPU", libc::SIGXCPU),
+    ("SIGXFSZ", libc::SIGXFSZ),
+    ("SIGSYS", libc::SIGSYS),
+];
+
+impl Signal {
+    /// Please end.
+    pub const TERM: Signal = Signal(libc::SIGTERM);
+    /// Interrupt, as Ctrl-C does.
+    pub const INT: Signal = Signal(libc::SIGINT);
+    /// Ends without being asked.
+    pub const KILL: Signal = Signal(libc::SIGKILL);
+    /// Stands still until [`Signal::CONT`].
+    pub const STOP: Signal = Signal(libc::SIGSTOP);
+    /// Goes on.
+    pub const CONT: Signal = Signal(libc::SIGCONT);
+
+    /// From `SIGTERM`, `TERM`, `term` or `15`. `None` for what is no signal.
+    pub fn parse(text: &str) -> Option<Signal> {
+        let text = text.trim();
+        if let Ok(number) = text.parse::<i32>() {
+            return Signal::from_number(number);
+        }
+        let upper = text.to_ascii_uppercase();
+        let bare = upper.strip_prefix("SIG").unwrap_or(&upper);
+        SIGNALS.iter().find(|(name, _)| &name[3..] == bare).map(|(_, number)| Signal(*number))
+    }
+
+    /// From a number, 1 to 64.
+    pub fn from_number(number: i32) -> Option<Signal> {
+        (1..=64).contains(&number).then_some(Signal(number))
+    }
+
+    /// Its number.
+    pub fn number(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match SIGNALS.iter().find(|(_, number)| *number == self.0) {
+            Some((name, number)) => write!(f, "signal {number} ({name})"),
+            None => write!(f, "signal {}", self.0),
+        }
+    }
+}
+
+/// Something this host cannot give: a reading or a way of isolation. It is no error; the record says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// The component it is missed for; empty when it is all of them.
+    pub component: String,
+    /// What is missing.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_by_name_and_number() {
+        for (text, expect) in [
+            ("SIGTERM", Some("signal 15 (SIGTERM)")),
+            ("term", Some("signal 15 (SIGTERM)")),
+            (" Quit ", Some("signal 3 (SIGQUIT)")),
+            ("9", Some("signal 9 (SIGKILL)")),
+            ("40", Some("signal 40")),
+            ("0", None),
+            ("65", None),
+            ("-9", None),
+            ("SIGNAL", None),
+            ("", None),
+        ] {
+            assert_eq!(Signal::parse(text).map(|s| s.to_string()).as_deref(), expect, "{text}");
+        }
+    }
+}

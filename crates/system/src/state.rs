@@ -1,0 +1,458 @@
+//! What a run has made on this machine, written down before it is made, so that somebody else can remove it.
+//!
+//! Twice: to a file of the state folder, which outlives everything but the boot, and through a pipe to the
+//! guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive as
+//! long as a process with its pid *and* start time is; nothing of such a run is touched.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock;
+use crate::component::lock;
+use crate::error::{Error, Result};
+use crate::guardian::Guardian;
+use crate::kill;
+use crate::process::{self, ProcessId};
+
+/// In every folder that may be removed with all it holds: its text is the run's mark.
+const SCRATCH_MARK: &str = ".loadlab-scratch";
+/// How long taking down one run may take.
+const TAKEDOWN_NS: u64 = 10_000_000_000;
+
+/// Something a run has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// A cgroup folder; all below it belongs to it.
+    Cgroup(PathBuf),
+    /// A process that leads a group of its own.
+    Group(ProcessId),
+    /// A scratch folder.
+    Dir(PathBuf),
+}
+
+/// A line to the guardian.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    Run(RunState),
+    Made(Resource),
+    Done(Resource),
+}
+
+/// A run's state file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunState {
+    /// The run.
+    pub run_id: String,
+    /// The loadlab process that owns it.
+    pub owner: ProcessId,
+    /// The boot all pids are of.
+    pub boot_id: String,
+    /// Where its record is.
+    pub run_dir: PathBuf,
+    /// `NAME=value` in the environment of everything it started.
+    pub mark: String,
+    /// Its guardian, if it has one.
+    pub guardian: Option<ProcessId>,
+    /// What it has made and not removed yet.
+    pub resources: Vec<Resource>,
+    /// This file.
+    pub file: PathBuf,
+}
+
+impl RunState {
+    /// Its loadlab runs.
+    pub fn is_alive(&self) -> bool {
+        self.boot_id == process::boot_id() && self.owner.is_alive()
+    }
+
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Run(state) => *self = state,
+            Change::Made(resource) if !self.resources.contains(&resource) => self.resources.push(resource),
+            Change::Made(_) => {}
+            Change::Done(resource) => self.resources.retain(|r| *r != resource),
+        }
+    }
+
+    fn save(&self) -> Result<()> {
+        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::File {
+            doing: "write",
+            path: self.file.clone(),
+            source: e.into(),
+        })?;
+        let fresh = self.file.with_extension("json.new");
+        fs::write(&fresh, text).map_err(Error::file("write", &fresh))?;
+        fs::rename(&fresh, &self.file).map_err(Error::file("write", &self.file))
+    }
+}
+
+/// The folder of state files: `/run/loadlab` for root, else `$XDG_RUNTIME_DIR/loadlab` or `/tmp/loadlab-UID`.
+pub fn default_dir() -> PathBuf {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/loadlab");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
+        Some(dir) => Path::new(&dir).join("loadlab"),
+        None => PathBuf::from(format!("/tmp/loadlab-{}", uid.as_raw())),
+    }
+}
+
+/// Makes the folder for nobody else, or checks that it is nobody else's: what its files name is killed and removed.
+fn own_dir(dir: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::file("create", dir))?;
+    let found = fs::symlink_metadata(dir).map_err(Error::file("read", dir))?;
+    if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let source = std::io::Error::other("it is no folder that only this user can write to");
+    Err(Error::File { doing: "use the state folder", path: dir.to_owned(), source })
+}
+
+/// Keeps a run's state in its file and at its guardian.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    state: Mutex<RunState>,
+    guardian: Mutex<Option<Guardian>>,
+}
+
+impl Ledger {
+    /// Begins a run: its state file exists from here on.
+    pub fn open(
+        state_dir: &Path,
+        run_id: &str,
+        run_dir: &Path,
+        guardian: Option<Guardian>,
+    ) -> Result<Ledger> {
+        own_dir(state_dir)?;
+        let owner = ProcessId::own();
+        let file_name =
+            format!("{}-{}-{}.json", crate::cgroup::folder_name(run_id), owner.pid, clock::now_ns());
+        let mark = format!("LOADLAB_RUN={run_id}/{}/{}", owner.pid, clock::now_ns());
+        let state = RunState {
+            run_id: run_id.to_owned(),
+            owner,
+            boot_id: process::boot_id(),
+            run_dir: run_dir.to_owned(),
+            mark,
+            guardian: guardian.as_ref().map(Guardian::process),
+            resources: Vec::new(),
+            file: state_dir.join(file_name),
+        };
+        state.save()?;
+        let ledger = Ledger { state: Mutex::new(state.clone()), guardian: Mutex::new(guardian) };
+        ledger.tell(&Change::Run(state));
+        Ok(ledger)
+    }
+
+    /// `NAME=value` for the environment of everything the run starts.
+    pub fn mark(&self) -> String {
+        lock(&self.state).mark.clone()
+    }
+
+    /// To be called before it is made, where its name is known before.
+    pub fn made(&self, resource: Resource) -> Result<()> {
+        self.change(Change::Made(resource))
+    }
+
+    /// To be called after it is removed.
+    pub fn done(&self, resource: Resource) -> Result<()> {
+        self.change(Change::Done(resource))
+    }
+
+    fn change(&self, change: Change) -> Result<()> {
+        // The guardian first: it needs no disk.
+        self.tell(&change);
+        let mut state = lock(&self.state);
+        state.apply(change);
+        state.save()
+    }
+
+    fn tell(&self, change: &Change) {
+        let mut guardian = lock(&self.guardian);
+        if let Some(there) = guardian.as_mut()
+            && there.tell(change).is_err()
+        {
+            *guardian = None;
+        }
+    }
+
+    /// There is a guardian and it listens.
+    pub fn is_guarded(&self) -> bool {
+        lock(&self.guardian).is_some()
+    }
+
+    /// Ends the run: removes its file and lets the guardian go. What is left in the ledger is left to `clean`.
+    pub fn close(&self) -> Result<()> {
+        let state = lock(&self.state);
+        if state.resources.is_empty() {
+            match fs::remove_file(&state.file) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::file("remove", &state.file)(e));
+                }
+                _ => {}
+            }
+        }
+        drop(state);
+        let guardian = lock(&self.guardian).take();
+        if let Some(guardian) = guardian {
+            guardian.finish();
+        }
+        Ok(())
+    }
+}
+
+/// Marks a scratch folder as one that may be removed with all it holds.
+pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
+    let file = dir.join(SCRATCH_MARK);
+    fs::write(&file, mark).map_err(Error::file("write", &file))
+}
+
+/// Removes a scratch folder if it is the one of that mark.
+pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
+    match fs::read_to_string(dir.join(SCRATCH_MARK)) {
+        Ok(text) if text == mark => fs::remove_dir_all(dir),
+        Ok(_) => Err(std::io::Error::other("it is another run's by now")),
+        Err(_) if !dir.exists() => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// One thing that a killed run left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanedItem {
+    /// Whose.
+    pub run_id: String,
+    /// `process 4711 (nginx: worker process)`, `cgroup /sys/…`, `folder /tmp/…`, `state file /run/…`.
+    pub what: String,
+    /// Gone now (or, in a dry run, would be tried); else why not.
+    pub result: std::result::Result<(), String>,
+}
+
+/// Removes what killed runs left behind, by the files of the state folder; runs that are alive are spared.
+/// With `dry_run` it only tells what there is.
+pub fn clean(state_dir: &Path, dry_run: bool) -> Result<Vec<CleanedItem>> {
+    let mut cleaned = Vec::new();
+    let entries = match fs::read_dir(state_dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(cleaned),
+        entries => entries.map_err(Error::file("read", state_dir))?,
+    };
+    own_dir(state_dir)?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    files.sort();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
+        let read = fs::read(file).map_err(|e| e.to_string());
+        match read.and_then(|text| serde_json::from_slice::<RunState>(&text).map_err(|e| e.to_string())) {
+            Ok(state) if state.is_alive() => {}
+            Ok(mut state) => {
+                state.file = file.clone();
+                cleaned.extend(take_down(&state, dry_run));
+            }
+            Err(why) => cleaned.push(CleanedItem {
+                run_id: String::new(),
+                what: format!("state file {}", file.display()),
+                result: Err(format!("it cannot be read, and was left: {why}")),
+            }),
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and
+/// stays if anything else does.
+pub(crate) fn take_down(state: &RunState, dry_run: bool) -> Vec<CleanedItem> {
+    let until_ns = clock::now_ns() + TAKEDOWN_NS;
+    let mut items = Vec::new();
+    let mut item = |what: String, result| {
+        items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
+    };
+    // In another boot no pid and no cgroup is left; only folders are.
+    let same_boot = state.boot_id == process::boot_id();
+    let cgroups: Vec<PathBuf> = state.resources.iter().filter_map(cgroup_of).collect();
+    if same_boot {
+        for (what, pid) in processes_of(state, &cgroups) {
+            let killed = dry_run || kill::kill_process(pid) || !pid.is_alive();
+            item(what, if killed { Ok(()) } else { Err("not permitted".into()) });
+        }
+        if !dry_run {
+            // Whatever was forked meanwhile.
+            let groups = kill::kill_groups(&cgroups, until_ns);
+            let rest = || processes_of(state, &cgroups).iter().map(|(_, id)| id.pid).collect();
+            if let Err(left) = groups.and_then(|_| kill::kill_until_none(until_ns, rest)) {
+                item(format!("processes {left:?}"), Err("killed, and still there".into()));
+            }
+        }
+    }
+    for dir in cgroups.iter().filter(|dir| dir.exists()) {
+        let gone = dry_run || remove_run_group(dir, until_ns);
+        let result = if gone { Ok(()) } else { Err("it is in use, or not ours to remove".into()) };
+        item(format!("cgroup {}", dir.display()), result);
+    }
+    for resource in &state.resources {
+        if let Resource::Dir(dir) = resource
+            && dir.exists()
+        {
+            let removed = if dry_run { Ok(()) } else { remove_scratch(dir, &state.mark) };
+            item(format!("folder {}", dir.display()), removed.map_err(|e| e.to_string()));
+        }
+    }
+    let all_gone = items.iter().all(|i| i.result.is_ok());
+    if state.file.exists() {
+        let result = match (all_gone, dry_run) {
+            (true, false) => fs::remove_file(&state.file).map_err(|e| e.to_string()),
+            (true, true) => Ok(()),
+            (false, _) => Err("kept, since not all of the run is gone".into()),
+        };
+        let what = format!("state file {}", state.file.display());
+        items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
+    }
+    items
+}
+
+/// A cgroup that a run may have made. Whatever else a file claims, only `…/loadlab/RUN` is killed and removed.
+fn cgroup_of(resource: &Resource) -> Option<PathBuf> {
+    match resource {
+        Resource::Cgroup(dir) if dir.parent()?.file_name()? == crate::cgroup::tree::TOP => Some(dir.clone()),
+        _ => None,
+    }
+}
+
+/// Everything of a run that still lives, with words for it.
+fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId)> {
+    let all = process::snapshot();
+    let mut pids: Vec<u32> = cgroups.iter().flat_map(|dir| kill::processes_in(dir)).collect();
+    for resource in &state.resources {
+        if let Resource::Group(leader) = resource {
+            let kin = process::Kin { leader: *leader, mark: state.mark.clone() };
+            pids.extend(kin.members(&all).iter().map(|s| s.pid));
+        }
+    }
+    pids.extend(process::marked(&state.mark).iter().map(|s| s.pid));
+    pids.sort_unstable();
+    pids.dedup();
+    // Whoever asks is no remainder, should it ever be started from within a component.
+    pids.retain(|pid| *pid != std::process::id());
+    let words = |pid: u32| {
+        let id = ProcessId { pid, start_ticks: process::stat(pid)?.start_ticks };
+        Some((format!("process {pid} ({})", process::command_of(pid)), id))
+    };
+    pids.into_iter().filter_map(words).collect()
+}
+
+/// Removes a run's cgroup, and the folder of all runs if this was the last one in it.
+pub(crate) fn remove_run_group(dir: &Path, until_ns: u64) -> bool {
+    let gone = kill::remove_groups(dir, until_ns);
+    if let Some(top) =
+        dir.parent().filter(|top| top.file_name().is_some_and(|n| n == crate::cgroup::tree::TOP))
+    {
+        // It fails while another run uses it.
+        let _ = fs::remove_dir(top);
+    }
+    gone
+}
+
+/// Writes one change as a line.
+pub(crate) fn write_line(into: &mut impl Write, change: &Change) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(change)?;
+    line.push(b'\n');
+    into.write_all(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn private_dir() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn the_file_follows_the_ledger_and_goes_with_the_last_resource() {
+        let dir = private_dir();
+        let state_dir = dir.path().join("state");
+        let ledger = Ledger::open(&state_dir, "run/1", dir.path(), None).unwrap();
+        let group = Resource::Group(ProcessId { pid: 7, start_ticks: 8 });
+        ledger.made(Resource::Dir("/tmp/x".into())).unwrap();
+        ledger.made(group.clone()).unwrap();
+        ledger.done(Resource::Dir("/tmp/x".into())).unwrap();
+        let file = lock(&ledger.state).file.clone();
+        let state: RunState = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(
+            (state.run_id.as_str(), state.resources.as_slice()),
+            ("run/1", [group.clone()].as_slice())
+        );
+        assert!(state.is_alive() && !ledger.is_guarded());
+        // It is alive: clean leaves it.
+        assert_eq!(clean(&state_dir, false).unwrap(), []);
+        ledger.close().unwrap();
+        assert!(file.exists(), "the group is still there");
+        ledger.done(group).unwrap();
+        ledger.close().unwrap();
+        assert!(!file.exists());
+    }
+
+    fn dead_run(dir: &Path, resources: Vec<Resource>) -> RunState {
+        let state = RunState {
+            run_id: "dead".into(),
+            owner: ProcessId { pid: std::process::id(), start_ticks: 1 },
+            boot_id: process::boot_id(),
+            run_dir: dir.to_owned(),
+            mark: "LOADLAB_RUN=dead/1/2".into(),
+            guardian: None,
+            resources,
+            file: dir.join("dead.json"),
+        };
+        state.save().unwrap();
+        state
+    }
+
+    #[test]
+    fn clean_removes_only_marked_folders() {
+        let state_dir = private_dir();
+        let work = private_dir();
+        let (scratch, other) = (work.path().join("scratch"), work.path().join("other"));
+        for dir in [&scratch, &other] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("data"), "x").unwrap();
+        }
+        let dirs = [&scratch, &other].map(|dir| Resource::Dir(dir.clone()));
+        let state = dead_run(state_dir.path(), dirs.to_vec());
+        mark_scratch(&scratch, &state.mark).unwrap();
+        mark_scratch(&other, "LOADLAB_RUN=other/1/2").unwrap();
+
+        let dry = clean(state_dir.path(), true).unwrap();
+        assert_eq!(dry.len(), 3);
+        assert!(scratch.exists() && state.file.exists());
+
+        let items = clean(state_dir.path(), false).unwrap();
+        assert!(!scratch.exists() && other.exists());
+        let words: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
+        assert_eq!(words, ["", "it is another run's by now", "kept, since not all of the run is gone"]);
+    }
+
+    #[test]
+    fn a_file_that_names_a_foreign_cgroup_does_no_harm() {
+        let state_dir = private_dir();
+        let victim = private_dir();
+        fs::write(victim.path().join("cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
+        dead_run(state_dir.path(), vec![Resource::Cgroup(victim.path().to_owned())]);
+        let items = clean(state_dir.path(), true).unwrap();
+        assert!(items.iter().all(|i| i.what.starts_with("state file ")), "{items:?}");
+    }
+
+    #[test]
+    fn an_unreadable_file_is_told_and_left() {
+        let state_dir = private_dir();
+        fs::write(state_dir.path().join("x.json"), "{").unwrap();
+        let items = clean(state_dir.path(), false).unwrap();
+        assert!(items[0].result.as_ref().unwrap_err().starts_with("it cannot be read"), "{items:?}");
+        assert_eq!(clean(&state_dir.path().join("none"), false).unwrap(), []);
+    }
+}

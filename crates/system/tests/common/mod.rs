@@ -1,0 +1,121 @@
+//! What the tests of real processes share.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+
+use loadlab_system::{Cancel, ComponentSpec, Notice, ProcessId, System, SystemSpec, clock};
+
+pub const FIXTURE: &str = env!("CARGO_BIN_EXE_system-fixture");
+/// Far beyond anything that works: only a failing test takes so long.
+pub const PATIENCE_NS: u64 = 60_000_000_000;
+
+/// A folder on a disk, a system in it, and its notices.
+pub struct Bench {
+    // Dropped in this order: the system while its folder is still there.
+    pub system: System,
+    pub dir: tempfile::TempDir,
+    pub notices: Receiver<Notice>,
+}
+
+pub fn run_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub fn temp_dir() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Self::with(|_| {})
+    }
+
+    /// As on a host without cgroups.
+    pub fn without_cgroups() -> Bench {
+        Self::with(|spec| spec.cgroup_root = spec.run_dir.join("no-root"))
+    }
+
+    pub fn with(change: impl FnOnce(&mut SystemSpec)) -> Bench {
+        let dir = temp_dir();
+        let mut spec = SystemSpec::new(&run_id(), dir.path(), &dir.path().join("scratch"), None);
+        spec.state_dir = dir.path().join("state");
+        change(&mut spec);
+        let (system, notices) = System::new(spec).unwrap();
+        Bench { dir, system, notices }
+    }
+
+    /// On this host, and as if it had only v1, only v2, or no cgroups.
+    pub fn of_all_kinds() -> Vec<Bench> {
+        let only = |kind: &'static str| {
+            Self::with(move |spec| {
+                let root = spec.run_dir.join("root");
+                fs::create_dir_all(root.join("proc/self")).unwrap();
+                std::os::unix::fs::symlink("/sys", root.join("sys")).unwrap();
+                let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+                let kept: Vec<&str> = mounts.lines().filter(|line| line.contains(kind)).collect();
+                fs::write(root.join("proc/self/mountinfo"), kept.join("\n")).unwrap();
+                fs::copy("/proc/self/cgroup", root.join("proc/self/cgroup")).unwrap();
+                spec.cgroup_root = root;
+            })
+        };
+        vec![Self::new(), only(" - cgroup "), only(" - cgroup2 "), Self::without_cgroups()]
+    }
+
+    pub fn spec(&self, name: &str, command: &str) -> ComponentSpec {
+        ComponentSpec::new(name, command, self.dir.path(), self.dir.path().join("logs"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Limits can be applied here. Without root they usually cannot, which has a test of its own.
+    pub fn has_limits(&self) -> bool {
+        let missing: Vec<&str> = self.system.unavailable().iter().map(|u| u.what.as_str()).collect();
+        !["cpu", "memory", "pids"]
+            .iter()
+            .any(|c| missing.contains(&format!("cgroup controller `{c}`").as_str()))
+            && self.system.cgroup_version() != "none"
+    }
+
+    pub fn notice(&self) -> Notice {
+        self.notices.recv_timeout(std::time::Duration::from_nanos(PATIENCE_NS)).unwrap()
+    }
+}
+
+/// Looks again and again until something is there.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until_ns = clock::now_ns() + PATIENCE_NS;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(clock::now_ns() < until_ns, "{what} did not happen");
+        Cancel::new().wait_until(clock::now_ns() + 5_000_000);
+    }
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// The pid a process wrote to a file, with its start time.
+pub fn pid_in(file: &Path) -> ProcessId {
+    eventually(&format!("a pid in {}", file.display()), || {
+        let pid: u32 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let start_ticks = stat[stat.rfind(')')? + 1..].split_ascii_whitespace().nth(19)?.parse().ok()?;
+        Some(ProcessId { pid, start_ticks })
+    })
+}
+
+/// A command that starts a daemon the classic way – forked twice, in a session of its own, its pid in `FILE` –
+/// and goes on living.
+pub fn with_daemon(file: &str) -> String {
+    format!("(setsid sh -c 'echo $$ > {file}; exec sleep 1000' &); exec sleep 1000")
+}

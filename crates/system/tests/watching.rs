@@ -1,0 +1,171 @@
+//! Samples and probes of real processes, on the trial's clock.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
+use loadlab_record::sample::Sample;
+use loadlab_system::{Cancel, Probe, ProbeSpec, Ready, Target, TrialClock, Watched, Watcher, clock};
+
+#[test]
+fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
+    let bench = Bench::new();
+    let port = free_port();
+    let mut serve =
+        bench.spec("serve", &format!("exec {FIXTURE} serve {port} '{{\"queues\": [{{\"depth\": 42}}]}}'"));
+    serve.ready = Ready::Tcp { addr: format!("127.0.0.1:{port}"), within_ns: PATIENCE_NS };
+    let spin = bench.spec("spin", &format!("exec {FIXTURE} spin"));
+    let components: Vec<_> = [serve, spin]
+        .iter()
+        .map(|spec| {
+            let component = bench.system.up(spec).unwrap();
+            bench.system.ready(&component, &Cancel::new()).unwrap();
+            component
+        })
+        .collect();
+    let probe = |name: &str, pointer: &str| {
+        let url = format!("http://127.0.0.1:{port}/stats");
+        Probe::new(ProbeSpec { name: name.into(), url, json: Some(pointer.into()) }).unwrap()
+    };
+    assert_eq!(probe("depth", "/queues/0/depth").read_now().unwrap(), 42.0);
+
+    let (send, receive) = channel();
+    let emit = Arc::new(move |watched| drop(send.send(watched)));
+    let trial = TrialClock { origin_ns: clock::now_ns() + 300_000_000 };
+    let mut targets: Vec<Target> = components.iter().map(|c| c.target()).collect();
+    targets.extend([Target::generator(), Target::host()]);
+    let probes = vec![probe("depth", "/queues/0/depth"), probe("broken", "/nothing")];
+    let watcher = Watcher::start(trial, targets, probes, emit).unwrap();
+
+    let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+    let mut notes = Vec::new();
+    let mut take = |watched| match watched {
+        Watched::Samples(all) => {
+            all.into_iter().for_each(|s| samples.entry(s.component.clone()).or_default().push(s))
+        }
+        Watched::Note(text) => notes.push(text),
+    };
+    let mut seconds = 0;
+    while seconds < 3 {
+        let watched = receive.recv_timeout(Duration::from_nanos(PATIENCE_NS)).unwrap();
+        seconds +=
+            i32::from(matches!(&watched, Watched::Samples(all) if all.len() == 4 && all[0].at_s >= 0.0));
+        take(watched);
+    }
+    watcher.stop();
+    receive.into_iter().for_each(&mut take);
+
+    for name in ["serve", "spin", "loadlab", "host"] {
+        let read = &samples[name];
+        // One at once, one each second from 0 on, one when stopped.
+        assert!(read.len() >= 5 && read[0].at_s < 0.0 && read[1].at_s >= 0.0, "{name}: {read:?}");
+        assert!(
+            read.windows(2).all(|w| w[0].at_s < w[1].at_s && w[0].cpu_s <= w[1].cpu_s),
+            "{name}: {read:?}"
+        );
+        let last = read.last().unwrap();
+        assert!(
+            last.cpu_s.is_some() && last.memory_bytes > Some(0) && last.pids > Some(0),
+            "{name}: {last:?}"
+        );
+    }
+    assert!(samples["spin"].last().unwrap().cpu_s > samples["spin"][0].cpu_s);
+    // Standard input, output and error, and a listening socket in the server's case.
+    let files = |name: &str| samples[name].last().unwrap().open_files;
+    assert_eq!((files("spin"), files("serve").map(|n| n >= 4)), (Some(3), Some(true)));
+    assert!(samples["probes"].iter().all(|s| s.probes == BTreeMap::from([("depth".to_owned(), 42.0)])));
+    let broken: Vec<_> = notes.iter().filter(|n| n.contains("probe `broken`")).collect();
+    assert_eq!(broken.len(), 1, "told once while it fails the same way: {notes:?}");
+    assert!(broken[0].contains("there is nothing at `/nothing`"), "{broken:?}");
+}
+
+#[test]
+fn one_that_is_down_is_left_out_and_one_that_is_up_again_is_read() {
+    let bench = Bench::new();
+    let spec = bench.spec("a", "exec sleep 1000");
+    let first = bench.system.up(&spec).unwrap();
+    let read: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let theirs = read.clone();
+    let emit = Arc::new(move |watched| {
+        if let Watched::Samples(samples) = watched {
+            theirs.lock().unwrap().push(samples.len());
+        }
+    });
+    let clock = TrialClock { origin_ns: clock::now_ns() };
+    let watcher = Watcher::start(clock, vec![first.target()], Vec::new(), emit).unwrap();
+    let wait_for = |samples: usize| {
+        let from = read.lock().unwrap().len();
+        eventually("a reading", || read.lock().unwrap()[from..].contains(&samples).then_some(()));
+    };
+    wait_for(1);
+    bench.system.down(&first).unwrap();
+    wait_for(0);
+    let again = bench.system.up(&spec).unwrap();
+    watcher.add(again.target());
+    wait_for(1);
+    watcher.stop();
+}
+
+#[test]
+fn something_external_is_read_by_its_process() {
+    let bench = Bench::new();
+    let component = bench.system.up(&bench.spec("a", "sleep 1000 & exec sleep 1000")).unwrap();
+    eventually("two processes", || (component.pids().len() == 2).then_some(()));
+    let by_tree = Target::process_tree("x", component.process()).read_now().unwrap();
+    assert_eq!((by_tree.component.as_str(), by_tree.pids, by_tree.open_files), ("x", Some(2), Some(6)));
+    match Target::cgroup_of("x", component.process().pid) {
+        Some(mut target) => assert_eq!(target.read_now().unwrap().pids, Some(2)),
+        None => assert_eq!(bench.system.cgroup_version(), "none"),
+    }
+    assert!(Target::cgroup_of("own", std::process::id()).is_none());
+}
+
+#[test]
+fn what_is_written_to_disk_is_counted() {
+    for bench in [Bench::new(), Bench::without_cgroups()] {
+        // A file system in memory writes to no disk.
+        let magic = rustix::fs::statfs(bench.dir.path()).unwrap().f_type;
+        if magic as u64 == 0x0102_1994 {
+            return eprintln!("skipped: {} is in memory", bench.dir.path().display());
+        }
+        let command =
+            "dd if=/dev/zero of=data bs=64k count=32 conv=fsync 2>/dev/null; echo written; exec sleep 1000";
+        let mut spec = bench.spec("a", command);
+        spec.ready = Ready::Log { pattern: "written".into(), within_ns: PATIENCE_NS };
+        let component = bench.system.up(&spec).unwrap();
+        let mut target = component.target();
+        bench.system.ready(&component, &Cancel::new()).unwrap();
+        let sample = target.read_now().unwrap();
+        assert!(sample.block_written_bytes >= Some(2 << 20), "{sample:?}");
+        assert_eq!(fs::metadata(bench.path("data")).unwrap().len(), 2 << 20);
+    }
+}
+
+/// Fifty components may cost at most 1 % of a core. It measures this process's CPU time, not elapsed time, and
+/// allows three times the budget for an unoptimised build.
+#[test]
+fn fifty_components_are_cheap_to_read() {
+    let bench = Bench::new();
+    let components: Vec<_> =
+        (0..50).map(|i| bench.system.up(&bench.spec(&format!("c{i}"), "exec sleep 1000")).unwrap()).collect();
+    let mut targets: Vec<Target> = components.iter().map(|c| c.target()).collect();
+    targets.iter_mut().for_each(|t| assert!(t.read_now().is_some()));
+    let cpu_s = || {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+    };
+    let begin_s = cpu_s();
+    for _ in 0..10 {
+        targets.iter_mut().for_each(|t| assert!(t.read_now().is_some()));
+    }
+    let per_round_s = (cpu_s() - begin_s) / 10.0;
+    eprintln!("{:.2} ms of CPU per second for 50 components", per_round_s * 1e3);
+    if bench.system.cgroup_version() != "none" {
+        assert!(per_round_s < 0.030, "{per_round_s} s");
+    }
+}
