@@ -109,9 +109,16 @@ impl CaseFindings<'_> {
         self.trials.iter().filter_map(|t| t.summary.as_deref())
     }
 
+    /// The summaries its figures are made from: of trials that went to the end of their load. A cut-off
+    /// trial's counts are of another length; it stands in only where there is nothing better.
+    pub fn whole(&self) -> impl Iterator<Item = &Summary> {
+        let any_whole = self.summaries().any(|s| !is_cut_off(s));
+        self.summaries().filter(move |s| !any_whole || !is_cut_off(s))
+    }
+
     /// A figure over its trials.
     pub fn spread(&self, metric: &Metric) -> Spread {
-        Spread::of(self.summaries().map(|s| metric.of(s)).collect())
+        Spread::of(self.whole().map(|s| metric.of(s)).collect())
     }
 
     /// A figure of one of its components over its trials.
@@ -121,17 +128,24 @@ impl CaseFindings<'_> {
         read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
     ) -> Spread {
         let of = |s: &Summary| s.components.get(component).and_then(read).into();
-        Spread::of(self.summaries().map(of).collect())
+        Spread::of(self.whole().map(of).collect())
     }
 
-    /// The trial whose goodput is the median: the one to draw.
+    /// The trial whose goodput is the median: the one to draw. One that was cut off only if all were.
     pub fn typical(&self) -> Option<&TrialFindings<'_>> {
-        let mut told: Vec<&TrialFindings<'_>> =
-            self.trials.iter().filter(|t| t.summary.is_some() && t.record.is_some()).collect();
+        let any_whole = self.summaries().any(|s| !is_cut_off(s));
+        let fit = |t: &&TrialFindings<'_>| {
+            t.record.is_some() && t.summary.as_deref().is_some_and(|s| !any_whole || !is_cut_off(s))
+        };
+        let mut told: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
         let goodput = |t: &TrialFindings<'_>| t.summary.as_deref().map_or(0.0, |s| s.rate_per_s.ok);
         told.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
         told.get(told.len().saturating_sub(1) / 2).copied()
     }
+}
+
+fn is_cut_off(summary: &Summary) -> bool {
+    matches!(summary.ended, Ended::Partial | Ended::Interrupted)
 }
 
 /// What follows from a run.

@@ -169,21 +169,25 @@ pub fn hanging(out: &mut String, first: &str, text: &str, columns: usize, paint:
     }
 }
 
-/// Items separated by `·`, broken between items only where a line is full.
+/// Items separated by `·`, broken between items where a line is full, and inside of one only where it alone
+/// is wider than a line.
 pub fn items(out: &mut String, items: &[String], columns: usize) {
     let mut line = String::new();
+    let mut flush = |line: &str| {
+        for piece in wrap(line, columns) {
+            let _ = writeln!(out, "{piece}");
+        }
+    };
     for item in items {
         let joined = if line.is_empty() { item.clone() } else { format!("{line} · {item}") };
-        if width_of(&joined) <= columns || line.is_empty() {
-            line = joined;
-        } else {
-            let _ = writeln!(out, "{line}");
+        if width_of(&joined) > columns && !line.is_empty() {
+            flush(&line);
             line.clone_from(item);
+        } else {
+            line = joined;
         }
     }
-    for piece in wrap(&line, columns) {
-        let _ = writeln!(out, "{piece}");
-    }
+    flush(&line);
 }
 
 /// A bar of eighths of a block: `share` (0..=1) of so many columns. Anything above zero shows.

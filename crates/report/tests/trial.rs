@@ -125,15 +125,207 @@ fn failed_example() -> Example {
     }
 }
 
-#[test]
-fn show() {
-    let s = bench();
+fn shown(summary: &Summary, width: usize, colour: bool) -> String {
     let m = measured();
-    let t = Trial { summary: &s, ok_responses: &m.series.response_ok, examples: &[failed_example()] };
-    for w in [40, 80, 200] {
-        println!("{}", "=".repeat(w));
-        println!("{}", trial_text(t, w, false));
+    let examples = [failed_example()];
+    trial_text(Trial { summary, ok_responses: &m.series.response_ok, examples: &examples }, width, colour)
+}
+
+#[test]
+fn at_eighty_columns() {
+    insta::assert_snapshot!(shown(&bench(), 80, false), @r#"
+    FAIL  19,950 requests ok in 10.0 s: 1,995/s, 42 failed (0.21 %)
+    http://127.0.0.1:8080/index · 5 users · 10.0 s · http/1.1 · keep-alive
+    These response times hold for 5 users only: each sends its next request when its
+    last one has ended, which hides the waiting a slow answer would have caused. For
+    a fixed rate: -r RATE.
+
+    Times          response            ok        failed       connect
+      min           1.00 ms       1.50 ms        400 µs       90.0 µs
+      p50           2.37 ms       2.37 ms        400 µs       90.0 µs
+      p75           2.80 ms       2.80 ms        400 µs       90.0 µs
+      p90           3.06 ms       3.06 ms     needs 100     needs 100
+      p95           3.15 ms       3.15 ms     needs 200     needs 200
+      p99           35.0 ms       35.0 ms   needs 1,000   needs 1,000
+      p99.9         48.5 ms       48.5 ms  needs 10,000  needs 10,000
+      p99.99  needs 100,000 needs 100,000 needs 100,000 needs 100,000
+      max          > 1.00 s       48.5 ms        400 µs       90.0 µs
+      mean        > 3.09 ms       2.99 ms        400 µs       90.0 µs
+      stdev         11.0 ms       4.66 ms          0 ns         16 ns
+      10 response times were cut off by timeout, drop or the end of the load and
+      count as at least their age.
+
+    Response times of ok outcomes
+      ≤ 2.20 ms  █████████████████████████████████████▏ 8,060 40.4 %
+      ≤ 3.30 ms  █████████████████████████████████████████████████████ 11,491 57.6 %
+      ≤ 4.70 ms
+      ≤ 6.80 ms
+      ≤ 10.0 ms
+      ≤ 15.0 ms
+      ≤ 22.0 ms  ▏ 39 0.20 %
+      ≤ 33.0 ms  ▋ 140 0.70 %
+      ≤ 47.0 ms  ▉ 200 1.0 %
+      ≤ 68.0 ms  ▏ 20 0.10 %
+
+    Outcomes
+      ok 19,950 · http_5xx 40 (0.20 %) · timeout 2 (0.01 %) · in flight at the end 8
+      200 × 19,950 · 503 × 40
+
+    By tag  requests   failed           p50           p95           p99
+      page    20,000       42       2.37 ms       3.15 ms       35.0 ms
+
+    Throughput
+      received 61.0 MiB (6.10 MiB/s) · sent 2.29 MiB (234 KiB/s)
+      6.16 in flight on average
+      1 request was sent again on a connection the server had closed
+
+    Generator
+      epoll, 1 thread on core 1 · 94.0 % busy · waited for a core 0.21 %
+      12.3 MiB at most · 50 connections at most
+
+    What failed, for example
+      http_5xx: GET /index → 503 (at 4.20 s, after 410 µs, 127.0.0.1:8080)
+        {"error": "pool exhausted"} �[31m
+
+    Doubts
+      doubt   generator_cpu: 1 load thread was busy for 94 % of the time; the
+              throughput is a lower bound of what the system gives
+              hint: give loadlab more cores (`--threads`, `--cpus`) or load from
+                    another machine
+
+    Expectations
+      ✔ holds   p99 < 200ms (measured 45.6 ms)
+      ✘ failed  errors < 0.1% (measured 0.21 %)
+      ✘ unknown p99_99 < 1s: needs 100,000 samples, got 19,960
+    "#);
+}
+
+#[test]
+fn at_forty_columns() {
+    insta::assert_snapshot!(shown(&bench(), 40, false), @r#"
+    FAIL  19,950 requests ok in 10.0 s:
+          1,995/s, 42 failed (0.21 %)
+    http://127.0.0.1:8080/index · 5 users
+    10.0 s · http/1.1 · keep-alive
+    These response times hold for 5 users
+    only: each sends its next request when
+    its last one has ended, which hides the
+    waiting a slow answer would have caused.
+    For a fixed rate: -r RATE.
+
+    Times          response            ok
+      min           1.00 ms       1.50 ms
+      p50           2.37 ms       2.37 ms
+      p75           2.80 ms       2.80 ms
+      p90           3.06 ms       3.06 ms
+      p95           3.15 ms       3.15 ms
+      p99           35.0 ms       35.0 ms
+      p99.9         48.5 ms       48.5 ms
+      p99.99  needs 100,000 needs 100,000
+      max          > 1.00 s       48.5 ms
+      mean        > 3.09 ms       2.99 ms
+      stdev         11.0 ms       4.66 ms
+
+                     failed       connect
+      min            400 µs       90.0 µs
+      p50            400 µs       90.0 µs
+      p75            400 µs       90.0 µs
+      p90         needs 100     needs 100
+      p95         needs 200     needs 200
+      p99       needs 1,000   needs 1,000
+      p99.9    needs 10,000  needs 10,000
+      p99.99  needs 100,000 needs 100,000
+      max            400 µs       90.0 µs
+      mean           400 µs       90.0 µs
+      stdev            0 ns         16 ns
+      10 response times were cut off by
+      timeout, drop or the end of the load
+      and count as at least their age.
+
+    Response times of ok outcomes
+      ≤ 2.20 ms  █████████▏ 8,060 40.4 %
+      ≤ 3.30 ms  █████████████ 11,491 57.6 %
+      ≤ 4.70 ms
+      ≤ 6.80 ms
+      ≤ 10.0 ms
+      ≤ 15.0 ms
+      ≤ 22.0 ms  ▏ 39 0.20 %
+      ≤ 33.0 ms  ▏ 140 0.70 %
+      ≤ 47.0 ms  ▎ 200 1.0 %
+      ≤ 68.0 ms  ▏ 20 0.10 %
+
+    Outcomes
+      ok 19,950 · http_5xx 40 (0.20 %)
+      timeout 2 (0.01 %)
+      in flight at the end 8
+      200 × 19,950 · 503 × 40
+
+    By tag
+      page
+        20,000 requests · 42 failed
+        p50 2.37 ms · p95 3.15 ms
+        p99 35.0 ms
+
+    Throughput
+      received 61.0 MiB (6.10 MiB/s)
+      sent 2.29 MiB (234 KiB/s)
+      6.16 in flight on average
+      1 request was sent again on a
+      connection the server had closed
+
+    Generator
+      epoll, 1 thread on core 1
+      94.0 % busy · waited for a core 0.21 %
+      12.3 MiB at most
+      50 connections at most
+
+    What failed, for example
+      http_5xx: GET /index → 503 (at 4.20 s,
+      after 410 µs, 127.0.0.1:8080)
+        {"error": "pool exhausted"} �[31m
+
+    Doubts
+      doubt   generator_cpu: 1 load thread
+              was busy for 94 % of the time;
+              the throughput is a lower
+              bound of what the system gives
+              hint: give loadlab more cores
+                    (`--threads`, `--cpus`)
+                    or load from another
+                    machine
+
+    Expectations
+      ✔ holds   p99 < 200ms (measured 45.6
+                ms)
+      ✘ failed  errors < 0.1% (measured 0.21
+                %)
+      ✘ unknown p99_99 < 1s: needs 100,000
+                samples, got 19,960
+    "#);
+}
+
+#[test]
+fn colour_only_adds_and_no_width_is_exceeded() {
+    for width in [40, 80, 200] {
+        let (plain, coloured) = (shown(&bench(), width, false), shown(&bench(), width, true));
+        let bare: String = coloured
+            .split('\u{1b}')
+            .enumerate()
+            .map(|(i, part)| if i == 0 { part } else { part.split_once('m').map_or("", |(_, rest)| rest) })
+            .collect();
+        assert_eq!(bare, plain);
+        for line in plain.lines() {
+            assert!(loadlab_report::terminal::width_of(line) <= width, "{width}: {line}");
+        }
     }
-    println!("{}", trial_text(t, 80, true));
-    let _ = Histogram::new();
+}
+
+#[test]
+fn nothing_measured_is_said_and_does_not_break_it() {
+    let facts = LoadFacts { model: "open".into(), rate_per_s: Some(10.0), ..LoadFacts::default() };
+    let s = summary(facts, Measured::default());
+    let empty = Histogram::new();
+    let text = trial_text(Trial { summary: &s, ok_responses: &empty, examples: &[] }, 80, false);
+    assert!(text.contains("nothing was sent"), "{text}");
+    assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
 }

@@ -9,7 +9,7 @@ use loadlab_record::summary::{Distribution, Summary};
 use super::{Order, case_id, charts, remarks, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::figures;
-use crate::trial::load_words;
+use crate::trial::{generator_words, load_words};
 
 /// Its section: what it is, how it went, what its components used, its seconds, and its exchanges.
 pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Section {
@@ -39,7 +39,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
 }
 
 fn charts_heading(case: &CaseFindings<'_>) -> String {
-    let measured = case.summaries().count();
+    let measured = case.trials.len();
     match case.typical() {
         Some(trial) if measured > 1 => {
             format!("Over time: trial {} of {measured}, the one with the median goodput", trial.number)
@@ -51,13 +51,10 @@ fn charts_heading(case: &CaseFindings<'_>) -> String {
 fn facts(case: &CaseFindings<'_>) -> Vec<Fact> {
     let mut facts: Vec<Fact> =
         case.case.facts.values.iter().map(|(axis, value)| Fact::new(axis, value)).collect();
-    if let Some(summary) = case.summaries().next() {
+    if let Some(summary) = case.whole().next() {
         facts.push(Fact::new("load", load_words(&summary.load).join(" · ")));
-        let generator = summary;
-        facts.push(Fact::new(
-            "generator",
-            crate::trial::generator_words(&generator.generator, generator.elapsed_s).join(" · "),
-        ));
+        let generator = generator_words(&summary.generator, summary.elapsed_s);
+        facts.push(Fact::new("generator", generator.join(" · ")));
     }
     facts
 }
@@ -70,7 +67,7 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
     }
     let count = |tag: &str, read: fn(&loadlab_record::summary::Requests) -> u64| {
         let of = |s: &Summary| s.by_tag.get(tag).map(|t| read(&t.requests) as f64).into();
-        figures::value(Spread::of(case.summaries().map(of).collect()).median, Unit::Count)
+        figures::value(Spread::of(case.whole().map(of).collect()).median, Unit::Count)
     };
     let time = |tag: &str, name: &str| {
         let of = |s: &Summary| {
@@ -78,7 +75,7 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
                 .get(tag)
                 .map_or(Value::Nothing, |t| metric::figure(&t.response_ms as &Distribution, name))
         };
-        figures::value(Spread::of(case.summaries().map(of).collect()).median, Unit::Ms)
+        figures::value(Spread::of(case.whole().map(of).collect()).median, Unit::Ms)
     };
     let times = ["mean", "p50", "p95", "p99", "max"];
     let rows = tags.iter().map(|tag| {
@@ -105,7 +102,7 @@ fn probes(case: &CaseFindings<'_>) -> Option<Table> {
     }
     let cell = |name: &str, read: fn(&loadlab_record::summary::ProbeSummary) -> Option<f64>| {
         let of = |s: &Summary| s.probes.get(name).and_then(read).into();
-        Cell::new(figures::value(Spread::of(case.summaries().map(of).collect()).median, Unit::Number))
+        Cell::new(figures::value(Spread::of(case.whole().map(of).collect()).median, Unit::Number))
     };
     let rows = names.iter().map(|name| {
         vec![
@@ -118,9 +115,7 @@ fn probes(case: &CaseFindings<'_>) -> Option<Table> {
     });
     Some(Table {
         caption: "Probes".into(),
-        head: ["probe", "first of the load", "mean", "largest", "last, after the drain"]
-            .map(str::to_owned)
-            .to_vec(),
+        head: ["probe", "first", "mean", "largest", "last (drained)"].map(str::to_owned).to_vec(),
         words: Vec::new(),
         rows: rows.collect(),
         note: None,

@@ -148,7 +148,13 @@ pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
             list.truncate(EXAMPLES);
             list
         });
-        few.map(|e| remark(e, kept)).collect()
+        let mut shown: Vec<Remark> = Vec::new();
+        for remark in few.map(|e| remark(e, kept)) {
+            if !shown.contains(&remark) {
+                shown.push(remark);
+            }
+        }
+        shown
     };
     let mut blocks = Vec::new();
     for (kept, title) in

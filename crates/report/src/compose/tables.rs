@@ -88,7 +88,11 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
     if told.is_empty() {
         return None;
     }
-    let head = told.iter().map(|m| format!("{} ({})", m.id.replace('_', " "), m.about));
+    let head = told.iter().map(|m| match m.id {
+        "lost_min" => "lost, at least".to_owned(),
+        "lost_max" => "lost, at most".to_owned(),
+        id => id.to_owned(),
+    });
     let row = |case: &CaseFindings<'_>| {
         let cells = told.iter().map(|m| {
             let cell = spread_cell(case, m);
@@ -102,7 +106,10 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
         head: std::iter::once("case".to_owned()).chain(head).collect(),
         words: Vec::new(),
         rows: findings.cases.iter().map(row).collect(),
-        note: None,
+        note: Some(
+            "Drain: from the end of the load until the work was done. Lost: accepted and never stored."
+                .into(),
+        ),
     })
 }
 
@@ -127,7 +134,7 @@ pub fn components(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
         "memory max / limit",
         "memory %",
         "net in / out",
-        "block read / written",
+        "block read/written",
         "pids",
         "open files",
         "remarks",
@@ -188,7 +195,7 @@ fn component_row(case: &CaseFindings<'_>, name: &str) -> Vec<Cell> {
 
 /// CPU time of a component for each ok response.
 fn cpu_per_request(case: &CaseFindings<'_>, name: &str) -> Cell {
-    let per_request = case.summaries().map(|s| {
+    let per_request = case.whole().map(|s| {
         let cpu_s = s.components.get(name).and_then(|c| c.cpu_s);
         cpu_s.filter(|_| s.requests.ok > 0).map(|cpu_s| cpu_s / s.requests.ok as f64 * 1e3).into()
     });

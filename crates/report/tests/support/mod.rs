@@ -304,6 +304,21 @@ fn examples_of(spec: &Spec) -> Vec<Example> {
     out
 }
 
+/// What a load of the case asks for.
+fn facts_of(spec: &Spec) -> LoadFacts {
+    LoadFacts {
+        model: "closed".into(),
+        users: Some(spec.users),
+        duration_s: Some(spec.seconds as f64),
+        keep_alive: true,
+        protocol: "http/1.1".into(),
+        url: "http://127.0.0.1:18080/index".into(),
+        // the made-up concurrency does not follow from the users
+        think_s: Some(0.01),
+        ..LoadFacts::default()
+    }
+}
+
 /// A trial of a case, with its summary.
 pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
     let mut random = Random::new(u64::from(number) * 1000 + spec.rate + spec.users);
@@ -324,17 +339,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
     let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).expect("an expression")).collect();
     let ok: u64 = ticks.iter().map(|t| t.counts.ok).sum();
     let summary = summarise(TrialInput {
-        facts: LoadFacts {
-            model: "closed".into(),
-            users: Some(spec.users),
-            duration_s: Some(spec.seconds as f64),
-            keep_alive: true,
-            protocol: "http/1.1".into(),
-            url: "http://127.0.0.1:18080/index".into(),
-            // the made-up concurrency does not follow from the users
-            think_s: Some(0.01),
-            ..LoadFacts::default()
-        },
+        facts: facts_of(spec),
         loads: &runs,
         ticks: &ticks,
         samples: &samples,

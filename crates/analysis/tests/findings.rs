@@ -1,0 +1,199 @@
+//! Findings over cases and trials, and summaries of trials that were cut off.
+
+use std::path::PathBuf;
+
+use loadlab_analysis::findings::{Findings, Spread, findings};
+use loadlab_analysis::metric::{self, Value};
+use loadlab_analysis::{LoadRun, Planned, TrialInput, partial, summarise};
+use loadlab_record::event::{Event, What};
+use loadlab_record::expr::Expr;
+use loadlab_record::hlog::Interval;
+use loadlab_record::load::{Bytes, Counts, InWindow, Measured, Series, Tick, TickMs, Window};
+use loadlab_record::manifest::{CaseFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary, Verdict};
+use loadlab_record::{Failure, Histogram};
+
+use Value::{Known, Needs, Nothing, Over};
+
+fn summary(per_s: u64, expect: &[&str]) -> Summary {
+    let n = per_s * 10;
+    let mut m = Measured {
+        counts: Counts { due: n, started: n, ok: n, ..Counts::default() },
+        window: Window { from_s: 0.0, to_s: 10.0 },
+        in_window: InWindow { due: n, started: n, ok: n },
+        elapsed_s: 10.0,
+        ..Measured::default()
+    };
+    m.series.response_ok.record_n(10_000_000, n);
+    let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
+    summarise(TrialInput {
+        facts: LoadFacts { model: "closed".into(), ..LoadFacts::default() },
+        loads: &[LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }],
+        ticks: &[],
+        samples: &[],
+        events: &[],
+        generator: Generator::default(),
+        ended: Ended::Complete,
+        expect: &expect,
+        intervals: &[],
+        drain_s: None,
+        loss: None,
+        planned: Planned::default(),
+    })
+}
+
+fn trial(number: u32, summary: Option<Summary>) -> TrialRecord {
+    TrialRecord {
+        number,
+        dir: PathBuf::new(),
+        summary,
+        ticks: Vec::new(),
+        samples: Vec::new(),
+        events: Vec::new(),
+        examples: Vec::new(),
+        series: Series::default(),
+        intervals: Vec::new(),
+    }
+}
+
+fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
+    let facts =
+        |i: usize| CaseFacts { name: format!("case {i}"), dir: format!("case-{i}"), ..CaseFacts::default() };
+    let manifest = Manifest {
+        record: 1,
+        loadlab: "0.1.0".into(),
+        name: "test".into(),
+        plan_path: "plan.yaml".into(),
+        plan_text: String::new(),
+        plan_sha256: String::new(),
+        options: Vec::new(),
+        started: String::new(),
+        ended: None,
+        how: RunEnded::Complete,
+        writer: Writer { pid: 1, start_ticks: 1 },
+        host: Host::default(),
+        words: Vec::new(),
+        components: Vec::new(),
+        axes: vec!["users".into()],
+        cases: (0..cases.len()).map(facts).collect(),
+        trials: planned,
+        expect: vec!["p50 < 20ms".into()],
+        quick: false,
+    };
+    let cases =
+        cases.into_iter().enumerate().map(|(i, trials)| CaseRecord { facts: facts(i), trials }).collect();
+    RunRecord { dir: PathBuf::new(), manifest, cases, notes: Vec::new() }
+}
+
+fn verdicts(findings: &Findings<'_>) -> Vec<Verdict> {
+    findings.cases.iter().map(|c| c.verdict).collect()
+}
+
+#[test]
+fn the_median_is_a_trial_and_what_is_censored_is_above_all() {
+    let check = |values: &[Value], median, min, max| {
+        let s = Spread::of(values.to_vec());
+        assert_eq!((s.median, s.min, s.max), (median, min, max), "{values:?}");
+    };
+    check(&[], Nothing, None, Nothing);
+    check(&[Known(3.0), Known(1.0), Known(2.0)], Known(2.0), Some(1.0), Known(3.0));
+    check(&[Known(4.0), Known(1.0)], Known(1.0), Some(1.0), Known(4.0));
+    check(&[Known(1.0), Over(0.5), Known(2.0)], Known(2.0), Some(1.0), Over(0.5));
+    check(&[Over(3.0), Over(2.0), Known(9.0)], Over(2.0), Some(9.0), Over(3.0));
+    check(&[Needs(1000), Needs(1000)], Needs(1000), None, Needs(1000));
+}
+
+#[test]
+fn trials_of_a_case_make_its_figures() {
+    let trials =
+        [120, 100, 110, 90, 130].iter().zip(1..).map(|(n, i)| trial(i, Some(summary(*n, &["p50 < 20ms"]))));
+    let record = run(5, vec![trials.collect()]);
+    let found = findings(&record);
+    let goodput = found.cases[0].spread(&metric::named("goodput").unwrap());
+    assert_eq!((goodput.median, goodput.min, goodput.max), (Known(110.0), Some(90.0), Known(130.0)));
+    assert_eq!(found.cases[0].typical().map(|t| t.number), Some(3));
+    assert_eq!(verdicts(&found), [Verdict::Pass]);
+    assert_eq!(found.statement.held, "The expectation `p50 < 20ms` held in every case.");
+    assert_eq!(found.statement.sure, "Nothing speaks against any of the measurements.");
+    assert_eq!(found.no_differences, None);
+}
+
+#[test]
+fn a_missing_trial_fails_its_case_and_says_why() {
+    let mut never_up = trial(2, None);
+    let text = "edge1 did not become ready within 10 s".to_owned();
+    never_up.events.push(Event { at_s: -1.0, what: What::Failed { text } });
+    let good = || summary(100, &["p50 < 20ms"]);
+    let cases =
+        vec![vec![trial(1, Some(good())), never_up], vec![trial(1, Some(summary(10, &["p50 < 5ms"])))]];
+    let found_in = run(2, cases);
+    let found = findings(&found_in);
+    assert_eq!(verdicts(&found), [Verdict::Fail, Verdict::Fail]);
+    let troubles: Vec<_> = found.cases.iter().flat_map(|c| &c.trials).map(|t| t.trouble.as_deref()).collect();
+    assert_eq!(troubles, [None, Some("edge1 did not become ready within 10 s"), None, Some("never began")],);
+    assert_eq!(found.statement.held, "Failed: “case 0”, “case 1” (missed: p50 < 5ms).");
+    assert!(found.statement.sure.starts_with("2 of 4 trials were measured."), "{}", found.statement.sure);
+    assert!(found.no_differences.is_some_and(|why| why.starts_with("1 trial a case: too few")));
+}
+
+#[test]
+fn a_quick_run_gives_no_verdict_on_differences() {
+    let five = || (1..=5).map(|i| trial(i, Some(summary(100, &[])))).collect::<Vec<_>>();
+    let mut record = run(5, vec![five(), five()]);
+    assert_eq!(findings(&record).no_differences, None);
+    record.manifest.quick = true;
+    assert!(findings(&record).no_differences.is_some_and(|why| why.contains("quick")));
+}
+
+/// Two seconds of a killed trial; three requests were in flight and one was waiting when it ended.
+fn killed() -> TrialRecord {
+    let mut h = Histogram::new();
+    h.record_n(5_000_000, 50);
+    let tick = |from_s: f64, due, started, ok, failed, in_flight| {
+        let mut counts = Counts { due, started, ok, in_flight, ..Counts::default() };
+        counts.failures.add(Failure::Reset, failed);
+        Tick {
+            load: "main".into(),
+            from_s,
+            to_s: from_s + 1.0,
+            in_window: true,
+            counts,
+            bytes: Bytes { sent: 10, received: 100 },
+            response_ms: TickMs::from(&h),
+            connections: 9,
+            ..Tick::default()
+        }
+    };
+    let mut record = trial(1, None);
+    record.ticks = vec![tick(0.0, 55, 54, 50, 0, 4), tick(1.0, 52, 52, 51, 2, 3)];
+    record.series.response_ok.record_n(5_000_000, 101);
+    record.intervals = vec![Interval::of(Some("main"), "tag.page.response", (0.0, 1.0), &h)];
+    record
+}
+
+#[test]
+fn a_killed_trial_still_adds_up() {
+    let case = CaseFacts { users: Some(4), ..CaseFacts::default() };
+    let s = partial(&killed(), &case);
+    let r = &s.requests;
+    assert_eq!((r.due, r.dropped, r.started, r.ok, r.failed, r.in_flight), (107, 1, 106, 101, 2, 3));
+    assert_eq!((s.ended, s.verdict), (Ended::Partial, Verdict::Invalid));
+    assert_eq!((s.rate_per_s.ok, s.elapsed_s), (50.5, 2.0));
+    assert_eq!((s.bytes.received, s.connections.peak), (200, 9));
+    assert_eq!((s.response_ms.p50, s.by_tag["page"].ok_response_ms.count), (Some(5.0), 50));
+    let kinds: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave)).collect();
+    assert_eq!(kinds, [("ended_early", true), ("dropped", false)]);
+}
+
+#[test]
+fn a_cut_off_trial_is_told_and_not_counted() {
+    let mut cut = killed();
+    cut.number = 2;
+    let record = run(2, vec![vec![trial(1, Some(summary(100, &[]))), cut]]);
+    let found = findings(&record);
+    let case = &found.cases[0];
+    assert_eq!(case.spread(&metric::named("goodput").unwrap()).median, Known(100.0));
+    assert_eq!((case.verdict, case.typical().map(|t| t.number)), (Verdict::Invalid, Some(1)));
+    assert!(case.trials[1].trouble.as_deref().is_some_and(|t| t.starts_with("cut off")));
+}
