@@ -14,14 +14,9 @@ pub struct ThreadUse {
 impl ThreadUse {
     /// Of the calling thread, since it began.
     pub fn now() -> ThreadUse {
-        // SAFETY: an all-zero rusage is valid, and getrusage fills the one it is given.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
-            usage
-        };
-        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-        ThreadUse { cpu_ns: ns(usage.ru_utime) + ns(usage.ru_stime), run_delay_ns: run_delay_ns() }
+        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
+        ThreadUse { cpu_ns, run_delay_ns: run_delay_ns() }
     }
 
     /// What was used since an earlier reading.

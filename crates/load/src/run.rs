@@ -11,9 +11,10 @@ use loadlab_record::summary::Generator;
 
 use crate::generator::{self, ThreadUse};
 use crate::io::epoll::{Epoll, now_ns};
+use crate::io::uring::{Size, Uring};
 use crate::io::{Io, sim};
 use crate::recorder::{Batch, Recorder, Setup};
-use crate::spec::{LoadSpec, Model};
+use crate::spec::{IoChoice, LoadSpec, Model};
 use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -156,37 +157,60 @@ pub fn run(
             threads.into_iter().map(|t| t.join().unwrap_or(Err(LoadError::Panicked))).collect();
         Ok((collector, ends))
     })?;
-    let ends: Vec<(WorkerEnd, ThreadUse)> = ends.into_iter().collect::<Result<_, _>>()?;
+    let ends: Vec<ThreadEnd> = ends.into_iter().collect::<Result<_, _>>()?;
     let throttled = generator::throttled_ns().zip(throttled_before).map(|(a, b)| a.saturating_sub(b));
-    let uses: Vec<ThreadUse> = ends.iter().map(|(_, used)| *used).collect();
+    let uses: Vec<ThreadUse> = ends.iter().map(|e| e.used).collect();
+    let backend = ends.first().map_or("none", |e| e.backend);
     let peak = collector.totals.connections.peak;
-    let generator = generator::sum(<Epoll as Io>::NAME, &bound_cpus(spec), &uses, throttled, peak);
-    let ends: Vec<WorkerEnd> = ends.into_iter().map(|(end, _)| end).collect();
+    let generator = generator::sum(backend, &bound_cpus(spec), &uses, throttled, peak);
+    let ends: Vec<WorkerEnd> = ends.into_iter().map(|e| e.end).collect();
     Ok(collector.outcome(ends, generator))
 }
 
-/// The body of a load thread.
+/// How a load thread ended.
+struct ThreadEnd {
+    end: WorkerEnd,
+    used: ThreadUse,
+    backend: &'static str,
+}
+
+/// The body of a load thread: binds itself, chooses a backend, drives its worker.
 fn load_thread(
     spec: &LoadSpec,
     control: &Control,
     origin: Origin,
     slot: usize,
     channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
-) -> Result<(WorkerEnd, ThreadUse), LoadError> {
+) -> Result<ThreadEnd, LoadError> {
     if !spec.cpus.is_empty() {
         let mut set = rustix::thread::CpuSet::new();
         set.set(spec.cpus[slot % spec.cpus.len()]);
         rustix::thread::sched_setaffinity(None, &set).map_err(|e| LoadError::Thread(e.into()))?;
     }
-    let failed = |error| LoadError::Io { backend: <Epoll as Io>::NAME, error };
-    let mut io = Epoll::new().map_err(failed)?;
     let recorder = recorder_for(spec, slot, channels);
     let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns: origin.start_ns };
     let worker = Worker::new(spec, &control.0, place, recorder);
+    if spec.io != IoChoice::Epoll {
+        let size = Size { connections: spec.connections_per_thread(), keep_alive: spec.keep_alive };
+        match Uring::new(size) {
+            Ok(mut io) => return drive_from(&mut io, worker, origin),
+            Err(error) if spec.io == IoChoice::Uring => {
+                return Err(LoadError::Io { backend: <Uring as Io>::NAME, error });
+            }
+            // Blocked, as in most containers, or an old kernel: the record says `epoll`.
+            Err(_) => {}
+        }
+    }
+    let mut io = Epoll::new().map_err(|error| LoadError::Io { backend: <Epoll as Io>::NAME, error })?;
+    drive_from(&mut io, worker, origin)
+}
+
+/// Drives a worker from the load's start on.
+fn drive_from<'r, I: Io<'r>>(io: &mut I, worker: Worker<'r>, origin: Origin) -> Result<ThreadEnd, LoadError> {
     wait_until(origin.start_ns);
     let before = ThreadUse::now();
-    let end = drive(&mut io, worker).map_err(failed)?;
-    Ok((end, ThreadUse::now().since(before)))
+    let end = drive(io, worker).map_err(|error| LoadError::Io { backend: I::NAME, error })?;
+    Ok(ThreadEnd { end, used: ThreadUse::now().since(before), backend: I::NAME })
 }
 
 /// Sleeps until a time on the monotonic clock.

@@ -107,11 +107,22 @@ pub enum IoChoice {
     /// The best the kernel allows.
     #[default]
     Auto,
+    /// io_uring, or nothing.
+    Uring,
     /// epoll.
     Epoll,
 }
 
 impl LoadSpec {
+    /// Most connections one thread may have at one time.
+    pub fn connections_per_thread(&self) -> usize {
+        let all = match self.model {
+            Model::Closed { users } => users,
+            Model::Open { max_in_flight, .. } => max_in_flight,
+        };
+        usize::try_from(all.div_ceil(self.threads.max(1) as u64)).unwrap_or(usize::MAX)
+    }
+
     /// Planned length of the schedule, if it is bounded by time or by a number at a rate.
     pub fn schedule_ns(&self) -> Option<u64> {
         match (self.until, &self.model) {

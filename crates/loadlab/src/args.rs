@@ -132,6 +132,9 @@ pub enum WhenBehindArg {
 pub enum IoArg {
     /// The best the kernel allows
     Auto,
+    /// io_uring, or nothing
+    Uring,
+    /// epoll
     Epoll,
 }
 

@@ -126,6 +126,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             cpus,
             io: match args.io {
                 IoArg::Auto => IoChoice::Auto,
+                IoArg::Uring => IoChoice::Uring,
                 IoArg::Epoll => IoChoice::Epoll,
             },
             seed: args.seed,

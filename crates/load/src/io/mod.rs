@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 pub mod epoll;
 pub mod sim;
+pub mod uring;
 
 /// A connection's place in the worker's table; reused after a close.
 pub type ConnId = u32;

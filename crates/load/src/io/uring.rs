@@ -1,0 +1,580 @@
+//! io_uring: receives that repeat themselves into shared buffers, all sends of a turn in one system call,
+//! sockets that live in the ring's own table and take no file descriptor.
+//!
+//! A turn is one `io_uring_enter`: it submits what the worker asked for since the last one, waits with a
+//! nanosecond timeout, and the completions are told one after another. A send is held back until then, so one
+//! for a connection that turned out to be closed in the same turn never leaves.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
+
+use super::epoll::now_ns;
+use super::{ConnId, Event, Io, Ops, Sink};
+
+/// Entries of the submission queue; when it is full, what is in it is submitted early.
+const ENTRIES: u32 = 1024;
+/// Entries of the completion queue.
+const COMPLETIONS: u32 = 8192;
+/// The group of receive buffers.
+const GROUP: u16 = 0;
+/// Requests up to this length are sent without a completion of their own: it costs as much as the send.
+const SILENT: usize = 4096;
+/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
+const ONE_SEGMENT: usize = 1400;
+/// `SOCKET_URING_OP_SIOCOUTQ` of `<linux/io_uring.h>`.
+const SIOCOUTQ: u32 = 1;
+/// Files kept free for the rest of the process when a ring's table is sized.
+const RESERVED_FILES: u64 = 64;
+static ONE: libc::c_int = 1;
+
+/// What a completion is of; the top byte of its user data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    /// Nobody waits for it.
+    Nothing = 0,
+    Socket = 1,
+    Connect = 2,
+    Receive = 3,
+    Send = 4,
+    Unacknowledged = 5,
+}
+
+/// The backend.
+pub struct Uring<'r> {
+    ops: UringOps<'r>,
+    buffers: Buffers,
+    /// Completions of the present turn.
+    turn: VecDeque<Completion>,
+}
+
+/// What can be submitted.
+pub struct UringOps<'r> {
+    ring: IoUring,
+    slots: Vec<Slot>,
+    /// Sends of this turn: where, which generation, what.
+    sends: Vec<(ConnId, u32, &'r [u8])>,
+    /// Failures to be told in the next turn: where, which generation, why.
+    failed: Vec<(ConnId, u32, i32)>,
+    /// Completions that came while one was waited for.
+    early: VecDeque<Completion>,
+    addresses: Vec<(SocketAddr, Box<RawAddress>)>,
+    capacity: usize,
+    /// Receives are armed once for the connection's life; else for each part, which costs less for a
+    /// connection that lives for one exchange.
+    keep_alive: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    open: bool,
+    /// Raised at each close: completions for an earlier socket in the same place are known as such.
+    generation: u32,
+    /// A receive is under way in the kernel.
+    receiving: bool,
+    no_delay: bool,
+    /// Length of the last send, and whether it was submitted.
+    last_send: u32,
+    submitted: bool,
+}
+
+/// A completion, out of the ring.
+#[derive(Clone, Copy)]
+struct Completion {
+    kind: Kind,
+    conn: ConnId,
+    generation: u32,
+    result: i32,
+    flags: u32,
+}
+
+/// A socket address as the kernel wants it, in one place for as long as the ring lives.
+struct RawAddress {
+    storage: libc::sockaddr_storage,
+    length: libc::socklen_t,
+}
+
+/// Receive buffers, handed to the kernel in a ring of their own.
+struct Buffers {
+    entries: *mut BufRingEntry,
+    memory: *mut u8,
+    count: u16,
+    size: usize,
+    tail: u16,
+}
+
+/// What a ring is sized for.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Most connections at one time.
+    pub connections: usize,
+    /// They are used again and again.
+    pub keep_alive: bool,
+}
+
+impl<'r> Uring<'r> {
+    /// A ring of its own for the calling thread.
+    ///
+    /// # Errors
+    /// The kernel is too old or does not allow it (containers often block it).
+    pub fn new(size: Size) -> std::io::Result<Self> {
+        // Timers must fire when they are due: the kernel's default slack is 50 µs.
+        // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        let ring = IoUring::builder()
+            .setup_cqsize(COMPLETIONS)
+            .setup_submit_all()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(ENTRIES)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        let needed = [
+            opcode::Socket::CODE,
+            opcode::Connect::CODE,
+            opcode::RecvMulti::CODE,
+            opcode::Send::CODE,
+            opcode::AsyncCancel::CODE,
+            opcode::UringCmd16::CODE,
+        ];
+        if needed.iter().any(|code| !probe.is_supported(*code)) {
+            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
+        }
+        let capacity = size.connections.clamp(1, table_limit());
+        ring.submitter().register_files_sparse(capacity as u32)?;
+        let buffers = Buffers::new(size.connections)?;
+        // SAFETY: the entries are page-aligned, `count` of them, and stay mapped until the ring is gone
+        // (`Uring` drops `ops` with the ring before `buffers`).
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.count, GROUP, 0)?
+        };
+        let ops = UringOps {
+            ring,
+            slots: Vec::new(),
+            sends: Vec::new(),
+            failed: Vec::new(),
+            early: VecDeque::new(),
+            addresses: Vec::new(),
+            capacity,
+            keep_alive: size.keep_alive,
+        };
+        Ok(Uring { ops, buffers, turn: VecDeque::with_capacity(COMPLETIONS as usize) })
+    }
+
+    fn tell(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
+        let Completion { kind, conn, generation, result, flags } = done;
+        let buffer = cqueue::buffer_select(flags);
+        let live = self.ops.live(conn, generation);
+        match kind {
+            Kind::Receive if result > 0 => {
+                if let Some(id) = buffer {
+                    if live {
+                        let bytes = self.buffers.bytes(id, result as usize);
+                        sink.event(&mut self.ops, Event::Received { conn, bytes, last: false });
+                    }
+                    self.buffers.give_back(id);
+                }
+                if !cqueue::more(flags) && self.ops.live(conn, generation) {
+                    self.ops.receive_again(conn);
+                }
+            }
+            _ if !live => {
+                if let Some(id) = buffer {
+                    self.buffers.give_back(id);
+                }
+            }
+            Kind::Receive if result == -libc::ENOBUFS => self.ops.receive_again(conn),
+            Kind::Receive => {
+                self.ops.slots[conn as usize].receiving = false;
+                let event = if result == 0 { Event::Closed(conn) } else { Event::Failed(conn, -result) };
+                sink.event(&mut self.ops, event);
+            }
+            Kind::Connect if result == 0 => {
+                self.ops.receive_again(conn);
+                sink.event(&mut self.ops, Event::Connected(conn));
+            }
+            // The socket's own failure is told; that of the connect linked to it is not.
+            Kind::Connect if result == -libc::ECANCELED => {}
+            Kind::Send if result >= 0 => sink.event(&mut self.ops, Event::Sent(conn, result as usize)),
+            Kind::Socket | Kind::Connect | Kind::Send if result < 0 => {
+                sink.event(&mut self.ops, Event::Failed(conn, -result));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<'r> Io<'r> for Uring<'r> {
+    type Ops = UringOps<'r>;
+    const NAME: &'static str = "uring";
+
+    fn ops(&mut self) -> &mut Self::Ops {
+        &mut self.ops
+    }
+
+    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+        self.ops.flush_sends()?;
+        if self.ops.early.is_empty() && self.ops.failed.is_empty() {
+            self.ops.enter(until_ns)?;
+        } else {
+            self.ops.enter(0)?;
+        }
+        std::mem::swap(&mut self.turn, &mut self.ops.early);
+        self.ops.reap(&mut self.turn);
+        for (conn, generation, error) in std::mem::take(&mut self.ops.failed) {
+            if self.ops.live(conn, generation) {
+                sink.event(&mut self.ops, Event::Failed(conn, error));
+            }
+        }
+        while let Some(done) = self.turn.pop_front() {
+            self.tell(done, sink);
+        }
+        self.buffers.publish();
+        Ok(())
+    }
+}
+
+impl<'r> UringOps<'r> {
+    #[inline]
+    fn live(&self, conn: ConnId, generation: u32) -> bool {
+        self.slots.get(conn as usize).is_some_and(|s| s.open && s.generation & 0xff_ffff == generation)
+    }
+
+    fn data(&self, kind: Kind, conn: ConnId) -> u64 {
+        let generation = u64::from(self.slots[conn as usize].generation & 0xff_ffff);
+        (kind as u64) << 56 | generation << 32 | u64::from(conn)
+    }
+
+    /// Puts an entry into the submission queue, making room by submitting if there is none.
+    fn push(&mut self, entry: &squeue::Entry) -> std::io::Result<()> {
+        loop {
+            // SAFETY: what entries point to stays valid: requests live as long as the backend ('r), addresses
+            // are boxed in `addresses`, `ONE` is static, buffers are the ring's own.
+            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+                return Ok(());
+            }
+            match self.ring.submit() {
+                Ok(_) => {}
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
+                    // The completion queue is full: make room there first.
+                    let mut early = std::mem::take(&mut self.early);
+                    self.reap(&mut early);
+                    self.early = early;
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Queues sends whose connection still stands.
+    fn flush_sends(&mut self) -> std::io::Result<()> {
+        let mut sends = std::mem::take(&mut self.sends);
+        for (conn, generation, bytes) in sends.drain(..) {
+            if !self.live(conn, generation) {
+                continue;
+            }
+            self.slots[conn as usize].submitted = true;
+            let silent = bytes.len() <= SILENT;
+            let send = opcode::Send::new(Fixed(conn), bytes.as_ptr(), bytes.len() as u32)
+                // All of it or an error: the kernel goes on by itself when the socket's buffer was full.
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .build()
+                .user_data(self.data(Kind::Send, conn));
+            let send = if silent { send.flags(squeue::Flags::SKIP_SUCCESS) } else { send };
+            self.push(&send)?;
+        }
+        self.sends = sends;
+        Ok(())
+    }
+
+    /// Submits, and waits until a completion or the time.
+    fn enter(&mut self, until_ns: u64) -> std::io::Result<()> {
+        let left_ns = until_ns.saturating_sub(now_ns());
+        let timeout = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
+        let args = SubmitArgs::new().timespec(&timeout);
+        self.ring.submission().sync();
+        match self.ring.submitter().submit_with_args(1, &args) {
+            Ok(_) => Ok(()),
+            Err(e) => match e.raw_os_error() {
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(e),
+            },
+        }
+    }
+
+    /// Takes what has completed out of the ring.
+    #[inline]
+    fn reap(&mut self, into: &mut VecDeque<Completion>) {
+        for entry in self.ring.completion() {
+            let data = entry.user_data();
+            let kind = match (data >> 56) as u8 {
+                1 => Kind::Socket,
+                2 => Kind::Connect,
+                3 => Kind::Receive,
+                4 => Kind::Send,
+                5 => Kind::Unacknowledged,
+                _ => continue,
+            };
+            into.push_back(Completion {
+                kind,
+                conn: data as u32,
+                generation: (data >> 32) as u32 & 0xff_ffff,
+                result: entry.result(),
+                flags: entry.flags(),
+            });
+        }
+    }
+
+    /// Arms a receive; a failure is told in the next turn.
+    fn receive_again(&mut self, conn: ConnId) {
+        let data = self.data(Kind::Receive, conn);
+        let entry = if self.keep_alive {
+            opcode::RecvMulti::new(Fixed(conn), GROUP).build().user_data(data)
+        } else {
+            opcode::Recv::new(Fixed(conn), std::ptr::null_mut(), 0)
+                .buf_group(GROUP)
+                .build()
+                .flags(squeue::Flags::BUFFER_SELECT)
+                .user_data(data)
+        };
+        self.slots[conn as usize].receiving = true;
+        self.submit_or_fail(conn, &entry);
+    }
+
+    fn submit_or_fail(&mut self, conn: ConnId, entry: &squeue::Entry) {
+        if let Err(error) = self.push(entry) {
+            let generation = self.slots[conn as usize].generation & 0xff_ffff;
+            self.failed.push((conn, generation, error.raw_os_error().unwrap_or(libc::EIO)));
+        }
+    }
+
+    fn raw_address(&mut self, address: &SocketAddr) -> (*const libc::sockaddr, libc::socklen_t) {
+        let known = self.addresses.iter().position(|(a, _)| a == address);
+        let index = known.unwrap_or_else(|| {
+            self.addresses.push((*address, Box::new(RawAddress::of(address))));
+            self.addresses.len() - 1
+        });
+        let raw = &self.addresses[index].1;
+        (std::ptr::addr_of!(raw.storage).cast(), raw.length)
+    }
+
+    /// Asks how many bytes the peer has not acknowledged, and waits for the answer alone.
+    fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
+        let data = self.data(Kind::Unacknowledged, conn);
+        let command = opcode::UringCmd16::new(Fixed(conn), SIOCOUTQ).build().user_data(data);
+        self.push(&command).ok()?;
+        let until_ns = now_ns() + 100_000_000;
+        while now_ns() < until_ns {
+            self.enter(until_ns).ok()?;
+            let mut done = VecDeque::new();
+            self.reap(&mut done);
+            let answer =
+                done.iter().find(|c| c.kind == Kind::Unacknowledged && c.conn == conn).map(|c| c.result);
+            self.early.extend(done);
+            if let Some(result) = answer {
+                return usize::try_from(result).ok();
+            }
+        }
+        None
+    }
+}
+
+impl<'r> Ops<'r> for UringOps<'r> {
+    #[inline]
+    fn now(&self) -> u64 {
+        now_ns()
+    }
+
+    fn connect(&mut self, conn: ConnId, address: &SocketAddr) {
+        if self.slots.len() <= conn as usize {
+            let closed = Slot {
+                open: false,
+                generation: 0,
+                receiving: false,
+                no_delay: false,
+                last_send: 0,
+                submitted: false,
+            };
+            self.slots.resize(conn as usize + 1, closed);
+        }
+        let slot = &mut self.slots[conn as usize];
+        *slot =
+            Slot { open: true, receiving: false, no_delay: false, submitted: false, last_send: 0, ..*slot };
+        let generation = slot.generation & 0xff_ffff;
+        let Some(place) =
+            DestinationSlot::try_from_slot_target(conn).ok().filter(|_| (conn as usize) < self.capacity)
+        else {
+            return self.failed.push((conn, generation, libc::EMFILE));
+        };
+        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let socket = opcode::Socket::new(family, libc::SOCK_STREAM, 0)
+            .file_index(Some(place))
+            .build()
+            .user_data(self.data(Kind::Socket, conn))
+            .flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS);
+        let (raw, length) = self.raw_address(address);
+        let connect =
+            opcode::Connect::new(Fixed(conn), raw, length).build().user_data(self.data(Kind::Connect, conn));
+        self.submit_or_fail(conn, &socket);
+        self.submit_or_fail(conn, &connect);
+    }
+
+    #[inline]
+    fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
+        let slot = &mut self.slots[conn as usize];
+        (slot.last_send, slot.submitted) = (bytes.len() as u32, false);
+        let (generation, delayed) =
+            (slot.generation & 0xff_ffff, bytes.len() > ONE_SEGMENT && !slot.no_delay);
+        if delayed {
+            slot.no_delay = true;
+            let option = opcode::SetSockOpt::new(
+                Fixed(conn),
+                libc::IPPROTO_TCP as u32,
+                libc::TCP_NODELAY as u32,
+                std::ptr::addr_of!(ONE).cast(),
+                std::mem::size_of_val(&ONE) as u32,
+            );
+            // Without it a request may take longer, no more: kernels before 6.7 cannot.
+            self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
+        }
+        self.sends.push((conn, generation, bytes));
+        if bytes.len() <= SILENT { bytes.len() } else { 0 }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let slot = &mut self.slots[conn as usize];
+        let receiving = std::mem::take(&mut slot.receiving);
+        slot.open = false;
+        let receive = self.data(Kind::Receive, conn);
+        let slot = &mut self.slots[conn as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        // A receive under way holds the socket open.
+        if receiving {
+            let cancel = opcode::AsyncCancel::new(receive).build().user_data(Kind::Nothing as u64);
+            let _ = self.push(&cancel.flags(squeue::Flags::SKIP_SUCCESS));
+        }
+        let close = opcode::Close::new(Fixed(conn)).build().user_data(Kind::Nothing as u64);
+        let _ = self.push(&close.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn unseen(&mut self, conn: ConnId) -> bool {
+        let slot = self.slots[conn as usize];
+        if !slot.submitted {
+            return true;
+        }
+        self.unacknowledged(conn).is_some_and(|n| n > 0 && n >= slot.last_send as usize)
+    }
+}
+
+impl Buffers {
+    /// As many as connections may answer in one turn, within bounds.
+    fn new(connections: usize) -> std::io::Result<Self> {
+        let count = connections.next_power_of_two().clamp(128, 2048);
+        let size = (2 << 20usize) / count.min(512);
+        let map = |length: usize| {
+            use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
+            unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    length,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE,
+                )
+            }
+        };
+        let entries = map(count * std::mem::size_of::<BufRingEntry>())?.cast();
+        let memory = map(count * size)?.cast();
+        let mut buffers = Buffers { entries, memory, count: count as u16, size, tail: 0 };
+        (0..count as u16).for_each(|id| buffers.give_back(id));
+        buffers.publish();
+        Ok(buffers)
+    }
+
+    /// What the kernel wrote into a buffer.
+    fn bytes(&self, id: u16, length: usize) -> &'static [u8] {
+        // SAFETY: the kernel gave this buffer to us with so many bytes in it, and will not write to it again
+        // before it is given back; callers drop the slice before that.
+        unsafe { std::slice::from_raw_parts(self.memory.add(id as usize * self.size), length.min(self.size)) }
+    }
+
+    /// Gives a buffer back with the next [`publish`](Self::publish).
+    fn give_back(&mut self, id: u16) {
+        // SAFETY: the index is below `count`, a power of two; the entry behind the published tail is ours.
+        unsafe {
+            let entry = &mut *self.entries.add((self.tail & (self.count - 1)) as usize);
+            entry.set_addr(self.memory.add(id as usize * self.size) as u64);
+            entry.set_len(self.size as u32);
+            entry.set_bid(id);
+        }
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Lets the kernel see what was given back.
+    fn publish(&self) {
+        // SAFETY: the tail lies in the first entry's reserved field, which only this side writes; the release
+        // makes the entries visible before it.
+        unsafe {
+            let tail = BufRingEntry::tail(self.entries).cast_mut();
+            std::sync::atomic::AtomicU16::from_ptr(tail)
+                .store(self.tail, std::sync::atomic::Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: both were mapped with these lengths in `new`, and the ring that knew them is gone.
+        unsafe {
+            let entries = self.count as usize * std::mem::size_of::<BufRingEntry>();
+            let _ = rustix::mm::munmap(self.entries.cast(), entries);
+            let _ = rustix::mm::munmap(self.memory.cast(), self.count as usize * self.size);
+        }
+    }
+}
+
+impl Drop for UringOps<'_> {
+    fn drop(&mut self) {
+        // Sends under way read from memory that is about to go: end them before that.
+        let all = io_uring::types::CancelBuilder::any();
+        let _ = self.ring.submit();
+        let _ = self.ring.submitter().register_sync_cancel(Some(Timespec::new().sec(1)), all);
+    }
+}
+
+impl RawAddress {
+    fn of(address: &SocketAddr) -> Self {
+        // SAFETY: an all-zero sockaddr_storage is valid, and it has room and alignment for both kinds.
+        unsafe {
+            let mut storage: libc::sockaddr_storage = std::mem::zeroed();
+            let length = match address {
+                SocketAddr::V4(v4) => {
+                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in>();
+                    raw.sin_family = libc::AF_INET as libc::sa_family_t;
+                    raw.sin_port = v4.port().to_be();
+                    raw.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
+                    std::mem::size_of::<libc::sockaddr_in>()
+                }
+                SocketAddr::V6(v6) => {
+                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in6>();
+                    raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                    raw.sin6_port = v6.port().to_be();
+                    raw.sin6_flowinfo = v6.flowinfo();
+                    raw.sin6_addr.s6_addr = v6.ip().octets();
+                    raw.sin6_scope_id = v6.scope_id();
+                    std::mem::size_of::<libc::sockaddr_in6>()
+                }
+            };
+            RawAddress { storage, length: length as libc::socklen_t }
+        }
+    }
+}
+
+/// How many sockets one ring's table may hold: the kernel bounds it by the limit on open files.
+pub fn table_limit() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(limit.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX).clamp(1, 1 << 20)
+}
