@@ -1,1 +1,52 @@
-fn main() {}
+//! The chores of the house: `cargo xtask test` is everything CI checks, `cargo xtask house` the rules the code
+//! is held to, `cargo xtask bench-peers` the comparison with other load generators.
+//!
+//! It looks at loadlab from outside, as a user would: it imports none of its crates.
+
+mod command;
+mod house;
+mod lab;
+mod packages;
+mod page;
+mod peers;
+mod readme;
+mod root;
+mod steps;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Chores of loadlab
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check everything CI checks
+    Test(test::Args),
+    /// Check the rules of the house only: imports, budgets, purity, links and so on
+    House,
+    /// Compare loadlab with the load generators installed here
+    BenchPeers(peers::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::House => house::run(),
+        Task::BenchPeers(args) => peers::run(&args),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -16,7 +16,7 @@ const OUTCOMES: usize = Failure::ALL.len() + 1;
 
 /// An exchange at its end, as the worker sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Exchange<'a> {
+pub struct Ending<'a> {
     /// What was sent.
     pub request: &'a Request,
     /// Where to.
@@ -112,7 +112,7 @@ impl Keeper {
 
     /// Keeps it. `number` is the request's place in the load. Gives back an example to be told at once, if
     /// it is among the first of its failure.
-    pub fn keep(&mut self, exchange: &Exchange<'_>, number: usize) -> Option<Example> {
+    pub fn keep(&mut self, exchange: &Ending<'_>, number: usize) -> Option<Example> {
         let index = self.group(exchange.request, exchange.outcome);
         let first = exchange.outcome != Outcome::Ok && self.groups[index].first < KEPT;
         let group = &mut self.groups[index];
@@ -167,7 +167,7 @@ impl Keeper {
 }
 
 impl Group {
-    fn insert(&mut self, exchange: &Exchange<'_>, number: usize) {
+    fn insert(&mut self, exchange: &Ending<'_>, number: usize) {
         let least = self.slow.iter().enumerate().min_by_key(|(_, s)| s.response_ns()).map(|(i, _)| i);
         match least {
             Some(i) if self.slow.len() == KEPT => {
@@ -183,7 +183,7 @@ impl Group {
 }
 
 impl Slot {
-    fn of(exchange: &Exchange<'_>, label: usize, mut bytes: Vec<u8>) -> Slot {
+    fn of(exchange: &Ending<'_>, label: usize, mut bytes: Vec<u8>) -> Slot {
         let (response, head_end) = exchange.response;
         let kept = match head_end {
             Some(end) if end <= HEAD_BYTES => response.len().min(end + BODY_BYTES),

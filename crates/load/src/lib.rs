@@ -11,7 +11,9 @@
 
 mod conn;
 mod deadline;
+mod feed;
 mod keeper;
+mod life;
 mod recorder;
 mod worker;
 

@@ -1,9 +1,9 @@
 //! A load from start to end: threads, and the merging of what they hand over into ticks and totals.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier};
 
 use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, TickMs, Window};
@@ -12,12 +12,14 @@ use loadlab_record::summary::Generator;
 use crate::generator::{self, ThreadUse};
 use crate::io::epoll::{Epoll, now_ns};
 use crate::io::uring::{Size, Uring};
-use crate::io::{Io, sim};
+use crate::io::{self, Io, sim};
 use crate::recorder::{Batch, Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec, Model};
-use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive};
+use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Time for all threads to be back when their connections are open.
+const LEAD_NS: u64 = 5_000_000;
 
 /// Ends a load early, from any thread.
 #[derive(Clone, Debug, Default)]
@@ -98,6 +100,8 @@ pub struct Outcome {
     pub slowest: Vec<Example>,
     /// It was ended before its schedule's end.
     pub cut_short: bool,
+    /// When it began, seconds on the trial's clock.
+    pub at_s: f64,
 }
 
 /// Why a load could not run.
@@ -132,6 +136,7 @@ pub fn run(
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
+    let start = Start::new(spec, origin);
     let throttled_before = generator::throttled_ns();
     let (collector, ends) = std::thread::scope(|scope| {
         let mut empties = Vec::new();
@@ -139,8 +144,8 @@ pub fn run(
         for slot in 0..spec.threads {
             let (give_back, empty) = channel();
             empties.push(give_back);
-            let full = full.clone();
-            let body = move || load_thread(spec, control, origin, slot, (full, empty));
+            let (full, start) = (full.clone(), &start);
+            let body = move || load_thread(spec, (control, start), slot, (full, empty));
             let thread = std::thread::Builder::new().name(format!("load-{slot}")).spawn_scoped(scope, body);
             match thread {
                 Ok(thread) => threads.push(thread),
@@ -151,7 +156,7 @@ pub fn run(
             }
         }
         drop(full);
-        let mut collector = Collector::new(spec, origin);
+        let mut collector = Collector::new(spec, origin, &start);
         collector.collect(&batches, &empties, observer);
         let ends: Vec<_> =
             threads.into_iter().map(|t| t.join().unwrap_or(Err(LoadError::Panicked))).collect();
@@ -174,42 +179,106 @@ struct ThreadEnd {
     backend: &'static str,
 }
 
+/// The moment a load begins, agreed on by its threads: as planned, or when the connections that are to be held
+/// are open on all of them.
+struct Start {
+    at_ns: AtomicU64,
+    opening: Option<Barrier>,
+}
+
+impl Start {
+    fn new(spec: &LoadSpec, origin: Origin) -> Self {
+        let opening = spec.held.is_some().then(|| Barrier::new(spec.threads));
+        Start { at_ns: AtomicU64::new(origin.start_ns), opening }
+    }
+
+    fn at_ns(&self) -> u64 {
+        self.at_ns.load(Ordering::Acquire)
+    }
+
+    /// Waits until every thread has opened its connections (or failed to).
+    fn agree(&self) {
+        let Some(barrier) = &self.opening else { return };
+        if barrier.wait().is_leader() {
+            self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel);
+        }
+        barrier.wait();
+    }
+}
+
 /// The body of a load thread: binds itself, chooses a backend, drives its worker.
 fn load_thread(
     spec: &LoadSpec,
-    control: &Control,
-    origin: Origin,
+    (control, start): (&Control, &Start),
     slot: usize,
     channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
 ) -> Result<ThreadEnd, LoadError> {
-    if !spec.cpus.is_empty() {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(spec.cpus[slot % spec.cpus.len()]);
-        rustix::thread::sched_setaffinity(None, &set).map_err(|e| LoadError::Thread(e.into()))?;
-    }
+    let ready = bind(spec, slot).and_then(|()| uring(spec));
     let recorder = recorder_for(spec, slot, channels);
-    let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns: origin.start_ns };
+    let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns: start.at_ns() };
     let worker = Worker::new(spec, &control.0, place, recorder);
-    if spec.io != IoChoice::Epoll {
-        let size = Size { connections: spec.connections_per_thread(), keep_alive: spec.keep_alive };
-        match Uring::new(size) {
-            Ok(mut io) => return drive_from(&mut io, worker, origin),
-            Err(error) if spec.io == IoChoice::Uring => {
-                return Err(LoadError::Io { backend: <Uring as Io>::NAME, error });
+    match ready {
+        Ok(Some(mut io)) => drive_from(&mut io, worker, start),
+        Ok(None) => match Epoll::new() {
+            Ok(mut io) => drive_from(&mut io, worker, start),
+            Err(error) => {
+                start.agree();
+                Err(LoadError::Io { backend: <Epoll as Io>::NAME, error })
             }
-            // Blocked, as in most containers, or an old kernel: the record says `epoll`.
-            Err(_) => {}
+        },
+        Err(error) => {
+            // The others wait for this one.
+            start.agree();
+            Err(error)
         }
     }
-    let mut io = Epoll::new().map_err(|error| LoadError::Io { backend: <Epoll as Io>::NAME, error })?;
-    drive_from(&mut io, worker, origin)
+}
+
+/// Binds the calling thread to its core, if the load names any.
+fn bind(spec: &LoadSpec, slot: usize) -> Result<(), LoadError> {
+    if spec.cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(spec.cpus[slot % spec.cpus.len()]);
+    rustix::thread::sched_setaffinity(None, &set).map_err(|e| LoadError::Thread(e.into()))
+}
+
+/// An io_uring, unless the load wants none or the kernel gives none: blocked, as in most containers, or too old.
+/// The record says which backend it was.
+fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
+    if spec.io == IoChoice::Epoll {
+        return Ok(None);
+    }
+    let size = Size {
+        connections: spec.connections_per_thread(),
+        in_flight: spec.in_flight_per_thread(),
+        keep_alive: spec.keep_alive,
+    };
+    match Uring::new(size) {
+        Ok(io) => Ok(Some(io)),
+        Err(error) if spec.io == IoChoice::Uring => {
+            Err(LoadError::Io { backend: <Uring as Io>::NAME, error })
+        }
+        Err(_) => Ok(None),
+    }
 }
 
 /// Drives a worker from the load's start on.
-fn drive_from<'r, I: Io<'r>>(io: &mut I, worker: Worker<'r>, origin: Origin) -> Result<ThreadEnd, LoadError> {
-    wait_until(origin.start_ns);
+fn drive_from<'r, I: Io<'r>>(
+    io: &mut I,
+    mut worker: Worker<'r>,
+    start: &Start,
+) -> Result<ThreadEnd, LoadError> {
+    let failed = |error| LoadError::Io { backend: I::NAME, error };
+    let opened = open_held(io, &mut worker);
+    start.agree();
+    opened.map_err(failed)?;
+    let start_ns = start.at_ns();
+    worker.begin_at(start_ns);
+    wait_until(start_ns);
     let before = ThreadUse::now();
-    let end = drive(io, worker).map_err(|error| LoadError::Io { backend: I::NAME, error })?;
+    let end = drive(io, worker).map_err(failed)?;
     Ok(ThreadEnd { end, used: ThreadUse::now().since(before), backend: I::NAME })
 }
 
@@ -255,11 +324,16 @@ pub fn simulate<S: sim::Server>(
     let (full, batches) = channel();
     let (give_back, empty) = channel();
     let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0 };
+    let start = Start::new(spec, origin);
     let recorder = recorder_for(spec, 0, (full, empty));
     let worker = Worker::new(spec, &control.0, Place { slot: 0, slots: 1, start_ns: 0 }, recorder);
     let failed = |error| LoadError::Io { backend: "sim", error };
+    let mut worker = worker;
+    open_held(io, &mut worker).map_err(failed)?;
+    let start_ns = io::Ops::now(io.ops());
+    worker.begin_at(start_ns);
     let end = drive(io, worker).map_err(failed)?;
-    let mut collector = Collector::new(spec, origin);
+    let mut collector = Collector::new(spec, origin, &start);
     collector.collect(&batches, &[give_back], observer);
     Ok(collector.outcome(vec![end], Generator { io: "sim".into(), threads: 1, ..Generator::default() }))
 }
@@ -268,6 +342,7 @@ pub fn simulate<S: sim::Server>(
 struct Collector<'s> {
     spec: &'s LoadSpec,
     origin: Origin,
+    start: &'s Start,
     totals: Measured,
     now: Totals,
     busy_ns: u128,
@@ -282,10 +357,11 @@ struct Collector<'s> {
 }
 
 impl<'s> Collector<'s> {
-    fn new(spec: &'s LoadSpec, origin: Origin) -> Self {
+    fn new(spec: &'s LoadSpec, origin: Origin, start: &'s Start) -> Self {
         Collector {
             spec,
             origin,
+            start,
             totals: Measured::default(),
             now: Totals::default(),
             busy_ns: 0,
@@ -295,6 +371,11 @@ impl<'s> Collector<'s> {
             spare: Vec::new(),
             workers: vec![(0, 0, 0, 0); spec.threads],
         }
+    }
+
+    /// From zero of the trial's clock to the load's start.
+    fn shift_s(&self) -> f64 {
+        self.start.at_ns().saturating_sub(self.origin.zero_ns) as f64 / 1e9
     }
 
     /// Until every worker has ended.
@@ -330,7 +411,7 @@ impl<'s> Collector<'s> {
 
     fn take(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         for mut example in batch.examples.drain(..) {
-            example.due_s += (self.origin.start_ns - self.origin.zero_ns) as f64 / 1e9;
+            example.due_s += self.shift_s();
             observer(LoadEvent::Example(example));
         }
         let until = if batch.last { u64::MAX } else { batch.until_ns };
@@ -406,7 +487,7 @@ impl<'s> Collector<'s> {
 
     /// Tells the seconds that every worker has left behind.
     fn tell_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        let shift_s = (self.origin.start_ns - self.origin.zero_ns) as f64 / 1e9;
+        let shift_s = self.shift_s();
         while !self.seconds.is_empty() && (self.first + 1) * SECOND_NS <= self.told_ns() {
             let Some(mut second) = self.seconds.pop_front() else { return };
             self.first += 1;
@@ -437,15 +518,15 @@ impl<'s> Collector<'s> {
             Model::Closed { .. } => stopped_ns.unwrap_or(0).max(self.last_end_ns).max(1),
         };
         let from_ns = self.spec.warmup_ns.min(to_ns);
+        let shift_s = self.shift_s();
         let mut measured = self.totals;
         measured.series = self.now.series;
         measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
         measured.elapsed_s = ended_ns as f64 / 1e9;
         measured.busy_s = self.busy_ns as f64 / 1e9;
-        let shift_s = (self.origin.start_ns - self.origin.zero_ns) as f64 / 1e9;
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
-        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short }
+        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s }
     }
 }
 

@@ -29,6 +29,10 @@ pub struct LoadSpec {
     pub hosts: Vec<Vec<std::net::SocketAddr>>,
     /// Names of the tags that requests refer to by index.
     pub tags: Vec<String>,
+    /// Connections to be held open, and taken in turn; else each user or request in flight has its own.
+    pub held: Option<Held>,
+    /// Addresses to connect from, in turn; empty leaves it to the kernel.
+    pub sources: Vec<std::net::IpAddr>,
     /// Load threads.
     pub threads: usize,
     /// Cores to bind them to, in turn; empty leaves them free.
@@ -58,6 +62,15 @@ pub enum Model {
         /// How many requests may be in flight at one time.
         max_in_flight: u64,
     },
+}
+
+/// Connections that are held open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// How many; at least as many as users.
+    pub connections: u64,
+    /// How many are opened a second, before the load begins.
+    pub rate_per_s: f64,
 }
 
 /// Who takes which request next, in the closed model; a rate always takes the next one in turn.
@@ -116,6 +129,16 @@ pub enum IoChoice {
 impl LoadSpec {
     /// Most connections one thread may have at one time.
     pub fn connections_per_thread(&self) -> usize {
+        let all = match (&self.held, &self.model) {
+            (Some(held), _) => held.connections,
+            (None, Model::Closed { users }) => *users,
+            (None, Model::Open { max_in_flight, .. }) => *max_in_flight,
+        };
+        usize::try_from(all.div_ceil(self.threads.max(1) as u64)).unwrap_or(usize::MAX)
+    }
+
+    /// Most requests one thread may have under way at one time.
+    pub fn in_flight_per_thread(&self) -> usize {
         let all = match self.model {
             Model::Closed { users } => users,
             Model::Open { max_in_flight, .. } => max_in_flight,

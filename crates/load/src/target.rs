@@ -123,6 +123,44 @@ fn split_port(authority: &str) -> Option<(&str, u16)> {
     }
 }
 
+/// `ADDR` or `ADDR-ADDR`, at most 65,536 of them.
+///
+/// # Errors
+/// In words, what is wrong with it.
+pub fn parse_sources(text: &str) -> Result<Vec<IpAddr>, String> {
+    let bad = || format!("`{text}` is not an address or a range such as `127.0.1.1-127.0.1.50`");
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let (from, to): (IpAddr, IpAddr) =
+        (from.trim().parse().map_err(|_| bad())?, to.trim().parse().map_err(|_| bad())?);
+    let many = |n: u128| n < 65_536;
+    match (from, to) {
+        (IpAddr::V4(a), IpAddr::V4(b)) if a <= b && many(u128::from(b.to_bits() - a.to_bits())) => {
+            Ok((a.to_bits()..=b.to_bits()).map(|n| IpAddr::V4(n.into())).collect())
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) if a <= b && many(b.to_bits() - a.to_bits()) => {
+            Ok((a.to_bits()..=b.to_bits()).map(|n| IpAddr::V6(n.into())).collect())
+        }
+        _ => Err(bad()),
+    }
+}
+
+/// Connections from one source address to one loopback port before the next source is taken. A source has
+/// 28,232 ports by default, but looking for one that is free gets slow long before the last.
+const PER_SOURCE: u64 = 8000;
+
+/// Sources for so many connections: on IPv4 loopback, where all of 127.0.0.0/8 is at hand, as many as they need;
+/// else none, which leaves it to the kernel.
+pub fn sources_for(hosts: &[Vec<SocketAddr>], connections: u64) -> Vec<IpAddr> {
+    let loopback = |a: &SocketAddr| matches!(a.ip(), IpAddr::V4(v4) if v4.is_loopback());
+    let needed = connections.div_ceil(PER_SOURCE).min(65_000);
+    if needed < 3 || !hosts.iter().flatten().all(loopback) {
+        return Vec::new();
+    }
+    // 127.0.1.1 upward: 127.0.0.1 stays free for everybody else.
+    let first = std::net::Ipv4Addr::new(127, 0, 1, 1).to_bits();
+    (0..needed as u32).map(|n| IpAddr::V4((first + n).into())).collect()
+}
+
 /// Hosts that may be loaded beside loopback.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
@@ -179,6 +217,20 @@ mod tests {
         check("http://h:99999/", Err("port"));
         check("http://h/a b", Err("blanks"));
         check("http://u:p@h/", Err("user and password"));
+    }
+
+    #[test]
+    fn sources() {
+        assert_eq!(parse_sources("127.0.1.1").unwrap().len(), 1);
+        let range = parse_sources("127.0.1.250-127.0.2.5").unwrap();
+        assert_eq!((range.len(), range[6].to_string()), (12, "127.0.2.0".to_owned()));
+        for bad in ["", "x", "127.0.0.2-127.0.0.1", "127.0.0.1-::1", "10.0.0.0-10.255.0.0"] {
+            assert!(parse_sources(bad).is_err(), "{bad}");
+        }
+        let hosts = [vec!["127.0.0.1:80".parse().unwrap()]];
+        assert_eq!(sources_for(&hosts, 1_000_000).len(), 125);
+        assert!(sources_for(&hosts, 10_000).is_empty());
+        assert!(sources_for(&[vec!["[::1]:80".parse().unwrap()]], 1_000_000).is_empty());
     }
 
     #[test]

@@ -37,6 +37,8 @@ fn spec(model: Model, until: Until) -> LoadSpec {
         order: Order::Journey,
         hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
         tags: vec![],
+        held: None,
+        sources: vec![],
         threads: 1,
         cpus: vec![],
         io: IoChoice::Auto,
@@ -213,6 +215,38 @@ fn users_ramp_up() {
     assert_eq!(peaks[0], 1);
     assert_eq!(peaks[4], 5);
     assert_eq!(peaks[9], 10);
+}
+
+#[test]
+fn held_connections_are_taken_in_turn() {
+    #[derive(Default)]
+    struct Count(BTreeMap<ConnId, u64>);
+    impl Server for Count {
+        fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+            Ok(at_ns + MS)
+        }
+        fn request(&mut self, at_ns: u64, conn: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+            *self.0.entry(conn).or_default() += 1;
+            // every seventh is slow: turns must not wait for it
+            let slow = if conn.is_multiple_of(7) { 50 * MS } else { MS };
+            vec![(at_ns + slow, Reply::Bytes(OK.to_vec()))]
+        }
+    }
+    for model in [Model::Closed { users: 20 }, open(5000.0, 1000)] {
+        let mut held = spec(model, Until::Requests(1000));
+        held.held = Some(loadlab_load::spec::Held { connections: 1000, rate_per_s: 20_000.0 });
+        let mut sim = Sim::new(Count::default());
+        let (outcome, _) = go(&held, &mut sim);
+        let measured = &outcome.measured;
+        assert_eq!((measured.counts.ok, measured.connections.opened), (1000, 1000));
+        assert_eq!(measured.series.connect.count(), 1000);
+        // the load began once all were open: 50 ms of connecting are no part of it
+        assert!(measured.series.response_ok.max_ns().unwrap() < 60 * MS);
+        sim.server(|s| {
+            assert_eq!(s.0.len(), 1000);
+            assert!(s.0.values().all(|n| *n == 1));
+        });
+    }
 }
 
 #[test]

@@ -8,9 +8,11 @@ use loadlab_record::units;
 /// Finds out how much load a whole system takes, what gives first, and whether a change helped.
 #[derive(Debug, Parser)]
 #[command(name = "loadlab", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 ok · 1 an expectation failed or a component died · 2 bad plan or usage · \
+#[command(
+    after_help = "Exit codes: 0 ok · 1 an expectation failed or a component died · 2 bad plan or usage · \
     3 the system did not come up · 4 INVALID: the measurement cannot be trusted · 5 the load could not run · \
-    130 interrupted")]
+    130 interrupted"
+)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -176,6 +178,12 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "rate", help_heading = "Load",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub max_in_flight: u64,
+    /// Hold so many connections open, opened before the load begins; it goes round them in turn
+    #[arg(long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub connections: Option<u64>,
+    /// How many held connections are opened a second
+    #[arg(long, value_name = "RATE", value_parser = rate, default_value = "20000/s", requires = "connections", help_heading = "Load")]
+    pub connect_rate: f64,
     /// How long what is in flight at the end may still take
     #[arg(long, value_name = "T", value_parser = duration, default_value = "5s", help_heading = "Load")]
     pub grace: u64,
@@ -198,6 +206,9 @@ pub struct BenchArgs {
     /// File with a URL on each line, taken in turn
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub urls: Option<PathBuf>,
+    /// Connect from these addresses in turn; on loopback many are taken by themselves where one has too few ports
+    #[arg(long, value_name = "ADDR[-ADDR]", value_parser = sources, help_heading = "Request")]
+    pub source: Option<Sources>,
     /// A new connection for every request
     #[arg(long, help_heading = "Request")]
     pub no_keep_alive: bool,
@@ -230,6 +241,14 @@ pub struct BenchArgs {
     /// How the kernel is asked for I/O
     #[arg(long, value_enum, default_value = "auto", help_heading = "Generator")]
     pub io: IoArg,
+}
+
+/// A range of addresses.
+#[derive(Clone, Debug)]
+pub struct Sources(pub Vec<std::net::IpAddr>);
+
+fn sources(text: &str) -> Result<Sources, String> {
+    loadlab_load::target::parse_sources(text).map(Sources)
 }
 
 /// A list of cores.

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use loadlab_analysis::Exit;
 use loadlab_load::source::RequestParts;
-use loadlab_load::spec::Order;
-use loadlab_load::target::Allowed;
+use loadlab_load::spec::{Held, Order};
+use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::{Bench, BenchError, BenchResult, bench, parse_expressions, requests_for_urls};
@@ -87,9 +87,11 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let usage = |message: String| Ended::error(Exit::BadPlan, message);
     let urls = urls_of(args).map_err(usage)?;
     let body = body_of(args.body.as_deref()).map_err(usage)?;
-    let method = args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let method =
+        args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
     let keep_alive = !args.no_keep_alive;
-    let parts = RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
+    let parts =
+        RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
     let allowed = Allowed { hosts: args.allow_host.clone(), ..Allowed::default() };
     let (requests, hosts) = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
@@ -97,6 +99,11 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     })?;
     let expressions = |option: &str, texts: &[String]| {
         parse_expressions(texts).map_err(|(text, e)| usage(format!("{option} '{text}': {e}")))
+    };
+    check_connections(args).map_err(usage)?;
+    let sources = match &args.source {
+        Some(given) => given.0.clone(),
+        None => target::sources_for(&hosts, args.connections.unwrap_or(0).max(args.users.unwrap_or(0))),
     };
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     check_cpus(&cpus).map_err(usage)?;
@@ -122,6 +129,8 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             order: Order::Shared,
             hosts,
             tags: Vec::new(),
+            held: args.connections.map(|connections| Held { connections, rate_per_s: args.connect_rate }),
+            sources,
             threads,
             cpus,
             io: match args.io {
@@ -132,6 +141,23 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             seed: args.seed,
         },
     })
+}
+
+/// Each request in flight needs a connection of its own.
+fn check_connections(args: &BenchArgs) -> Result<(), String> {
+    let Some(connections) = args.connections else { return Ok(()) };
+    let users = args.users.unwrap_or(DEFAULT_USERS);
+    if args.rate.is_none() && connections < users {
+        return Err(format!(
+            "{users} users need as many connections, and --connections holds {connections}\nhint: give fewer users with -c, or leave --connections out: each user then has its own"
+        ));
+    }
+    if args.no_keep_alive {
+        return Err(
+            "--connections holds connections open, --no-keep-alive closes each after one request".to_owned()
+        );
+    }
+    Ok(())
 }
 
 fn model_of(args: &BenchArgs) -> Model {
@@ -161,7 +187,9 @@ pub fn default_threads(cpus: &[usize]) -> usize {
 fn check_cpus(cpus: &[usize]) -> Result<(), String> {
     let set = rustix::thread::sched_getaffinity(None).map_err(|e| format!("--cpus: {e}"))?;
     match cpus.iter().find(|c| !set.is_set(**c)) {
-        Some(cpu) => Err(format!("--cpus: core {cpu} is not among those loadlab may use\nhint: `nproc --all` and `taskset -p $$` tell which there are")),
+        Some(cpu) => Err(format!(
+            "--cpus: core {cpu} is not among those loadlab may use\nhint: `nproc --all` and `taskset -p $$` tell which there are"
+        )),
         None => Ok(()),
     }
 }

@@ -27,5 +27,9 @@ pub fn command(args: &CleanArgs) -> Ended {
     if items.is_empty() {
         output::print("nothing was left behind\n");
     }
-    if left > 0 { Ended::error(Exit::Failed, format!("{left} item(s) could not be removed")) } else { Ended::with(Exit::Ok) }
+    if left > 0 {
+        Ended::error(Exit::Failed, format!("{left} item(s) could not be removed"))
+    } else {
+        Ended::with(Exit::Ok)
+    }
 }

@@ -46,18 +46,25 @@ fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
     }
 }
 
-/// Writes `report.md` and `report.html` into a run's folder, and returns the run as read.
+/// Writes `report.md` and `report.html` into a run's folder.
 ///
 /// # Errors
-/// In words, what could not be read or written.
-pub fn write_reports(dir: &Path) -> Result<RunRecord, String> {
-    let run = read_run(dir).map_err(|e| e.to_string())?;
-    let document = loadlab_report::compose(&run);
+/// In words, what could not be written.
+pub fn write_reports(run: &RunRecord) -> Result<(), String> {
+    let document = loadlab_report::compose(run);
     for (name, text) in
         [("report.md", loadlab_report::markdown(&document)), ("report.html", loadlab_report::html(&document))]
     {
-        let path = dir.join(name);
-        std::fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))?;
+        let path = run.dir.join(name);
+        std::fs::write(&path, text).map_err(|e| {
+            let again = run.dir.display();
+            format!("cannot write {}: {e}\nhint: `loadlab report {again} -o FILE` makes it elsewhere, any time later", path.display())
+        })?;
     }
-    Ok(run)
+    Ok(())
+}
+
+/// The run as text, for standard output.
+pub fn text(run: &RunRecord) -> String {
+    render(run, Format::Text, false)
 }

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use loadlab_analysis::Exit;
-use loadlab_run::{How, RunResult, conduct, rfc3339_now};
+use loadlab_record::manifest::RunEnded;
+use loadlab_record::store::{StoreError, read_run};
+use loadlab_run::{How, RunError, RunResult, conduct, rfc3339_now};
 
 use crate::args::RunArgs;
 use crate::bench::default_threads;
 use crate::check::{self, ReadPlan};
-use crate::exit::{Ended, note, show};
-use crate::report::write_reports;
+use crate::exit::{Ended, note};
 use crate::view::View;
-use crate::{output, signals};
+use crate::{output, report, signals};
 
 /// The argument that turns this program into a run's guardian.
 pub const GUARDIAN: &str = "__guardian";
@@ -42,14 +43,30 @@ pub fn command(args: &RunArgs) -> Ended {
     view.done();
     match result {
         Ok(result) => finish(args, &result),
-        Err(error) => {
-            // What there is of a record is still worth a report.
-            if how.out.join("manifest.json").is_file() && write_reports(&how.out).is_ok() {
-                note(&format!("the record so far is in {}", how.out.display()));
-            }
-            Ended::error(error.exit(), error)
-        }
+        Err(error) => never_began(args, &how, &error),
     }
+}
+
+/// Nothing was measured; if it came to a record, that says why.
+fn never_began(args: &RunArgs, how: &How, error: &RunError) -> Ended {
+    // A record that was there before is none of ours.
+    let is_ours = !matches!(error, RunError::Store(StoreError::Exists { .. }));
+    let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
+    if written && !args.quiet {
+        note(&format!("the record so far is in {}", how.out.display()));
+    }
+    if args.json {
+        let ended = if error.exit() == Exit::Interrupted { RunEnded::Interrupted } else { RunEnded::Broken };
+        let document = serde_json::json!({
+            "run_dir": how.out,
+            "ended": ended,
+            "exit": error.exit().code(),
+            "error": error.to_string(),
+            "trials": [],
+        });
+        output::print(&format!("{document:#}\n"));
+    }
+    Ended::error(error.exit(), error)
 }
 
 fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
@@ -81,21 +98,26 @@ fn default_out(name: &str) -> PathBuf {
 }
 
 fn finish(args: &RunArgs, result: &RunResult) -> Ended {
-    let written = write_reports(&result.dir);
     if args.json {
         output::print(&format!("{:#}\n", json_of(result)));
-    } else if let Ok(run) = &written {
-        let width = output::width(&std::io::stdout());
-        let document = loadlab_report::compose(run);
-        output::print(&loadlab_report::text(&document, width, output::out_has_colour()));
-        let dir = result.dir.display();
-        output::print(&format!("\nreport: {dir}/report.html\n        {dir}/report.md\n"));
     }
-    if let Err(error) = written {
-        show(&format!("no report: {error}"));
-        return Ended::with(Exit::of([result.exit, Exit::CouldNotRun]));
+    let run = match read_run(&result.dir) {
+        Ok(run) => run,
+        Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+    };
+    let written = report::write_reports(&run);
+    if !args.json {
+        output::print(&report::text(&run));
     }
-    Ended::with(result.exit)
+    match written {
+        Ok(()) if args.json => Ended::with(result.exit),
+        Ok(()) => {
+            let dir = result.dir.display();
+            output::print(&format!("\nreport: {dir}/report.html\n        {dir}/report.md\n"));
+            Ended::with(result.exit)
+        }
+        Err(error) => Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+    }
 }
 
 /// The run's results as one document.
@@ -107,5 +129,10 @@ fn json_of(result: &RunResult) -> serde_json::Value {
             serde_json::json!({ "case": t.case, "trial": t.trial, "failure": t.failure, "summary": t.summary })
         })
         .collect();
-    serde_json::json!({ "run_dir": result.dir, "ended": result.ended, "trials": trials })
+    serde_json::json!({
+        "run_dir": result.dir,
+        "ended": result.ended,
+        "exit": result.exit.code(),
+        "trials": trials,
+    })
 }

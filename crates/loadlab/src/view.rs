@@ -157,7 +157,11 @@ fn left_of(state: &State, p: &Progress) -> String {
 fn words(event: &RunEvent) -> Option<String> {
     Some(match event {
         RunEvent::Recording { dir, trials } => {
-            format!("recording {trials} {} in {}", if *trials == 1 { "trial" } else { "trials" }, dir.display())
+            format!(
+                "recording {trials} {} in {}",
+                if *trials == 1 { "trial" } else { "trials" },
+                dir.display()
+            )
         }
         RunEvent::Building { what, command } => format!("{what}: {command}"),
         RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),
@@ -165,9 +169,13 @@ fn words(event: &RunEvent) -> Option<String> {
         RunEvent::Ready { component, after_s } => {
             format!("  {component} ready after {}", format_duration_ns(after_s * 1e9))
         }
-        RunEvent::Command { name, took_s } => format!("  {name} done in {}", format_duration_ns(took_s * 1e9)),
+        RunEvent::Command { name, took_s } => {
+            format!("  {name} done in {}", format_duration_ns(took_s * 1e9))
+        }
         RunEvent::Draining { until } => format!("  draining until {until}"),
-        RunEvent::Drained { took_s, done: true } => format!("  drained in {}", format_duration_ns(took_s * 1e9)),
+        RunEvent::Drained { took_s, done: true } => {
+            format!("  drained in {}", format_duration_ns(took_s * 1e9))
+        }
         RunEvent::Drained { took_s, done: false } => {
             format!("  not drained after {}", format_duration_ns(took_s * 1e9))
         }

@@ -49,7 +49,7 @@ pub(crate) fn host_and_port(authority: &str, port_needed: bool) -> Result<(), Ur
     }
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
-            Some((host, after)) if host.parse::<std::net::Ipv6Addr>().is_ok() => {
+            Some((host, after)) if host.parse::<core::net::Ipv6Addr>().is_ok() => {
                 (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').unwrap_or("?")) })
             }
             _ => return wrong(format!("`{authority}` does not hold an IPv6 address"), Some("`[::1]:8080`")),

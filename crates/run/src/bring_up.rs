@@ -1,16 +1,16 @@
-//! The system of a case: which components are to be up, which are, and where.
+//! The system of a case: which components are to be up, which are, where, and for how long.
 
-use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
+use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, Fresh};
 use loadlab_record::event::What;
-use loadlab_system::{Cancel, CommandSpec, Component, Down, Notice, Probe, System, Target};
+use loadlab_system::{Cancel, CommandSpec, Component, Down, Notice, Probe, System, Target, clock};
 
 use crate::event::RunEvent;
+use crate::ports::Ports;
 use crate::stage::{Stage, Tell};
 use crate::translate::{self, TranslateError};
 
@@ -22,16 +22,26 @@ pub struct Site {
     plan_dir: PathBuf,
     run_dir: PathBuf,
     up: Vec<Up>,
-    /// Ports by the name templates use: `components.NAME.port`, `components.NAME.port.PORT`.
-    ports: BTreeMap<String, u16>,
-    seeded: bool,
+    ports: Ports,
+    /// Seed commands that were run for the longest-lived components that are up.
+    seeded: Option<Vec<plan::Command>>,
 }
 
+/// A component that was started and not taken down.
 struct Up {
     component: Component,
     fresh: Fresh,
+    /// The case it was started for.
     case: usize,
+    is_ready: bool,
+    /// Names of other components' ports that it was started with.
+    told: Vec<String>,
+    /// Where its output goes: a folder of the trial it was started in, from the record's on.
+    logs: String,
 }
+
+/// What was built: events with their time, for the first trial's record.
+pub type Builds = Vec<(u64, What)>;
 
 /// Why the system is not up.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +63,17 @@ pub enum SiteError {
         /// Why.
         error: std::io::Error,
     },
+    /// A folder that is needed before anything is started.
+    #[error("cannot create {}: {error}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Something happened before the load began.
+    #[error("{0}")]
+    BeforeLoad(String),
 }
 
 impl Site {
@@ -64,8 +85,8 @@ impl Site {
             plan_dir: plan_dir.to_owned(),
             run_dir: run_dir.to_owned(),
             up: Vec::new(),
-            ports: BTreeMap::new(),
-            seeded: false,
+            ports: Ports::default(),
+            seeded: None,
         }
     }
 
@@ -88,29 +109,36 @@ impl Site {
             Some(own) if name == "port" || name.starts_with("port.") => format!("components.{own}.{name}"),
             _ => name.to_owned(),
         };
-        self.ports.get(&full).map(u16::to_string)
+        self.ports.get(&full).map(|port| port.to_string())
     }
 
     /// Runs every build command of every case once, before the first trial.
     ///
     /// # Errors
-    /// The first that fails, with its last lines.
-    pub fn build(&self, cases: &[Case], cancel: &Cancel, tell: Tell<'_>) -> Result<(), SiteError> {
+    /// The first that fails, with its last lines. `builds` tells what ran, that one included.
+    pub fn build(
+        &self,
+        cases: &[Case],
+        cancel: &Cancel,
+        builds: &mut Builds,
+        tell: Tell<'_>,
+    ) -> Result<(), SiteError> {
         let logs = self.run_dir.join("builds");
         let mut done: Vec<(String, String)> = Vec::new();
-        let components = cases.iter().flat_map(|c| &c.system.components);
-        for component in components {
+        for component in cases.iter().flat_map(|c| &c.system.components) {
             for build in &component.build {
                 let names = |name: &str| self.name(name, None);
                 let command = translate::command(build, &format!("build of `{}`", component.name), &names)?;
-                let key = (component.dir.clone(), command.to_string());
+                let text = command.to_string();
+                let key = (component.dir.clone(), text.clone());
                 if done.contains(&key) {
                     continue;
                 }
                 done.push(key);
-                std::fs::create_dir_all(&logs).ok();
+                let no_folder = |error| SiteError::Folder { path: logs.clone(), error };
+                std::fs::create_dir_all(&logs).map_err(no_folder)?;
                 let what = format!("build of {}", component.group);
-                tell(RunEvent::Building { what: what.clone(), command: command.to_string() });
+                tell(RunEvent::Building { what: what.clone(), command: text.clone() });
                 let spec = CommandSpec {
                     name: what.clone(),
                     command,
@@ -119,8 +147,14 @@ impl Site {
                     within_ns: None,
                     log: logs.join(format!("{}-{}.log", component.group, done.len())),
                 };
-                let result = self.system.run_command(&spec, cancel)?.checked()?;
-                tell(RunEvent::Built { what, took_s: result.took_s });
+                let result = self.system.run_command(&spec, cancel)?;
+                let (exit, took_s) = (result.status.exit, result.took_s);
+                builds.push((
+                    clock::now_ns(),
+                    What::Command { name: what.clone(), command: text, exit, took_s },
+                ));
+                result.checked()?;
+                tell(RunEvent::Built { what, took_s });
             }
         }
         Ok(())
@@ -129,16 +163,36 @@ impl Site {
     /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started.
     ///
     /// # Errors
-    /// What did not come up, and why. What is up stays up; see [`Site::clear`].
+    /// What did not come up, and why. What is up stays up; see [`Site::end_trial`].
     pub fn bring_up(&mut self, index: usize, case: &Case, stage: &Stage, tell: Tell<'_>) -> Result<(), SiteError> {
+        self.bury(stage, tell);
         self.find_ports(case)?;
+        let longest = case.system.components.iter().map(|c| lifetime(c.fresh)).max();
         for planned in &case.system.components {
-            if self.up.iter().any(|u| u.component.name() == planned.name) {
+            if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
+                stage.member(up.component.process());
+                let text = format!("{} is up from before; its logs are in {}", planned.name, up.logs);
+                stage.event(What::Note { text });
                 continue;
+            }
+            if Some(lifetime(planned.fresh)) == longest {
+                self.seeded = None;
             }
             self.start(index, planned, stage, tell)?;
         }
         Ok(())
+    }
+
+    /// Takes away those that died since the last trial, so that they are started again.
+    fn bury(&mut self, stage: &Stage, tell: Tell<'_>) {
+        for up in self.up.iter().filter(|u| u.is_ready) {
+            if let Some(ended) = up.component.ended() {
+                let (component, status) = (up.component.name().to_owned(), ended.status.to_string());
+                tell(RunEvent::Died { component: component.clone(), status: status.clone() });
+                stage.event_at(ended.at_ns, What::Died { component, status });
+            }
+        }
+        self.take_down(stage, &|up| up.component.ended().is_none());
     }
 
     fn start(
@@ -149,65 +203,67 @@ impl Site {
         tell: Tell<'_>,
     ) -> Result<(), SiteError> {
         let name = &planned.name;
-        let logs = match &stage.writer {
-            Some(writer) => writer.log_paths(name),
-            None => (self.run_dir.join(format!("{name}.out")), self.run_dir.join(format!("{name}.err"))),
-        };
+        let logs = self.log_paths(name, stage);
         let own = |n: &str| self.name(n, Some(name));
-        let ports = planned.ports.iter().filter_map(|p| self.port_of(name, p)).collect();
-        let spec = translate::component(planned, &own, ports, logs)?;
+        let spec = translate::component(planned, &own, self.ports.of(planned), logs)?;
+        self.ports.release(planned);
         let component = self.system.up(&spec)?;
+        stage.member(component.process());
         stage.event(What::Up { component: name.clone(), pid: Some(component.process().pid) });
         for missing in component.unavailable() {
-            stage.event(What::Unavailable {
-                component: name.clone(),
-                what: missing.what.to_string(),
-                why: missing.why.to_string(),
-            });
+            let (what, why) = (missing.what.to_string(), missing.why.to_string());
+            stage.event(What::Unavailable { component: name.clone(), what, why });
         }
         // Registered before it is ready: whatever happens now, it is taken down with the rest.
-        self.up.push(Up { component: component.clone(), fresh: planned.fresh, case });
+        self.up.push(Up {
+            component: component.clone(),
+            fresh: planned.fresh,
+            case,
+            is_ready: false,
+            told: translate::names_told(planned),
+            logs: stage.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
+        });
         let after_s = self.system.ready(&component, &stage.cancel)?;
+        if let Some(up) = self.up.last_mut() {
+            up.is_ready = true;
+        }
         stage.event(What::Ready { component: name.clone(), after_s });
         tell(RunEvent::Ready { component: name.clone(), after_s });
         Ok(())
     }
 
-    fn port_of(&self, component: &str, port: &plan::PortSpec) -> Option<u16> {
-        port.number.or_else(|| self.ports.get(&format!("components.{component}.{}", port.variable())).copied())
+    /// Where output goes: stdout, stderr.
+    fn log_paths(&self, name: &str, stage: &Stage) -> (PathBuf, PathBuf) {
+        match &stage.writer {
+            Some(writer) => writer.log_paths(name),
+            None => (self.run_dir.join(format!("{name}.out")), self.run_dir.join(format!("{name}.err"))),
+        }
     }
 
-    /// Finds a free port for each component that wants one and has none. All are held until all are found, so
-    /// that none is found twice.
+    /// Finds the ports of all components that are not up before the first one is started, since each may be
+    /// told the others'.
     fn find_ports(&mut self, case: &Case) -> Result<(), SiteError> {
-        let mut held = Vec::new();
+        let Site { up, ports, .. } = self;
+        let is_told = |name: &str| up.iter().any(|u| u.told.iter().any(|told| told == name));
         for component in &case.system.components {
-            let is_up = self.up.iter().any(|u| u.component.name() == component.name);
-            for port in component.ports.iter().filter(|_| !is_up) {
+            if !up.iter().any(|u| u.component.name() == component.name) {
                 let failed = |error| SiteError::Port { component: component.name.clone(), error };
-                let number = match port.number {
-                    Some(number) => number,
-                    None => {
-                        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-                        let number = listener.local_addr().map_err(failed)?.port();
-                        held.push(listener);
-                        number
-                    }
-                };
-                self.ports.insert(format!("components.{}.{}", component.name, port.variable()), number);
+                ports.find(component, &is_told).map_err(failed)?;
             }
         }
         Ok(())
     }
 
-    /// Runs the plan's seed commands, once for the experiment.
+    /// Runs the plan's seed commands, once for the components that live longest: with those, what was seeded
+    /// is gone. Where seeds differ between cases, each case gets its own.
     ///
     /// # Errors
     /// One that fails.
     pub fn seed(&mut self, case: &Case, stage: &Stage, tell: Tell<'_>) -> Result<(), SiteError> {
-        if !self.seeded {
-            self.commands("seed", &case.system.seed, stage, tell)?;
-            self.seeded = true;
+        let seed = &case.system.seed;
+        if self.seeded.as_ref() != Some(seed) {
+            self.commands("seed", seed, stage, tell)?;
+            self.seeded = Some(seed.clone());
         }
         Ok(())
     }
@@ -226,10 +282,6 @@ impl Site {
         for planned in commands {
             let names = |n: &str| self.name(n, None);
             let command = translate::command(planned, name, &names)?;
-            let log = match &stage.writer {
-                Some(writer) => writer.log_paths(name).0,
-                None => self.run_dir.join(format!("{name}.out")),
-            };
             let text = command.to_string();
             let spec = CommandSpec {
                 name: name.to_owned(),
@@ -237,7 +289,7 @@ impl Site {
                 dir: self.plan_dir.clone(),
                 env: Vec::new(),
                 within_ns: None,
-                log,
+                log: self.log_paths(name, stage).0,
             };
             let result = self.system.run_command(&spec, &stage.cancel)?;
             let (exit, took_s) = (result.status.exit, result.took_s);
@@ -267,38 +319,36 @@ impl Site {
         Ok(probes)
     }
 
-    /// Takes down what lives no longer than the trial that ended. `next` is the case of the next trial; `last`
-    /// tells whether a case has no trial left.
-    pub fn after_trial(&mut self, last: &dyn Fn(usize) -> bool, stage: &Stage) {
+    /// Takes down what lives no longer than the trial that ended, the newest first. `next` is the case of the
+    /// next trial, if there is one. After a failed trial only living components of the whole experiment stay.
+    /// Returns what could not be taken down, in words, and what that asks for.
+    pub fn end_trial(&mut self, next: Option<usize>, failed: bool, stage: &Stage) -> Vec<(String, Exit)> {
         self.take_down(stage, &|up| {
-            let ended = up.component.ended().is_some();
-            ended || up.fresh == Fresh::Trial || (up.fresh == Fresh::Case && last(up.case))
-        });
+            let lives_on = match up.fresh {
+                Fresh::Trial => false,
+                Fresh::Case => !failed && next == Some(up.case),
+                Fresh::Experiment => next.is_some(),
+            };
+            lives_on && up.is_ready && up.component.ended().is_none()
+        })
     }
 
-    /// Takes down what belongs to another case, so that `case` finds only what is its own or everyone's.
-    pub fn before_case(&mut self, case: usize, stage: &Stage) {
-        self.take_down(stage, &|up| up.fresh == Fresh::Case && up.case != case);
-    }
-
-    /// Takes down everything, the newest first.
-    pub fn clear(&mut self, stage: &Stage) {
-        self.take_down(stage, &|_| true);
-    }
-
-    fn take_down(&mut self, stage: &Stage, which: &dyn Fn(&Up) -> bool) {
-        let (down, stay): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(|u| which(u));
+    fn take_down(&mut self, stage: &Stage, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
+        let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(|u| stays(u));
         self.up = stay;
+        let mut failed = Vec::new();
         for up in down.into_iter().rev() {
             let component = up.component.name().to_owned();
             match self.system.down(&up.component) {
                 Ok(Down { how, .. }) => stage.event(What::Down { component, how: how.as_str().to_owned() }),
                 Err(error) => {
                     let text = format!("cannot take down `{component}`: {error}");
-                    stage.event(What::Failed { text });
+                    stage.event(What::Failed { text: text.clone() });
+                    failed.push((text, Exit::Failed));
                 }
             }
         }
+        failed
     }
 
     /// Takes down whatever is left and removes every trace.
@@ -307,5 +357,22 @@ impl Site {
     /// What could not be removed.
     pub fn close(self) -> Result<(), SiteError> {
         Ok(self.system.close()?)
+    }
+}
+
+/// `cases/CASE/TRIAL/logs` of a trial's folder.
+fn within_record(trial: &Path) -> String {
+    let name = |path: Option<&Path>| {
+        path.and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    format!("cases/{}/{}/logs", name(trial.parent()), name(Some(trial)))
+}
+
+/// Lifetimes in order.
+fn lifetime(fresh: Fresh) -> u8 {
+    match fresh {
+        Fresh::Trial => 0,
+        Fresh::Case => 1,
+        Fresh::Experiment => 2,
     }
 }

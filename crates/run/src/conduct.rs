@@ -1,21 +1,24 @@
-//! The conductor: a plan from its builds to its last trial. The whole story of a run on one screen.
+//! The conductor: a plan from its builds to its last trial. [`conduct`] is the whole story of a run; a trial's
+//! own story is in [`crate::trial`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loadlab_analysis::Exit;
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Case, Plan};
+use loadlab_plan::Plan;
+use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
-use loadlab_record::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnded};
-use loadlab_record::store::{RECORD_VERSION, RunWriter, StoreError, case_dir_names};
+use loadlab_record::manifest::RunEnded;
+use loadlab_record::store::StoreError;
 use loadlab_record::summary::Summary;
-use loadlab_system::{Cancel, Guardian, System};
+use loadlab_system::{Cancel, System, SystemSpec, guardian};
 
-use crate::bring_up::{Site, SiteError};
+use crate::bring_up::{Builds, Site, SiteError};
 use crate::event::RunEvent;
-use crate::host;
+use crate::manifest::Record;
 use crate::stage::{Stage, Tell};
+use crate::translate::{TranslateError, check_targets};
 use crate::trial::{Conditions, Trial, TrialOutcome};
 
 /// How a plan is to be run.
@@ -36,18 +39,18 @@ pub struct How {
     pub threads: usize,
 }
 
-/// Why a run could not begin, or not go on.
+/// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The record.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system, before any trial.
-    #[error(transparent)]
-    System(#[from] loadlab_system::Error),
-    /// A build.
+    /// The system cannot be prepared, or a build failed.
     #[error("{0}")]
-    Build(String),
+    NotUp(String),
+    /// A target that may not be loaded or does not resolve.
+    #[error(transparent)]
+    Target(#[from] TranslateError),
     /// An expression of the plan.
     #[error("{file}:{line}:{column}: {error}")]
     Expression {
@@ -61,7 +64,7 @@ pub enum RunError {
         error: loadlab_record::expr::ExprError,
     },
     /// Before any trial.
-    #[error("interrupted")]
+    #[error("interrupted before the first trial")]
     Interrupted,
 }
 
@@ -70,9 +73,11 @@ impl RunError {
     pub fn exit(&self) -> Exit {
         match self {
             RunError::Expression { .. } => Exit::BadPlan,
+            RunError::Target(error) if !error.is_target() => Exit::BadPlan,
+            RunError::Target(_) => Exit::CouldNotRun,
             RunError::Store(StoreError::Exists { .. }) => Exit::BadPlan,
             RunError::Store(_) => Exit::CouldNotRun,
-            RunError::System(_) | RunError::Build(_) => Exit::NotUp,
+            RunError::NotUp(_) => Exit::NotUp,
             RunError::Interrupted => Exit::Interrupted,
         }
     }
@@ -105,193 +110,185 @@ pub struct TrialEnd {
 /// Runs a plan.
 ///
 /// # Errors
-/// Nothing could be measured: the record cannot be made, a build failed, an expression is none. Whatever
+/// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed. Whatever
 /// happens later is in the result and in the record; the system is down either way.
 pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Result<RunResult, RunError> {
     let conditions = conditions_of(plan)?;
-    let dirs = case_dir_names(&plan.cases().iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
+    let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
+    let allowed = Allowed { hosts, addresses: Vec::new() };
+    check_targets(plan.cases(), &allowed)?;
     let schedule = plan.schedule();
-    let mut manifest = manifest_of(plan, how, &dirs);
-    let record = RunWriter::create(&how.out, &manifest)?;
-    let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
+    let mut record = Record::begin(plan, how)?;
     tell(RunEvent::Recording { dir: how.out.clone(), trials: schedule.len() });
 
-    let mut site = site_of(plan, how, &dir)?;
-    manifest.host = host::host(site.cgroup_version());
-    record.manifest(&manifest)?;
+    let mut builds = Builds::new();
+    let mut site = match prepare(plan, how, &mut record, (&mut builds, cancel, tell)) {
+        Ok(site) => site,
+        Err(error) => return Err(never_began(&mut record, schedule.first(), builds, (error, cancel))),
+    };
+    let mut course = Course { plan, how, conditions, allowed, record, builds, cancel, tell, done: Done::default() };
+    for place in 0..schedule.len() {
+        if cancel.is_cancelled() || course.done.is_record_lost {
+            break;
+        }
+        course.trial(&mut site, &schedule, place);
+    }
+    Ok(course.end(site))
+}
+
+/// Everything that comes before the first trial: the guardian, cgroups and scratch folder, all builds.
+fn prepare(
+    plan: &Plan,
+    how: &How,
+    record: &mut Record,
+    (builds, cancel, tell): (&mut Builds, &Cancel, Tell<'_>),
+) -> Result<Site, RunError> {
+    let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
+    let run_id = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
+    let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
+    let (system, notices) = System::new(spec).map_err(SiteError::from)?;
+    let site = Site::new(system, notices, &dir_of(plan), &record.dir);
+    record.host(site.cgroup_version())?;
     for missing in site.unavailable() {
         tell(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
-    let allowed = Allowed {
-        hosts: [plan.allow_hosts.as_slice(), &how.allow_hosts].concat(),
-        addresses: Vec::new(),
-    };
+    site.build(plan.cases(), cancel, builds, tell)?;
+    Ok(site)
+}
 
-    let built = site.build(plan.cases(), cancel, tell);
-    let mut run = Conducted { trials: Vec::new(), exits: Vec::new(), given_up: vec![false; plan.cases().len()] };
-    if built.is_ok() {
-        let plan_dir = plan_dir_of(plan);
-        for (place, &(index, trial)) in schedule.iter().enumerate() {
-            if cancel.is_cancelled() {
-                break;
-            }
-            let case = &plan.cases()[index];
-            tell(RunEvent::TrialStarted { case: case.name.clone(), trial, place: place + 1, of: schedule.len() });
-            let stage = Arc::new(Stage::new(Some(record.trial(&dirs[index], trial)?), cancel.clone()));
-            let outcome = if run.given_up[index] {
-                skipped(&stage)
-            } else {
-                let conditions = &conditions[index];
-                let threads = how.threads;
-                Trial { index, case, conditions, plan_dir: &plan_dir, allowed: &allowed, threads }
-                    .run(&mut site, &stage, tell)
-            };
-            let last = |case: usize| !schedule[place + 1..].iter().any(|(c, _)| *c == case);
-            if outcome.failure.is_some() { site.clear(&stage) } else { site.after_trial(&last, &stage) }
-            run.add((index, &case.name, trial), outcome, tell);
-        }
+/// Records why not even the first trial began, in its place: a report made later says so.
+fn never_began(
+    record: &mut Record,
+    first: Option<&(usize, u32)>,
+    builds: Builds,
+    (error, cancel): (RunError, &Cancel),
+) -> RunError {
+    let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
+    if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
+        let stage = Stage::new(Some(writer), cancel.clone());
+        builds.into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
+        stage.settle_clock();
+        stage.event(What::Failed { text: error.to_string() });
     }
-    let ended = run.ended(cancel, built.is_err());
-    let closed = site.close();
-    manifest.how = ended;
-    manifest.ended = Some(host::rfc3339_now());
-    record.manifest(&manifest)?;
-    if let Err(error) = built {
-        return Err(if cancel.is_cancelled() { RunError::Interrupted } else { RunError::Build(error.to_string()) });
+    let ended = if cancel.is_cancelled() { RunEnded::Interrupted } else { RunEnded::Broken };
+    match record.end(ended) {
+        Err(unwritten) if !cancel.is_cancelled() => RunError::Store(unwritten),
+        _ => error,
     }
-    if let Err(error) = closed {
-        tell(RunEvent::Note(format!("something could not be taken down: {error}\nhint: try `loadlab clean`")));
-    }
-    if ended == RunEnded::Interrupted {
-        run.exits.push(Exit::Interrupted);
-    }
-    Ok(RunResult { dir: how.out.clone(), ended, trials: run.trials, exit: Exit::of(run.exits) })
+}
+
+/// A run under way.
+struct Course<'a> {
+    plan: &'a Plan,
+    how: &'a How,
+    /// Of each case.
+    conditions: Vec<Conditions>,
+    allowed: Allowed,
+    record: Record,
+    builds: Builds,
+    cancel: &'a Cancel,
+    tell: Tell<'a>,
+    done: Done,
 }
 
 /// What the trials have come to.
-struct Conducted {
+#[derive(Default)]
+struct Done {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
-    /// Cases whose system did not come up: their other trials would only wait for the same deadline.
-    given_up: Vec<bool>,
+    /// Cases that came to nothing, and why: their other trials would only wait for the same deadline.
+    given_up: Vec<(usize, String)>,
+    is_record_lost: bool,
 }
 
-impl Conducted {
-    fn add(&mut self, (index, case, trial): (usize, &str, u32), outcome: TrialOutcome, tell: Tell<'_>) {
-        self.given_up[index] |= outcome.summary.is_none();
-        self.exits.push(outcome.exit);
-        tell(RunEvent::TrialEnded {
-            case: case.to_owned(),
-            trial,
-            summary: outcome.summary.clone().map(Box::new),
-            failure: outcome.failure.clone(),
-        });
-        self.trials.push(TrialEnd {
-            case: case.to_owned(),
-            trial,
-            summary: outcome.summary,
-            failure: outcome.failure,
-        });
+impl Course<'_> {
+    /// One trial, from its folder to the end of what lived for it.
+    fn trial(&mut self, site: &mut Site, schedule: &[(usize, u32)], place: usize) {
+        let (index, number) = schedule[place];
+        let case = &self.plan.cases()[index];
+        let event = RunEvent::TrialStarted {
+            case: case.name.clone(),
+            trial: number,
+            place: place + 1,
+            of: schedule.len(),
+        };
+        (self.tell)(event);
+        let writer = match self.record.trial(index, number) {
+            Ok(writer) => writer,
+            Err(error) => return self.add((index, number), lost(&error), true),
+        };
+        let stage = Arc::new(Stage::new(Some(writer), self.cancel.clone()));
+        std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
+        let given_up = self.done.given_up.iter().find(|(case, _)| *case == index);
+        let mut outcome = match given_up {
+            Some((_, why)) => skipped(&stage, why),
+            None => {
+                let (conditions, allowed) = (&self.conditions[index], &self.allowed);
+                let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
+                Trial { index, case, conditions, plan_dir, allowed, threads }.run(site, &stage, self.tell)
+            }
+        };
+        let is_last = self.cancel.is_cancelled() || stage.unwritten().is_some();
+        let next = schedule.get(place + 1).map(|(case, _)| *case).filter(|_| !is_last);
+        let failed = outcome.failure.is_some();
+        outcome.and_then(site.end_trial(next, failed, &stage));
+        stage.notices(&site.notices, self.tell);
+        outcome.and_then(stage.trouble().map(|t| (t.words(), t.exit())));
+        self.add((index, number), outcome, stage.unwritten().is_some());
     }
 
-    fn ended(&self, cancel: &Cancel, unbuilt: bool) -> RunEnded {
-        if cancel.is_cancelled() {
+    fn add(&mut self, (index, trial): (usize, u32), outcome: TrialOutcome, is_record_lost: bool) {
+        let TrialOutcome { summary, failure, exit } = outcome;
+        let case = self.plan.cases()[index].name.clone();
+        if let (None, Some(why)) = (&summary, &failure) {
+            self.done.given_up.push((index, why.lines().next().unwrap_or_default().to_owned()));
+        }
+        self.done.is_record_lost |= is_record_lost;
+        self.done.exits.push(exit);
+        let (told, why) = (summary.clone().map(Box::new), failure.clone());
+        (self.tell)(RunEvent::TrialEnded { case: case.clone(), trial, summary: told, failure: why });
+        self.done.trials.push(TrialEnd { case, trial, summary, failure });
+    }
+
+    /// The system down, the manifest closed.
+    fn end(mut self, site: Site) -> RunResult {
+        if let Err(error) = site.close() {
+            let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
+            (self.tell)(RunEvent::Note(text));
+        }
+        let ended = if self.cancel.is_cancelled() {
+            self.done.exits.push(Exit::Interrupted);
             RunEnded::Interrupted
-        } else if unbuilt || self.trials.iter().any(|t| t.failure.is_some()) {
+        } else if self.done.trials.iter().any(|t| t.failure.is_some()) {
             RunEnded::Broken
         } else {
             RunEnded::Complete
+        };
+        if let Err(error) = self.record.end(ended) {
+            self.done.exits.push(Exit::CouldNotRun);
+            (self.tell)(RunEvent::Note(error.to_string()));
         }
+        let Done { trials, exits, .. } = self.done;
+        RunResult { dir: self.how.out.clone(), ended, trials, exit: Exit::of(exits) }
     }
 }
 
+/// A trial that cannot be recorded is not run.
+fn lost(error: &StoreError) -> TrialOutcome {
+    TrialOutcome { summary: None, failure: Some(error.to_string()), exit: Exit::CouldNotRun }
+}
+
 /// A trial of a case that was given up.
-fn skipped(stage: &Stage) -> TrialOutcome {
-    let text = "not run: the system did not come up in an earlier trial of this case".to_owned();
+fn skipped(stage: &Stage, why: &str) -> TrialOutcome {
+    let text = format!("not run, since an earlier trial of this case came to nothing: {why}");
     stage.settle_clock();
-    stage.event(loadlab_record::event::What::Failed { text: text.clone() });
+    stage.event(What::Failed { text: text.clone() });
     TrialOutcome { summary: None, failure: Some(text), exit: Exit::NotUp }
 }
 
 /// The folder that relative paths of a plan start in.
-fn plan_dir_of(plan: &Plan) -> PathBuf {
-    let parent = Path::new(&plan.path).parent().filter(|p| !p.as_os_str().is_empty());
-    let dir = parent.unwrap_or(Path::new("."));
-    std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned())
-}
-
-fn site_of(plan: &Plan, how: &How, dir: &Path) -> Result<Site, RunError> {
-    let guardian: Guardian = loadlab_system::guardian::spawn(&how.exe, &how.guardian_arg)?;
-    let run_id = dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
-    let scratch = dir.join("scratch");
-    let spec = loadlab_system::SystemSpec::new(&run_id, dir, &scratch, Some(guardian));
-    let (system, notices) = System::new(spec)?;
-    Ok(Site::new(system, notices, &plan_dir_of(plan), dir))
-}
-
-fn manifest_of(plan: &Plan, how: &How, dirs: &[String]) -> Manifest {
-    use sha2::{Digest, Sha256};
-    let digest = Sha256::digest(how.plan_text.as_bytes());
-    let case_facts = |(case, dir): (&Case, &String)| CaseFacts {
-        name: case.name.clone(),
-        dir: dir.clone(),
-        values: case.values.clone(),
-        users: match case.loads.as_slice() {
-            [load] => match load.model {
-                loadlab_plan::Model::Closed { users, .. } => Some(users),
-                loadlab_plan::Model::Open { .. } => None,
-            },
-            _ => None,
-        },
-        rate_per_s: match case.loads.as_slice() {
-            [load] => match load.model {
-                loadlab_plan::Model::Open { rate_per_s, .. } => Some(rate_per_s),
-                loadlab_plan::Model::Closed { .. } => None,
-            },
-            _ => None,
-        },
-    };
-    let mut components: Vec<ComponentFacts> = Vec::new();
-    for component in plan.cases().iter().flat_map(|c| &c.system.components) {
-        if !components.iter().any(|c| c.name == component.name) {
-            components.push(ComponentFacts { name: component.name.clone(), run: run_text(&component.run) });
-        }
-    }
-    let mut expect: Vec<String> = Vec::new();
-    for expression in plan.cases().iter().flat_map(|c| &c.expect) {
-        if !expect.contains(&expression.text) {
-            expect.push(expression.text.clone());
-        }
-    }
-    Manifest {
-        record: RECORD_VERSION,
-        loadlab: env!("CARGO_PKG_VERSION").to_owned(),
-        name: plan.name.clone(),
-        plan_path: plan.path.clone(),
-        plan_text: how.plan_text.clone(),
-        plan_sha256: digest.iter().map(|b| format!("{b:02x}")).collect(),
-        options: how.options.clone(),
-        started: host::rfc3339_now(),
-        ended: None,
-        how: RunEnded::Partial,
-        writer: host::writer(),
-        host: Host::default(),
-        words: plan.words(),
-        components,
-        axes: plan.axes.clone(),
-        cases: plan.cases().iter().zip(dirs).map(case_facts).collect(),
-        trials: plan.trials,
-        expect,
-        quick: plan.quick,
-    }
-}
-
-/// A component's command for reading, its names left as they are.
-fn run_text(command: &loadlab_plan::Command) -> String {
-    match command {
-        loadlab_plan::Command::Shell(line) => line.to_string(),
-        loadlab_plan::Command::Words(words) => words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-    }
+fn dir_of(plan: &Plan) -> PathBuf {
+    std::path::absolute(&plan.dir).unwrap_or_else(|_| Path::new(&plan.dir).to_owned())
 }
 
 /// Parses every case's expressions.
@@ -315,9 +312,6 @@ fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
 
 impl From<SiteError> for RunError {
     fn from(error: SiteError) -> Self {
-        match error {
-            SiteError::System(error) => RunError::System(error),
-            other => RunError::Build(other.to_string()),
-        }
+        RunError::NotUp(error.to_string())
     }
 }

@@ -222,7 +222,7 @@ impl Measuring<'_> {
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
             (None, None) => (Ended::Complete, "complete".to_owned()),
         };
-        let at_s = (self.order.origin.start_ns - self.order.origin.zero_ns) as f64 / 1e9;
+        let at_s = outcome.at_s;
         MeasuredLoad {
             run: LoadRun {
                 load: self.order.spec.name.clone(),

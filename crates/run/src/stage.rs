@@ -9,7 +9,7 @@ use loadlab_analysis::Exit;
 use loadlab_record::event::{Event, What};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{StoreError, TrialWriter};
-use loadlab_system::{Cancel, Notice, TrialClock, Watched, clock};
+use loadlab_system::{Cancel, Notice, ProcessId, TrialClock, Watched, clock};
 
 use crate::event::RunEvent;
 use crate::gauge::Readings;
@@ -36,8 +36,11 @@ struct Seen {
     events: Vec<Event>,
     samples: Vec<Sample>,
     readings: Readings,
-    notes: Vec<String>,
+    /// Processes whose death spoils this trial. Others died before it or were taken down by us.
+    members: Vec<ProcessId>,
     trouble: Option<Trouble>,
+    /// The record could not be written, whatever else troubled the trial before.
+    unwritten: Option<Arc<StoreError>>,
 }
 
 /// What ends a trial early.
@@ -56,6 +59,8 @@ pub enum Trouble {
     Unreachable(String),
     /// The load's own threads failed.
     Load(String),
+    /// A command of the plan failed.
+    Command(String),
 }
 
 impl Stage {
@@ -77,7 +82,7 @@ impl Stage {
             std::mem::take(&mut seen.waiting)
         };
         for (at_ns, what) in waiting {
-            self.put(at_ns, what);
+            self.event_at(at_ns, what);
         }
     }
 
@@ -90,10 +95,11 @@ impl Stage {
 
     /// Something happened now.
     pub fn event(&self, what: What) {
-        self.put(clock::now_ns(), what);
+        self.event_at(clock::now_ns(), what);
     }
 
-    fn put(&self, at_ns: u64, what: What) {
+    /// Something happened then, on the clock of [`clock::now_ns`].
+    pub fn event_at(&self, at_ns: u64, what: What) {
         let event = {
             let mut seen = self.seen();
             let Some(clock) = seen.clock else { return seen.waiting.push((at_ns, what)) };
@@ -107,8 +113,20 @@ impl Stage {
     /// Writes to the record; what fails spoils the trial.
     pub fn write(&self, write: impl FnOnce(&TrialWriter) -> Result<(), StoreError>) {
         if let Some(Err(error)) = self.writer.as_ref().map(write) {
-            self.spoil(Trouble::Store(Arc::new(error)));
+            let error = Arc::new(error);
+            self.seen().unwritten.get_or_insert(error.clone());
+            self.spoil(Trouble::Store(error));
         }
+    }
+
+    /// Why the record could not be written, if so: then no other trial needs to begin.
+    pub fn unwritten(&self) -> Option<Arc<StoreError>> {
+        self.seen().unwritten.clone()
+    }
+
+    /// From now on the death of this process spoils the trial.
+    pub fn member(&self, process: ProcessId) {
+        self.seen().members.push(process);
     }
 
     /// Ends the trial early. The first trouble counts.
@@ -142,7 +160,6 @@ impl Stage {
                 seen.samples.extend(samples);
             }
             Watched::Note(text) => {
-                self.seen().notes.push(text.clone());
                 self.event(What::Note { text });
             }
         }
@@ -153,21 +170,22 @@ impl Stage {
         let Ok(receiver) = notices.try_lock() else { return };
         while let Ok(notice) = receiver.try_recv() {
             match notice {
+                Notice::Died { component, .. } if !self.seen().members.contains(&component.process()) => {}
                 Notice::Died { component, status, at_ns } => {
                     let (component, status) = (component.name().to_owned(), status.to_string());
-                    self.put(at_ns, What::Died { component: component.clone(), status: status.clone() });
+                    self.event_at(at_ns, What::Died { component: component.clone(), status: status.clone() });
                     tell(RunEvent::Died { component: component.clone(), status: status.clone() });
                     self.spoil(Trouble::Died { component, status });
                 }
                 Notice::OutOfMemory { component, kills, at_ns } => {
                     let text =
                         format!("the kernel killed processes of `{}` for memory ({kills} so far)", component.name());
-                    self.put(at_ns, What::Note { text: text.clone() });
+                    self.event_at(at_ns, What::Note { text: text.clone() });
                     tell(RunEvent::Note(text));
                 }
                 Notice::LogCut { component, path, at_ns } => {
                     let text = format!("log {} of `{}` grew too large and was cut", path.display(), component.name());
-                    self.put(at_ns, What::Note { text: text.clone() });
+                    self.event_at(at_ns, What::Note { text: text.clone() });
                     tell(RunEvent::Note(text));
                 }
                 _ => {}
@@ -185,6 +203,11 @@ impl Stage {
         self.seen().readings.add(probe, clock::now_ns(), value);
     }
 
+    /// Where the trial's clock stands.
+    pub fn now_s(&self) -> f64 {
+        self.seen().clock.map_or(0.0, |clock| clock.at_s(clock::now_ns()))
+    }
+
     /// All samples and events so far.
     pub fn collected(&self) -> (Vec<Sample>, Vec<Event>) {
         let seen = self.seen();
@@ -198,6 +221,7 @@ impl Trouble {
         match self {
             Trouble::Died { .. } => Exit::Failed,
             Trouble::Store(_) | Trouble::Unreachable(_) | Trouble::Load(_) => Exit::CouldNotRun,
+            Trouble::Command(_) => Exit::NotUp,
         }
     }
 
@@ -206,7 +230,7 @@ impl Trouble {
         match self {
             Trouble::Died { component, status } => format!("component `{component}` died: {status}"),
             Trouble::Store(error) => error.to_string(),
-            Trouble::Unreachable(text) | Trouble::Load(text) => text.clone(),
+            Trouble::Unreachable(text) | Trouble::Load(text) | Trouble::Command(text) => text.clone(),
         }
     }
 }

@@ -129,6 +129,24 @@ impl UrlError {
     }
 }
 
+/// Whether the targets that are known before anything runs may be loaded.
+///
+/// # Errors
+/// The first that may not, or does not resolve. URLs with ports that are still to be found are looked at when
+/// they are known.
+pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
+    let mut hosts = Hosts::new(allowed);
+    for load in cases.iter().flat_map(|c| &c.loads) {
+        for (i, step) in load.journey.iter().enumerate() {
+            let Some(text) = step.url.as_text() else { continue };
+            let what = || format!("step {} of `{}`", i + 1, load.name);
+            let found = Url::parse(text).and_then(|url| hosts.index(&url));
+            found.map_err(|error| TranslateError::Target { what: what(), error })?;
+        }
+    }
+    Ok(())
+}
+
 /// A load of the plan, ready for the engine, and its first URL.
 ///
 /// # Errors
@@ -177,6 +195,8 @@ pub fn load_spec(
         order: Order::Journey,
         hosts: hosts.addresses,
         tags,
+        held: None,
+        sources: Vec::new(),
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
         cpus: Vec::new(),
         io: IoChoice::Auto,
@@ -305,6 +325,17 @@ pub fn component(
         ports,
         cpus: Vec::new(),
     })
+}
+
+/// Names of other components' ports that a component is started with.
+pub fn names_told(component: &plan::ComponentSpec) -> Vec<String> {
+    let command: Vec<&plan::Template> = match &component.run {
+        plan::Command::Shell(line) => vec![line],
+        plan::Command::Words(words) => words.iter().collect(),
+    };
+    let env = component.env.iter().map(|(_, value)| value);
+    let names = command.into_iter().chain(env).flat_map(plan::Template::names);
+    names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()
 }
 
 /// A probe of the plan.

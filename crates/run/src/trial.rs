@@ -1,5 +1,6 @@
 //! One trial: bring up, load, drain, sum up, take down.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -8,13 +9,14 @@ use loadlab_analysis::{Exit, LoadRun, TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
-use loadlab_plan::{Case, DrainSpec};
+use loadlab_plan::Case;
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::Tick;
+use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
-use loadlab_system::{Notice, Probe, TrialClock, Watcher, clock, drain};
+use loadlab_system::{Notice, Probe, TrialClock, Watched, Watcher, clock, drain};
 
 use crate::bench::LEAD_NS;
 use crate::bring_up::{Site, SiteError};
@@ -61,6 +63,16 @@ pub struct TrialOutcome {
     pub exit: Exit,
 }
 
+impl TrialOutcome {
+    /// What came after it: it spoils a trial that went well, and adds to what one asks for that did not.
+    pub fn and_then(&mut self, troubles: impl IntoIterator<Item = (String, Exit)>) {
+        for (text, exit) in troubles {
+            self.failure.get_or_insert(text);
+            self.exit = Exit::of([self.exit, exit]);
+        }
+    }
+}
+
 /// How often deaths are looked for while nothing is sent.
 const NOTICE_NS: u64 = 100_000_000;
 
@@ -89,11 +101,22 @@ struct Measured {
 }
 
 impl Trial<'_> {
-    /// The whole trial. The short-lived parts of the system are taken down by the caller.
+    /// The whole trial. What is up is taken down by the caller.
     pub fn run(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>) -> TrialOutcome {
-        match self.prepare(site, stage, tell) {
-            Ok(ready) => self.go(site, stage, tell, &ready),
-            Err(error) => self.not_up(&error, stage),
+        let prepared = self.prepare(site, stage, tell);
+        stage.notices(&site.notices, tell);
+        match (prepared, stage.trouble()) {
+            (Ok(_), _) if stage.cancel.is_cancelled() => {
+                self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), stage)
+            }
+            (Ok(ready), None) => self.go(site, stage, tell, &ready),
+            (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), stage),
+            // A command that failed for a component that had died: the death explains it.
+            (Err(error), Some(trouble)) => {
+                let text = format!("{}\nthen: {error}", before_load(&trouble));
+                self.not_up(&SiteError::BeforeLoad(text), stage)
+            }
+            (Err(error), None) => self.not_up(&error, stage),
         }
     }
 
@@ -101,10 +124,11 @@ impl Trial<'_> {
         let text = error.to_string();
         stage.settle_clock();
         stage.event(What::Failed { text: text.clone() });
-        let exit = match error {
+        let exit = match (error, stage.trouble()) {
             _ if stage.cancel.is_cancelled() => Exit::Interrupted,
-            SiteError::Translate(e) if e.is_target() => Exit::CouldNotRun,
-            SiteError::Translate(_) => Exit::BadPlan,
+            (_, Some(Trouble::Store(_))) => Exit::CouldNotRun,
+            (SiteError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
+            (SiteError::Translate(_), _) => Exit::BadPlan,
             _ => Exit::NotUp,
         };
         TrialOutcome { summary: None, failure: Some(text), exit }
@@ -112,7 +136,6 @@ impl Trial<'_> {
 
     /// System up and seeded, loads ready to be sent.
     fn prepare(&self, site: &mut Site, stage: &Stage, tell: Tell<'_>) -> Result<Prepared, SiteError> {
-        site.before_case(self.index, stage);
         site.bring_up(self.index, self.case, stage, tell)?;
         site.seed(self.case, stage, tell)?;
         site.commands("before_trial", &self.case.system.before_trial, stage, tell)?;
@@ -134,19 +157,35 @@ impl Trial<'_> {
         let measured = load_all(self.conditions, ready, (stage, &site.notices), zero_ns, tell);
         let drained_s = self.drain(stage, ready, &measured, (tell, &site.notices));
         drop(watcher);
-        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, stage, tell) {
-            stage.event(What::Failed { text: error.to_string() });
-            stage.spoil(Trouble::Load(error.to_string()));
-        }
+        read_last(stage, &ready.probes);
+        self.after(site, stage, tell);
+        stage.notices(&site.notices, tell);
         let summary = self.sum_up(stage, ready, &measured, drained_s);
         stage.write(|w| w.summary(&summary));
         let trouble = stage.trouble();
-        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit)];
+        let unwritten = stage.unwritten().map(|_| Exit::CouldNotRun);
+        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit), unwritten];
         let failure = trouble.map(|t| t.words());
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
     }
 
-    /// Waits until the plan says that the work is done. Seconds, if the plan says anything.
+    /// The plan's commands after the load. In a trial that has failed they may find nothing to work on, and say
+    /// so; one that was interrupted ends at once.
+    fn after(&self, site: &Site, stage: &Stage, tell: Tell<'_>) {
+        if stage.cancel.is_cancelled() {
+            return;
+        }
+        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, stage, tell) {
+            if stage.cancel.is_cancelled() {
+                return;
+            }
+            stage.event(What::Failed { text: error.to_string() });
+            stage.spoil(Trouble::Command(error.to_string()));
+        }
+    }
+
+    /// Waits until the plan says that the work is done. How many seconds that took; `None` if the plan says
+    /// nothing of it, or its deadline came first: then the event tells.
     fn drain(
         &self,
         stage: &Stage,
@@ -160,9 +199,8 @@ impl Trial<'_> {
             return None;
         }
         stage.event(What::DrainStarted { until: text.clone() });
-        tell(RunEvent::Draining { until: text.clone() });
+        tell(RunEvent::Draining { until: text });
         let summary = self.sum_up(stage, ready, measured, None);
-        let DrainSpec { at_most_ns, .. } = planned;
         let mut done = || {
             stage.notices(notices, tell);
             if stage.must_end() {
@@ -176,11 +214,11 @@ impl Trial<'_> {
             let readings = stage.readings();
             until.evaluate(&Gauge { summary: &summary, readings: &readings }).holds
         };
-        let drained = drain(&mut done, *at_most_ns, &stage.cancel);
+        let drained = drain(&mut done, planned.at_most_ns, &stage.cancel);
         let done = drained.done && !stage.must_end();
         stage.event(What::Drained { took_s: drained.took_s, done });
         tell(RunEvent::Drained { took_s: drained.took_s, done });
-        Some(drained.took_s)
+        done.then_some(drained.took_s)
     }
 
     fn sum_up(&self, stage: &Stage, ready: &Prepared, measured: &Measured, drain_s: Option<f64>) -> Summary {
@@ -227,6 +265,31 @@ fn watch(site: &Site, stage: &Arc<Stage>, ready: &Prepared, zero_ns: u64) -> Opt
     }
 }
 
+/// Reads every probe a last time: what is expected of them is expected of the end, and the watcher's last
+/// reading is up to a second old.
+fn read_last(stage: &Stage, probes: &[Probe]) {
+    let mut readings = BTreeMap::new();
+    for probe in probes {
+        if stage.must_end() {
+            return;
+        }
+        match probe.read(&mut || stage.must_end()) {
+            Ok(value) => drop(readings.insert(probe.name().to_owned(), value)),
+            Err(error) => stage.event(What::Note { text: format!("no last reading: {error}") }),
+        }
+    }
+    if !readings.is_empty() {
+        let (at_s, component) = (stage.now_s(), "probes".to_owned());
+        let sample = Sample { at_s, component, probes: readings, ..Sample::default() };
+        stage.watched(Watched::Samples(vec![sample]));
+    }
+}
+
+/// Trouble that came before there was a load.
+fn before_load(trouble: &Trouble) -> String {
+    format!("{}, before the load began", trouble.words())
+}
+
 /// All loads of the case, at once, each with its batches. One load runs on this thread.
 fn load_all(
     conditions: &Conditions,
@@ -244,7 +307,9 @@ fn load_all(
         }),
     };
     let mut measured = Measured::default();
-    done.into_iter().flatten().for_each(|load| measured.add(load));
+    for batches in done {
+        measured.beside(Measured::of_batches(batches));
+    }
     measured
 }
 
@@ -260,7 +325,7 @@ fn batches(
     let mut start_ns = zero_ns;
     for batch in 0..load.batches {
         let name = load.spec.name.clone();
-        stage.event(What::LoadStarted { load: name.clone(), batch });
+        stage.event_at(start_ns, What::LoadStarted { load: name.clone(), batch });
         tell(RunEvent::LoadStarted {
             load: name.clone(),
             batch: (batch, load.batches),
@@ -297,24 +362,53 @@ fn pause(stage: &Stage, notices: &Mutex<Receiver<Notice>>, pause_ns: u64, tell: 
 }
 
 impl Measured {
-    fn add(&mut self, load: MeasuredLoad) {
-        self.loads.push(load.run);
-        self.ticks.extend(load.ticks);
-        self.intervals.extend(load.intervals);
-        let (sum, own) = (&mut self.generator, load.generator);
+    /// Of one load's batches, which follow one another on the same threads: times add up, the rest is the most
+    /// of any.
+    fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
+        let mut sum = Measured::default();
+        for load in batches {
+            let Generator { threads, throttled_s, peak_rss_bytes, connections_peak, .. } = sum.generator;
+            sum.generator = Generator {
+                threads: threads.max(load.generator.threads),
+                cpu_s: sum.generator.cpu_s + load.generator.cpu_s,
+                run_delay_s: add(sum.generator.run_delay_s, load.generator.run_delay_s),
+                throttled_s: add(throttled_s, load.generator.throttled_s),
+                peak_rss_bytes: peak_rss_bytes.max(load.generator.peak_rss_bytes),
+                connections_peak: connections_peak.max(load.generator.connections_peak),
+                ..load.generator
+            };
+            sum.loads.push(load.run);
+            sum.ticks.extend(load.ticks);
+            sum.intervals.extend(load.intervals);
+            sum.ended = first_bad(sum.ended, Some(load.ended));
+        }
+        sum
+    }
+
+    /// Together with a load that ran at the same time, on threads of its own.
+    fn beside(&mut self, mut other: Measured) {
+        let (sum, own) = (&mut self.generator, other.generator);
         sum.io = own.io;
-        // Batches follow one another on as many threads as before; times add up.
-        sum.threads = sum.threads.max(own.threads);
-        sum.cpus = own.cpus;
+        sum.threads += own.threads;
+        sum.cpus.extend(own.cpus);
+        sum.cpus.sort_unstable();
+        sum.cpus.dedup();
         sum.cpu_s += own.cpu_s;
         sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
-        sum.throttled_s = add(sum.throttled_s, own.throttled_s);
+        sum.connections_peak += own.connections_peak;
+        // These are of the whole process.
+        sum.throttled_s = own.throttled_s.or(sum.throttled_s);
         sum.peak_rss_bytes = sum.peak_rss_bytes.max(own.peak_rss_bytes);
-        sum.connections_peak = sum.connections_peak.max(own.connections_peak);
-        if self.ended.is_none_or(|e| e == Ended::Complete) {
-            self.ended = Some(load.ended);
-        }
+        self.loads.append(&mut other.loads);
+        self.ticks.append(&mut other.ticks);
+        self.intervals.append(&mut other.intervals);
+        self.ended = first_bad(self.ended, other.ended);
     }
+}
+
+/// The first of two ends that was not as planned; else either.
+fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
+    a.filter(|e| *e != Ended::Complete).or(b).or(a)
 }
 
 fn add(a: Option<f64>, b: Option<f64>) -> Option<f64> {

@@ -1,6 +1,6 @@
 //! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::event::epoll;
@@ -210,10 +210,13 @@ impl<'r> EpollOps<'r> {
         u64::from(self.slots[conn as usize].generation) << 32 | u64::from(conn)
     }
 
-    fn open(&mut self, conn: ConnId, address: &SocketAddr) -> Result<(), Errno> {
+    fn open(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) -> Result<(), Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        if let Some(source) = source {
+            bind_source(&socket, source)?;
+        }
         match net::connect(&socket, address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error),
@@ -233,13 +236,13 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         now_ns()
     }
 
-    fn connect(&mut self, conn: ConnId, address: &SocketAddr) {
+    fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) {
         if self.slots.len() <= conn as usize {
             self.slots.resize_with(conn as usize + 1, Slot::default);
         }
         let slot = &mut self.slots[conn as usize];
         (slot.open, slot.connecting) = (true, true);
-        if let Err(error) = self.open(conn, address) {
+        if let Err(error) = self.open(conn, address, source) {
             let key = self.key(conn);
             self.failed.push((key, error.raw_os_error()));
         }
@@ -299,6 +302,23 @@ impl Slot<'_> {
         }
         Ok(pushed)
     }
+}
+
+/// Binds to an address and leaves the port to `connect`, which then only needs one that is free towards this
+/// peer (ip(7), IP_BIND_ADDRESS_NO_PORT).
+fn bind_source(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
+    let one: libc::c_int = 1;
+    // SAFETY: the option takes an int, whose address and size are given.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            std::ptr::addr_of!(one).cast(),
+            std::mem::size_of_val(&one) as libc::socklen_t,
+        );
+    }
+    net::bind(socket, &SocketAddr::new(source, 0))
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.

@@ -3,7 +3,7 @@
 //!
 //! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub mod epoll;
 pub mod sim;
@@ -46,8 +46,8 @@ pub trait Sink<O> {
 pub trait Ops<'r> {
     /// Monotonic time in nanoseconds.
     fn now(&self) -> u64;
-    /// Opens a connection in a free place.
-    fn connect(&mut self, conn: ConnId, address: &SocketAddr);
+    /// Opens a connection in a free place, from a source address if one is given.
+    fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>);
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
     /// the rest is told by [`Event::Sent`]. One send at a time.
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;

@@ -5,7 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{ConnId, Event, Io, Ops, Sink};
 
@@ -107,7 +107,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         self.now_ns
     }
 
-    fn connect(&mut self, conn: ConnId, _address: &SocketAddr) {
+    fn connect(&mut self, conn: ConnId, _address: &SocketAddr, _source: Option<IpAddr>) {
         if self.generations.len() <= conn as usize {
             self.generations.resize(conn as usize + 1, 0);
         }

@@ -4,9 +4,13 @@
 //! A turn is one `io_uring_enter`: it submits what the worker asked for since the last one, waits with a
 //! nanosecond timeout, and the completions are told one after another. A send is held back until then, so one
 //! for a connection that turned out to be closed in the same turn never leaves.
+//!
+//! The kernel bounds a ring's table by the limit on open files. For more connections than that there are several
+//! rings, and an epoll instance tells which of them have something to say.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
@@ -28,6 +32,8 @@ const ONE_SEGMENT: usize = 1400;
 const SIOCOUTQ: u32 = 1;
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
+/// Most rings of one thread.
+const MAX_RINGS: usize = 64;
 static ONE: libc::c_int = 1;
 
 /// What a completion is of; the top byte of its user data.
@@ -46,14 +52,24 @@ enum Kind {
 /// The backend.
 pub struct Uring<'r> {
     ops: UringOps<'r>,
-    buffers: Buffers,
     /// Completions of the present turn.
     turn: VecDeque<Completion>,
 }
 
+/// A ring with what belongs to it.
+struct Ring {
+    // Declared first, so gone before the buffers it knows.
+    ring: IoUring,
+    buffers: Buffers,
+}
+
 /// What can be submitted.
 pub struct UringOps<'r> {
-    ring: IoUring,
+    rings: Vec<Ring>,
+    /// Connections of one ring: connection c is number c mod this of ring c div this.
+    per_ring: usize,
+    /// Tells which rings have something, where there are several.
+    ready: Option<(OwnedFd, Vec<OwnedFd>)>,
     slots: Vec<Slot>,
     /// Sends of this turn: where, which generation, what.
     sends: Vec<(ConnId, u32, &'r [u8])>,
@@ -62,7 +78,6 @@ pub struct UringOps<'r> {
     /// Completions that came while one was waited for.
     early: VecDeque<Completion>,
     addresses: Vec<(SocketAddr, Box<RawAddress>)>,
-    capacity: usize,
     /// Receives are armed once for the connection's life; else for each part, which costs less for a
     /// connection that lives for one exchange.
     keep_alive: bool,
@@ -111,25 +126,39 @@ struct Buffers {
 pub struct Size {
     /// Most connections at one time.
     pub connections: usize,
+    /// Most requests under way at one time.
+    pub in_flight: usize,
     /// They are used again and again.
     pub keep_alive: bool,
 }
 
-impl<'r> Uring<'r> {
-    /// A ring of its own for the calling thread.
-    ///
-    /// # Errors
-    /// The kernel is too old or does not allow it (containers often block it).
-    pub fn new(size: Size) -> std::io::Result<Self> {
-        // Timers must fire when they are due: the kernel's default slack is 50 µs.
-        // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+/// One epoll instance over an event descriptor of each ring, which the kernel signals when the ring has something
+/// to do. (Polling a ring's own descriptor loses wake-ups while its task work is deferred.)
+fn watch(rings: &[Ring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
+    use rustix::event::{EventfdFlags, epoll, eventfd};
+    use std::os::fd::AsRawFd;
+    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let mut signals = Vec::new();
+    for (i, ring) in rings.iter().enumerate() {
+        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        ring.ring.submitter().register_eventfd(signal.as_raw_fd())?;
+        // Edge-triggered: each signal is an edge, and the count need never be read.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&ready, &signal, epoll::EventData::new_u64(i as u64), flags)?;
+        signals.push(signal);
+    }
+    Ok((ready, signals))
+}
+
+impl Ring {
+    fn new(files: usize, in_flight: usize, rings: usize) -> std::io::Result<Self> {
+        let share = if rings > 1 { 4 } else { 1 };
         let ring = IoUring::builder()
-            .setup_cqsize(COMPLETIONS)
+            .setup_cqsize(COMPLETIONS / share)
             .setup_submit_all()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            .build(ENTRIES)?;
+            .build(ENTRIES / share)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         let needed = [
@@ -143,25 +172,44 @@ impl<'r> Uring<'r> {
         if needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
         }
-        let capacity = size.connections.clamp(1, table_limit());
-        ring.submitter().register_files_sparse(capacity as u32)?;
-        let buffers = Buffers::new(size.connections)?;
-        // SAFETY: the entries are page-aligned, `count` of them, and stay mapped until the ring is gone
-        // (`Uring` drops `ops` with the ring before `buffers`).
+        ring.submitter().register_files_sparse(files as u32)?;
+        let buffers = Buffers::new(in_flight, if rings > 1 { 64 } else { 128 })?;
+        // SAFETY: the entries are page-aligned, `count` of them, and stay mapped until the ring is gone.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.count, GROUP, 0)?
-        };
+            ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.count, GROUP, 0)?;
+        }
+        Ok(Ring { ring, buffers })
+    }
+}
+
+impl<'r> Uring<'r> {
+    /// A backend of its own for the calling thread.
+    ///
+    /// # Errors
+    /// The kernel is too old or does not allow it (containers often block it).
+    pub fn new(size: Size) -> std::io::Result<Self> {
+        // Timers must fire when they are due: the kernel's default slack is 50 µs.
+        // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        let per_ring = size.connections.clamp(1, table_limit());
+        let count = size.connections.div_ceil(per_ring).clamp(1, MAX_RINGS);
+        // Several rings share what is in flight, not quite evenly.
+        let in_flight = if count > 1 { 2 * size.in_flight.div_ceil(count) } else { size.in_flight };
+        let rings: Vec<Ring> =
+            (0..count).map(|_| Ring::new(per_ring, in_flight, count)).collect::<std::io::Result<_>>()?;
+        let ready = if count > 1 { Some(watch(&rings)?) } else { None };
         let ops = UringOps {
-            ring,
+            rings,
+            per_ring,
+            ready,
             slots: Vec::new(),
             sends: Vec::new(),
             failed: Vec::new(),
             early: VecDeque::new(),
             addresses: Vec::new(),
-            capacity,
             keep_alive: size.keep_alive,
         };
-        Ok(Uring { ops, buffers, turn: VecDeque::with_capacity(COMPLETIONS as usize) })
+        Ok(Uring { ops, turn: VecDeque::with_capacity(COMPLETIONS as usize) })
     }
 
     fn tell(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
@@ -172,10 +220,10 @@ impl<'r> Uring<'r> {
             Kind::Receive if result > 0 => {
                 if let Some(id) = buffer {
                     if live {
-                        let bytes = self.buffers.bytes(id, result as usize);
+                        let bytes = self.ops.buffers(conn).bytes(id, result as usize);
                         sink.event(&mut self.ops, Event::Received { conn, bytes, last: false });
                     }
-                    self.buffers.give_back(id);
+                    self.ops.buffers(conn).give_back(id);
                 }
                 if !cqueue::more(flags) && self.ops.live(conn, generation) {
                     self.ops.receive_again(conn);
@@ -183,7 +231,7 @@ impl<'r> Uring<'r> {
             }
             _ if !live => {
                 if let Some(id) = buffer {
-                    self.buffers.give_back(id);
+                    self.ops.buffers(conn).give_back(id);
                 }
             }
             Kind::Receive if result == -libc::ENOBUFS => self.ops.receive_again(conn),
@@ -217,13 +265,15 @@ impl<'r> Io<'r> for Uring<'r> {
 
     fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         self.ops.flush_sends()?;
-        if self.ops.early.is_empty() && self.ops.failed.is_empty() {
-            self.ops.enter(until_ns)?;
-        } else {
-            self.ops.enter(0)?;
-        }
+        let until_ns = if self.ops.early.is_empty() && self.ops.failed.is_empty() { until_ns } else { 0 };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
-        self.ops.reap(&mut self.turn);
+        match self.ops.rings.len() {
+            1 => {
+                self.ops.enter(0, until_ns)?;
+                self.ops.reap(0, &mut self.turn);
+            }
+            _ => self.ops.enter_ready(until_ns, &mut self.turn)?,
+        }
         for (conn, generation, error) in std::mem::take(&mut self.ops.failed) {
             if self.ops.live(conn, generation) {
                 sink.event(&mut self.ops, Event::Failed(conn, error));
@@ -232,12 +282,53 @@ impl<'r> Io<'r> for Uring<'r> {
         while let Some(done) = self.turn.pop_front() {
             self.tell(done, sink);
         }
-        self.buffers.publish();
+        self.ops.rings.iter().for_each(|r| r.buffers.publish());
         Ok(())
     }
 }
 
 impl<'r> UringOps<'r> {
+    /// The ring a connection belongs to, and its place there.
+    #[inline]
+    fn place(&self, conn: ConnId) -> (usize, Fixed) {
+        match self.rings.len() {
+            1 => (0, Fixed(conn)),
+            _ => (conn as usize / self.per_ring, Fixed((conn as usize % self.per_ring) as u32)),
+        }
+    }
+
+    fn buffers(&mut self, conn: ConnId) -> &mut Buffers {
+        let (ring, _) = self.place(conn);
+        &mut self.rings[ring].buffers
+    }
+
+    /// Submits to every ring, waits until one has something, and takes it.
+    fn enter_ready(&mut self, until_ns: u64, into: &mut VecDeque<Completion>) -> std::io::Result<()> {
+        for ring in 0..self.rings.len() {
+            if !self.rings[ring].ring.submission().is_empty() {
+                self.enter(ring, 0)?;
+                self.reap(ring, into);
+            }
+        }
+        let left_ns = if into.is_empty() { until_ns.saturating_sub(now_ns()) } else { 0 };
+        let timeout = rustix::time::Timespec {
+            tv_sec: (left_ns / 1_000_000_000) as i64,
+            tv_nsec: (left_ns % 1_000_000_000) as i64,
+        };
+        let mut events = Vec::with_capacity(MAX_RINGS);
+        let Some((epoll, _)) = &self.ready else { return Ok(()) };
+        match rustix::event::epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in events {
+            let ring = event.data.u64() as usize;
+            self.enter(ring, 0)?;
+            self.reap(ring, into);
+        }
+        Ok(())
+    }
+
     #[inline]
     fn live(&self, conn: ConnId, generation: u32) -> bool {
         self.slots.get(conn as usize).is_some_and(|s| s.open && s.generation & 0xff_ffff == generation)
@@ -249,19 +340,19 @@ impl<'r> UringOps<'r> {
     }
 
     /// Puts an entry into the submission queue, making room by submitting if there is none.
-    fn push(&mut self, entry: &squeue::Entry) -> std::io::Result<()> {
+    fn push(&mut self, ring: usize, entry: &squeue::Entry) -> std::io::Result<()> {
         loop {
             // SAFETY: what entries point to stays valid: requests live as long as the backend ('r), addresses
             // are boxed in `addresses`, `ONE` is static, buffers are the ring's own.
-            if unsafe { self.ring.submission().push(entry) }.is_ok() {
+            if unsafe { self.rings[ring].ring.submission().push(entry) }.is_ok() {
                 return Ok(());
             }
-            match self.ring.submit() {
+            match self.rings[ring].ring.submit() {
                 Ok(_) => {}
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {
                     // The completion queue is full: make room there first.
                     let mut early = std::mem::take(&mut self.early);
-                    self.reap(&mut early);
+                    self.reap(ring, &mut early);
                     self.early = early;
                 }
                 Err(e) => return Err(e),
@@ -278,25 +369,27 @@ impl<'r> UringOps<'r> {
             }
             self.slots[conn as usize].submitted = true;
             let silent = bytes.len() <= SILENT;
-            let send = opcode::Send::new(Fixed(conn), bytes.as_ptr(), bytes.len() as u32)
+            let (ring, place) = self.place(conn);
+            let send = opcode::Send::new(place, bytes.as_ptr(), bytes.len() as u32)
                 // All of it or an error: the kernel goes on by itself when the socket's buffer was full.
                 .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
                 .build()
                 .user_data(self.data(Kind::Send, conn));
             let send = if silent { send.flags(squeue::Flags::SKIP_SUCCESS) } else { send };
-            self.push(&send)?;
+            self.push(ring, &send)?;
         }
         self.sends = sends;
         Ok(())
     }
 
     /// Submits, and waits until a completion or the time.
-    fn enter(&mut self, until_ns: u64) -> std::io::Result<()> {
+    fn enter(&mut self, ring: usize, until_ns: u64) -> std::io::Result<()> {
         let left_ns = until_ns.saturating_sub(now_ns());
         let timeout = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
         let args = SubmitArgs::new().timespec(&timeout);
-        self.ring.submission().sync();
-        match self.ring.submitter().submit_with_args(1, &args) {
+        let ring = &mut self.rings[ring].ring;
+        ring.submission().sync();
+        match ring.submitter().submit_with_args(1, &args) {
             Ok(_) => Ok(()),
             Err(e) => match e.raw_os_error() {
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
@@ -307,8 +400,8 @@ impl<'r> UringOps<'r> {
 
     /// Takes what has completed out of the ring.
     #[inline]
-    fn reap(&mut self, into: &mut VecDeque<Completion>) {
-        for entry in self.ring.completion() {
+    fn reap(&mut self, ring: usize, into: &mut VecDeque<Completion>) {
+        for entry in self.rings[ring].ring.completion() {
             let data = entry.user_data();
             let kind = match (data >> 56) as u8 {
                 1 => Kind::Socket,
@@ -331,10 +424,11 @@ impl<'r> UringOps<'r> {
     /// Arms a receive; a failure is told in the next turn.
     fn receive_again(&mut self, conn: ConnId) {
         let data = self.data(Kind::Receive, conn);
+        let (_, place) = self.place(conn);
         let entry = if self.keep_alive {
-            opcode::RecvMulti::new(Fixed(conn), GROUP).build().user_data(data)
+            opcode::RecvMulti::new(place, GROUP).build().user_data(data)
         } else {
-            opcode::Recv::new(Fixed(conn), std::ptr::null_mut(), 0)
+            opcode::Recv::new(place, std::ptr::null_mut(), 0)
                 .buf_group(GROUP)
                 .build()
                 .flags(squeue::Flags::BUFFER_SELECT)
@@ -345,7 +439,8 @@ impl<'r> UringOps<'r> {
     }
 
     fn submit_or_fail(&mut self, conn: ConnId, entry: &squeue::Entry) {
-        if let Err(error) = self.push(entry) {
+        let (ring, _) = self.place(conn);
+        if let Err(error) = self.push(ring, entry) {
             let generation = self.slots[conn as usize].generation & 0xff_ffff;
             self.failed.push((conn, generation, error.raw_os_error().unwrap_or(libc::EIO)));
         }
@@ -364,13 +459,14 @@ impl<'r> UringOps<'r> {
     /// Asks how many bytes the peer has not acknowledged, and waits for the answer alone.
     fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
         let data = self.data(Kind::Unacknowledged, conn);
-        let command = opcode::UringCmd16::new(Fixed(conn), SIOCOUTQ).build().user_data(data);
-        self.push(&command).ok()?;
+        let (ring, place) = self.place(conn);
+        let command = opcode::UringCmd16::new(place, SIOCOUTQ).build().user_data(data);
+        self.push(ring, &command).ok()?;
         let until_ns = now_ns() + 100_000_000;
         while now_ns() < until_ns {
-            self.enter(until_ns).ok()?;
+            self.enter(ring, until_ns).ok()?;
             let mut done = VecDeque::new();
-            self.reap(&mut done);
+            self.reap(ring, &mut done);
             let answer =
                 done.iter().find(|c| c.kind == Kind::Unacknowledged && c.conn == conn).map(|c| c.result);
             self.early.extend(done);
@@ -388,7 +484,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
         now_ns()
     }
 
-    fn connect(&mut self, conn: ConnId, address: &SocketAddr) {
+    fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) {
         if self.slots.len() <= conn as usize {
             let closed = Slot {
                 open: false,
@@ -404,22 +500,33 @@ impl<'r> Ops<'r> for UringOps<'r> {
         *slot =
             Slot { open: true, receiving: false, no_delay: false, submitted: false, last_send: 0, ..*slot };
         let generation = slot.generation & 0xff_ffff;
-        let Some(place) =
-            DestinationSlot::try_from_slot_target(conn).ok().filter(|_| (conn as usize) < self.capacity)
-        else {
+        if conn as usize >= self.per_ring * self.rings.len() {
             return self.failed.push((conn, generation, libc::EMFILE));
-        };
+        }
+        let (_, place) = self.place(conn);
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+        let data = self.data(Kind::Socket, conn);
         let socket = opcode::Socket::new(family, libc::SOCK_STREAM, 0)
-            .file_index(Some(place))
-            .build()
-            .user_data(self.data(Kind::Socket, conn))
-            .flags(squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS);
+            .file_index(DestinationSlot::try_from_slot_target(place.0).ok());
+        self.submit_or_fail(conn, &socket.build().user_data(data).flags(quiet));
+        if let Some(source) = source {
+            // The port is left to `connect`, which then only needs one that is free towards this peer.
+            let option = opcode::SetSockOpt::new(
+                place,
+                libc::IPPROTO_IP as u32,
+                libc::IP_BIND_ADDRESS_NO_PORT as u32,
+                std::ptr::addr_of!(ONE).cast(),
+                std::mem::size_of_val(&ONE) as u32,
+            );
+            self.submit_or_fail(conn, &option.build().user_data(data).flags(quiet));
+            let (raw, length) = self.raw_address(&SocketAddr::new(source, 0));
+            let bind = opcode::Bind::new(place, raw, length).build().user_data(data).flags(quiet);
+            self.submit_or_fail(conn, &bind);
+        }
         let (raw, length) = self.raw_address(address);
-        let connect =
-            opcode::Connect::new(Fixed(conn), raw, length).build().user_data(self.data(Kind::Connect, conn));
-        self.submit_or_fail(conn, &socket);
-        self.submit_or_fail(conn, &connect);
+        let data = self.data(Kind::Connect, conn);
+        self.submit_or_fail(conn, &opcode::Connect::new(place, raw, length).build().user_data(data));
     }
 
     #[inline]
@@ -430,8 +537,9 @@ impl<'r> Ops<'r> for UringOps<'r> {
             (slot.generation & 0xff_ffff, bytes.len() > ONE_SEGMENT && !slot.no_delay);
         if delayed {
             slot.no_delay = true;
+            let (_, place) = self.place(conn);
             let option = opcode::SetSockOpt::new(
-                Fixed(conn),
+                place,
                 libc::IPPROTO_TCP as u32,
                 libc::TCP_NODELAY as u32,
                 std::ptr::addr_of!(ONE).cast(),
@@ -449,15 +557,16 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let receiving = std::mem::take(&mut slot.receiving);
         slot.open = false;
         let receive = self.data(Kind::Receive, conn);
+        let (ring, place) = self.place(conn);
         let slot = &mut self.slots[conn as usize];
         slot.generation = slot.generation.wrapping_add(1);
         // A receive under way holds the socket open.
         if receiving {
             let cancel = opcode::AsyncCancel::new(receive).build().user_data(Kind::Nothing as u64);
-            let _ = self.push(&cancel.flags(squeue::Flags::SKIP_SUCCESS));
+            let _ = self.push(ring, &cancel.flags(squeue::Flags::SKIP_SUCCESS));
         }
-        let close = opcode::Close::new(Fixed(conn)).build().user_data(Kind::Nothing as u64);
-        let _ = self.push(&close.flags(squeue::Flags::SKIP_SUCCESS));
+        let close = opcode::Close::new(place).build().user_data(Kind::Nothing as u64);
+        let _ = self.push(ring, &close.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {
@@ -470,10 +579,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
 }
 
 impl Buffers {
-    /// As many as connections may answer in one turn, within bounds.
-    fn new(connections: usize) -> std::io::Result<Self> {
-        let count = connections.next_power_of_two().clamp(128, 2048);
-        let size = (2 << 20usize) / count.min(512);
+    /// As many as requests may be answered in one turn, within bounds.
+    fn new(in_flight: usize, least: usize) -> std::io::Result<Self> {
+        let count = in_flight.next_power_of_two().clamp(least, 2048);
+        let size = if least < 128 { 4096 } else { (2 << 20usize) / count.min(512) };
         let map = |length: usize| {
             use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
             // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
@@ -539,9 +648,12 @@ impl Drop for Buffers {
 impl Drop for UringOps<'_> {
     fn drop(&mut self) {
         // Sends under way read from memory that is about to go: end them before that.
-        let all = io_uring::types::CancelBuilder::any();
-        let _ = self.ring.submit();
-        let _ = self.ring.submitter().register_sync_cancel(Some(Timespec::new().sec(1)), all);
+        for Ring { ring, .. } in &mut self.rings {
+            let _ = ring.submit();
+            let _ = ring
+                .submitter()
+                .register_sync_cancel(Some(Timespec::new().sec(1)), io_uring::types::CancelBuilder::any());
+        }
     }
 }
 

@@ -1,0 +1,174 @@
+//! Where a worker's requests come from: users who are free again, or a schedule with those who wait.
+
+use std::collections::VecDeque;
+
+use crate::schedule::Schedule;
+use crate::spec::{LoadSpec, Model, Until, WhenBehind};
+use crate::worker::Place;
+
+/// Runs of waiting requests told apart by when they were noticed; above this, neighbours are joined.
+const BACKLOG_RUNS: usize = 1 << 16;
+
+/// Where requests come from.
+pub enum Feed {
+    /// Users.
+    Closed(Users),
+    /// A schedule.
+    Open(Open),
+}
+
+/// Users that send when they are free.
+pub struct Users {
+    /// Users of this worker.
+    pub count: u32,
+    /// Begun so far.
+    pub awake: u32,
+    /// Requests that may still begin.
+    pub budget: u64,
+    /// Requests each user may begin.
+    pub each: u64,
+    /// Requests begun (for the shared order).
+    pub begun: u64,
+}
+
+/// A schedule, and what has fallen due and waits.
+pub struct Open {
+    /// Looks at what falls due.
+    pub noticing: Schedule,
+    /// The same sequence, at the first request that waits.
+    pub starting: Schedule,
+    /// Those who wait.
+    pub backlog: Backlog,
+    /// Places without a request.
+    pub free: Vec<u32>,
+    /// Most places.
+    pub cap: usize,
+    /// What becomes of those who find no place.
+    pub when_behind: WhenBehind,
+}
+
+impl Feed {
+    /// A slot's share.
+    pub fn new(spec: &LoadSpec, place: Place) -> Feed {
+        match &spec.model {
+            Model::Closed { users } => {
+                let count = share_of(*users, place).min(u64::from(u32::MAX)) as u32;
+                let budget = match spec.until {
+                    Until::Requests(n) => share_of(n, place),
+                    _ => u64::MAX,
+                };
+                let each = match spec.until {
+                    Until::Repeats(n) => n.saturating_mul(spec.requests.len() as u64),
+                    _ => u64::MAX,
+                };
+                Feed::Closed(Users { count, awake: 0, budget, each, begun: 0 })
+            }
+            Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
+                let (end_ns, number) = match spec.until {
+                    Until::Elapsed(ns) => (ns, u64::MAX),
+                    Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
+                };
+                let schedule = Schedule::new(*rate_per_s, spec.ramp_ns, *arrivals, spec.seed)
+                    .until(end_ns, number)
+                    .share(place.slot, place.slots);
+                let held = spec.held.as_ref().map_or(u64::MAX, |h| share_of(h.connections, place));
+                Feed::Open(Open {
+                    starting: schedule.clone(),
+                    noticing: schedule,
+                    backlog: Backlog::default(),
+                    free: Vec::new(),
+                    cap: share_of(*max_in_flight, place).min(held).max(1) as usize,
+                    when_behind: *when_behind,
+                })
+            }
+        }
+    }
+}
+
+/// Which users, requests or connections are a slot's, of so many: every `slots`-th.
+pub fn share_of(total: u64, place: Place) -> u64 {
+    total / place.slots + u64::from(place.slot < total % place.slots)
+}
+
+/// Requests that wait, first in, first out: how many, and when they were noticed. Bounded however many wait:
+/// runs that were noticed at about the same time are joined.
+#[derive(Default)]
+pub struct Backlog {
+    runs: VecDeque<(u64, u64)>,
+    waiting: u64,
+}
+
+impl Backlog {
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.waiting
+    }
+
+    /// One more waits, noticed now.
+    pub fn push(&mut self, noticed_ns: u64) {
+        self.waiting += 1;
+        match self.runs.back_mut() {
+            Some((count, at)) if *at == noticed_ns => *count += 1,
+            _ => {
+                if self.runs.len() >= BACKLOG_RUNS {
+                    self.join();
+                }
+                self.runs.push_back((1, noticed_ns));
+            }
+        }
+    }
+
+    /// The one that waits longest goes: when it was noticed.
+    pub fn pop(&mut self) -> Option<u64> {
+        let (count, at) = self.runs.front_mut()?;
+        let noticed = *at;
+        *count -= 1;
+        if *count == 0 {
+            self.runs.pop_front();
+        }
+        self.waiting -= 1;
+        Some(noticed)
+    }
+
+    /// All go.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.waiting = 0;
+    }
+
+    /// Halves the runs: neighbours become one, noticed when the later one was (blocking is understated by
+    /// their distance, response times are not touched).
+    fn join(&mut self) {
+        let joined = self.runs.len() / 2;
+        for i in 0..joined {
+            let (a, b) = (self.runs[2 * i], self.runs[2 * i + 1]);
+            self.runs[i] = (a.0 + b.0, b.1);
+        }
+        let odd = self.runs.len() % 2 == 1;
+        if odd {
+            self.runs[joined] = self.runs[self.runs.len() - 1];
+        }
+        self.runs.truncate(joined + usize::from(odd));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backlog_is_first_in_first_out_and_bounded() {
+        let mut backlog = Backlog::default();
+        let n = 3 * BACKLOG_RUNS as u64 + 1;
+        (0..n).for_each(|at| backlog.push(at));
+        assert!(backlog.runs.len() <= BACKLOG_RUNS);
+        assert_eq!(backlog.len(), n);
+        let noticed: Vec<u64> = std::iter::from_fn(|| backlog.pop()).collect();
+        assert_eq!(noticed.len() as u64, n);
+        assert!(noticed.windows(2).all(|w| w[0] <= w[1]));
+        // never noticed earlier than it was
+        assert!(noticed.iter().enumerate().all(|(i, at)| *at >= i as u64));
+        assert_eq!(backlog.len(), 0);
+    }
+}

@@ -1,0 +1,404 @@
+//! The life of a request: `begin` → `connect` → `connected` → `transmit` → `received` → `complete` or `fail` →
+//! `next`. The functions are named after the step it is in.
+
+use std::net::SocketAddr;
+
+use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::conn::Phase;
+use crate::deadline::NONE;
+use crate::feed::Feed;
+use crate::http1::Fault;
+use crate::io::{ConnId, Event, Ops, Sink};
+use crate::keeper::{Ending, Reason};
+use crate::recorder::Times;
+use crate::source::Request;
+use crate::spec::{Model, Order};
+use crate::worker::Worker;
+
+/// Beginnings of responses kept at one time, in case they turn out slow or failed.
+const STASHES: usize = 256;
+
+impl<'r> Worker<'r> {
+    /// A place or user is free: what it does next.
+    pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let over = self.stopped_ns.is_some() || now >= self.end_ns;
+        match &mut self.feed {
+            Feed::Closed(users) => {
+                let exchange = &mut self.exchanges[id as usize];
+                if over || users.budget == 0 || exchange.begun >= users.each {
+                    return;
+                }
+                let begun = match self.spec.order {
+                    Order::Journey => exchange.begun,
+                    Order::Shared => users.begun,
+                };
+                exchange.begun += 1;
+                users.begun += 1;
+                users.budget -= 1;
+                let number = match self.spec.order {
+                    Order::Journey => begun,
+                    Order::Shared => self.number_of(0) + begun * self.spec.threads as u64,
+                };
+                let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
+                self.recorder.due(request, now, now);
+                self.begin(ops, id, number, now, now);
+            }
+            Feed::Open(open) => {
+                if over || open.backlog.len() == 0 {
+                    open.free.push(id);
+                    return;
+                }
+                let noticed = open.backlog.pop().unwrap_or(now);
+                if let Some((number, due)) = open.starting.take() {
+                    self.begin(ops, id, number, due, noticed);
+                }
+            }
+        }
+    }
+
+    /// The first action for a request.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: u32,
+        number: u64,
+        due_ns: u64,
+        noticed_ns: u64,
+    ) {
+        let now = match self.feed {
+            // the user is free, and the clock has just been read
+            Feed::Closed(_) => noticed_ns,
+            Feed::Open(_) => self.now(ops),
+        };
+        let index = (number % self.spec.requests.len() as u64) as u32;
+        let request = &self.spec.requests[index as usize];
+        self.recorder.started(request, due_ns, noticed_ns, now);
+        if self.turn.is_some() {
+            self.take_turn(id);
+        }
+        let exchange = &mut self.exchanges[id as usize];
+        (exchange.request, exchange.due_ns, exchange.started_ns) = (index, due_ns, now);
+        (exchange.resent, exchange.answered, exchange.under_way) = (false, false, true);
+        let conn_id = exchange.conn;
+        let conn = &mut self.conns[conn_id as usize];
+        conn.exchange = id;
+        let (phase, elsewhere) = (conn.phase, conn.host != request.host);
+        self.deadlines.push(&mut self.exchanges, id, now.saturating_add(self.spec.timeout_ns));
+        match phase {
+            Phase::Idle if !elsewhere => {
+                self.conns[conn_id as usize].rested = true;
+                self.transmit(ops, conn_id);
+            }
+            Phase::Closed => self.connect(ops, conn_id, request.host, now),
+            // Being opened to be held: the request goes out once it stands.
+            Phase::Connecting => {}
+            Phase::Idle | Phase::Busy => {
+                self.shut(ops, conn_id);
+                self.connect(ops, conn_id, request.host, now);
+            }
+        }
+    }
+
+    /// Gives an exchange the next held connection that has none: there are at least as many as exchanges.
+    fn take_turn(&mut self, id: u32) {
+        let count = self.conns.len() as u32;
+        let mut at = self.turn.unwrap_or(0);
+        while self.conns[at as usize].exchange != NONE {
+            at = (at + 1) % count;
+        }
+        self.exchanges[id as usize].conn = at;
+        self.turn = Some((at + 1) % count);
+    }
+
+    pub(crate) fn connect(&mut self, ops: &mut impl Ops<'r>, id: ConnId, host: u16, now: u64) {
+        let number = self.number_of(id);
+        let conn = &mut self.conns[id as usize];
+        // Each place goes through all addresses, and neighbours begin with different ones.
+        conn.address = if conn.host == host { conn.address.wrapping_add(1) } else { 0 };
+        (conn.host, conn.phase, conn.connect_ns, conn.rested) = (host, Phase::Connecting, now, false);
+        let source = match self.spec.sources.as_slice() {
+            [] => None,
+            sources => Some(sources[(number % sources.len() as u64) as usize]),
+        };
+        let Some(address) = self.address_of(id) else { return };
+        self.recorder.connecting();
+        ops.connect(id, &address, source);
+    }
+
+    fn address_of(&self, id: ConnId) -> Option<SocketAddr> {
+        let conn = self.conns.get(id as usize)?;
+        let addresses = &self.spec.hosts[conn.host as usize];
+        let index = self.number_of(id).wrapping_add(u64::from(conn.address));
+        addresses.get((index % addresses.len().max(1) as u64) as usize).copied()
+    }
+
+    fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let now = self.now(ops);
+        let conn = &mut self.conns[id as usize];
+        let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
+        if exchange == NONE {
+            conn.phase = Phase::Idle;
+            self.recorder.connected(u64::MAX, took_ns);
+            return self.opened();
+        }
+        self.recorder.roll(now);
+        self.recorder.connected(self.exchanges[exchange as usize].due_ns, took_ns);
+        self.transmit(ops, id);
+    }
+
+    #[inline]
+    fn transmit(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let conn = &mut self.conns[id as usize];
+        conn.phase = Phase::Busy;
+        let exchange = &mut self.exchanges[conn.exchange as usize];
+        exchange.reader.reset();
+        let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
+        let sent = ops.send(id, bytes);
+        exchange.unsent = bytes.len() - sent;
+        self.recorder.sent(sent);
+    }
+
+    fn sent(&mut self, id: ConnId, bytes: usize) {
+        self.recorder.sent(bytes);
+        let exchange = self.conns[id as usize].exchange;
+        if let Some(exchange) = self.exchanges.get_mut(exchange as usize) {
+            exchange.unsent = exchange.unsent.saturating_sub(bytes);
+        }
+    }
+
+    #[inline]
+    fn received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, bytes: &[u8], last: bool) {
+        let now = self.now(ops);
+        self.recorder.roll(now);
+        self.recorder.received(bytes.len());
+        let conn = &self.conns[id as usize];
+        if conn.phase != Phase::Busy {
+            // Bytes nobody asked for: the connection cannot be trusted to answer the next request.
+            return self.shut(ops, id);
+        }
+        let exchange_id = conn.exchange;
+        let exchange = &mut self.exchanges[exchange_id as usize];
+        exchange.answered = true;
+        let request: &'r Request = &self.spec.requests[exchange.request as usize];
+        match exchange.reader.feed(bytes, request.answer_has_no_body, &mut self.memo) {
+            Ok(fed) if fed.done => {
+                let clean = fed.used == bytes.len() && !last;
+                let whole = &bytes[..fed.used];
+                if exchange.stash.is_some() {
+                    self.stash(exchange_id, whole, None);
+                }
+                self.complete(ops, id, now, clean, (whole, fed.head_end));
+            }
+            Ok(fed) => self.stash(exchange_id, bytes, fed.head_end),
+            Err(fault) => {
+                self.stash(exchange_id, bytes, None);
+                let failure = match fault {
+                    Fault::HeadTooLarge => Failure::TooLarge,
+                    Fault::Malformed(_) => Failure::Protocol,
+                };
+                self.fail(ops, exchange_id, failure, Reason::Words(fault.words()));
+            }
+        }
+    }
+
+    /// The response is complete. `clean`: the connection may be used again, as far as its bytes say.
+    #[inline]
+    fn complete(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: ConnId,
+        now: u64,
+        clean: bool,
+        response: (&[u8], Option<usize>),
+    ) {
+        let conn = &mut self.conns[id as usize];
+        let exchange_id = conn.exchange;
+        let exchange = &self.exchanges[exchange_id as usize];
+        let request: &'r Request = &self.spec.requests[exchange.request as usize];
+        let Some(head) = exchange.reader.head() else { return };
+        if clean && head.keep_alive && self.spec.keep_alive && exchange.unsent == 0 {
+            conn.phase = Phase::Idle;
+        } else {
+            self.shut(ops, id);
+        }
+        self.recorder.status(head.status);
+        let outcome = judge(request, head.status);
+        self.finish(ops, exchange_id, now, outcome, (None, response));
+    }
+
+    /// The request ended otherwise.
+    pub(crate) fn fail(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, reason: Reason) {
+        let now = self.now(ops);
+        self.recorder.roll(now);
+        let conn = self.exchanges[id as usize].conn;
+        if self.conns[conn as usize].phase != Phase::Closed {
+            self.shut(ops, conn);
+        }
+        self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
+    }
+
+    /// Counts and keeps, then goes on.
+    #[inline]
+    fn finish(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: u32,
+        now: u64,
+        outcome: Outcome,
+        (error, response): (Option<Reason>, (&[u8], Option<usize>)),
+    ) {
+        self.deadlines.remove(&mut self.exchanges, id);
+        let exchange = &mut self.exchanges[id as usize];
+        exchange.under_way = false;
+        let conn = exchange.conn;
+        let request: &'r Request = &self.spec.requests[exchange.request as usize];
+        let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
+        let head = exchange.reader.head().filter(|_| exchange.answered);
+        self.recorder.ended(request, times, outcome);
+        if self.keeper.wants(request, outcome, now - times.due_ns) {
+            self.keep(
+                id,
+                Ending {
+                    request,
+                    address: self.address_of(conn),
+                    times,
+                    outcome,
+                    error,
+                    user: matches!(self.spec.model, Model::Closed { .. }).then(|| self.number_of(id)),
+                    status: head.map(|h| h.status),
+                    response,
+                },
+            );
+        }
+        self.unstash(id);
+        self.conns[conn as usize].exchange = NONE;
+        if self.turn.is_some() {
+            self.exchanges[id as usize].conn = NONE;
+        }
+        self.next(ops, id, now);
+    }
+
+    #[cold]
+    fn keep(&mut self, id: u32, ending: Ending<'_>) {
+        let stash = self.exchanges[id as usize].stash.take();
+        let response = stash.as_ref().map_or(ending.response, |s| (&s.bytes, s.head_end));
+        let ending = Ending { response, ..ending };
+        let number = self.exchanges[id as usize].request as usize;
+        if let Some(example) = self.keeper.keep(&ending, number) {
+            self.recorder.example(example);
+        }
+        self.exchanges[id as usize].stash = stash;
+    }
+
+    /// Keeps the beginning of a response that comes in pieces.
+    fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
+        let exchange = &mut self.exchanges[id as usize];
+        if exchange.stash.is_none() {
+            if self.stashed == STASHES {
+                return;
+            }
+            self.stashed += 1;
+            exchange.stash = Some(self.stashes.pop().unwrap_or_default());
+        }
+        let Some(stash) = &mut exchange.stash else { return };
+        if stash.bytes.is_empty() {
+            stash.head_end = head_end;
+        }
+        let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
+        if room == 0 {
+            return;
+        }
+        stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if stash.head_end.is_none() {
+            stash.head_end = memchr::memmem::find(&stash.bytes, b"\r\n\r\n").map(|at| at + 4);
+        }
+    }
+
+    fn unstash(&mut self, id: u32) {
+        if let Some(mut stash) = self.exchanges[id as usize].stash.take() {
+            stash.bytes.clear();
+            stash.head_end = None;
+            self.stashed -= 1;
+            self.stashes.push(stash);
+        }
+    }
+
+    /// The peer will send no more (`None`), or the connection broke.
+    fn ended(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: Option<i32>) {
+        let (phase, rested, exchange_id) = {
+            let conn = &self.conns[id as usize];
+            (conn.phase, conn.rested, conn.exchange)
+        };
+        let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
+        let Some(exchange) = self.exchanges.get(exchange_id as usize) else {
+            // Nothing is under way on it.
+            match phase {
+                Phase::Closed => {}
+                Phase::Connecting => {
+                    self.opened();
+                    self.shut(ops, id);
+                }
+                Phase::Idle | Phase::Busy => self.shut(ops, id),
+            }
+            return;
+        };
+        let (answered, resent) = (exchange.answered, exchange.resent);
+        match phase {
+            Phase::Closed | Phase::Idle => {}
+            Phase::Connecting => self.fail(ops, exchange_id, Failure::Connect, reason),
+            Phase::Busy if error.is_none() && exchange.reader.ends_with_connection() => {
+                let now = self.now(ops);
+                self.recorder.roll(now);
+                self.complete(ops, id, now, false, (&[], None));
+            }
+            Phase::Busy if !answered && rested && !resent && ops.unseen(id) => {
+                // The server had closed the idle connection before it saw the request.
+                let now = self.now(ops);
+                self.shut(ops, id);
+                self.recorder.resent();
+                self.exchanges[exchange_id as usize].resent = true;
+                let host = self.conns[id as usize].host;
+                self.connect(ops, id, host, now);
+            }
+            Phase::Busy if answered => self.fail(ops, exchange_id, Failure::Truncated, reason),
+            Phase::Busy => self.fail(ops, exchange_id, Failure::Reset, reason),
+        }
+    }
+
+    pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        ops.close(id);
+        self.conns[id as usize].phase = Phase::Closed;
+        self.recorder.closed();
+    }
+}
+
+/// Ok or not, by its status.
+#[inline]
+fn judge(request: &Request, status: u16) -> Outcome {
+    let ok = match request.ok_statuses.as_slice() {
+        [] => status < 400,
+        statuses => statuses.contains(&status),
+    };
+    match status {
+        _ if ok => Outcome::Ok,
+        500.. => Outcome::Failed(Failure::Http5xx),
+        400.. => Outcome::Failed(Failure::Http4xx),
+        _ => Outcome::Failed(Failure::Check),
+    }
+}
+
+impl<'r, O: Ops<'r>> Sink<O> for Worker<'r> {
+    #[inline]
+    fn event(&mut self, ops: &mut O, event: Event<'_>) {
+        match event {
+            Event::Received { conn, bytes, last } => self.received(ops, conn, bytes, last),
+            Event::Connected(conn) => self.connected(ops, conn),
+            Event::Sent(conn, bytes) => self.sent(conn, bytes),
+            Event::Closed(conn) => self.ended(ops, conn, None),
+            Event::Failed(conn, error) => self.ended(ops, conn, Some(error)),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `loadlab bench` against a server's own books: every way a run can end and every way an exchange can go
+//! wrong. Nothing here depends on how fast the machine is.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::server::{Request, Script, Server, Step, always, good, response, send, slow};
+use common::{Running, bench, check_identities, check_same, command, f, failures, measured, n, status};
+
+on_every_backend! {
+    a_number_of_requests_is_exact_whatever_users_and_threads
+    a_number_of_requests_at_a_rate_is_exact
+    a_rate_for_a_duration_is_exact
+    users_for_a_duration_finish_what_they_are_at
+    a_rate_that_counts_what_its_window_holds
+    bodies_of_every_framing_are_counted_to_the_byte
+    head_has_no_body_whatever_its_length_says
+    statuses_are_told_apart
+    each_fault_has_its_own_name
+    a_reset_inside_a_body_is_truncated
+    a_request_that_was_read_and_not_answered_is_never_sent_again
+    closing_after_some_answers_costs_nothing_when_it_is_said
+    closing_an_idle_connection_unannounced_is_no_failure
+}
+
+const SOON: Duration = Duration::from_millis(20);
+
+/// A closed load that must be exact in everything: requests, bytes, connections.
+fn exact(args: &[&str], script: impl Script, requests: u64) {
+    let server = Server::start(script);
+    let url = server.url("/");
+    let mut all = vec![url.as_str()];
+    all.extend(args);
+    let (json, code) = measured(&all);
+    let counts = server.settled();
+    assert_eq!(code, 0, "{json:#}");
+    assert_eq!(n(&json, "requests.ok"), requests, "{args:?} {json:#}");
+    assert_eq!(n(&json, "requests.due"), requests);
+    check_same(&json, &counts);
+    assert_eq!(counts.resets, 0, "{args:?}");
+}
+
+fn a_number_of_requests_is_exact_whatever_users_and_threads() {
+    for args in [
+        ["-n", "1", "-c", "1", "-t", "1"],
+        ["-n", "1", "-c", "50", "-t", "2"],
+        ["-n", "7", "-c", "50", "-t", "1"],
+        ["-n", "7", "-c", "3", "-t", "2"],
+        ["-n", "10", "-c", "1", "-t", "2"],
+        ["-n", "10", "-c", "2", "-t", "5"],
+        ["-n", "1000", "-c", "8", "-t", "2"],
+        ["-n", "1001", "-c", "7", "-t", "1"],
+    ] {
+        exact(&args, good, args[1].parse().unwrap());
+    }
+}
+
+fn a_number_of_requests_at_a_rate_is_exact() {
+    exact(&["-n", "1", "-r", "100/s"], good, 1);
+    exact(&["-n", "300", "-r", "1000/s", "-t", "2"], good, 300);
+    exact(&["-n", "300", "-r", "1000/s", "--arrivals", "poisson", "--ramp", "100ms"], good, 300);
+}
+
+fn a_rate_for_a_duration_is_exact() {
+    exact(&["-d", "500ms", "-r", "1000/s"], good, 500);
+    exact(&["-d", "1s", "-r", "400/s", "--ramp", "1s"], good, 200);
+    exact(&["-d", "300ms", "-r", "100/s", "-t", "2"], slow(SOON), 30);
+}
+
+fn users_for_a_duration_finish_what_they_are_at() {
+    for args in [["-d", "400ms", "-c", "10", "-t", "1"], ["-d", "400ms", "-c", "10", "-t", "2"]] {
+        let server = Server::start(slow(Duration::from_millis(30)));
+        let url = server.url("/");
+        let mut all = vec![url.as_str()];
+        all.extend(args);
+        let (json, code) = measured(&all);
+        check_same(&json, &server.settled());
+        assert_eq!((code, n(&json, "requests.in_flight")), (0, 0));
+        assert_eq!(n(&json, "requests.ok"), n(&json, "requests.due"));
+        assert_eq!(n(&json, "connections.opened"), 10);
+        assert_eq!(n(&json, "connections.reconnects"), 0);
+    }
+}
+
+fn a_rate_that_counts_what_its_window_holds() {
+    // 10 users, 300 ms each: four rounds in 1.2 s are 33.3/s, whichever window that is told over
+    let server = Server::start(slow(Duration::from_millis(300)));
+    let (json, _) = measured(&[&server.url("/"), "-c", "10", "-d", "1s"]);
+    let (rate, ok) = (f(&json, "rate_per_s.ok").unwrap(), n(&json, "requests.ok") as f64);
+    let window = f(&json, "window.to_s").unwrap() - f(&json, "window.from_s").unwrap();
+    if (rate * window - ok).abs() > 0.5 {
+        // what ended after the window is not in its rate; then the window must end with the schedule
+        assert!((window - 1.0).abs() < 0.05, "{rate} × {window} is not {ok}: {json:#}");
+    }
+}
+
+fn bodies_of_every_framing_are_counted_to_the_byte() {
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5;name=value\r\nhello\r\n0006\r\n world\r\n0\r\nTrailer: x\r\n\r\n";
+    let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+    let scripts: Vec<(&str, Vec<Step>)> = vec![
+        ("length", vec![send(response(200, "hello"))]),
+        ("empty", vec![send(response(200, ""))]),
+        ("chunked", vec![send(chunked)]),
+        ("interim", vec![send(interim), send(response(201, "made"))]),
+        ("trickled", vec![Step::Trickle(response(200, "slowly"))]),
+        ("trickled chunks", vec![Step::Trickle(chunked.into())]),
+        ("no content", vec![send("HTTP/1.1 204 No Content\r\n\r\n")]),
+        ("not modified", vec![send("HTTP/1.1 304 Not Modified\r\nContent-Length: 1000\r\n\r\n")]),
+        ("large", vec![send(response(200, &"y".repeat(300_000)))]),
+        ("1.0 kept", vec![send("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok")]),
+        ("1.0", vec![send("HTTP/1.0 200 OK\r\n\r\nuntil the end"), Step::Finish]),
+        ("until close", vec![send("HTTP/1.1 200 OK\r\n\r\nuntil the end"), Step::Finish]),
+        (
+            "close said",
+            vec![send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"), Step::Finish],
+        ),
+    ];
+    for (what, steps) in scripts {
+        let server = Server::start(always(steps));
+        let (json, code) = measured(&[&server.url("/"), "-n", "40", "-c", "4"]);
+        let counts = server.settled();
+        assert_eq!((code, n(&json, "requests.ok")), (0, 40), "{what}: {json:#}");
+        check_same(&json, &counts);
+        assert_eq!((counts.resets, counts.cut), (0, 0), "{what}");
+        assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
+        let per_request = what.starts_with("1.0") && what != "1.0 kept" || what.contains("close");
+        assert_eq!(counts.connections, if per_request { 40 } else { 4 }, "{what}");
+    }
+}
+
+fn head_has_no_body_whatever_its_length_says() {
+    let server = Server::start(always(vec![send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")]));
+    let (json, code) = measured(&[&server.url("/"), "-X", "HEAD", "-n", "40", "-c", "4"]);
+    let counts = server.settled();
+    assert_eq!((code, n(&json, "requests.ok"), counts.methods["HEAD"]), (0, 40, 40));
+    check_same(&json, &counts);
+}
+
+fn statuses_are_told_apart() {
+    let server = Server::start(|r: &Request| {
+        vec![send(response([200, 404, 500, 302, 503][r.number as usize % 5], "text"))]
+    });
+    let (json, code) = measured(&[&server.url("/"), "-n", "100", "-c", "4"]);
+    check_same(&json, &server.settled());
+    assert_eq!(code, 0, "nothing was expected");
+    assert_eq!(n(&json, "requests.ok"), 40);
+    assert_eq!(failures(&json), [("http_4xx".into(), 20), ("http_5xx".into(), 40)]);
+    for s in [200, 404, 500, 302, 503] {
+        assert_eq!(status(&json, s), 20);
+    }
+    assert_eq!(f(&json, "availability"), Some(0.4));
+    assert_eq!((n(&json, "ok_response_ms.count"), n(&json, "failed_response_ms.count")), (40, 60));
+}
+
+/// Each fault has its own name, and the server's count of requests is the load's.
+fn each_fault_has_its_own_name() {
+    let head = "HTTP/1.1 200 OK\r\n";
+    let sent = |text: &str| vec![send(format!("{head}{text}")), Step::Finish];
+    let faults: Vec<(&str, &str, Vec<Step>)> = vec![
+        ("closed without an answer", "reset", vec![Step::Close]),
+        ("ended without an answer", "reset", vec![Step::Finish]),
+        ("reset without an answer", "reset", vec![Step::Reset]),
+        ("ended in the head", "truncated", sent("Content-Le")),
+        ("ended in the body", "truncated", sent("Content-Length: 10\r\n\r\nhal")),
+        ("ended in a chunk", "truncated", sent("Transfer-Encoding: chunked\r\n\r\n5\r\nhe")),
+        (
+            "ended before the last chunk",
+            "truncated",
+            sent("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"),
+        ),
+        ("garbage", "protocol", vec![send("SSH-2.0-OpenSSH_9.2\r\n"), Step::Hang]),
+        ("chunk size overflows", "protocol", sent("Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n")),
+        ("chunk size is no number", "protocol", sent("Transfer-Encoding: chunked\r\n\r\nzz\r\n")),
+        ("two lengths", "protocol", sent("Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello")),
+        (
+            "length and chunks",
+            "protocol",
+            sent("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ),
+        ("negative length", "protocol", sent("Content-Length: -5\r\n\r\n")),
+        ("head without end", "too_large", vec![send(head), Step::Flood(1 << 20)]),
+        ("header without end", "too_large", vec![send(format!("{head}X: ")), Step::Flood(1 << 20)]),
+        ("switching unasked", "protocol", vec![send("HTTP/1.1 101 Switching Protocols\r\n\r\n"), Step::Hang]),
+    ];
+    for (what, name, steps) in faults {
+        let server = Server::start(always(steps));
+        let (json, code) = measured(&[&server.url("/"), "-n", "20", "-c", "2"]);
+        let counts = server.settled();
+        assert_eq!(failures(&json), [(name.to_owned(), 20)], "{what}: {json:#}");
+        assert_eq!((counts.requests, counts.connections), (20, 20), "{what}");
+        assert_eq!(n(&json, "bytes.sent"), counts.received, "{what}");
+        assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
+        assert_eq!(code, 0, "{what}: nothing was expected");
+    }
+}
+
+fn a_reset_inside_a_body_is_truncated() {
+    // A wait, so that the reset does not overtake what was sent: it would discard it unread.
+    let steps = vec![send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Step::Wait(SOON), Step::Reset];
+    let server = Server::start(always(steps));
+    let (json, _) = measured(&[&server.url("/"), "-n", "10", "-c", "2"]);
+    assert_eq!(failures(&json), [("truncated".to_owned(), 10)], "{json:#}");
+    assert_eq!(server.settled().requests, 10);
+}
+
+/// Faults in turn among good answers, on connections that were used before.
+fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
+    for (what, fault) in [("closed", Step::Close), ("ended", Step::Finish), ("reset", Step::Reset)] {
+        let faults = Arc::new(AtomicU64::new(0));
+        let counted = faults.clone();
+        let server = Server::start(move |r: &Request| match r.on_connection % 3 {
+            2 => {
+                counted.fetch_add(1, Ordering::SeqCst);
+                vec![fault.clone()]
+            }
+            _ => good(r),
+        });
+        let (json, _) = measured(&[&server.url("/"), "-n", "300", "-c", "3"]);
+        let counts = server.settled();
+        let faults = faults.load(Ordering::SeqCst);
+        assert!(faults >= 90, "{what}: {faults}");
+        assert_eq!(counts.requests, n(&json, "requests.started"), "{what}: {json:#}");
+        assert_eq!(failures(&json), [("reset".to_owned(), faults)], "{what}: {json:#}");
+        assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
+    }
+}
+
+fn closing_after_some_answers_costs_nothing_when_it_is_said() {
+    let server = Server::start(|r: &Request| match r.on_connection {
+        4 => vec![send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok"), Step::Finish],
+        _ => good(r),
+    });
+    let (json, _) = measured(&[&server.url("/"), "-n", "500", "-c", "5"]);
+    let counts = server.settled();
+    check_same(&json, &counts);
+    assert_eq!(n(&json, "requests.ok"), 500);
+    // five each, and up to one unfinished per user
+    assert!((100..=105).contains(&counts.connections), "{}", counts.connections);
+    assert_eq!(n(&json, "connections.reconnects"), 0);
+}
+
+/// The server closes idle connections unannounced, as soon as it has answered: the worst race there is.
+fn closing_an_idle_connection_unannounced_is_no_failure() {
+    for (what, every) in [("each", 1), ("every fifth", 5)] {
+        let server = Server::start(move |r: &Request| match (r.on_connection + 1) % every {
+            0 => vec![send(response(200, "hello")), Step::Close],
+            _ => good(r),
+        });
+        let (json, code) = measured(&[&server.url("/"), "-n", "2000", "-c", "8"]);
+        let counts = server.settled();
+        assert_eq!(failures(&json), [], "{what}: {json:#}");
+        assert_eq!((code, n(&json, "requests.ok")), (0, 2000), "{what}");
+        assert_eq!(counts.requests, 2000, "{what}: none was seen twice");
+    }
+}

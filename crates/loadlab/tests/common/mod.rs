@@ -1,0 +1,206 @@
+//! Runs the binary as a user would, and reads what it left: exit code, standard output, standard error.
+
+// Every test binary takes the part it needs.
+#![allow(dead_code)]
+
+pub mod server;
+
+use std::cell::Cell;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use server::Counts;
+
+/// The binary under test.
+pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
+
+/// What a run of the binary left.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The one document on standard output.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|e| panic!("no document ({e}): {}\n{}", self.stdout, self.stderr))
+    }
+}
+
+thread_local! {
+    /// The backend the tests of this thread ask for.
+    static IO: Cell<&'static str> = const { Cell::new("auto") };
+}
+
+/// Runs a test on one backend; says so where the kernel does not allow it.
+pub fn on(io: &'static str, test: fn()) {
+    IO.set(io);
+    if io == "uring" && bench(&["http://127.0.0.1:9/", "-n", "1"]).stderr.contains("the uring backend failed")
+    {
+        return eprintln!("skipped: this kernel or container does not allow io_uring");
+    }
+    test();
+}
+
+/// Runs tests on every backend.
+#[macro_export]
+macro_rules! on_every_backend {
+    ($($test:ident)*) => {
+        mod epoll { $(#[test] fn $test() { crate::common::on("epoll", super::$test); })* }
+        mod uring { $(#[test] fn $test() { crate::common::on("uring", super::$test); })* }
+    };
+}
+
+/// `loadlab bench …`, not started.
+pub fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(LOADLAB);
+    command
+        .arg("bench")
+        .args(["--io", IO.get()])
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env_remove("COLUMNS");
+    command
+}
+
+/// A run under way.
+pub struct Running {
+    pub child: Child,
+    stdout: std::thread::JoinHandle<String>,
+    stderr: std::thread::JoinHandle<String>,
+}
+
+fn reader(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = from.read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let mut child = command.spawn().expect("the binary starts");
+        let stdout = reader(child.stdout.take().expect("a pipe"));
+        let stderr = reader(child.stderr.take().expect("a pipe"));
+        Running { child, stdout, stderr }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: kill takes two numbers; the process is our child and not yet waited for.
+        unsafe { libc::kill(self.child.id() as i32, signal) };
+    }
+
+    /// Its end; kills it rather than hang.
+    pub fn wait(mut self) -> Ran {
+        let until = Instant::now() + server::PATIENCE;
+        let status = loop {
+            match self.child.try_wait().expect("a child of ours") {
+                Some(status) => break status,
+                None if Instant::now() > until => {
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    panic!("still running after {:?}", server::PATIENCE);
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        Ran {
+            code: status.code().unwrap_or(-1),
+            stdout: self.stdout.join().unwrap_or_default(),
+            stderr: self.stderr.join().unwrap_or_default(),
+        }
+    }
+}
+
+/// `loadlab bench …` to its end.
+pub fn bench(args: &[&str]) -> Ran {
+    Running::start(command(args)).wait()
+}
+
+/// `loadlab bench --json …` to its end: the document, checked for its identities, and the exit code.
+pub fn measured(args: &[&str]) -> (Value, i32) {
+    let mut all = vec!["--json"];
+    all.extend(args);
+    let ran = bench(&all);
+    let json = ran.json();
+    check_identities(&json);
+    (json, ran.code)
+}
+
+/// A whole number of a document.
+pub fn n(json: &Value, path: &str) -> u64 {
+    let value = at(json, path);
+    value.as_u64().unwrap_or_else(|| panic!("{path} is {value}"))
+}
+
+/// A number of a document; `None` for `null`.
+pub fn f(json: &Value, path: &str) -> Option<f64> {
+    at(json, path).as_f64()
+}
+
+/// A value of a document, by a path such as `requests.ok`.
+pub fn at<'j>(json: &'j Value, path: &str) -> &'j Value {
+    path.split('.').fold(json, |v, key| {
+        v.get(key).unwrap_or_else(|| panic!("no `{key}` on the way to `{path}` in {json:#}"))
+    })
+}
+
+/// A count that may be absent.
+pub fn status(json: &Value, status: u16) -> u64 {
+    json["statuses"].get(status.to_string()).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// due = started + dropped, started = ok + failed + in flight, failed = Σ failures, Σ statuses are the
+/// complete responses: however a run ended.
+pub fn check_identities(json: &Value) {
+    let r = |key: &str| n(json, &format!("requests.{key}"));
+    assert_eq!(r("due"), r("started") + r("dropped"), "{json:#}");
+    assert_eq!(r("started"), r("ok") + r("failed") + r("in_flight"), "{json:#}");
+    let failures = json["failures"].as_object().expect("failures");
+    let failed: u64 = failures.values().filter_map(Value::as_u64).sum();
+    assert_eq!(failed, r("failed"), "{json:#}");
+    let statuses: u64 =
+        json["statuses"].as_object().expect("statuses").values().filter_map(Value::as_u64).sum();
+    let complete =
+        r("ok") + n(json, "failures.http_4xx") + n(json, "failures.http_5xx") + n(json, "failures.check");
+    assert_eq!(statuses, complete, "{json:#}");
+    let doubts = json["doubts"].as_array().expect("doubts");
+    assert!(doubts.iter().all(|d| d["kind"] != "accounting"), "{json:#}");
+}
+
+/// The kinds of a document's doubts.
+pub fn doubts(json: &Value) -> Vec<String> {
+    let doubts = json["doubts"].as_array().expect("doubts");
+    doubts.iter().filter_map(|d| d["kind"].as_str().map(str::to_owned)).collect()
+}
+
+/// Failures that happened, by name.
+pub fn failures(json: &Value) -> Vec<(String, u64)> {
+    let all = json["failures"].as_object().expect("failures");
+    all.iter().map(|(k, v)| (k.clone(), v.as_u64().unwrap_or(0))).filter(|(_, n)| *n > 0).collect()
+}
+
+/// Where every exchange was complete, both ends saw the same bytes, requests and connections.
+pub fn check_same(json: &Value, server: &Counts) {
+    assert_eq!(n(json, "requests.started"), server.requests, "requests: {json:#}\n{server:?}");
+    assert_eq!(n(json, "bytes.sent"), server.received, "bytes sent");
+    assert_eq!(n(json, "bytes.received"), server.sent, "bytes received");
+    assert_eq!(n(json, "connections.opened"), server.connections, "connections");
+}
+
+/// A file with this content, gone with the value's end.
+pub fn file(content: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("file");
+    std::fs::write(&path, content).expect("a file");
+    (dir, path)
+}

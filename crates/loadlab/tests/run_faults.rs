@@ -1,0 +1,239 @@
+//! `loadlab run` when something fails: what is said, which code it exits with, what goes on nevertheless, and
+//! that nothing is left behind (every [`Lab::run`] looks).
+
+mod run_support;
+
+use std::net::TcpListener;
+
+use run_support::{LOAD, LONG, Lab, component, plan};
+
+/// A plan with the case `bad` between two good ones: `${case.broken}` is true in it.
+fn three_cases(components: &[String], rest: &str) -> String {
+    let matrix = "matrix: [{ name: one, broken: false }, { name: bad, broken: true }, { name: two, broken: false }]\n";
+    plan(components, &format!("{rest}{matrix}"))
+}
+
+#[test]
+fn a_build_that_fails_starts_nothing() {
+    let lab = Lab::new();
+    let build = "build: [echo fine, \"echo the compiler says no >&2; echo built > built; exit 3\", echo never]";
+    let web = component("web", "", &[build]);
+    let ran = lab.run(&plan(&[web], "  before_trial: echo started > started\ntrials: 2\n"), &[]);
+    ran.expect(3, &["build of web failed with exit status 3", "| the compiler says no"]);
+    assert!(lab.read("built") == "built\n" && lab.read("started").is_empty());
+    let record = lab.record();
+    assert_eq!(record.manifest()["how"], "broken");
+    let exits: Vec<_> = record.events("default", 1, "command").iter().map(|e| e["exit"].clone()).collect();
+    assert_eq!(exits, [0, 3]);
+    // A report made later says why there is nothing in it.
+    let report = record.report("md");
+    assert!(report.contains("the compiler says no"), "{report}");
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    let lab = Lab::new();
+    let web = "    web: { run: [no-such-program, --x], port: 0 }\n".replace("port: 0", "port: auto");
+    let ran = lab.run(&plan(&[web], ""), &[]);
+    ran.expect(3, &["component `web`: cannot start `no-such-program --x`", "no such program", "hint:"]);
+}
+
+#[test]
+fn a_port_that_is_taken_names_its_owner() {
+    let lab = Lab::new();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let web = component("web", "", &[&format!("port: {port}")]);
+    let ran = lab.run(&plan(&[web], ""), &[]);
+    let owner = format!("port {port} is already taken by pid {}", std::process::id());
+    ran.expect(3, &["component `web`", &owner, "hint:"]);
+    assert!(lab.record().report("md").contains(&owner));
+}
+
+/// The case is given up, the others run.
+#[test]
+fn a_component_that_is_never_ready() {
+    let lab = Lab::new();
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", within: 600ms }";
+    let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
+    let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
+    let not_ready = "component `web` was not ready within 600 ms";
+    ran.expect(3, &[not_ready, "answered with status 503", "| web is listening", "not run, since an earlier trial"]);
+    let record = lab.record();
+    for (case, trial) in [("one", 1), ("two", 1), ("one", 2), ("two", 2)] {
+        assert_eq!(record.summary(case, trial)["requests"]["ok"], 40, "{case} {trial}");
+    }
+    assert_eq!(record.manifest()["how"], "broken");
+    assert!(record.events("bad", 1, "failed")[0]["text"].as_str().unwrap().starts_with(not_ready));
+    let skipped = record.events("bad", 2, "failed");
+    assert!(skipped[0]["text"].as_str().unwrap().contains(not_ready), "{skipped:?}");
+    assert!(record.events("bad", 2, "up").is_empty());
+    let report = record.report("text");
+    assert!(report.contains("was not ready within 600 ms"), "{report}");
+}
+
+#[test]
+fn a_component_that_dies_while_it_starts() {
+    let lab = Lab::new();
+    let web = "    web: { run: \"echo no licence found >&2; exit 9\", port: auto, ready: { tcp: \"127.0.0.1:${port}\" } }\n";
+    let ran = lab.run(&plan(&[web.to_owned()], ""), &[]);
+    ran.expect(3, &["component `web` ended before it was ready: exit status 9", "| no licence found"]);
+}
+
+/// Noticed at once: the load would last ten minutes. The other cases run.
+#[test]
+fn a_component_that_dies_in_the_middle() {
+    let lab = Lab::new();
+    let dies = "    frail:\n      run: \"test ${case.broken} = false || test -e now; while test ! -e die; do sleep 0.05; done; \
+                rm die; exit 5\"\n";
+    let web = component("web", "", &[]);
+    let load = "load:\n  users: 2\n  duration: \"${case.time}\"\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let matrix = "matrix: [{ name: one, broken: false, time: 500ms }, { name: bad, broken: true, time: 10m }, \
+                  { name: two, broken: false, time: 500ms }]\n";
+    let text = plan(&[dies.to_owned(), web], &format!("{load}{matrix}"));
+    let mut running = lab.start(&text, &[]);
+    running.until_told("bad, trial 1");
+    // Once it is under load.
+    let ticks = lab.record().trial("bad", 1).join("ticks.jsonl");
+    run_support::eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
+    lab.file("die", "");
+    let ran = running.end();
+    ran.expect(1, &["frail died: exit status 5", "two, trial 1"]);
+    let record = lab.record();
+    let summary = record.summary("bad", 1);
+    assert_eq!(summary["ended"], "broken");
+    assert_eq!(summary["components"]["frail"]["died"], "exit status 5");
+    let died = record.events("bad", 1, "died");
+    let ended = record.events("bad", 1, "load_ended");
+    let at = |event: &serde_json::Value| event["at_s"].as_f64().unwrap();
+    assert!(at(&ended[0]) - at(&died[0]) < 2.0, "{died:?} {ended:?}");
+    assert_eq!(ended[0]["how"], "component `frail` died: exit status 5");
+    assert_eq!(record.summary("two", 1)["ended"], "complete");
+    for format in ["md", "text", "html"] {
+        assert!(record.report(format).contains("frail died"), "{format}");
+    }
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+}
+
+/// The server itself dies under load: what it answered is counted, what it did not is no mystery.
+#[test]
+fn the_server_dies_under_load() {
+    let lab = Lab::new();
+    let web = component("web", "\"die_after\": 50", &[]);
+    let ran = lab.run(&plan(&[web], LONG), &[]);
+    ran.expect(1, &["web died: exit status 7"]);
+    let summary = lab.record().summary("default", 1);
+    assert_eq!(summary["requests"]["ok"], 49);
+    let n = |key: &str| summary["requests"][key].as_u64().unwrap();
+    assert_eq!(n("started"), n("ok") + n("failed") + n("in_flight"));
+    assert_eq!(summary["components"]["web"]["died"], "exit status 7");
+}
+
+#[test]
+fn a_component_killed_for_its_memory() {
+    let lab = Lab::new();
+    let web = component("web", "", &["limits: { memory: 60MiB }"]);
+    let load = "load:\n  users: 1\n  duration: 10m\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/hog/8\" }]\n";
+    let ran = lab.run(&plan(&[web], load), &[]);
+    if ran.code == Some(3) && ran.err.contains("cannot limit memory") {
+        return eprintln!("skipped: this host gives no memory limits");
+    }
+    ran.expect(1, &["web died: out of memory (limit 60.0 MiB)"]);
+    let summary = lab.record().summary("default", 1);
+    assert!(summary["components"]["web"]["died"].as_str().unwrap().starts_with("out of memory"), "{summary}");
+}
+
+/// What lives for the whole experiment and dies between two trials is started again, seeded again, and told.
+#[test]
+fn a_component_that_dies_between_trials() {
+    let lab = Lab::new();
+    let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", fresh: experiment }\n";
+    // The commands after the first trial outlive it: it is dead when the second begins.
+    let rest = "  seed: echo seed >> story\n  after_trial: \"test -e once || { touch once die; while test -e die; do sleep 0.01; done; }\"\n\
+                trials: 2\n";
+    let ran = lab.run(&plan(&[store.to_owned(), component("web", "", &[])], rest), &[]);
+    ran.expect(1, &["store died: exit status 4"]);
+    assert_eq!(lab.lines("story").len(), 2);
+    assert_eq!(lab.record().summary("default", 2)["ended"], "complete");
+}
+
+#[test]
+fn commands_that_fail() {
+    for (key, code, measured) in [("seed", 3, false), ("before_trial", 3, false), ("after_trial", 3, true)] {
+        let lab = Lab::new();
+        let rest = format!("  {key}: [\"true\", \"echo no such table >&2; false\", touch never]\n");
+        let ran = lab.run(&plan(&[component("web", "", &[])], &rest), &[]);
+        ran.expect(code, &[&format!("{key} failed with exit status 1"), "| no such table"]);
+        assert!(!lab.path().join("never").exists(), "{key}");
+        let record = lab.record();
+        assert_eq!(record.trial("default", 1).join("summary.json").exists(), measured, "{key}");
+        let exits: Vec<_> = record.events("default", 1, "command").iter().map(|e| e["exit"].clone()).collect();
+        assert_eq!(exits, [0, 1], "{key}");
+        assert!(record.report("md").contains("no such table"), "{key}");
+    }
+}
+
+/// A command that fails because a component has died is explained by that.
+#[test]
+fn a_component_that_dies_before_the_load() {
+    let lab = Lab::new();
+    let frail = "    frail: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 6\" }\n";
+    let rest = "  before_trial: \"touch die; while test -e die; do sleep 0.01; done; sleep 0.2; false\"\n";
+    let ran = lab.run(&plan(&[frail.to_owned(), component("web", "", &[])], rest), &[]);
+    ran.expect(3, &["component `frail` died: exit status 6, before the load began", "then: before_trial failed"]);
+}
+
+#[test]
+fn targets_elsewhere_are_refused_before_anything_runs() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 1\n  requests: 1\n  journey: [{ get: \"http://192.0.2.1/\" }]\n";
+    let web = component("web", "", &["build: touch built"]);
+    let ran = lab.run(&plan(&[web], load), &[]);
+    ran.expect(5, &["`192.0.2.1` (192.0.2.1) is not loopback", "--allow-host 192.0.2.1"]);
+    assert!(!lab.path().join("built").exists() && !lab.record().dir.exists());
+}
+
+#[test]
+fn a_target_that_is_not_there() {
+    let lab = Lab::new();
+    let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let load = format!("load:\n  users: 1\n  duration: 10m\n  journey: [{{ get: \"http://127.0.0.1:{free}/\" }}]\n");
+    let ran = lab.run(&plan(&[component("web", "", &[])], &load), &[]);
+    ran.expect(5, &["cannot connect to", "connection refused", "hint: is the server up"]);
+}
+
+#[test]
+fn a_body_that_is_not_there() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 1\n  requests: 1\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: { file: none.json } }]\n";
+    let ran = lab.run(&plan(&[component("web", "", &[])], load), &[]);
+    ran.expect(2, &["step 1 of `load`: cannot read the body", "none.json", "hint:"]);
+}
+
+/// A probe of a component that answers nothing useful is noted, and the run goes on.
+#[test]
+fn a_probe_that_fails() {
+    let lab = Lab::new();
+    let probes = "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /other } }\n";
+    let rest = format!("{probes}expect: [\"stored > 0\"]\n{LOAD}");
+    lab.run(&plan(&[component("web", "", &[])], &rest), &[]).expect(1, &[]);
+    let record = lab.record();
+    let notes = record.events("default", 1, "note");
+    assert!(notes.iter().any(|n| n["text"].as_str().unwrap().contains("there is nothing at `/other`")), "{notes:?}");
+    assert_eq!(record.summary("default", 1)["expectations"][0]["holds"], serde_json::Value::Null);
+}
+
+#[test]
+fn folders_that_cannot_hold_a_record() {
+    let lab = Lab::new();
+    let plan = plan(&[component("web", "", &["build: touch built"])], "");
+    std::fs::create_dir(lab.record().dir).unwrap();
+    // An empty one is as good as none.
+    lab.run(&plan, &[]).expect(0, &[]);
+    std::fs::remove_file(lab.path().join("built")).unwrap();
+    lab.run(&plan, &[]).expect(2, &["already holds something", "hint: name another folder with --out"]);
+    lab.file("file", "");
+    lab.loadlab(&["run", "plan.yaml", "--out", "file"]).expect(2, &["already holds something"]);
+    lab.loadlab(&["run", "plan.yaml", "--out", "/proc/nothing/run"]).expect(5, &["cannot create", "hint:"]);
+    assert!(!lab.path().join("built").exists());
+}

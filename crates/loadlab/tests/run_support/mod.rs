@@ -1,0 +1,309 @@
+//! What the tests of `loadlab run` share: a folder with a plan, the binary run on it, its record read back.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+pub mod server;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The binary under test.
+pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");
+
+/// How long anything may take that a test waits for. Nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A folder of its own for a test.
+pub struct Lab {
+    dir: tempfile::TempDir,
+}
+
+/// How a run came out.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Lab {
+    /// An empty folder.
+    pub fn new() -> Lab {
+        Lab { dir: tempfile::tempdir().expect("a folder can be made") }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Writes a file.
+    pub fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path().join(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        path
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path().join(name)).unwrap_or_default()
+    }
+
+    /// Lines of a file that commands of a plan append to; none if it is not there.
+    pub fn lines(&self, name: &str) -> Vec<String> {
+        self.read(name).lines().map(str::to_owned).collect()
+    }
+
+    /// `loadlab` in this folder, nothing of the caller's terminal in it.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(LOADLAB);
+        command.args(args).current_dir(self.path()).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).env("NO_COLOR", "1");
+        command
+    }
+
+    /// Runs `loadlab` to its end.
+    pub fn loadlab(&self, args: &[&str]) -> Ran {
+        Ran::of(self.command(args).output().expect("loadlab starts"))
+    }
+
+    /// Writes the plan and runs it; whatever came of it, nothing is left behind.
+    #[track_caller]
+    pub fn run(&self, plan: &str, args: &[&str]) -> Ran {
+        self.file("plan.yaml", plan);
+        let ran = self.loadlab(&[&["run", "plan.yaml", "--out", &self.run_name()], args].concat());
+        assert_eq!(self.left_behind(), Vec::<String>::new(), "{}", ran.err);
+        ran
+    }
+
+    /// Writes the plan and starts it, in a process group of its own.
+    pub fn start(&self, plan: &str, args: &[&str]) -> Running {
+        use std::os::unix::process::CommandExt;
+        self.file("plan.yaml", plan);
+        let mut command = self.command(&[&["run", "plan.yaml", "--out", &self.run_name()], args].concat());
+        // Files, so that nobody has to read while it runs.
+        let open = |name: &str| std::fs::File::create(self.path().join(name)).expect("a file can be made");
+        command.stdout(open("stdout")).stderr(open("stderr")).process_group(0);
+        Running { child: command.spawn().expect("loadlab starts"), dir: self.path().to_owned() }
+    }
+
+    /// Its run's name, unlike that of any other test: cgroups and processes are found by it.
+    pub fn run_name(&self) -> String {
+        let name = self.path().file_name().expect("a temporary folder has a name").to_string_lossy();
+        format!("run-{}", name.trim_start_matches(".tmp"))
+    }
+
+    /// The record of its run.
+    pub fn record(&self) -> Record {
+        Record { dir: self.path().join(self.run_name()) }
+    }
+
+    /// What its run has left on this machine: processes, cgroups, scratch folder.
+    pub fn left_behind(&self) -> Vec<String> {
+        let name = self.run_name();
+        let processes = processes_with(&format!("LOADLAB_RUN={name}/"));
+        let processes = processes.iter().map(|pid| format!("process {pid}"));
+        let cgroups = cgroups_of(&name).into_iter().map(|dir| dir.display().to_string());
+        let scratch = Some(self.record().dir.join("scratch")).filter(|dir| dir.exists());
+        processes.chain(cgroups).chain(scratch.map(|dir| dir.display().to_string())).collect()
+    }
+}
+
+impl Ran {
+    fn of(output: Output) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    /// It exited with this code and its errors hold these texts.
+    #[track_caller]
+    pub fn expect(&self, code: i32, err_holds: &[&str]) -> &Ran {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.out, self.err);
+        for text in err_holds {
+            assert!(self.err.contains(text), "no `{text}` in:\n{}", self.err);
+        }
+        self
+    }
+}
+
+/// A run that goes on.
+pub struct Running {
+    pub child: Child,
+    dir: PathBuf,
+}
+
+impl Running {
+    /// Waits until what it told holds a text.
+    #[track_caller]
+    pub fn until_told(&mut self, text: &str) {
+        let ended = |child: &mut Child| child.try_wait().expect("it can be waited for").is_some();
+        let told = || std::fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
+        let until = Instant::now() + PATIENCE;
+        while !told().contains(text) {
+            let told = told();
+            assert!(Instant::now() < until && !ended(&mut self.child), "never told `{text}`, but:\n{told}");
+            nap();
+        }
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("it can be signalled");
+    }
+
+    /// Signals its whole process group.
+    pub fn signal_group(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process_group(pid, signal).expect("it can be signalled");
+    }
+
+    /// Waits for its end.
+    pub fn end(mut self) -> Ran {
+        let status = self.child.wait().expect("it can be waited for");
+        let read = |name: &str| std::fs::read_to_string(self.dir.join(name)).unwrap_or_default();
+        Ran { code: status.code(), out: read("stdout"), err: read("stderr") }
+    }
+}
+
+/// A run directory, read as files: what others may build on.
+pub struct Record {
+    pub dir: PathBuf,
+}
+
+impl Record {
+    pub fn manifest(&self) -> Value {
+        json(&self.dir.join("manifest.json"))
+    }
+
+    /// The only trial of the only case, or the one named.
+    pub fn trial(&self, case: &str, trial: u32) -> PathBuf {
+        self.dir.join("cases").join(case).join(trial.to_string())
+    }
+
+    pub fn summary(&self, case: &str, trial: u32) -> Value {
+        json(&self.trial(case, trial).join("summary.json"))
+    }
+
+    /// Lines of a JSONL file of a trial.
+    pub fn lines(&self, case: &str, trial: u32, name: &str) -> Vec<Value> {
+        let path = self.trial(case, trial).join(name);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+
+    /// Events of one kind.
+    pub fn events(&self, case: &str, trial: u32, kind: &str) -> Vec<Value> {
+        let all = self.lines(case, trial, "events.jsonl");
+        all.into_iter().filter(|e| e["event"] == kind).collect()
+    }
+
+    /// What `loadlab report` makes of it.
+    #[track_caller]
+    pub fn report(&self, format: &str) -> String {
+        let output = Command::new(LOADLAB).args(["report", "--format", format]).arg(&self.dir).output();
+        let ran = Ran::of(output.expect("loadlab starts"));
+        ran.expect(0, &[]);
+        ran.out
+    }
+}
+
+fn json(path: &Path) -> Value {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// Between two looks at something that others bring about.
+fn nap() {
+    std::thread::sleep(Duration::from_millis(10));
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        nap();
+    }
+}
+
+/// The lines of a component that runs the test server: `ways` is JSON without its braces, `more` other keys.
+pub fn component(name: &str, ways: &str, more: &[&str]) -> String {
+    let exe = std::env::current_exe().expect("a test program has a path");
+    let mut text = String::new();
+    let args: Vec<String> = server::ARGS.iter().map(|a| format!("\"{a}\"")).collect();
+    let comma = if ways.is_empty() { "" } else { ", " };
+    writeln!(text, "    {name}:").expect("text");
+    writeln!(text, "      run: [{:?}, {}]", exe.display().to_string(), args.join(", ")).expect("text");
+    writeln!(
+        text,
+        "      env: {{ LAB_SERVER: '{{\"port\": ${{port}}, \"name\": \"{name}\"{comma}{ways}}}' }}"
+    )
+    .expect("text");
+    if !more.iter().any(|line| line.starts_with("port:")) {
+        text.push_str("      port: auto\n");
+    }
+    if !more.iter().any(|line| line.starts_with("ready:")) {
+        text.push_str("      ready: { http: \"http://127.0.0.1:${port}/health\" }\n");
+    }
+    for line in more {
+        writeln!(text, "      {line}").expect("text");
+    }
+    text
+}
+
+/// A whole plan: the components' lines, then the rest. With no `load` in it, a short one on `web`.
+pub fn plan(components: &[String], rest: &str) -> String {
+    let mut text = format!("loadlab: 1\nname: test\nsystem:\n  components:\n{}", components.concat());
+    text.push_str(rest);
+    if !rest.contains("\nload:") && !rest.starts_with("load:") && !rest.contains("loads:") {
+        text.push_str(LOAD);
+    }
+    text
+}
+
+/// Two users for forty requests.
+pub const LOAD: &str =
+    "load:\n  users: 2\n  requests: 40\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+
+/// A load that lasts until it is ended.
+pub const LONG: &str = "load:\n  users: 2\n  duration: 10m\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+
+/// Processes whose environment holds a text, such as a folder's name.
+pub fn processes_with(text: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc is there").flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else { continue };
+        let environ = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if String::from_utf8_lossy(&environ).contains(text) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// Folders of a run in any cgroup hierarchy.
+pub fn cgroups_of(run: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut look = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(dir) = look.pop() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|t| t.is_dir()) {
+                continue;
+            }
+            let path = entry.path();
+            let is_run = path.parent().and_then(Path::file_name).is_some_and(|n| n == "loadlab");
+            if is_run && entry.file_name().to_string_lossy().starts_with(run) {
+                found.push(path.clone());
+            }
+            look.push(path);
+        }
+    }
+    found
+}

@@ -1,0 +1,163 @@
+//! The system under test of these tests: a small HTTP server that this test program becomes when it is started
+//! again with `LAB_SERVER` set. It counts what it stores, and dies, hangs or takes memory when told to.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Arguments that make the test program run only [`serve`].
+pub const ARGS: [&str; 4] = ["--exact", "run_support::server::serve", "--ignored", "--nocapture"];
+
+/// How it behaves, from the variable `LAB_SERVER`: JSON.
+struct Ways {
+    port: u16,
+    name: String,
+    /// Exits with status 7 on the request of this number, counted from 1.
+    die_after: Option<u64>,
+    /// What is posted is stored so many milliseconds later.
+    lag_ms: u64,
+    /// Every n-th posted item is never stored.
+    lose_every: Option<u64>,
+    /// Answers `/health` with 503.
+    never_ready: bool,
+    /// Where requests for `/via` are passed on to.
+    upstream: Option<String>,
+}
+
+impl Ways {
+    fn read(text: &str) -> Ways {
+        let v: Value = serde_json::from_str(text).expect("LAB_SERVER is JSON");
+        let text = |key: &str| v[key].as_str().map(str::to_owned);
+        let number = |key: &str| v[key].as_u64();
+        Ways {
+            port: number("port").and_then(|p| u16::try_from(p).ok()).expect("LAB_SERVER has a port"),
+            name: text("name").unwrap_or_default(),
+            die_after: number("die_after"),
+            lag_ms: number("lag_ms").unwrap_or(0),
+            lose_every: number("lose_every"),
+            never_ready: v["never_ready"].as_bool().unwrap_or(false),
+            upstream: text("upstream"),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    requests: AtomicU64,
+    posted: AtomicU64,
+    /// When each item is stored.
+    due: Mutex<Vec<Instant>>,
+}
+
+/// No test: the server itself.
+#[test]
+#[ignore = "started by the plans of these tests"]
+fn serve() {
+    let Ok(text) = std::env::var("LAB_SERVER") else { return };
+    let ways = Arc::new(Ways::read(&text));
+    let counts = Arc::new(Counts::default());
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, ways.port)).expect("the port is free");
+    println!("{} is listening", ways.name);
+    for stream in listener.incoming().flatten() {
+        let (ways, counts) = (ways.clone(), counts.clone());
+        std::thread::spawn(move || while_open(stream, &ways, &counts));
+    }
+}
+
+fn while_open(stream: TcpStream, ways: &Ways, counts: &Counts) {
+    let Ok(mut out) = stream.try_clone() else { return };
+    let mut input = BufReader::new(stream);
+    while let Some((method, path)) = request(&mut input) {
+        let (status, body) = answer(&method, &path, ways, counts);
+        let head = format!("HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\r\n", body.len());
+        if out.write_all(format!("{head}{body}").as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Method and path of the next request, its body read.
+fn request(input: &mut impl BufRead) -> Option<(String, String)> {
+    let mut line = String::new();
+    let mut length = 0;
+    input.read_line(&mut line).ok().filter(|n| *n > 0)?;
+    let mut words = line.split(' ').map(str::to_owned);
+    let (method, path) = (words.next()?, words.next()?);
+    loop {
+        let mut field = String::new();
+        input.read_line(&mut field).ok().filter(|n| *n > 0)?;
+        if field.trim().is_empty() {
+            break;
+        }
+        if let Some(("content-length", n)) = field.to_ascii_lowercase().split_once(':') {
+            length = n.trim().parse().ok()?;
+        }
+    }
+    std::io::copy(&mut input.take(length), &mut std::io::sink()).ok()?;
+    Some((method, path))
+}
+
+fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, String) {
+    match (method, path) {
+        ("GET", "/health") => (if ways.never_ready { 503 } else { 200 }, String::new()),
+        ("GET", "/stats") => {
+            let now = Instant::now();
+            let due = counts.due.lock().expect("nobody panics with it");
+            let stored = due.iter().filter(|at| **at <= now).count();
+            (200, json!({ "stored": stored, "posted": counts.posted.load(Ordering::SeqCst) }).to_string())
+        }
+        ("GET", "/via") => match ways.upstream.as_deref().map(get) {
+            Some(Ok(body)) => (200, body),
+            Some(Err(error)) => (502, error.to_string()),
+            None => (404, "no upstream".to_owned()),
+        },
+        ("GET", path) if path.starts_with("/hog/") => {
+            let mib: usize = path["/hog/".len()..].parse().unwrap_or(0);
+            std::mem::forget(vec![1u8; mib << 20]);
+            (200, String::new())
+        }
+        _ => {
+            let number = counts.requests.fetch_add(1, Ordering::SeqCst) + 1;
+            if ways.die_after.is_some_and(|last| number >= last) {
+                println!("{} gives up at request {number}", ways.name);
+                std::process::exit(7);
+            }
+            if method == "POST" {
+                let number = counts.posted.fetch_add(1, Ordering::SeqCst) + 1;
+                if ways.lose_every.is_none_or(|n| number % n != 0) {
+                    let at = Instant::now() + Duration::from_millis(ways.lag_ms);
+                    counts.due.lock().expect("nobody panics with it").push(at);
+                }
+                return (201, String::new());
+            }
+            (200, format!("hello from {}", ways.name))
+        }
+    }
+}
+
+/// The body of `http://HOST:PORT/PATH`.
+pub fn get(url: &str) -> std::io::Result<String> {
+    let rest = url.strip_prefix("http://").unwrap_or(url);
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let mut stream = TcpStream::connect(authority)?;
+    write!(stream, "GET /{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n")?;
+    let mut input = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut field = String::new();
+        input.read_line(&mut field)?;
+        if field.trim().is_empty() {
+            break;
+        }
+        if let Some(("content-length", n)) = field.to_ascii_lowercase().split_once(':') {
+            length = n.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = String::new();
+    input.take(length).read_to_string(&mut body)?;
+    Ok(body)
+}

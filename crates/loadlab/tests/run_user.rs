@@ -1,0 +1,80 @@
+//! `loadlab run` as an ordinary user: less is watched, no limit is pretended, and nothing is left behind.
+
+mod run_support;
+
+use std::process::Command;
+
+use run_support::{LONG, Lab, component, eventually, plan};
+
+const NOBODY: u32 = 65534;
+
+/// `loadlab` as nobody, in a folder that is nobody's, with a copy of the binaries that nobody can read.
+fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
+    if !rustix::process::geteuid().is_root() || !std::path::Path::new("/usr/bin/setpriv").exists() {
+        eprintln!("skipped: it takes root and setpriv to become nobody");
+        return None;
+    }
+    let server = lab.path().join("server");
+    let own = std::env::current_exe().unwrap();
+    std::fs::copy(&own, &server).unwrap();
+    std::fs::copy(run_support::LOADLAB, lab.path().join("program")).unwrap();
+    lab.file("plan.yaml", &text.replace(&own.display().to_string(), &server.display().to_string()));
+    std::os::unix::fs::chown(lab.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    let mut command = lab.command(&[]);
+    let mut own = Command::new("/usr/bin/setpriv");
+    own.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(lab.path().join("program")).args(args);
+    own.current_dir(lab.path()).env("HOME", lab.path()).env("XDG_RUNTIME_DIR", lab.path()).env("NO_COLOR", "1");
+    std::mem::swap(&mut command, &mut own);
+    Some(command)
+}
+
+fn run(lab: &Lab, text: &str) -> Option<run_support::Ran> {
+    let name = lab.run_name();
+    let output = as_nobody(lab, text, &["run", "plan.yaml", "--out", &name])?.output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Some(run_support::Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) })
+}
+
+#[test]
+fn it_runs_and_says_what_is_missing() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 2\n  duration: 1200ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let web = component("web", "", &["limits: { open_files: 200 }"]);
+    let Some(ran) = run(&lab, &plan(&[web], load)) else { return };
+    ran.expect(0, &["cgroup controller `memory`: cannot create"]);
+    let summary = lab.record().summary("default", 1);
+    let web = &summary["components"]["web"];
+    assert!(web["cpu_s"].as_f64().is_some_and(|s| s > 0.0), "the process tree is watched: {web}");
+    assert!(web["memory_bytes"]["max"].as_f64().is_some_and(|b| b > 0.0), "{web}");
+    assert_eq!(web["throttled_s"], serde_json::Value::Null, "what cannot be told is not told");
+    assert_eq!(lab.record().manifest()["host"]["cgroup"], "none");
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn limits_that_cannot_be_set_are_errors() {
+    for (limit, words) in [("memory: 60MiB", "memory"), ("cpu: 50%", "cpu"), ("pids: 20", "pids")] {
+        let lab = Lab::new();
+        let web = component("web", "", &[&format!("limits: {{ {limit} }}")]);
+        let Some(ran) = run(&lab, &plan(&[web], "")) else { return };
+        ran.expect(3, &["component `web`: cannot limit", words, "hint:"]);
+        assert_eq!(lab.left_behind(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn killed_as_nobody() {
+    let lab = Lab::new();
+    let name = lab.run_name();
+    let daemon = "    daemon: { run: \"sleep 1000 & wait\" }\n".to_owned();
+    let text = plan(&[component("web", "", &[]), daemon], LONG);
+    let Some(mut command) = as_nobody(&lab, &text, &["run", "plan.yaml", "--out", &name, "--quiet"]) else { return };
+    let mut child = command.spawn().unwrap();
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
+    assert!(!lab.left_behind().is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
+    assert!(lab.record().report("md").contains("killed"));
+}

@@ -1,0 +1,109 @@
+//! Ports of components: given ones, and free ones found for them and held until they take them.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+
+use loadlab_plan::ComponentSpec;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+
+/// What is known of ports, by the name templates use: `components.NAME.port`, `components.NAME.port.PORT`.
+#[derive(Debug, Default)]
+pub struct Ports {
+    numbers: BTreeMap<String, u16>,
+    /// Bound and not listening: nobody else is given the port, and who connects too early is refused.
+    held: BTreeMap<String, Vec<OwnedFd>>,
+}
+
+impl Ports {
+    /// The port of that name.
+    pub fn get(&self, name: &str) -> Option<u16> {
+        self.numbers.get(name).copied()
+    }
+
+    /// All ports of a component.
+    pub fn of(&self, component: &ComponentSpec) -> Vec<u16> {
+        component.ports.iter().filter_map(|p| self.get(&name_of(component, &p.variable()))).collect()
+    }
+
+    /// Finds the ports of a component that is to be started. `is_told` says which names a running component was
+    /// told: these numbers stay as they are, or it would talk to the wrong one.
+    ///
+    /// # Errors
+    /// None is free.
+    pub fn find(&mut self, component: &ComponentSpec, is_told: &dyn Fn(&str) -> bool) -> std::io::Result<()> {
+        self.release(component);
+        for port in &component.ports {
+            let name = name_of(component, &port.variable());
+            let number = match (port.number, self.get(&name).filter(|_| is_told(&name))) {
+                (Some(given), _) => given,
+                (None, Some(told)) => told,
+                (None, None) => {
+                    let (number, socket) = hold_a_free_one()?;
+                    self.held.entry(component.name.clone()).or_default().push(socket);
+                    number
+                }
+            };
+            self.numbers.insert(name, number);
+        }
+        Ok(())
+    }
+
+    /// Lets go of a component's ports, for it to take them.
+    pub fn release(&mut self, component: &ComponentSpec) {
+        self.held.remove(&component.name);
+    }
+}
+
+fn name_of(component: &ComponentSpec, variable: &str) -> String {
+    format!("components.{}.{variable}", component.name)
+}
+
+fn hold_a_free_one() -> std::io::Result<(u16, OwnedFd)> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let address = SocketAddrV4::try_from(getsockname(&socket)?)?;
+    Ok((address.port(), socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use loadlab_plan::{Options, Plan};
+
+    use super::*;
+
+    fn component() -> ComponentSpec {
+        let text = "loadlab: 1\nname: t\nsystem: { components: { web: { run: w, port: auto, ports: { admin: auto } } } }\n\
+                    load: { users: 1, requests: 1, journey: [{ get: 'http://127.0.0.1/' }] }\n";
+        let plan = Plan::parse("t.yaml", text, &Options::default()).unwrap();
+        plan.cases()[0].system.components[0].clone()
+    }
+
+    #[test]
+    fn a_held_port_is_nobodys_until_it_is_released() {
+        let (mut ports, web) = (Ports::default(), component());
+        ports.find(&web, &|_| false).unwrap();
+        let found = ports.of(&web);
+        assert_eq!(found.len(), 2);
+        assert_eq!(ports.get("components.web.port.admin"), Some(found[1]));
+        for port in &found {
+            assert!(TcpListener::bind(("127.0.0.1", *port)).is_err(), "{port} is held");
+            assert!(TcpStream::connect(("127.0.0.1", *port)).is_err(), "{port} accepts nobody");
+        }
+        ports.release(&web);
+        for port in &found {
+            TcpListener::bind(("127.0.0.1", *port)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_port_that_somebody_was_told_stays() {
+        let (mut ports, web) = (Ports::default(), component());
+        ports.find(&web, &|_| false).unwrap();
+        let before = ports.get("components.web.port");
+        ports.find(&web, &|name| name == "components.web.port").unwrap();
+        assert_eq!(ports.get("components.web.port"), before);
+    }
+}

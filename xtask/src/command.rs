@@ -1,0 +1,150 @@
+//! Other programs, started as a user would start them: from the repository's folder, without standard input,
+//! without what cargo told this program about itself, and with an end to how long they may take.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::root::root;
+
+/// No single command takes longer, on two slow cores in a fresh clone; one that does hangs.
+pub const LONGEST: Duration = Duration::from_secs(25 * 60);
+/// How long output may stay open after its command has ended.
+const OUTPUT_GRACE: Duration = Duration::from_secs(10);
+
+/// What a command said and how it ended.
+pub struct Ran {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error; empty where it went to the terminal.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Itself, if it ended well.
+    ///
+    /// # Errors
+    /// It did not; with everything it said.
+    pub fn ok(self, what: &str) -> Result<Ran> {
+        ensure!(self.status.success(), "{what}: {}\n{}{}", self.status, self.stdout, self.stderr);
+        Ok(self)
+    }
+}
+
+/// A program, from the repository's folder.
+pub fn program(name: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(name);
+    command.current_dir(root()).stdin(Stdio::null());
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_"].iter().any(|p| text.starts_with(p)) {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// The cargo that runs this program, with arguments.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = program(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args);
+    command
+}
+
+/// Runs a command whose output is for the reader: standard output is passed on line by line, and kept.
+///
+/// # Errors
+/// It cannot be started, or takes longer than [`LONGEST`].
+pub fn shown(command: &mut Command) -> Result<Ran> {
+    println!("$ {}", line_of(command));
+    let mut child = start(command.stdout(Stdio::piped()))?;
+    let stdout = child.stdout.take().map(|out| reader(out, true));
+    let status = wait(&mut child, LONGEST)?;
+    Ok(Ran { status, stdout: text_of(stdout)?, stderr: String::new() })
+}
+
+/// Runs a command whose output is for this program.
+///
+/// # Errors
+/// It cannot be started, or takes longer than `longest`.
+pub fn captured(command: &mut Command, longest: Duration) -> Result<Ran> {
+    let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let stdout = child.stdout.take().map(|out| reader(out, false));
+    let stderr = child.stderr.take().map(|out| reader(out, false));
+    let status = wait(&mut child, longest).with_context(|| line_of(command))?;
+    Ok(Ran { status, stdout: text_of(stdout)?, stderr: text_of(stderr)? })
+}
+
+/// Where a program is: on PATH, or where Debian puts those of administrators.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// A command as one would type it.
+fn line_of(command: &Command) -> String {
+    let envs = command.get_envs().filter_map(|(k, v)| Some(format!("{}={}", k.display(), v?.display())));
+    let name = PathBuf::from(command.get_program());
+    let name = name.file_name().map(|n| n.display().to_string());
+    let args = command.get_args().map(|a| {
+        let text = a.display().to_string();
+        if text.contains(char::is_whitespace) { format!("'{text}'") } else { text }
+    });
+    envs.chain(name).chain(args).collect::<Vec<_>>().join(" ")
+}
+
+fn start(command: &mut Command) -> Result<Child> {
+    command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))
+}
+
+fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
+    let since = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if since.elapsed() > longest {
+            child.kill()?;
+            child.wait()?;
+            bail!("still ran after {} s and was killed", longest.as_secs());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Reads to the end in a thread of its own.
+fn reader(from: impl Read + Send + 'static, show: bool) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut all = Vec::new();
+        let mut from = BufReader::new(from);
+        loop {
+            let before = all.len();
+            match from.read_until(b'\n', &mut all) {
+                Ok(1..) if show => drop(std::io::stdout().write_all(&all[before..])),
+                Ok(1..) => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        sender.send(String::from_utf8_lossy(&all).into_owned())
+    });
+    receiver
+}
+
+fn text_of(receiver: Option<Receiver<String>>) -> Result<String> {
+    match receiver {
+        None => Ok(String::new()),
+        Some(receiver) => receiver
+            .recv_timeout(OUTPUT_GRACE)
+            .context("the command has ended, and something it left behind still holds its output"),
+    }
+}

@@ -1,0 +1,84 @@
+//! What every Rust file begins with, and what stands at the root for a visitor.
+
+use anyhow::Result;
+
+use super::imports::TABLE;
+use super::{Findings, House};
+
+/// Files that a visitor looks for.
+const AT_ROOT: &[&str] =
+    &["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
+/// The shortest that deserves its name, in bytes.
+const NOT_EMPTY: usize = 200;
+
+/// What, why, what it must not do: in the first line already.
+pub fn opening(house: &House, findings: &mut Findings) -> Result<()> {
+    for source in &house.sources {
+        findings.look();
+        let first = source.text.lines().next().unwrap_or_default();
+        let words = first.strip_prefix("//!").is_some_and(|words| !words.trim().is_empty());
+        if !words && !house.exceptions.allow("opening", &source.path, 1) {
+            findings.breach(&source.path, 1, "does not open with `//!` and a sentence");
+        }
+    }
+    Ok(())
+}
+
+/// They are there, and the map names every room.
+pub fn root(house: &House, findings: &mut Findings) -> Result<()> {
+    for name in AT_ROOT {
+        findings.look();
+        match house.texts.get(*name) {
+            None => findings.breach(name, 0, "is missing"),
+            Some(text) if text.len() < NOT_EMPTY => findings.breach(name, 0, "is hardly more than a heading"),
+            Some(_) => {}
+        }
+    }
+    if !house.paths.iter().any(|path| path.starts_with("docs/") && path.ends_with(".md")) {
+        findings.breach("docs", 0, "there is no book");
+    }
+    let map = house.texts.get("ARCHITECTURE.md").map_or("", String::as_str);
+    for (name, _) in TABLE {
+        if !map.contains(&format!("`{name}`")) && !map.contains(&format!("crates/{name}")) {
+            findings.breach("ARCHITECTURE.md", 0, format!("does not name `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::breaches_in;
+
+    #[test]
+    fn a_file_says_what_it_is() {
+        let check = |text: &str| breaches_in("opening", &[("crates/a/tests/a.rs", text)]).len();
+        assert_eq!(check("//! Tests of a.\n"), 0);
+        assert_eq!(check("//!\n//! Tests of a.\n"), 1);
+        assert_eq!(check("// Tests of a.\n"), 1);
+        assert_eq!(check("use std::fs;\n"), 1);
+    }
+
+    #[test]
+    fn the_root_is_furnished_and_the_map_whole() {
+        let long = "words ".repeat(50);
+        let map =
+            format!("{long} `record` `plan` `load` crates/system `run` `analysis` `report` `loadlab` xtask/");
+        let files = |map| {
+            vec![
+                ("ARCHITECTURE.md", map),
+                ("CHANGELOG.md", long.as_str()),
+                ("CONTRIBUTING.md", &long),
+                ("LICENSE-APACHE", &long),
+                ("LICENSE-MIT", &long),
+                ("README.md", &long),
+                ("docs/plan.md", &long),
+            ]
+        };
+        assert_eq!(breaches_in("root-files", &files(&map)), ["ARCHITECTURE.md: does not name `xtask`"]);
+        let whole = format!("{map} `xtask`");
+        assert!(breaches_in("root-files", &files(&whole)).is_empty());
+        let found = breaches_in("root-files", &files(&whole)[1..6]);
+        assert_eq!(&found[..2], ["ARCHITECTURE.md: is missing", "docs: there is no book"]);
+    }
+}

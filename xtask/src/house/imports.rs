@@ -1,0 +1,113 @@
+//! The import table: which crate may know which. A new edge is a deliberate change of this table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use super::{Findings, House};
+use crate::command::{captured, cargo};
+
+/// Crate and what it may import of the others. `swarm` joins when it is there.
+///
+/// `plan` knows `record` because expectations are written in plans and judged over records: one language.
+pub const TABLE: &[(&str, &[&str])] = &[
+    ("record", &[]),
+    ("plan", &["record"]),
+    ("load", &["record"]),
+    ("system", &["record"]),
+    ("run", &["plan", "load", "system", "record", "analysis"]),
+    ("analysis", &["record"]),
+    ("report", &["record", "analysis"]),
+    ("loadlab", &["plan", "load", "system", "run", "record", "analysis", "report"]),
+    // Looks at the others from outside.
+    ("xtask", &[]),
+];
+
+/// Pure crates, and what would let them reach the machine behind the standard library's back.
+const PURE: &[&str] = &["plan", "analysis", "report"];
+const REACHES_OUT: &[&str] = &["io-uring", "libc", "mio", "nix", "rustix", "signal-hook", "socket2", "tokio"];
+
+/// Asks cargo for the manifests and holds them against the table.
+pub fn check(_: &House, findings: &mut Findings) -> Result<()> {
+    let mut command = cargo(&["metadata", "--no-deps", "--format-version", "1", "--offline"]);
+    let ran = captured(&mut command, Duration::from_secs(60))?.ok("cargo metadata")?;
+    compare(&ran.stdout, findings)
+}
+
+fn compare(metadata: &str, findings: &mut Findings) -> Result<()> {
+    let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("cargo metadata: no packages")?;
+    let table: BTreeMap<_, _> = TABLE.iter().copied().collect();
+    let mut seen = BTreeSet::new();
+    for package in packages {
+        findings.look();
+        let name = short(package["name"].as_str().unwrap_or_default());
+        seen.insert(name);
+        let at = format!("crate {name}");
+        let Some(may) = table.get(name) else {
+            findings.breach(&at, 0, "is not in the import table");
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let (full, kind) = (dependency["name"].as_str().unwrap_or_default(), dependency["kind"].as_str());
+            let (import, local) = (short(full), dependency["path"].is_string());
+            let kind = kind.map_or(String::new(), |k| format!(" ({k})"));
+            if local && !may.contains(&import) {
+                findings.breach(&at, 0, format!("may not import {import}{kind}"));
+            }
+            if kind.is_empty() && PURE.contains(&name) && REACHES_OUT.contains(&full) {
+                findings.breach(&at, 0, format!("is pure and may not depend on {full}"));
+            }
+        }
+    }
+    for missing in table.keys().filter(|name| !seen.contains(**name)) {
+        findings.breach("import table", 0, format!("there is no crate {missing}"));
+    }
+    Ok(())
+}
+
+fn short(name: &str) -> &str {
+    name.strip_prefix("loadlab-").unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(change: impl FnOnce(&mut Vec<Value>)) -> Vec<String> {
+        let mut packages: Vec<_> = TABLE
+            .iter()
+            .map(|(name, may)| {
+                let dependency =
+                    |n: &&str| json!({ "name": format!("loadlab-{n}"), "kind": null, "path": "p" });
+                json!({ "name": name, "dependencies": may.iter().map(dependency).collect::<Vec<_>>() })
+            })
+            .collect();
+        change(&mut packages);
+        let mut findings = Findings::default();
+        compare(&json!({ "packages": packages }).to_string(), &mut findings).unwrap();
+        findings.breaches
+    }
+
+    #[test]
+    fn a_new_edge_and_a_new_crate_are_breaches() {
+        assert_eq!(check(|_| {}), [] as [&str; 0]);
+        let add = |packages: &mut Vec<Value>, name: &str, dependency: Value| {
+            let package = packages.iter_mut().find(|p| p["name"] == name).unwrap();
+            package["dependencies"].as_array_mut().unwrap().push(dependency);
+        };
+        let found = check(|p| add(p, "load", json!({ "name": "loadlab-plan", "kind": null, "path": "p" })));
+        assert_eq!(found, ["crate load: may not import plan"]);
+        let found = check(|p| add(p, "record", json!({ "name": "loadlab-run", "kind": "dev", "path": "p" })));
+        assert_eq!(found, ["crate record: may not import run (dev)"]);
+        let found = check(|p| add(p, "report", json!({ "name": "tokio", "kind": null, "path": null })));
+        assert_eq!(found, ["crate report: is pure and may not depend on tokio"]);
+        let found = check(|p| p.push(json!({ "name": "loadlab-utils", "dependencies": [] })));
+        assert_eq!(found, ["crate utils: is not in the import table"]);
+        let found = check(|p| p.retain(|p| p["name"] != "system"));
+        assert_eq!(found, ["import table: there is no crate system"]);
+    }
+}

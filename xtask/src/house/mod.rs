@@ -1,0 +1,252 @@
+//! The rules of the house, as tests: each looks at all files it concerns, tells every place that breaks it, and
+//! fails when it finds nothing to look at. What may break a rule stands in `xtask/house-exceptions.txt`, with a
+//! reason; an exception that nothing needs is a breach as well.
+//!
+//! Rust is parsed, never searched as text. Nothing here needs git or a network.
+
+mod budgets;
+mod exceptions;
+mod files;
+mod hot;
+mod imports;
+mod leftovers;
+mod links;
+mod purity;
+mod rust;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::root;
+use crate::steps::Outcome;
+use exceptions::Exceptions;
+use rust::Source;
+
+/// Every file of the repository, read once.
+pub struct House {
+    /// Paths of all files, relative to the repository.
+    pub paths: BTreeSet<String>,
+    /// Contents of those that are text.
+    pub texts: BTreeMap<String, String>,
+    /// Those that are Rust, parsed.
+    pub sources: Vec<Source>,
+    /// What may break a rule.
+    pub exceptions: Exceptions,
+}
+
+/// What a rule found.
+#[derive(Default)]
+pub struct Findings {
+    /// How many things it looked at.
+    looked_at: usize,
+    /// Where it is broken: `path:line: what`.
+    breaches: Vec<String>,
+}
+
+impl Findings {
+    /// One more thing was looked at.
+    pub fn look(&mut self) {
+        self.looked_at += 1;
+    }
+
+    /// It breaks the rule.
+    pub fn breach(&mut self, at: &str, line: usize, what: impl AsRef<str>) {
+        let place = if line == 0 { at.to_owned() } else { format!("{at}:{line}") };
+        self.breaches.push(format!("{place}: {}", what.as_ref()));
+    }
+}
+
+/// A rule: its name in the list of exceptions, what it says, and its check.
+pub struct Rule {
+    /// As in `house-exceptions.txt`.
+    pub name: &'static str,
+    /// In a sentence.
+    pub says: &'static str,
+    /// Looks at the house.
+    pub check: fn(&House, &mut Findings) -> Result<()>,
+}
+
+/// All of them.
+pub const RULES: &[Rule] = &[
+    Rule {
+        name: "imports",
+        says: "crates import one another only as the table allows",
+        check: imports::check,
+    },
+    Rule { name: "function-lines", says: "a function has at most 70 lines", check: budgets::functions },
+    Rule { name: "file-lines", says: "a file has at most 700 lines without tests", check: budgets::files },
+    Rule {
+        name: "arguments",
+        says: "a function takes at most 5 arguments beside self",
+        check: budgets::arguments,
+    },
+    Rule { name: "opening", says: "a Rust file opens with `//!`", check: files::opening },
+    Rule { name: "unsafe", says: "unsafe code is where a system call needs it", check: purity::unsafe_code },
+    Rule { name: "outside", says: "only programs print, exit and handle signals", check: purity::outside },
+    Rule { name: "pure", says: "plan, analysis and report are pure", check: purity::pure },
+    Rule { name: "hot-loop", says: "the worker's loop neither locks nor logs", check: hot::no_locks },
+    Rule {
+        name: "hot-path",
+        says: "what runs for each request does not allocate",
+        check: hot::no_allocation,
+    },
+    Rule {
+        name: "leftovers",
+        says: "no todo!, unimplemented!, dbg! or ignored test",
+        check: leftovers::macros,
+    },
+    Rule { name: "sleep", says: "no test sleeps", check: leftovers::sleep },
+    Rule {
+        name: "machine-path",
+        says: "no absolute path of somebody's machine",
+        check: leftovers::machine_paths,
+    },
+    Rule { name: "lock-files", says: "lock files name no private registry", check: leftovers::lock_files },
+    Rule { name: "root-files", says: "what a visitor looks for is there", check: files::root },
+    Rule { name: "links", says: "relative links lead somewhere", check: links::check },
+];
+
+impl House {
+    /// Reads the repository.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is not Rust though it is called so.
+    pub fn read(root: &Path) -> Result<House> {
+        let paths = root::files(root)?;
+        let mut texts = BTreeMap::new();
+        for path in &paths {
+            let bytes = fs::read(root.join(path)).with_context(|| path.clone())?;
+            // What is not text is a picture or the like.
+            if let Ok(text) = String::from_utf8(bytes) {
+                texts.insert(path.clone(), text);
+            }
+        }
+        House::of(paths, texts)
+    }
+
+    fn of(paths: BTreeSet<String>, texts: BTreeMap<String, String>) -> Result<House> {
+        let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
+        let mut sources = rust.map(|(path, text)| Source::parse(path, text)).collect::<Result<Vec<_>>>()?;
+        rust::mark_test_files(&mut sources);
+        let exceptions = Exceptions::parse(texts.get(exceptions::FILE).map_or("", String::as_str))?;
+        Ok(House { paths, texts, sources, exceptions })
+    }
+
+    /// Files of crates, chores and labs' services that are built into programs.
+    pub fn shipped(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|s| !s.is_test && is_shipped(&s.path))
+    }
+
+    /// Breaches of a rule, after exceptions.
+    fn breaches(&self, rule: &Rule) -> Result<Vec<String>> {
+        let mut findings = Findings::default();
+        (rule.check)(self, &mut findings)?;
+        ensure!(findings.looked_at > 0, "{}: there was nothing to look at", rule.name);
+        Ok(findings.breaches)
+    }
+}
+
+fn is_shipped(path: &str) -> bool {
+    let parts: Vec<_> = path.split('/').collect();
+    matches!(
+        parts.as_slice(),
+        ["crates", _, "src", ..] | ["xtask", "src", ..] | ["labs", _, "service", "src", ..]
+    )
+}
+
+/// `cargo xtask house`.
+///
+/// # Errors
+/// The repository cannot be read.
+pub fn run() -> Result<ExitCode> {
+    match step() {
+        Ok(found) => {
+            println!("{found}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error) => {
+            println!("{error:#}");
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// All rules, as a step.
+///
+/// # Errors
+/// Every breach, by rule.
+pub fn step() -> Outcome {
+    let house = House::read(&root::root())?;
+    let mut words = Vec::new();
+    let mut count = 0;
+    for rule in RULES {
+        let breaches = match house.breaches(rule) {
+            Ok(breaches) => breaches,
+            Err(error) => vec![format!("{error:#}")],
+        };
+        if !breaches.is_empty() {
+            count += breaches.len();
+            words.push(format!("{}: {}\n  {}", rule.name, rule.says, breaches.join("\n  ")));
+        }
+    }
+    let unused = house.exceptions.unused();
+    if !unused.is_empty() {
+        count += unused.len();
+        words.push(format!("exceptions that nothing needs\n  {}", unused.join("\n  ")));
+    }
+    if count > 0 {
+        bail!("{count} breaches\n{}", words.join("\n"));
+    }
+    Ok(format!("{} rules, {} Rust files, {} texts", RULES.len(), house.sources.len(), house.texts.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A house of one file, and the breaches of one rule in it.
+    pub fn breaches_in(rule: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let texts: BTreeMap<_, _> = files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect();
+        let house = House::of(texts.keys().cloned().collect(), texts).unwrap();
+        let rule = RULES.iter().find(|r| r.name == rule).unwrap();
+        house.breaches(rule).unwrap()
+    }
+
+    /// The house as it stands. One test, since it is read once; its message tells every breach.
+    #[test]
+    fn the_house_keeps_its_rules() {
+        if let Err(error) = step() {
+            panic!("{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_looks_at_nothing_fails() {
+        let house = House::of(BTreeSet::new(), BTreeMap::new()).unwrap();
+        for rule in RULES.iter().filter(|r| r.name != "imports") {
+            let result = house.breaches(rule);
+            assert!(!matches!(&result, Ok(none) if none.is_empty()), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn exceptions_are_heeded_up_to_their_number_and_must_be_needed() {
+        let long = format!("//! A.\nfn long() {{\n{}}}\n", "    a();\n".repeat(80));
+        let list = |text: &str| {
+            let files = [("crates/a/src/lib.rs", long.as_str()), (exceptions::FILE, text)];
+            let texts: BTreeMap<_, _> =
+                files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect();
+            let house = House::of(texts.keys().cloned().collect(), texts).unwrap();
+            let rule = RULES.iter().find(|r| r.name == "function-lines").unwrap();
+            (house.breaches(rule).unwrap().len(), house.exceptions.unused().len())
+        };
+        assert_eq!(list(""), (1, 0));
+        assert_eq!(list("function-lines | crates/a/src/lib.rs::long | 82 | a table\n"), (0, 0));
+        assert_eq!(list("function-lines | crates/a/src/lib.rs::long | 81 | a table\n"), (1, 0));
+        assert_eq!(list("function-lines | crates/a/src/lib.rs::other | 90 | a table\n"), (1, 1));
+    }
+}

@@ -1,0 +1,396 @@
+//! A Rust file, parsed: its items, its tokens and which of its lines are tests.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::Visit;
+
+/// One file.
+pub struct Source {
+    /// Relative to the repository.
+    pub path: String,
+    /// Its text.
+    pub text: String,
+    /// Its items.
+    pub file: syn::File,
+    /// Its tokens in order; comments are none, literals are single ones.
+    pub tokens: Vec<Token>,
+    /// All of it is tests: it lies below a `tests` folder, or its module is for tests only.
+    pub is_test: bool,
+    /// Lines of items for tests only.
+    tests: Vec<RangeInclusive<usize>>,
+    /// Files of modules for tests only, that this one declares.
+    test_modules: Vec<String>,
+}
+
+/// One token and its line.
+#[derive(Debug)]
+pub struct Token {
+    /// As written.
+    pub text: String,
+    /// From 1.
+    pub line: usize,
+}
+
+/// A path of names joined by `::`, and its line.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// From 1.
+    pub line: usize,
+    /// `std::fs::read`.
+    pub path: String,
+}
+
+/// A function with a body.
+pub struct Function<'s> {
+    /// Its name.
+    pub name: String,
+    /// From its `fn` to its last brace.
+    pub lines: RangeInclusive<usize>,
+    /// How many arguments it takes, beside self.
+    pub arguments: usize,
+    /// Its attributes.
+    pub attributes: &'s [syn::Attribute],
+}
+
+impl Source {
+    /// Parses a file.
+    ///
+    /// # Errors
+    /// It is not Rust.
+    pub fn parse(path: &str, text: &str) -> Result<Source> {
+        let wrong = |e: &dyn std::fmt::Display| anyhow!("{path}: {e}");
+        let stream: TokenStream = text.parse().map_err(|e: proc_macro2::LexError| wrong(&e))?;
+        let file = syn::parse_file(text).map_err(|e| wrong(&e))?;
+        let mut tokens = Vec::new();
+        flatten(stream, &mut tokens);
+        let mut finder = TestFinder { ranges: Vec::new(), modules: Vec::new(), path };
+        finder.visit_file(&file);
+        let TestFinder { ranges, modules, .. } = finder;
+        let below_tests = path.split('/').any(|part| matches!(part, "tests" | "benches" | "fuzz"));
+        Ok(Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            file,
+            tokens,
+            is_test: below_tests,
+            tests: ranges,
+            test_modules: modules,
+        })
+    }
+
+    /// Whether a line belongs to a test.
+    pub fn in_test(&self, line: usize) -> bool {
+        self.is_test || self.tests.iter().any(|range| range.contains(&line))
+    }
+
+    /// Lines that are no tests.
+    pub fn lines_without_tests(&self) -> usize {
+        (1..=self.text.lines().count()).filter(|line| !self.in_test(*line)).count()
+    }
+
+    /// Lines outside tests where a run of tokens begins, such as `["process", ":", ":", "exit"]`.
+    pub fn find(&self, run: &[&str]) -> Vec<usize> {
+        self.find_all(run).into_iter().filter(|line| !self.in_test(*line)).collect()
+    }
+
+    /// The same, tests included.
+    pub fn find_all(&self, run: &[&str]) -> Vec<usize> {
+        let matching =
+            self.tokens.windows(run.len()).filter(|w| w.iter().zip(run).all(|(t, r)| t.text == *r));
+        matching.map(|w| w[0].line).collect()
+    }
+
+    /// Calls of a macro, outside tests.
+    pub fn macros(&self, name: &str) -> Vec<usize> {
+        self.find(&[name, "!"])
+    }
+
+    /// Every path of names that is written or imported, tests included. Imports are told whole:
+    /// `use std::{fs, io::{self, Read}}` gives `std::fs`, `std::io` and `std::io::Read`.
+    pub fn named(&self) -> Vec<Named> {
+        let mut found = Vec::new();
+        let mut imports = Imports { found: &mut found };
+        imports.visit_file(&self.file);
+        self.written_paths(&mut found);
+        // An import of one name stands among the tokens as well.
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// Names joined by `::` as they stand among the tokens, so inside macros as well.
+    fn written_paths(&self, found: &mut Vec<Named>) {
+        let is_name = |t: &Token| t.text.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        let joined = |i: usize| {
+            let text = |i: usize| self.tokens.get(i).map(|t| t.text.as_str());
+            text(i) == Some(":") && text(i + 1) == Some(":")
+        };
+        let mut i = 0;
+        while i < self.tokens.len() {
+            let start = i;
+            i += 1;
+            if !is_name(&self.tokens[start]) {
+                continue;
+            }
+            let mut path = self.tokens[start].text.clone();
+            while joined(i) && self.tokens.get(i + 2).is_some_and(is_name) {
+                path.push_str("::");
+                path.push_str(&self.tokens[i + 2].text);
+                i += 3;
+            }
+            if i > start + 1 {
+                found.push(Named { path, line: self.tokens[start].line });
+            }
+        }
+    }
+
+    /// Its functions, those of tests excepted.
+    pub fn functions(&self) -> Vec<Function<'_>> {
+        let mut finder = FunctionFinder { source: self, found: Vec::new() };
+        finder.visit_file(&self.file);
+        finder.found
+    }
+}
+
+/// Marks files whose modules are declared for tests only.
+pub fn mark_test_files(sources: &mut [Source]) {
+    let named: Vec<String> = sources.iter().flat_map(|s| s.test_modules.clone()).collect();
+    for source in sources {
+        source.is_test |= named.contains(&source.path);
+    }
+}
+
+fn flatten(stream: TokenStream, into: &mut Vec<Token>) {
+    for tree in stream {
+        let line = tree.span().start().line;
+        match tree {
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                into.push(Token { text: open.to_owned(), line });
+                flatten(group.stream(), into);
+                into.push(Token { text: close.to_owned(), line: group.span_close().start().line });
+            }
+            other => into.push(Token { text: other.to_string(), line }),
+        }
+    }
+}
+
+/// Whether an item is for tests only: `#[test]`, or `#[cfg(test)]` and the like, but not `cfg(not(test))`.
+fn for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let mut tokens = Vec::new();
+        if let syn::Meta::List(list) = &attribute.meta {
+            flatten(list.tokens.clone(), &mut tokens);
+        }
+        let has = |word: &str| tokens.iter().any(|t| t.text == word);
+        let name = attribute.path().segments.last().map(|s| s.ident.to_string()).unwrap_or_default();
+        name == "test" || name == "cfg" && has("test") && !has("not")
+    })
+}
+
+struct TestFinder<'p> {
+    ranges: Vec<RangeInclusive<usize>>,
+    modules: Vec<String>,
+    path: &'p str,
+}
+
+impl TestFinder<'_> {
+    /// Where a module declared here has its file.
+    fn files_of(&self, module: &str) -> [String; 2] {
+        let path = Path::new(self.path);
+        let stem = path.file_stem().unwrap_or_default();
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let own = ["mod", "lib", "main"].iter().any(|n| stem == *n);
+        let dir = if own { parent.to_path_buf() } else { parent.join(stem) };
+        [dir.join(format!("{module}.rs")), dir.join(module).join("mod.rs")].map(|p| p.display().to_string())
+    }
+}
+
+impl<'ast> Visit<'ast> for TestFinder<'_> {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        let attributes = match item {
+            syn::Item::Const(i) => &i.attrs,
+            syn::Item::Enum(i) => &i.attrs,
+            syn::Item::Fn(i) => &i.attrs,
+            syn::Item::Impl(i) => &i.attrs,
+            syn::Item::Macro(i) => &i.attrs,
+            syn::Item::Mod(i) => &i.attrs,
+            syn::Item::Static(i) => &i.attrs,
+            syn::Item::Struct(i) => &i.attrs,
+            syn::Item::Trait(i) => &i.attrs,
+            syn::Item::Type(i) => &i.attrs,
+            syn::Item::Use(i) => &i.attrs,
+            _ => return syn::visit::visit_item(self, item),
+        };
+        if for_tests(attributes) {
+            let span = item.span();
+            self.ranges.push(span.start().line..=span.end().line);
+            if let syn::Item::Mod(module) = item
+                && module.content.is_none()
+            {
+                self.modules.extend(self.files_of(&module.ident.to_string()));
+            }
+        } else {
+            syn::visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if for_tests(&item.attrs) {
+            let span = item.span();
+            self.ranges.push(span.start().line..=span.end().line);
+        }
+    }
+}
+
+struct Imports<'f> {
+    found: &'f mut Vec<Named>,
+}
+
+impl<'ast> Visit<'ast> for Imports<'_> {
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.tree(String::new(), &item.tree);
+    }
+}
+
+impl Imports<'_> {
+    fn tree(&mut self, before: String, tree: &syn::UseTree) {
+        let join = |name: String| if before.is_empty() { name } else { format!("{before}::{name}") };
+        let line = tree.span().start().line;
+        match tree {
+            syn::UseTree::Path(path) => self.tree(join(path.ident.to_string()), &path.tree),
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.tree(before.clone(), tree));
+            }
+            syn::UseTree::Glob(_) => self.found.push(Named { path: join("*".to_owned()), line }),
+            syn::UseTree::Name(name) if name.ident == "self" => self.found.push(Named { path: before, line }),
+            syn::UseTree::Name(name) => self.found.push(Named { path: join(name.ident.to_string()), line }),
+            syn::UseTree::Rename(name) if name.ident == "self" => {
+                self.found.push(Named { path: before, line })
+            }
+            syn::UseTree::Rename(name) => self.found.push(Named { path: join(name.ident.to_string()), line }),
+        }
+    }
+}
+
+struct FunctionFinder<'s> {
+    source: &'s Source,
+    found: Vec<Function<'s>>,
+}
+
+impl<'s> FunctionFinder<'s> {
+    fn add(&mut self, signature: &syn::Signature, end: proc_macro2::Span, attributes: &'s [syn::Attribute]) {
+        let start = signature.span().start().line;
+        if self.source.in_test(start) {
+            return;
+        }
+        let arguments = signature.inputs.iter().filter(|i| matches!(i, syn::FnArg::Typed(_))).count();
+        let lines = start..=end.end().line;
+        self.found.push(Function { name: signature.ident.to_string(), lines, arguments, attributes });
+    }
+}
+
+impl<'s> Visit<'s> for FunctionFinder<'s> {
+    fn visit_item_fn(&mut self, item: &'s syn::ItemFn) {
+        self.add(&item.sig, item.block.span(), &item.attrs);
+        syn::visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'s syn::ImplItemFn) {
+        self.add(&item.sig, item.block.span(), &item.attrs);
+        syn::visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_trait_item_fn(&mut self, item: &'s syn::TraitItemFn) {
+        self.add(&item.sig, item.span(), &item.attrs);
+        syn::visit::visit_trait_item_fn(self, item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+//! A file.
+use std::{fs, io::{self, Read}};
+
+/// A function.
+#[inline]
+fn long(a: u8,
+        b: u8) -> u8 {
+    println!(\"{}\", std::env::var(\"A\"));
+    a + b
+}
+
+#[cfg(not(test))]
+static HERE: u8 = 1;
+
+#[cfg(test)]
+mod helpers;
+
+#[cfg(test)]
+mod tests {
+    fn in_tests() { std::thread::sleep(x) }
+}
+";
+
+    fn source() -> Source {
+        Source::parse("crates/a/src/b.rs", FILE).unwrap()
+    }
+
+    #[test]
+    fn tests_are_told_from_the_rest() {
+        let source = source();
+        let tests: Vec<_> = (1..=FILE.lines().count()).filter(|line| source.in_test(*line)).collect();
+        assert_eq!(tests, [15, 16, 18, 19, 20, 21]);
+        assert_eq!(source.lines_without_tests(), 15);
+        assert_eq!(source.test_modules, ["crates/a/src/b/helpers.rs", "crates/a/src/b/helpers/mod.rs"]);
+        let mut both = [source, Source::parse("crates/a/src/b/helpers.rs", "//! Helpers.\n").unwrap()];
+        mark_test_files(&mut both);
+        assert_eq!(both.map(|s| s.is_test), [false, true]);
+    }
+
+    #[test]
+    fn functions_have_lines_and_arguments() {
+        let source = source();
+        let found: Vec<_> = source
+            .functions()
+            .into_iter()
+            .map(|f| (f.name, f.lines, f.arguments, f.attributes.len()))
+            .collect();
+        assert_eq!(found, [("long".to_owned(), 6..=10, 2, 2)]);
+    }
+
+    #[test]
+    fn paths_are_found_in_imports_bodies_and_macros() {
+        let found: Vec<_> = source().named().into_iter().map(|n| (n.path, n.line)).collect();
+        let expect = [
+            ("std::fs", 2),
+            ("std::io", 2),
+            ("std::io::Read", 2),
+            ("std::env::var", 8),
+            ("std::thread::sleep", 20),
+        ];
+        assert_eq!(found, expect.map(|(p, l)| (p.to_owned(), l)));
+    }
+
+    #[test]
+    fn runs_of_tokens_are_found_outside_of_strings_and_tests() {
+        let source = source();
+        assert_eq!(source.macros("println"), [8]);
+        assert_eq!(source.find(&["sleep", "("]), [] as [usize; 0]);
+        assert_eq!(source.find_all(&["sleep", "("]), [20]);
+        let text = Source::parse("a.rs", "//! println!()\nfn a() { b(\"println!()\") }\n").unwrap();
+        assert!(text.macros("println").is_empty());
+    }
+}

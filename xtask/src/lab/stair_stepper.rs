@@ -1,0 +1,86 @@
+//! stair-stepper's own assertions: each case ran on the allocator it names, and what the lab is about – resident
+//! and live bytes over time – was watched. Which allocator did better is a finding and not asserted.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::{Claims, Lab, Record};
+use crate::command::program;
+
+const ALLOCATORS: [&str; 3] = ["system", "jemalloc", "mimalloc"];
+/// A medium body is about this large.
+const BODY_BYTES: f64 = 590_000.0;
+
+/// Looks at the record and asks each build which allocator it has.
+///
+/// # Errors
+/// A build cannot be asked.
+pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
+    let mut cases: Vec<_> = record.trials.iter().map(|t| t.value("allocator")).collect();
+    cases.sort_unstable();
+    claims
+        .claim(cases == ["jemalloc", "mimalloc", "system"], || format!("allocators of the cases: {cases:?}"));
+    for trial in &record.trials {
+        let case = &trial.case;
+        claims.same(format!("{case}: size"), trial.value("size"), "medium");
+        let created = trial.number("/statuses/201");
+        claims.same(format!("{case}: created"), created, lab.requests as f64);
+        let tagged = trial.number("/by_tag/medium/count");
+        claims.same(format!("{case}: tagged `medium`"), tagged, lab.requests as f64);
+        let sent = trial.number("/bytes/sent");
+        claims.claim(sent > BODY_BYTES * lab.requests as f64, || format!("{case}: only {sent} bytes sent"));
+        let (live, resident) = (trial.number("/probes/live/max"), trial.number("/probes/resident/max"));
+        claims.claim(live > BODY_BYTES, || format!("{case}: at most {live} live bytes"));
+        claims.claim(resident > live, || format!("{case}: {resident} resident bytes hold {live} live ones"));
+        let after = trial.number("/probes/live/last");
+        claims.claim(after < BODY_BYTES, || format!("{case}: {after} bytes live on after the load"));
+    }
+    for allocator in ALLOCATORS {
+        let answer = memory_of(lab, allocator)?;
+        let says = answer["allocator"].as_str().unwrap_or_default();
+        claims.same(format!("the build for {allocator} says of itself"), says, allocator);
+        let own = answer["jemalloc"]["allocated_bytes"].as_u64().is_some_and(|bytes| bytes > 0);
+        claims.claim(own == (allocator == "jemalloc"), || {
+            format!("{allocator}: jemalloc's own figures: {own}")
+        });
+    }
+    Ok(())
+}
+
+/// `GET /memory` of a build of the service.
+fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
+    let binary = lab.dir().join(format!("service/target/{allocator}/release/stair-stepper"));
+    let mut command = program(&binary);
+    command.args(["--host", "127.0.0.1", "--port", "0"]).stdout(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+    let mut service = Service(child);
+    let stdout = service.0.stdout.take().context("no standard output")?;
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    let address = line.trim().rsplit("http://").next().unwrap_or_default();
+    let mut stream =
+        TcpStream::connect(address).with_context(|| format!("{} said `{line}`", binary.display()))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(b"GET /memory HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
+    ensure!(answer.starts_with("HTTP/1.1 200"), "{}: GET /memory: {answer}", binary.display());
+    serde_json::from_str(body).with_context(|| format!("{}: {answer}", binary.display()))
+}
+
+/// Ends with its owner.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

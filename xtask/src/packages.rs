@@ -1,0 +1,139 @@
+//! What has to be installed beside Rust: which programs the checks use, which Debian packages hold them, and
+//! how to get those that are missing.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::command::{captured, cargo, find, program, shown};
+use crate::steps::Outcome;
+
+/// A program that something here starts.
+pub struct Need {
+    /// Its file name.
+    pub program: &'static str,
+    /// The Debian package that holds it.
+    pub package: &'static str,
+    /// What for.
+    pub why: &'static str,
+}
+
+const fn need(program: &'static str, package: &'static str, why: &'static str) -> Need {
+    Need { program, package, why }
+}
+
+/// What `cargo xtask test` uses.
+pub const FOR_TESTS: &[Need] = &[
+    need("bash", "bash", "the README's commands"),
+    need("cc", "build-essential", "linking, and the allocators of labs/stair-stepper"),
+    need("make", "build-essential", "jemalloc, for labs/stair-stepper"),
+    need("setpriv", "util-linux", "a test of `system` becomes somebody else"),
+    need("nginx", "nginx-light", "a real component under limits in the tests of `system`"),
+    need("chromium", "chromium", "opens a report and listens to its console"),
+];
+
+/// Parts of the Rust toolchain that a minimal installation leaves out, and the command that shows them there.
+const RUST_PARTS: &[(&str, &str)] = &[("rustfmt", "fmt"), ("clippy", "clippy")];
+
+/// Sees to it that everything is there; with `install`, by installing what is not.
+///
+/// # Errors
+/// What is missing, what for, and the command that installs it.
+pub fn ready(needs: &[Need], install: bool) -> Outcome {
+    if install {
+        install_packages(&missing(needs))?;
+        install_rust_parts(&missing_rust_parts()?)?;
+    }
+    let mut words = Vec::new();
+    let absent = missing(needs);
+    for need in needs.iter().filter(|n| find(n.program).is_none()) {
+        words.push(format!("{} is not installed: {}", need.program, need.why));
+    }
+    if !absent.is_empty() {
+        words.push(format!("hint: apt-get install {}   (or `--install`)", absent.join(" ")));
+    }
+    let parts = missing_rust_parts()?;
+    if !parts.is_empty() {
+        words.push(format!("hint: rustup component add {}   (or `--install`)", parts.join(" ")));
+    }
+    ensure!(words.is_empty(), "{}", words.join("\n"));
+    Ok(format!("{} programs, {} parts of Rust", needs.len(), RUST_PARTS.len()))
+}
+
+/// Packages of the programs that are not there, each once.
+pub fn missing(needs: &[Need]) -> Vec<&'static str> {
+    let mut packages: Vec<_> =
+        needs.iter().filter(|n| find(n.program).is_none()).map(|n| n.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
+/// Installs Debian packages, as root or with sudo.
+///
+/// # Errors
+/// There is no apt-get, or it fails.
+pub fn install_packages(packages: &[&str]) -> Result<()> {
+    if packages.is_empty() {
+        return Ok(());
+    }
+    if find("apt-get").is_none() {
+        bail!("there is no apt-get here to install {}", packages.join(" "));
+    }
+    for args in [&["update"][..], &["install", "--yes", "--no-install-recommends"][..]] {
+        let mut command = if rustix::process::geteuid().is_root() {
+            let mut command = program("apt-get");
+            command.env("DEBIAN_FRONTEND", "noninteractive");
+            command
+        } else {
+            let mut command = program("sudo");
+            command.args(["--non-interactive", "DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+            command
+        };
+        command.arg("--quiet").args(args);
+        if args[0] == "install" {
+            command.args(packages);
+        }
+        let ran = shown(&mut command)?;
+        ensure!(ran.status.success(), "apt-get {}: {}", args[0], ran.status);
+    }
+    Ok(())
+}
+
+fn missing_rust_parts() -> Result<Vec<&'static str>> {
+    let mut parts = Vec::new();
+    for (part, command) in RUST_PARTS {
+        let ran = captured(&mut cargo(&[command, "--version"]), Duration::from_secs(60))?;
+        if !ran.status.success() {
+            parts.push(*part);
+        }
+    }
+    Ok(parts)
+}
+
+fn install_rust_parts(parts: &[&str]) -> Result<()> {
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let ran = shown(program("rustup").args(["component", "add"]).args(parts))?;
+    ensure!(ran.status.success(), "rustup component add: {}", ran.status);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_its_package_and_reason() {
+        let needs = [
+            need("sh", "dash", "nothing"),
+            need("no-such-program", "no-such-package", "to be missed"),
+            need("no-such-program-2", "no-such-package", "to be missed as well"),
+        ];
+        assert_eq!(missing(&needs), ["no-such-package"]);
+        let error = ready(&needs, false).unwrap_err().to_string();
+        assert!(error.contains("no-such-program-2 is not installed: to be missed as well"), "{error}");
+        assert!(error.contains("apt-get install no-such-package "), "{error}");
+    }
+}

@@ -1,0 +1,126 @@
+//! nginx for the comparison: one worker on a core of its own, on loopback, with files and settings in a folder of
+//! its own that goes with it. It counts its requests, so that nobody has to be believed.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::measure::{Cores, start_on};
+use crate::command::{find, program};
+use crate::root::target;
+
+/// Files that can be asked for, by size in bytes; each is named by it.
+const FILES: &[usize] = &[128];
+/// How long it may take to come up.
+const READY: Duration = Duration::from_secs(10);
+
+/// A running nginx; dropped, it is gone.
+pub struct Server {
+    child: Child,
+    dir: PathBuf,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Starts it and waits until it answers.
+    ///
+    /// # Errors
+    /// It is not installed or does not come up.
+    pub fn start(cores: &Cores) -> Result<Server> {
+        let dir = target().join(format!("xtask/peers-{}", std::process::id()));
+        let files = dir.join("files");
+        fs::create_dir_all(&files)?;
+        for size in FILES {
+            fs::write(files.join(size.to_string()), "x".repeat(*size))?;
+        }
+        // Free now; that somebody takes it before nginx does would be told by nginx.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let settings = dir.join("nginx.conf");
+        fs::write(&settings, config(&dir, address))?;
+        let mut command = program(find("nginx").context("nginx is not installed")?);
+        command.arg("-p").arg(&dir).arg("-c").arg(&settings);
+        command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("nginx.err"))?);
+        let child = start_on(cores.server, &mut command)?;
+        let mut server = Server { child, dir, address };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Where it serves a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Its folder; others may write there.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// How many requests it has answered so far.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn requests(&self) -> Result<u64> {
+        let page = self.get("/status").context("nginx does not answer")?;
+        let numbers = page.lines().skip_while(|l| !l.starts_with("server accepts handled requests")).nth(1);
+        let requests = numbers.and_then(|l| l.split_whitespace().nth(2)?.parse().ok());
+        requests.with_context(|| format!("nginx does not count: {page}"))
+    }
+
+    fn get(&self, path: &str) -> Result<String> {
+        let mut stream = TcpStream::connect(self.address)?;
+        stream.set_read_timeout(Some(READY))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        ensure!(answer.starts_with("HTTP/1.1 200"), "GET {path}: {answer}");
+        Ok(answer)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let since = Instant::now();
+        loop {
+            let error = match self.get("/128") {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || since.elapsed() > READY {
+                let said = fs::read_to_string(self.dir.join("nginx.err")).unwrap_or_default();
+                bail!("nginx does not come up: {error:#}\n{said}");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // SIGTERM lets the master end its worker; a folder that stays is below target/ and does no harm.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn config(dir: &Path, address: SocketAddr) -> String {
+    let dir = dir.display();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|name| format!("    {name}_temp_path {dir}/{name};\n"))
+        .collect();
+    format!(
+        "daemon off;\nworker_processes 1;\nworker_rlimit_nofile 20000;\npid {dir}/nginx.pid;\n\
+         error_log stderr error;\nevents {{ worker_connections 16384; }}\nhttp {{\n    access_log off;\n{temporary}    \
+         keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n    tcp_nodelay on;\n    sendfile on;\n    \
+         open_file_cache max=100;\n    server {{\n        listen {address} backlog=4096;\n        root {dir}/files;\n        \
+         location = /status {{ stub_status; }}\n    }}\n}}\n"
+    )
+}

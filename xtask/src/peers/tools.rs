@@ -1,0 +1,191 @@
+//! The generators: where they are, how they are asked for one thread and a case, and who reads their output.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{Case, parse};
+use crate::command::{captured, find, program};
+use crate::root::target;
+
+/// What a tool is asked to do.
+pub struct Order<'o> {
+    /// The case.
+    pub case: &'o Case,
+    /// How long.
+    pub seconds: u64,
+    /// The server's URL for the case.
+    pub url: String,
+    /// The core it is started on.
+    pub core: usize,
+    /// A folder for its files.
+    pub scratch: &'o Path,
+}
+
+/// A load generator.
+pub struct Tool {
+    /// Its name and its program's.
+    pub name: &'static str,
+    /// The Debian package that holds it.
+    pub package: Option<&'static str>,
+    /// Arguments that make it tell its version; nothing where none do.
+    version: &'static [&'static str],
+    /// Its command for an order.
+    pub command: fn(&Order) -> Result<Command>,
+    /// What its output says.
+    pub parse: fn(&Order, &str) -> Result<parse::Told>,
+}
+
+/// All of them; wrk is what the others are compared with.
+pub const TOOLS: &[Tool] = &[
+    Tool { name: "loadlab", package: None, version: &["--version"], command: loadlab, parse: parse::loadlab },
+    Tool { name: "wrk", package: Some("wrk"), version: &["-v"], command: wrk, parse: parse::wrk },
+    Tool { name: "ab", package: Some("apache2-utils"), version: &["-V"], command: ab, parse: parse::ab },
+    Tool {
+        name: "h2load",
+        package: Some("nghttp2-client"),
+        version: &["--version"],
+        command: h2load,
+        parse: parse::h2load,
+    },
+    Tool { name: "hey", package: Some("hey"), version: &[], command: hey, parse: parse::hey },
+    Tool {
+        name: "siege",
+        package: Some("siege"),
+        version: &["--version"],
+        command: siege,
+        parse: parse::siege,
+    },
+    Tool { name: "oha", package: None, version: &["--version"], command: oha, parse: parse::oha },
+    Tool { name: "k6", package: None, version: &["version"], command: k6, parse: parse::k6 },
+];
+
+impl Tool {
+    /// Its program, if it is here.
+    pub fn path(&self) -> Option<PathBuf> {
+        if self.name == "loadlab" { Some(target().join("release/loadlab")) } else { find(self.name) }
+    }
+
+    /// Its version in its own words, or Debian's.
+    pub fn told_version(&self) -> String {
+        let asked = match (self.version, self.package) {
+            ([], Some(package)) => {
+                let mut command = program("dpkg-query");
+                command.args(["--show", "--showformat", "${Package} ${Version}", package]);
+                command
+            }
+            (arguments, _) => {
+                let mut command = self.program();
+                command.args(arguments);
+                command
+            }
+        };
+        let mut asked = asked;
+        // Exit codes differ, and so does the stream: some print help after the version.
+        let said = captured(&mut asked, Duration::from_secs(10)).map(|ran| ran.stdout + &ran.stderr);
+        let first =
+            said.unwrap_or_default().lines().find(|l| !l.trim().is_empty()).unwrap_or(self.name).to_owned();
+        first
+            .split(" Copyright")
+            .next()
+            .unwrap_or_default()
+            .replace("This is ", "")
+            .replace(" <$Revision$>", "")
+    }
+
+    fn program(&self) -> Command {
+        program(self.path().unwrap_or_else(|| self.name.into()))
+    }
+}
+
+fn start(name: &str, arguments: &[&str]) -> Command {
+    let mut command = program(find(name).unwrap_or_else(|| name.into()));
+    command.args(arguments);
+    command
+}
+
+fn loadlab(order: &Order) -> Result<Command> {
+    let mut command = program(target().join("release/loadlab"));
+    command.args(["bench", &order.url, "--json", "--quiet", "-t", "1"]);
+    command.args(["-c", &order.case.connections.to_string(), "-d", &format!("{}s", order.seconds)]);
+    command.args(["--cpus", &order.core.to_string()]);
+    Ok(command)
+}
+
+fn wrk(order: &Order) -> Result<Command> {
+    let (connections, duration) = (format!("-c{}", order.case.connections), format!("-d{}s", order.seconds));
+    Ok(start("wrk", &["-t1", &connections, &duration, "--latency", &order.url]))
+}
+
+/// Where ab writes its percentiles: what it prints has whole milliseconds only.
+pub fn ab_percentiles(order: &Order) -> PathBuf {
+    order.scratch.join("ab.csv")
+}
+
+fn ab(order: &Order) -> Result<Command> {
+    let (connections, seconds) = (order.case.connections.to_string(), order.seconds.to_string());
+    let csv = ab_percentiles(order);
+    let _ = fs::remove_file(&csv);
+    // A time limit sets the number of requests to 50,000 unless a number follows it.
+    let mut command = start("ab", &["-q", "-k", "-c", &connections, "-t", &seconds, "-n", "50000000", "-e"]);
+    command.arg(csv).arg(&order.url);
+    Ok(command)
+}
+
+fn h2load(order: &Order) -> Result<Command> {
+    let (connections, seconds) = (format!("-c{}", order.case.connections), order.seconds.to_string());
+    Ok(start("h2load", &["--h1", "-t1", &connections, "-D", &seconds, &order.url]))
+}
+
+fn hey(order: &Order) -> Result<Command> {
+    let (connections, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
+    Ok(start("hey", &["-cpus", "1", "-z", &duration, "-c", &connections, &order.url]))
+}
+
+/// siege has a thread for each connection and cannot be held to one; it has the one core like all others.
+fn siege(order: &Order) -> Result<Command> {
+    let settings = order.scratch.join("siege.conf");
+    fs::write(
+        &settings,
+        "connection = keep-alive\nlimit = 100000\njson_output = true\nverbose = false\nlogging = false\nparser = false\n",
+    )?;
+    let (connections, seconds) = (order.case.connections.to_string(), format!("{}S", order.seconds));
+    let mut command = start("siege", &["-b", "-q", "-c", &connections, "-t", &seconds, "-R"]);
+    // It writes a template of its settings into the home folder.
+    command.arg(settings).arg(&order.url).env("HOME", order.scratch);
+    Ok(command)
+}
+
+fn oha(order: &Order) -> Result<Command> {
+    let (connections, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
+    let mut command = start("oha", &["--no-tui", "-z", &duration, "-c", &connections, &order.url]);
+    command.env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
+    Ok(command)
+}
+
+/// Where k6 writes its summary.
+pub fn k6_summary(order: &Order) -> PathBuf {
+    order.scratch.join("k6.json")
+}
+
+fn k6(order: &Order) -> Result<Command> {
+    let script = order.scratch.join("k6.js");
+    let text =
+        format!("import http from 'k6/http';\nexport default function () {{ http.get('{}'); }}\n", order.url);
+    fs::write(&script, text)?;
+    let summary = k6_summary(order);
+    let _ = fs::remove_file(&summary);
+    let (users, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
+    let mut command =
+        start("k6", &["run", "--quiet", "--vus", &users, "--duration", &duration, "--summary-export"]);
+    command
+        .arg(summary)
+        .arg(script)
+        .env("GOMAXPROCS", "1")
+        .env("K6_NO_USAGE_REPORT", "true")
+        .env("HOME", order.scratch);
+    Ok(command)
+}
