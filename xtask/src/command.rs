@@ -2,7 +2,7 @@
 //! without what cargo told this program about itself, and with an end to how long they may take.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -22,9 +22,9 @@ const OUTPUT_GRACE: Duration = Duration::from_secs(10);
 pub struct Ran {
     /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// Its standard output; from [`shown`] its standard error as well, where that is no terminal.
     pub stdout: String,
-    /// Its standard error; empty where it went to the terminal.
+    /// Its standard error; nothing from [`shown`].
     pub stderr: String,
 }
 
@@ -59,16 +59,24 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command whose output is for the reader: standard output is passed on line by line, and kept.
+/// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard
+/// error goes to the terminal; where there is none it takes the same way, so that a log has both in order.
 ///
 /// # Errors
 /// It cannot be started, or takes longer than [`LONGEST`].
 pub fn shown(command: &mut Command) -> Result<Ran> {
     println!("$ {}", line_of(command));
-    let mut child = start(command.stdout(Stdio::piped()))?;
-    let stdout = child.stdout.take().map(|out| reader(out, true));
+    let (from, to) = std::io::pipe()?;
+    if !std::io::stderr().is_terminal() {
+        command.stderr(to.try_clone()?);
+    }
+    let child = start(command.stdout(to));
+    // The command must not keep the pipe open once the child has ended.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = child?;
+    let stdout = reader(from, true);
     let status = wait(&mut child, LONGEST)?;
-    Ok(Ran { status, stdout: text_of(stdout)?, stderr: String::new() })
+    Ok(Ran { status, stdout: text_of(Some(stdout))?, stderr: String::new() })
 }
 
 /// Runs a command whose output is for this program.
@@ -146,5 +154,35 @@ fn text_of(receiver: Option<Receiver<String>>) -> Result<String> {
         Some(receiver) => receiver
             .recv_timeout(OUTPUT_GRACE)
             .context("the command has ended, and something it left behind still holds its output"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_kept_and_the_end_told() {
+        let ran = captured(program("sh").args(["-c", "echo out; echo err >&2; exit 3"]), LONGEST).unwrap();
+        assert_eq!(
+            (ran.stdout.as_str(), ran.stderr.as_str(), ran.status.code()),
+            ("out\n", "err\n", Some(3))
+        );
+        assert!(ran.ok("it").err().unwrap().to_string().contains("exit status: 3\nout\nerr\n"));
+        let ran = shown(program("sh").args(["-c", "printf 'one\\ntwo'; cat"])).unwrap();
+        assert_eq!(ran.stdout, "one\ntwo", "and standard input is empty");
+    }
+
+    #[test]
+    fn what_does_not_end_is_killed() {
+        let error = captured(program("cat").stdin(Stdio::piped()), Duration::ZERO).err().unwrap();
+        assert!(format!("{error:#}").contains("still ran after 0 s"), "{error:#}");
+    }
+
+    #[test]
+    fn commands_are_shown_as_one_would_type_them() {
+        let mut command = program("cargo");
+        command.args(["doc", "a b"]).env("RUSTDOCFLAGS", "-Dwarnings");
+        assert_eq!(line_of(&command), "RUSTDOCFLAGS=-Dwarnings cargo doc 'a b'");
     }
 }

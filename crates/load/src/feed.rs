@@ -1,8 +1,9 @@
 //! Where a worker's requests come from: users who are free again, or a schedule with those who wait.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
-use crate::schedule::Schedule;
+use crate::schedule::{Random, Schedule};
 use crate::spec::{LoadSpec, Model, Until, WhenBehind};
 use crate::worker::Place;
 
@@ -29,6 +30,10 @@ pub struct Users {
     pub each: u64,
     /// Requests begun (for the shared order).
     pub begun: u64,
+    /// Users that wait for their next request to fall due: when, who.
+    pub later: BinaryHeap<Reverse<(u64, u32)>>,
+    /// For think times.
+    pub random: Random,
 }
 
 /// A schedule, and what has fallen due and waits.
@@ -61,7 +66,9 @@ impl Feed {
                     Until::Repeats(n) => n.saturating_mul(spec.requests.len() as u64),
                     _ => u64::MAX,
                 };
-                Feed::Closed(Users { count, awake: 0, budget, each, begun: 0 })
+                let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
+                let later = BinaryHeap::new();
+                Feed::Closed(Users { count, awake: 0, budget, each, begun: 0, later, random })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
                 let (end_ns, number) = match spec.until {

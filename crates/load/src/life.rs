@@ -1,6 +1,7 @@
 //! The life of a request: `begin` → `connect` → `connected` → `transmit` → `received` → `complete` or `fail` →
 //! `next`. The functions are named after the step it is in.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
@@ -26,24 +27,22 @@ impl<'r> Worker<'r> {
         let over = self.stopped_ns.is_some() || now >= self.end_ns;
         match &mut self.feed {
             Feed::Closed(users) => {
-                let exchange = &mut self.exchanges[id as usize];
-                if over || users.budget == 0 || exchange.begun >= users.each {
+                if over || users.budget == 0 || self.exchanges[id as usize].begun >= users.each {
                     return;
                 }
-                let begun = match self.spec.order {
-                    Order::Journey => exchange.begun,
-                    Order::Shared => users.begun,
-                };
-                exchange.begun += 1;
-                users.begun += 1;
-                users.budget -= 1;
-                let number = match self.spec.order {
-                    Order::Journey => begun,
-                    Order::Shared => self.number_of(0) + begun * self.spec.threads as u64,
-                };
-                let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
-                self.recorder.due(request, now, now);
-                self.begin(ops, id, number, now, now);
+                // Its first request falls due when the user begins; later ones at its pace or when it has thought.
+                let first = self.exchanges[id as usize].begun == 0;
+                let thought = if first { now } else { now + self.spec.think.draw(&mut users.random) };
+                let due = self.paced_due(id).unwrap_or(thought);
+                if due <= now {
+                    // A paced user that is behind was kept by the system, not by us.
+                    return self.user_begins(ops, id, due, due);
+                }
+                if let Feed::Closed(users) = &mut self.feed
+                    && due < self.end_ns
+                {
+                    users.later.push(Reverse((due, id)));
+                }
             }
             Feed::Open(open) => {
                 if over || open.backlog.len() == 0 {
@@ -58,6 +57,26 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// A user's next request, which fell due and was noticed at these times.
+    pub(crate) fn user_begins(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, noticed_ns: u64) {
+        let Feed::Closed(users) = &mut self.feed else { return };
+        if users.budget == 0 {
+            return;
+        }
+        let exchange = &mut self.exchanges[id as usize];
+        let (own, shared) = (exchange.begun, users.begun);
+        exchange.begun += 1;
+        users.begun += 1;
+        users.budget -= 1;
+        let number = match self.spec.order {
+            Order::Journey => own,
+            Order::Shared => self.number_of(0) + shared * self.spec.threads as u64,
+        };
+        let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
+        self.recorder.due(request, due_ns, noticed_ns);
+        self.begin(ops, id, number, due_ns, noticed_ns);
+    }
+
     /// The first action for a request.
     #[inline]
     pub(crate) fn begin(
@@ -68,11 +87,8 @@ impl<'r> Worker<'r> {
         due_ns: u64,
         noticed_ns: u64,
     ) {
-        let now = match self.feed {
-            // the user is free, and the clock has just been read
-            Feed::Closed(_) => noticed_ns,
-            Feed::Open(_) => self.now(ops),
-        };
+        // Where users are free at once the clock has just been read.
+        let now = if self.as_due { noticed_ns } else { self.now(ops) };
         let index = (number % self.spec.requests.len() as u64) as u32;
         let request = &self.spec.requests[index as usize];
         self.recorder.started(request, due_ns, noticed_ns, now);

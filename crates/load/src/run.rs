@@ -308,7 +308,7 @@ fn recorder_for(
         tags: spec.tags.len(),
         window_from_ns: spec.warmup_ns,
         window_to_ns: if closed { u64::MAX } else { spec.schedule_ns().unwrap_or(u64::MAX) },
-        closed,
+        closed: spec.starts_as_due(),
         full,
         empty,
     })
@@ -393,7 +393,7 @@ impl<'s> Collector<'s> {
                 let _ = empties[worker].send(batch);
             }
             self.tell_complete(observer);
-            if worker == 0 {
+            if worker == 0 && !last {
                 self.now.at_s = self.told_ns() as f64 / 1e9;
                 observer(LoadEvent::Progress(&self.now));
             }

@@ -17,6 +17,10 @@ pub struct LoadSpec {
     pub warmup_ns: u64,
     /// What is in flight at the end may still finish within this time.
     pub grace_ns: u64,
+    /// Each user's requests fall due at this interval from the user's start on (closed model).
+    pub pace_ns: Option<u64>,
+    /// How long a user waits after an answer before its next request falls due (closed model).
+    pub think: Think,
     /// A request that has not ended so long after its start is abandoned.
     pub timeout_ns: u64,
     /// Connections are reused.
@@ -62,6 +66,41 @@ pub enum Model {
         /// How many requests may be in flight at one time.
         max_in_flight: u64,
     },
+}
+
+/// How long users wait between an answer and their next request.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Think {
+    /// Not at all.
+    #[default]
+    None,
+    /// So long, nanoseconds.
+    Constant(u64),
+    /// Anything between these with equal chance.
+    Uniform(u64, u64),
+    /// With this mean, exponentially distributed.
+    Exponential(u64),
+}
+
+impl Think {
+    /// The next wait, nanoseconds.
+    pub fn draw(self, random: &mut crate::schedule::Random) -> u64 {
+        match self {
+            Think::None => 0,
+            Think::Constant(ns) => ns,
+            Think::Uniform(low, high) => low + ((high - low) as f64 * random.unit()) as u64,
+            Think::Exponential(mean) => (mean as f64 * random.exponential()) as u64,
+        }
+    }
+
+    /// Its mean, nanoseconds; `None` if there is none.
+    pub fn mean_ns(self) -> Option<u64> {
+        match self {
+            Think::None => None,
+            Think::Constant(ns) | Think::Exponential(ns) => Some(ns),
+            Think::Uniform(low, high) => Some(low + (high - low) / 2),
+        }
+    }
 }
 
 /// Connections that are held open.
@@ -127,6 +166,11 @@ pub enum IoChoice {
 }
 
 impl LoadSpec {
+    /// Users send as soon as they are free: due, noticed and started are one moment.
+    pub fn starts_as_due(&self) -> bool {
+        matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.think == Think::None
+    }
+
     /// Most connections one thread may have at one time.
     pub fn connections_per_thread(&self) -> usize {
         let all = match (&self.held, &self.model) {

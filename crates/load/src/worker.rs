@@ -1,6 +1,7 @@
 //! The loop of one load thread: a turn starts what has fallen due, abandons what has timed out, and waits for
 //! the backend. What its events do to a request is in [`crate::life`].
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use loadlab_record::example::Example;
@@ -32,6 +33,8 @@ pub struct Worker<'r> {
     pub(crate) spec: &'r LoadSpec,
     control: &'r AtomicU8,
     place: Place,
+    /// Users send as soon as they are free.
+    pub(crate) as_due: bool,
     /// End of the schedule by time.
     pub(crate) end_ns: u64,
     pub(crate) conns: Vec<Conn>,
@@ -133,6 +136,7 @@ impl<'r> Worker<'r> {
             spec,
             control,
             place,
+            as_due: spec.starts_as_due(),
             end_ns: match spec.until {
                 Until::Elapsed(ns) => ns,
                 _ => u64::MAX,
@@ -199,7 +203,10 @@ impl<'r> Worker<'r> {
         };
         let feed = match &self.feed {
             Feed::Open(open) => open.noticing.peek().unwrap_or(u64::MAX),
-            Feed::Closed(users) => self.user_due(users.awake).unwrap_or(u64::MAX),
+            Feed::Closed(users) => {
+                let later = users.later.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
+                self.user_due(users.awake).unwrap_or(u64::MAX).min(later)
+            }
         };
         self.recorder.next_ns().min(deadline).min(end).min(feed).max(now)
     }
@@ -224,7 +231,8 @@ impl<'r> Worker<'r> {
     fn exhausted(&self) -> bool {
         match &self.feed {
             Feed::Closed(users) => {
-                self.stopped_ns.is_some() || users.budget == 0 || users.awake as usize == self.exchanges.len()
+                let none_left = users.awake as usize == self.exchanges.len() && users.later.is_empty();
+                self.stopped_ns.is_some() || users.budget == 0 || none_left
             }
             // A schedule bounded by time lasts until then, even if nothing more falls due.
             Feed::Open(_) if self.end_ns != u64::MAX && self.stopped_ns.is_none() => false,
@@ -235,7 +243,10 @@ impl<'r> Worker<'r> {
     /// Begins what has fallen due.
     fn arrive(&mut self, ops: &mut impl Ops<'r>) {
         match self.feed {
-            Feed::Closed(_) => self.wake_users(ops),
+            Feed::Closed(_) => {
+                self.wake_users(ops);
+                self.resume_users(ops);
+            }
             Feed::Open(_) => self.notice(ops, STARTS_PER_TURN, u64::MAX),
         }
     }
@@ -253,6 +264,29 @@ impl<'r> Worker<'r> {
             }
             self.next(ops, user, now);
         }
+    }
+
+    /// Goes on with users whose next request has fallen due.
+    fn resume_users(&mut self, ops: &mut impl Ops<'r>) {
+        for _ in 0..STARTS_PER_TURN {
+            let now = self.now(ops);
+            let Feed::Closed(users) = &mut self.feed else { return };
+            match users.later.peek() {
+                Some(Reverse((due, _))) if *due <= now => {}
+                _ => return,
+            }
+            if let Some(Reverse((due, user))) = users.later.pop() {
+                self.user_begins(ops, user, due, now);
+            }
+        }
+    }
+
+    /// When the request that a user begins next falls due, if its requests have a pace.
+    pub(crate) fn paced_due(&self, user: u32) -> Option<u64> {
+        let pace_ns = self.spec.pace_ns?;
+        let Model::Closed { users } = self.spec.model else { return None };
+        let start = u128::from(self.spec.ramp_ns) * u128::from(self.number_of(user)) / u128::from(users);
+        Some(start as u64 + self.exchanges[user as usize].begun.saturating_mul(pace_ns))
     }
 
     /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it.
@@ -299,11 +333,14 @@ impl<'r> Worker<'r> {
 
     /// Ends the schedule. What has fallen due and not been looked at still counts; what waits is dropped.
     fn stop(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
-        self.stopped_ns = Some(at_ns);
-        self.recorder.end_window(at_ns);
         if let Feed::Open(_) = self.feed {
+            // In the closed model users finish what they are at, and the window lasts until they have.
+            self.recorder.end_window(at_ns);
+            self.stopped_ns = Some(at_ns);
             self.notice(ops, usize::MAX, at_ns);
         }
+        self.drop_paced(ops, at_ns);
+        self.stopped_ns = Some(at_ns);
         let now = self.now(ops);
         let requests = &self.spec.requests;
         if let Feed::Open(open) = &mut self.feed {
@@ -315,6 +352,31 @@ impl<'r> Worker<'r> {
                 }
             }
             open.backlog.clear();
+        }
+    }
+
+    /// Requests of paced users that fell due while the user was busy, and now never start.
+    fn drop_paced(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
+        let Feed::Closed(users) = &self.feed else { return };
+        let (awake, each) = (users.awake, users.each);
+        let now = self.now(ops);
+        for user in 0..awake {
+            while let Some(due) = self.paced_due(user).filter(|d| *d < at_ns) {
+                let exchange = &mut self.exchanges[user as usize];
+                let Feed::Closed(users) = &mut self.feed else { return };
+                if users.budget == 0 || exchange.begun >= each {
+                    break;
+                }
+                users.budget -= 1;
+                let request =
+                    &self.spec.requests[(exchange.begun % self.spec.requests.len() as u64) as usize];
+                exchange.begun += 1;
+                self.recorder.due(request, due, due);
+                self.recorder.dropped(request, due, now.max(due));
+            }
+        }
+        if let Feed::Closed(users) = &mut self.feed {
+            users.later.clear();
         }
     }
 

@@ -6,7 +6,7 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
 use loadlab_load::source::RequestParts;
-use loadlab_load::spec::Order;
+use loadlab_load::spec::{Order, Think};
 use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::load::Counts;
@@ -31,6 +31,8 @@ fn spec(model: Model, until: Until) -> LoadSpec {
         ramp_ns: 0,
         warmup_ns: 0,
         grace_ns: 5 * S,
+        pace_ns: None,
+        think: Think::None,
         timeout_ns: 30 * S,
         keep_alive: true,
         requests: vec![request.build().unwrap()],
@@ -215,6 +217,60 @@ fn users_ramp_up() {
     assert_eq!(peaks[0], 1);
     assert_eq!(peaks[4], 5);
     assert_eq!(peaks[9], 10);
+}
+
+#[test]
+fn paced_users_show_the_stall_they_waited_through() {
+    // 10 users a step each 100 ms for 10 s: 1,000 requests; the server stands still for 1.5 s
+    let mut paced = spec(Model::Closed { users: 10 }, Until::Elapsed(10 * S));
+    paced.pace_ns = Some(100 * MS);
+    let mut stub = Stub::new(MS);
+    stub.frozen = (4 * S, 5 * S + 500 * MS);
+    let (outcome, ticks) = go(&paced, &mut Sim::new(stub));
+    let measured = &outcome.measured;
+    assert_eq!((measured.counts.due, measured.counts.ok), (1000, 1000));
+    assert_eq!(measured.counts, ticks);
+    let d = response(&outcome);
+    // 15 % fell due in the stall, as in the open model
+    assert!((d.p90.unwrap() - 500.0).abs() < 60.0, "{d:?}");
+    assert!(measured.series.service_ok.quantile_ns(0.9).unwrap() < 2 * MS);
+    assert_eq!(measured.series.late.max_ns(), Some(0));
+    assert!(measured.series.blocked.max_ns().unwrap() > S);
+}
+
+#[test]
+fn paced_requests_that_never_start_are_dropped() {
+    // a step each 100 ms, but an answer takes 1 s
+    let mut paced = spec(Model::Closed { users: 2 }, Until::Elapsed(5 * S));
+    paced.pace_ns = Some(100 * MS);
+    let (outcome, _) = go(&paced, &mut Sim::new(Stub::new(S)));
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.due, counts.started, counts.ok), (100, 10, 10));
+}
+
+#[test]
+fn users_think_between_an_answer_and_their_next_request() {
+    for (think, low, high) in [
+        (Think::Constant(99 * MS), 990, 1000),
+        (Think::Uniform(0, 198 * MS), 950, 1060),
+        (Think::Exponential(99 * MS), 900, 1100),
+    ] {
+        let mut thinking = spec(Model::Closed { users: 10 }, Until::Elapsed(10 * S));
+        thinking.think = think;
+        let (outcome, _) = go(&thinking, &mut Sim::new(Stub::new(MS)));
+        let n = outcome.measured.counts.ok;
+        assert!((low..=high).contains(&n), "{think:?}: {n}");
+        assert_eq!(response(&outcome).p50, Some(1.0));
+    }
+}
+
+#[test]
+fn goodput_of_users_counts_their_last_answers() {
+    let (outcome, _) =
+        go(&spec(Model::Closed { users: 5 }, Until::Elapsed(S)), &mut Sim::new(Stub::new(400 * MS)));
+    let measured = &outcome.measured;
+    assert_eq!((measured.counts.ok, measured.in_window.ok), (15, 15));
+    assert!((measured.window.length_s() - 1.2).abs() < 1e-6);
 }
 
 #[test]

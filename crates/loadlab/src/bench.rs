@@ -4,7 +4,7 @@ use std::path::Path;
 
 use loadlab_analysis::Exit;
 use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Held, Order};
+use loadlab_load::spec::{Held, Order, Think};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::summary::Ended as LoadEnded;
@@ -123,6 +123,8 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             ramp_ns: args.ramp,
             warmup_ns: 0,
             grace_ns: args.grace,
+            pace_ns: None,
+            think: Think::None,
             timeout_ns: args.timeout,
             keep_alive,
             requests,

@@ -4,7 +4,7 @@
 //! that every power of two has 1,024 buckets, so a value is known to 1/1,024), over 1 ns to 2^45 ns (9.7 h).
 //! All histograms share the same bounds, hence merging is integer addition: associative, commutative, exact.
 //! It is not the `hdrhistogram` crate because the engine needs a recorder without branches for
-//! auto-resizing, an exact sum, and a reset that touches only what was used: the 280 KB of counts stay
+//! auto-resizing, an exact sum, and a reset that touches only what was used: the 288 KiB of counts stay
 //! unmapped until a value falls there, so a histogram costs a few pages.
 
 /// Buckets per power of two.

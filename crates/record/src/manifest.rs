@@ -81,7 +81,7 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Clock source of the kernel.
     pub clock_source: String,
-    /// cgroup version in use: `v1`, `v2`, `none`.
+    /// cgroup version in use: `v1`, `v2`, `hybrid`, `none`.
     pub cgroup: String,
 }
 

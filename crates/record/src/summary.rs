@@ -49,7 +49,7 @@ pub struct Summary {
     pub response_ms: Distribution,
     /// end − due of ok outcomes alone.
     pub ok_response_ms: Distribution,
-    /// end − due of failures (timeouts at their age).
+    /// end − due of failures other than timeouts, which stand among the censored of `response_ms`.
     pub failed_response_ms: Distribution,
     /// end − started.
     pub service_ms: Distribution,
@@ -286,7 +286,8 @@ impl Distribution {
             mean: all.mean_ns().map(|v| v / 1e6),
             stdev: all.stdev_ns().map(|v| v / 1e6),
             within_stdev: all.within_stdev(),
-            min: all.min_ns().map(ms),
+            // A censored one may end later than any, so its age is no minimum where there is a real one.
+            min: known.min_ns().or(all.min_ns()).map(ms),
             ..Distribution::default()
         };
         for (name, quantile) in PERCENTILES {
@@ -302,9 +303,9 @@ impl Distribution {
                 }
             }
         }
-        let last_known = known.max_ns().is_some_and(|k| censored.max_ns().is_none_or(|c| k >= c));
         match all.max_ns() {
-            Some(max) if last_known => out.max = Some(ms(max)),
+            // However young a censored one is, it may have taken longer than any.
+            Some(max) if censored.is_empty() => out.max = Some(ms(max)),
             Some(max) => {
                 out.over_ms.insert("max".to_owned(), ms(max));
             }

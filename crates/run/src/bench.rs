@@ -102,11 +102,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     Ok(BenchResult { summary, ok_responses, examples: measured.examples, trouble })
 }
 
-fn summary_of(
-    bench: &Bench,
-    facts: loadlab_record::summary::LoadFacts,
-    measured: &MeasuredLoad,
-) -> Summary {
+fn summary_of(bench: &Bench, facts: loadlab_record::summary::LoadFacts, measured: &MeasuredLoad) -> Summary {
     summarise(TrialInput {
         facts,
         loads: std::slice::from_ref(&measured.run),

@@ -164,7 +164,13 @@ impl Site {
     ///
     /// # Errors
     /// What did not come up, and why. What is up stays up; see [`Site::end_trial`].
-    pub fn bring_up(&mut self, index: usize, case: &Case, stage: &Stage, tell: Tell<'_>) -> Result<(), SiteError> {
+    pub fn bring_up(
+        &mut self,
+        index: usize,
+        case: &Case,
+        stage: &Stage,
+        tell: Tell<'_>,
+    ) -> Result<(), SiteError> {
         self.bury(stage, tell);
         self.find_ports(case)?;
         let longest = case.system.components.iter().map(|c| lifetime(c.fresh)).max();

@@ -126,7 +126,8 @@ pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Resul
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, schedule.first(), builds, (error, cancel))),
     };
-    let mut course = Course { plan, how, conditions, allowed, record, builds, cancel, tell, done: Done::default() };
+    let mut course =
+        Course { plan, how, conditions, allowed, record, builds, cancel, tell, done: Done::default() };
     for place in 0..schedule.len() {
         if cancel.is_cancelled() || course.done.is_record_lost {
             break;
@@ -144,7 +145,8 @@ fn prepare(
     (builds, cancel, tell): (&mut Builds, &Cancel, Tell<'_>),
 ) -> Result<Site, RunError> {
     let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
-    let run_id = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
+    let run_id =
+        record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
     let site = Site::new(system, notices, &dir_of(plan), &record.dir);
@@ -295,9 +297,12 @@ fn dir_of(plan: &Plan) -> PathBuf {
 fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
     let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
         Ok(expr) => Ok(expr),
-        Err(error) => {
-            Err(RunError::Expression { file: e.file.clone(), line: e.line, column: e.column + error.at, error })
-        }
+        Err(error) => Err(RunError::Expression {
+            file: e.file.clone(),
+            line: e.line,
+            column: e.column + error.at,
+            error,
+        }),
     };
     let mut all = Vec::new();
     for case in plan.cases() {

@@ -18,7 +18,9 @@ pub fn host(cgroup: &str) -> Host {
         cpu: field(&read("/proc/cpuinfo"), "model name"),
         cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
         memory_bytes: memory_kib.unwrap_or(0) * 1024,
-        clock_source: read("/sys/devices/system/clocksource/clocksource0/current_clocksource").trim().to_owned(),
+        clock_source: read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .trim()
+            .to_owned(),
         cgroup: cgroup.to_owned(),
     }
 }

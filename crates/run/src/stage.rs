@@ -178,13 +178,19 @@ impl Stage {
                     self.spoil(Trouble::Died { component, status });
                 }
                 Notice::OutOfMemory { component, kills, at_ns } => {
-                    let text =
-                        format!("the kernel killed processes of `{}` for memory ({kills} so far)", component.name());
+                    let text = format!(
+                        "the kernel killed processes of `{}` for memory ({kills} so far)",
+                        component.name()
+                    );
                     self.event_at(at_ns, What::Note { text: text.clone() });
                     tell(RunEvent::Note(text));
                 }
                 Notice::LogCut { component, path, at_ns } => {
-                    let text = format!("log {} of `{}` grew too large and was cut", path.display(), component.name());
+                    let text = format!(
+                        "log {} of `{}` grew too large and was cut",
+                        path.display(),
+                        component.name()
+                    );
                     self.event_at(at_ns, What::Note { text: text.clone() });
                     tell(RunEvent::Note(text));
                 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use loadlab_load::source::{Request, RequestError, RequestParts};
-use loadlab_load::spec::Order;
+use loadlab_load::spec::{Order, Think};
 use loadlab_load::target::{Allowed, TargetError, Url};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
@@ -41,7 +41,9 @@ pub enum TranslateError {
         error: RequestError,
     },
     /// A body's file.
-    #[error("{what}: cannot read the body {path}: {error}\nhint: a relative path starts in the plan's folder; `seed` and `build` commands may make it")]
+    #[error(
+        "{what}: cannot read the body {path}: {error}\nhint: a relative path starts in the plan's folder; `seed` and `build` commands may make it"
+    )]
     Body {
         /// Which step.
         what: String,
@@ -49,12 +51,6 @@ pub enum TranslateError {
         path: PathBuf,
         /// Why.
         error: std::io::Error,
-    },
-    /// Something the plan may say and this version cannot do.
-    #[error("{what} is not supported yet")]
-    Unsupported {
-        /// What.
-        what: &'static str,
     },
 }
 
@@ -180,7 +176,7 @@ pub fn load_spec(
     }
     let spec = LoadSpec {
         name: load.name.clone(),
-        model: model_of(load)?,
+        model: model_of(load),
         until: match load.until {
             plan::Until::DurationNs(ns) => Until::Elapsed(ns),
             plan::Until::Requests(n) => Until::Requests(n),
@@ -189,6 +185,11 @@ pub fn load_spec(
         ramp_ns: load.ramp_ns,
         warmup_ns: load.warmup_ns,
         grace_ns: load.grace_ns,
+        pace_ns: match load.model {
+            plan::Model::Closed { pace_ns, .. } => pace_ns,
+            plan::Model::Open { .. } => None,
+        },
+        think: Think::None,
         timeout_ns: load.timeout_ns,
         keep_alive: load.keep_alive,
         requests,
@@ -205,12 +206,9 @@ pub fn load_spec(
     Ok((spec, first_url))
 }
 
-fn model_of(load: &plan::LoadSpec) -> Result<Model, TranslateError> {
-    Ok(match &load.model {
-        plan::Model::Closed { pace_ns: Some(_), .. } => {
-            return Err(TranslateError::Unsupported { what: "`pace`" });
-        }
-        plan::Model::Closed { users, pace_ns: None } => Model::Closed { users: *users },
+fn model_of(load: &plan::LoadSpec) -> Model {
+    match &load.model {
+        plan::Model::Closed { users, .. } => Model::Closed { users: *users },
         plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
             rate_per_s: *rate_per_s,
             arrivals: match arrivals {
@@ -223,7 +221,7 @@ fn model_of(load: &plan::LoadSpec) -> Result<Model, TranslateError> {
             },
             max_in_flight: *max_in_flight,
         },
-    })
+    }
 }
 
 fn request_of(
@@ -268,13 +266,19 @@ fn request_of(
 }
 
 /// A command of the plan.
-pub fn command(command: &plan::Command, what: &str, names: Names<'_>) -> Result<system::Command, TranslateError> {
+pub fn command(
+    command: &plan::Command,
+    what: &str,
+    names: Names<'_>,
+) -> Result<system::Command, TranslateError> {
     let fill = |template: &plan::Template| {
         template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
     };
     Ok(match command {
         plan::Command::Shell(line) => system::Command::Shell(fill(line)?),
-        plan::Command::Words(words) => system::Command::Argv(words.iter().map(fill).collect::<Result<_, _>>()?),
+        plan::Command::Words(words) => {
+            system::Command::Argv(words.iter().map(fill).collect::<Result<_, _>>()?)
+        }
     })
 }
 

@@ -142,7 +142,8 @@ impl Trial<'_> {
         let names = |name: &str| site.name(name, None);
         let mut loads = Vec::new();
         for planned in &self.case.loads {
-            let (spec, url) = translate::load_spec(planned, self.plan_dir, &names, self.allowed, self.threads)?;
+            let (spec, url) =
+                translate::load_spec(planned, self.plan_dir, &names, self.allowed, self.threads)?;
             let facts = facts_of(&spec, &url);
             loads.push(Prepare { spec, facts, batches: planned.batches, pause_ns: planned.pause_ns });
         }

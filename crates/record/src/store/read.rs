@@ -3,7 +3,6 @@
 //! What is missing, or was cut off by the writer's end, is left out and noted; what is damaged otherwise is
 //! an error that names the place. Nothing is changed on disk.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,9 +25,6 @@ use crate::sample::Sample;
 use crate::summary::Summary;
 
 type Result<T> = std::result::Result<T, StoreError>;
-
-/// Ticks and intervals are of one second when they start so close to each other (times are kept to 1 µs).
-const SAME_START_S: f64 = 0.001;
 
 /// A run as read from its directory.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,40 +76,10 @@ impl TrialRecord {
     /// All values of one series inside the measured window, in nanoseconds. `tag` is as in [`Interval::tag`]:
     /// `response`, `tag.NAME.response_censored`.
     pub fn merged(&self, tag: &str) -> Histogram {
-        let seconds = Seconds::of(&self.ticks);
         let mut histogram = Histogram::new();
-        let intervals = self.intervals.iter().filter(|i| i.tag == tag);
-        intervals.filter(|i| seconds.in_window(i) == Some(true)).for_each(|i| i.merge_into(&mut histogram));
+        self.intervals.iter().filter(|i| i.tag == tag).for_each(|i| i.merge_into(&mut histogram));
         histogram
     }
-}
-
-/// Ticks by the millisecond they start in, so that a long trial's intervals find theirs.
-struct Seconds<'a>(HashMap<i64, Vec<&'a Tick>>);
-
-impl<'a> Seconds<'a> {
-    fn of(ticks: &'a [Tick]) -> Seconds<'a> {
-        let mut by_start: HashMap<i64, Vec<&Tick>> = HashMap::new();
-        for tick in ticks {
-            by_start.entry(millisecond(tick.from_s)).or_default().push(tick);
-        }
-        Seconds(by_start)
-    }
-
-    /// Whether an interval is of the measured window; `None` when no tick starts with it.
-    fn in_window(&self, interval: &Interval) -> Option<bool> {
-        let middle = millisecond(interval.from_s);
-        let near = [middle, middle.saturating_sub(1), middle.saturating_add(1)];
-        let mut ticks = near.iter().filter_map(|at| self.0.get(at)).flatten().filter(|tick| {
-            let load = interval.load.as_ref().is_none_or(|load| *load == tick.load);
-            load && (tick.from_s - interval.from_s).abs() < SAME_START_S
-        });
-        ticks.next().map(|tick| tick.in_window)
-    }
-}
-
-fn millisecond(at_s: f64) -> i64 {
-    (at_s * 1000.0).round() as i64
 }
 
 /// Reads a run directory: of a run that ended, of one that was killed, or of one that still goes on.
@@ -231,25 +197,12 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         intervals: read_intervals(&dir.join(LATENCY), notes)?,
         dir,
     };
-    let seconds = Seconds::of(&trial.ticks);
+    // The log holds what fell due in the window and nothing else, in whichever second it ended.
     let mut series = Series::default();
-    let mut unmatched = 0;
     for interval in &trial.intervals {
-        match seconds.in_window(interval) {
-            Some(true) => {}
-            Some(false) => continue,
-            None => {
-                unmatched += 1;
-                continue;
-            }
-        }
         if let Some((_, merged)) = series.all_mut().into_iter().find(|(name, _)| *name == interval.tag) {
             interval.merge_into(merged);
         }
-    }
-    if unmatched > 0 {
-        let what = format!("{unmatched} lines belong to no tick and are left out of the window");
-        notes.say(&trial.dir.join(LATENCY), &what);
     }
     trial.series = series;
     Ok(trial)
