@@ -107,7 +107,7 @@ fn browse(file: &Path, extra: &[&str]) -> Result<(String, String)> {
 fn check(page: &Page) -> Result<usize> {
     ensure!(page.console.is_empty(), "on the console:\n{}", page.console.join("\n"));
     ensure!(page.dom.trim_end().ends_with("</html>"), "the page is not whole");
-    let charts = page.dom.matches("<figure class=\"chart\"").count();
+    let charts = page.dom.matches("<figure class=\"chart").count();
     let drawn = page.dom.matches("<canvas").count();
     ensure!(charts > 0, "there is no chart");
     ensure!(charts == drawn, "{drawn} of {charts} charts are drawn");

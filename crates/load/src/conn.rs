@@ -4,6 +4,9 @@
 use crate::deadline::{Link, Links, NONE};
 use crate::http1::Reader;
 
+/// No host.
+pub const NOWHERE: u16 = u16::MAX;
+
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -24,10 +27,12 @@ pub struct Conn {
     pub phase: Phase,
     /// It was open before the present request.
     pub rested: bool,
-    /// Which host it is, or was last, connected to.
+    /// Which host it is, or was last, connected to; [`NOWHERE`] before the first.
     pub host: u16,
     /// Which of the host's addresses.
     pub address: u32,
+    /// How many of them have refused it in a row.
+    pub refused: u32,
     /// The exchange it is for, or [`NONE`].
     pub exchange: u32,
     /// When connecting began, on the load's clock.
@@ -37,7 +42,15 @@ pub struct Conn {
 impl Conn {
     /// No socket yet.
     pub fn new() -> Self {
-        Conn { phase: Phase::Closed, rested: false, host: 0, address: 0, exchange: NONE, connect_ns: 0 }
+        Conn {
+            phase: Phase::Closed,
+            rested: false,
+            host: NOWHERE,
+            address: 0,
+            refused: 0,
+            exchange: NONE,
+            connect_ns: 0,
+        }
     }
 }
 

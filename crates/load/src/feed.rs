@@ -11,6 +11,8 @@ use crate::worker::Place;
 const BACKLOG_RUNS: usize = 1 << 16;
 
 /// Where requests come from.
+// One a worker: its size costs nothing.
+#[allow(clippy::large_enum_variant)]
 pub enum Feed {
     /// Users.
     Closed(Users),
@@ -28,8 +30,8 @@ pub struct Users {
     pub budget: u64,
     /// Requests each user may begin.
     pub each: u64,
-    /// Requests begun (for the shared order).
-    pub begun: u64,
+    /// The next one's number in the shared order.
+    pub number: u64,
     /// Users that wait for their next request to fall due: when, who.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
     /// For think times.
@@ -58,9 +60,11 @@ impl Feed {
         match &spec.model {
             Model::Closed { users } => {
                 let count = share_of(*users, place).min(u64::from(u32::MAX)) as u32;
-                let budget = match spec.until {
-                    Until::Requests(n) => share_of(n, place),
-                    _ => u64::MAX,
+                // In the shared order the shares lie end to end: a number of requests reaches each URL equally,
+                // and without one each worker goes round by itself, from a place of its own.
+                let (budget, number) = match spec.until {
+                    Until::Requests(n) => (share_of(n, place), share_before(n, place)),
+                    _ => (u64::MAX, share_before(spec.requests.len() as u64, place)),
                 };
                 let each = match spec.until {
                     Until::Repeats(n) => n.saturating_mul(spec.requests.len() as u64),
@@ -68,13 +72,14 @@ impl Feed {
                 };
                 let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
                 let later = BinaryHeap::new();
-                Feed::Closed(Users { count, awake: 0, budget, each, begun: 0, later, random })
+                Feed::Closed(Users { count, awake: 0, budget, each, number, later, random })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
                 let (end_ns, number) = match spec.until {
                     Until::Elapsed(ns) => (ns, u64::MAX),
                     Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
                 };
+                let number = if place.slot < place.slots { number } else { 0 };
                 let schedule = Schedule::new(*rate_per_s, spec.ramp_ns, *arrivals, spec.seed)
                     .until(end_ns, number)
                     .share(place.slot, place.slots);
@@ -92,9 +97,17 @@ impl Feed {
     }
 }
 
-/// Which users, requests or connections are a slot's, of so many: every `slots`-th.
+/// How many users, requests or connections are a slot's, of so many.
 pub fn share_of(total: u64, place: Place) -> u64 {
-    total / place.slots + u64::from(place.slot < total % place.slots)
+    match place.slot < place.slots {
+        true => total / place.slots + u64::from(place.slot < total % place.slots),
+        false => 0,
+    }
+}
+
+/// How many are those of the slots before it.
+fn share_before(total: u64, place: Place) -> u64 {
+    total / place.slots * place.slot + place.slot.min(total % place.slots)
 }
 
 /// Requests that wait, first in, first out: how many, and when they were noticed. Bounded however many wait:
@@ -163,6 +176,22 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, slots in 1u64..9, beyond in 0u64..3) {
+            let mut before = 0;
+            for slot in 0..slots + beyond {
+                let place = Place { slot, slots, start_ns: 0 };
+                if slot < slots {
+                    prop_assert_eq!(share_before(total, place), before);
+                }
+                before += share_of(total, place);
+            }
+            prop_assert_eq!(before, total);
+        }
+    }
 
     #[test]
     fn a_backlog_is_first_in_first_out_and_bounded() {

@@ -9,6 +9,7 @@
 //! another thread. Time enters through the backend's clock alone, so that the simulated backend
 //! ([`io::sim`]) replays a load exactly.
 
+mod addresses;
 mod conn;
 mod deadline;
 mod feed;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
-use crate::conn::Phase;
+use crate::conn::{Exchange, Phase};
 use crate::deadline::NONE;
 use crate::feed::Feed;
 use crate::http1::Fault;
@@ -64,14 +64,13 @@ impl<'r> Worker<'r> {
             return;
         }
         let exchange = &mut self.exchanges[id as usize];
-        let (own, shared) = (exchange.begun, users.begun);
-        exchange.begun += 1;
-        users.begun += 1;
-        users.budget -= 1;
         let number = match self.spec.order {
-            Order::Journey => own,
-            Order::Shared => self.number_of(0) + shared * self.spec.threads as u64,
+            Order::Journey => exchange.begun,
+            Order::Shared => users.number,
         };
+        exchange.begun += 1;
+        users.number += 1;
+        users.budget -= 1;
         let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
         self.recorder.due(request, due_ns, noticed_ns);
         self.begin(ops, id, number, due_ns, noticed_ns);
@@ -100,7 +99,7 @@ impl<'r> Worker<'r> {
         (exchange.resent, exchange.answered, exchange.under_way) = (false, false, true);
         let conn_id = exchange.conn;
         let conn = &mut self.conns[conn_id as usize];
-        conn.exchange = id;
+        (conn.exchange, conn.refused) = (id, 0);
         let (phase, elsewhere) = (conn.phase, conn.host != request.host);
         self.deadlines.push(&mut self.exchanges, id, now.saturating_add(self.spec.timeout_ns));
         match phase {
@@ -133,7 +132,8 @@ impl<'r> Worker<'r> {
         let number = self.number_of(id);
         let conn = &mut self.conns[id as usize];
         // Each place goes through all addresses, and neighbours begin with different ones.
-        conn.address = if conn.host == host { conn.address.wrapping_add(1) } else { 0 };
+        let from = if conn.host == host { conn.address as usize + 1 } else { number as usize };
+        conn.address = self.addresses.choose(host, from, now) as u32;
         (conn.host, conn.phase, conn.connect_ns, conn.rested) = (host, Phase::Connecting, now, false);
         let source = match self.spec.sources.as_slice() {
             [] => None,
@@ -146,9 +146,7 @@ impl<'r> Worker<'r> {
 
     fn address_of(&self, id: ConnId) -> Option<SocketAddr> {
         let conn = self.conns.get(id as usize)?;
-        let addresses = &self.spec.hosts[conn.host as usize];
-        let index = self.number_of(id).wrapping_add(u64::from(conn.address));
-        addresses.get((index % addresses.len().max(1) as u64) as usize).copied()
+        self.addresses.get(conn.host, conn.address as usize)
     }
 
     fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
@@ -349,6 +347,9 @@ impl<'r> Worker<'r> {
             (conn.phase, conn.rested, conn.exchange)
         };
         let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
+        if phase == Phase::Connecting && self.other_address(ops, id) {
+            return;
+        }
         let Some(exchange) = self.exchanges.get(exchange_id as usize) else {
             // Nothing is under way on it.
             match phase {
@@ -361,7 +362,7 @@ impl<'r> Worker<'r> {
             }
             return;
         };
-        let (answered, resent) = (exchange.answered, exchange.resent);
+        let (answered, again) = (exchange.answered, rested && self.may_resend(exchange, error));
         match phase {
             Phase::Closed | Phase::Idle => {}
             Phase::Connecting => self.fail(ops, exchange_id, Failure::Connect, reason),
@@ -370,7 +371,7 @@ impl<'r> Worker<'r> {
                 self.recorder.roll(now);
                 self.complete(ops, id, now, false, (&[], None));
             }
-            Phase::Busy if !answered && rested && !resent && ops.unseen(id) => {
+            Phase::Busy if again && ops.unseen(id) => {
                 // The server had closed the idle connection before it saw the request.
                 let now = self.now(ops);
                 self.shut(ops, id);
@@ -382,6 +383,35 @@ impl<'r> Worker<'r> {
             Phase::Busy if answered => self.fail(ops, exchange_id, Failure::Truncated, reason),
             Phase::Busy => self.fail(ops, exchange_id, Failure::Reset, reason),
         }
+    }
+
+    /// The address refused: true if the connection is now being made to another one of its host.
+    fn other_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
+        let now = self.now(ops);
+        let conn = &mut self.conns[id as usize];
+        let host = conn.host;
+        conn.refused += 1;
+        self.addresses.refused(host, conn.address as usize, now);
+        if conn.refused as usize >= self.addresses.count(host) {
+            return false;
+        }
+        self.recorder.roll(now);
+        self.shut(ops, id);
+        self.connect(ops, id, host, now);
+        true
+    }
+
+    /// Whether the request may go out again, if it met an idle connection that was being closed.
+    ///
+    /// A peer that closes in good order tells so before it resets what comes too late (EPIPE, if a send is told
+    /// first). A bare reset says nothing of what the peer had read: it is the same whether its kernel threw the
+    /// request away unread, in a race with the close, or its program read it and gave up before anything was
+    /// acknowledged. Then only what is safe to do twice is sent again, as browsers do (RFC 9110 §9.2.2).
+    fn may_resend(&self, exchange: &Exchange, error: Option<i32>) -> bool {
+        let request = &self.spec.requests[exchange.request as usize];
+        let closed_first = matches!(error, None | Some(libc::EPIPE));
+        let nothing_sent = exchange.unsent == request.bytes.len();
+        !exchange.answered && !exchange.resent && (closed_first || nothing_sent || request.safe)
     }
 
     pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, OnceLock};
 
 use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, TickMs, Window};
@@ -184,12 +184,21 @@ struct ThreadEnd {
 struct Start {
     at_ns: AtomicU64,
     opening: Option<Barrier>,
+    /// When opening began, and resident memory then.
+    before: (u64, u64),
+    /// How long it took, nanoseconds, and by how much memory grew.
+    opened: OnceLock<(u64, u64)>,
 }
 
 impl Start {
     fn new(spec: &LoadSpec, origin: Origin) -> Self {
         let opening = spec.held.is_some().then(|| Barrier::new(spec.threads));
-        Start { at_ns: AtomicU64::new(origin.start_ns), opening }
+        Start {
+            at_ns: AtomicU64::new(origin.start_ns),
+            opening,
+            before: (now_ns(), generator::rss_bytes()),
+            opened: OnceLock::new(),
+        }
     }
 
     fn at_ns(&self) -> u64 {
@@ -200,6 +209,9 @@ impl Start {
     fn agree(&self) {
         let Some(barrier) = &self.opening else { return };
         if barrier.wait().is_leader() {
+            let (began_ns, rss) = self.before;
+            let grown = generator::rss_bytes().saturating_sub(rss);
+            let _ = self.opened.set((now_ns().saturating_sub(began_ns), grown));
             self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel);
         }
         barrier.wait();
@@ -524,6 +536,11 @@ impl<'s> Collector<'s> {
         measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
         measured.elapsed_s = ended_ns as f64 / 1e9;
         measured.busy_s = self.busy_ns as f64 / 1e9;
+        if let Some((took_ns, grown)) = self.start.opened.get() {
+            measured.connections.opening_s = Some(*took_ns as f64 / 1e9);
+            measured.connections.memory_bytes_each =
+                self.spec.held.as_ref().map(|h| *grown as f64 / h.connections.max(1) as f64);
+        }
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
         Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s }

@@ -13,6 +13,8 @@ pub struct Request {
     pub head_len: usize,
     /// The answer to this method has no body whatever its head says (HEAD).
     pub answer_has_no_body: bool,
+    /// Doing it twice is as good as once (RFC 9110 §9.2.1).
+    pub safe: bool,
     /// Where it goes: index into the load's hosts.
     pub host: u16,
     /// Statuses that are ok; empty means below 400.
@@ -98,6 +100,7 @@ impl RequestParts {
             bytes,
             head_len,
             answer_has_no_body: self.method == "HEAD",
+            safe: matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "TRACE"),
             host: 0,
             ok_statuses: Vec::new(),
             tags: Vec::new(),

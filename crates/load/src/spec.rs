@@ -171,6 +171,16 @@ impl LoadSpec {
         matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.think == Think::None
     }
 
+    /// How many of the threads have something to do: no more than there are users, or requests in flight.
+    /// Work is shared among these alone, or a part of it would be nobody's.
+    pub fn busy_threads(&self) -> u64 {
+        let most = match self.model {
+            Model::Closed { users } => users,
+            Model::Open { max_in_flight, .. } => max_in_flight,
+        };
+        (self.threads as u64).min(most).max(1)
+    }
+
     /// Most connections one thread may have at one time.
     pub fn connections_per_thread(&self) -> usize {
         let all = match (&self.held, &self.model) {
@@ -178,16 +188,17 @@ impl LoadSpec {
             (None, Model::Closed { users }) => *users,
             (None, Model::Open { max_in_flight, .. }) => *max_in_flight,
         };
-        usize::try_from(all.div_ceil(self.threads.max(1) as u64)).unwrap_or(usize::MAX)
+        usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)
     }
 
-    /// Most requests one thread may have under way at one time.
+    /// Requests one thread is likely to have under way at one time.
     pub fn in_flight_per_thread(&self) -> usize {
         let all = match self.model {
             Model::Closed { users } => users,
-            Model::Open { max_in_flight, .. } => max_in_flight,
+            // The cap is for when things go wrong; few are in flight as long as they do not.
+            Model::Open { max_in_flight, .. } => max_in_flight.min(256),
         };
-        usize::try_from(all.div_ceil(self.threads.max(1) as u64)).unwrap_or(usize::MAX)
+        usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)
     }
 
     /// Planned length of the schedule, if it is bounded by time or by a number at a rate.

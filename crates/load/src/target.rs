@@ -99,11 +99,31 @@ impl Url {
                 unique.push(address);
             }
         }
+        if loopback_of_both_families(&unique) {
+            // `localhost` is ::1 and 127.0.0.1, and most servers listen on one of them. A refused connection is
+            // never seen by a server, so asking costs the one that is there nothing.
+            let refused = |a: &SocketAddr| {
+                let tried = std::net::TcpStream::connect_timeout(a, std::time::Duration::from_millis(200));
+                tried.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+            };
+            if unique.iter().filter(|a| a.is_ipv6()).all(refused) {
+                unique.retain(SocketAddr::is_ipv4);
+            } else {
+                unique.retain(SocketAddr::is_ipv6);
+            }
+        }
         if unique.is_empty() {
             return Err(dns("it has no address".to_owned()));
         }
         Ok(unique)
     }
+}
+
+/// One name, both kinds of loopback.
+fn loopback_of_both_families(addresses: &[SocketAddr]) -> bool {
+    addresses.iter().all(|a| a.ip().is_loopback())
+        && addresses.iter().any(SocketAddr::is_ipv4)
+        && addresses.iter().any(SocketAddr::is_ipv6)
 }
 
 /// Host and port; 80 if there is none.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use loadlab_record::example::Example;
 use loadlab_record::outcome::Failure;
 
+use crate::addresses::Addresses;
 use crate::conn::{Conn, Exchange, Phase, Stash};
 use crate::deadline::{Deadlines, NONE};
 use crate::feed::{Feed, share_of};
@@ -38,6 +39,7 @@ pub struct Worker<'r> {
     /// End of the schedule by time.
     pub(crate) end_ns: u64,
     pub(crate) conns: Vec<Conn>,
+    pub(crate) addresses: Addresses<'r>,
     pub(crate) exchanges: Vec<Exchange>,
     /// Connections are held and taken in turn: the next one. Else each exchange has its own.
     pub(crate) turn: Option<u32>,
@@ -47,6 +49,8 @@ pub struct Worker<'r> {
     pub(crate) memo: Memo,
     pub(crate) recorder: Recorder,
     pub(crate) keeper: Keeper,
+    // Boxes, since they wander into exchanges and back.
+    #[allow(clippy::vec_box)]
     pub(crate) stashes: Vec<Box<Stash>>,
     pub(crate) stashed: usize,
     pub(crate) stopped_ns: Option<u64>,
@@ -81,11 +85,8 @@ pub struct Place {
 
 /// Runs one worker's share of a load to its end.
 pub fn drive<'r, I: Io<'r>>(io: &mut I, mut worker: Worker<'r>) -> std::io::Result<WorkerEnd> {
-    loop {
-        match worker.turn(io.ops()) {
-            Next::Wait(until_ns) => io.poll(worker.place.start_ns.saturating_add(until_ns), &mut worker)?,
-            Next::Done => break,
-        }
+    while let Next::Wait(until_ns) = worker.turn(io.ops()) {
+        io.poll(worker.place.start_ns.saturating_add(until_ns), &mut worker)?;
     }
     let now = worker.now(io.ops());
     worker.recorder.finish(now);
@@ -125,6 +126,7 @@ pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io:
 impl<'r> Worker<'r> {
     /// A worker at its start.
     pub fn new(spec: &'r LoadSpec, control: &'r AtomicU8, place: Place, recorder: Recorder) -> Self {
+        let place = Place { slots: spec.busy_threads(), ..place };
         let feed = Feed::new(spec, place);
         let places = match &feed {
             Feed::Closed(users) => users.count,
@@ -142,6 +144,7 @@ impl<'r> Worker<'r> {
                 _ => u64::MAX,
             },
             conns: (0..held.unwrap_or(places)).map(|_| Conn::new()).collect(),
+            addresses: Addresses::new(&spec.hosts),
             exchanges: (0..places).map(|id| Exchange::new(own(id))).collect(),
             turn: held.map(|_| 0),
             opening: 0,
@@ -300,7 +303,9 @@ impl<'r> Worker<'r> {
             let Some((number, due)) = open.noticing.take() else { return };
             let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
             self.recorder.due(request, due, now);
-            match open.free.pop() {
+            // Nobody overtakes: at the schedule's end places get free while others still wait.
+            let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
+            match free {
                 Some(id) => {
                     open.starting.take();
                     self.begin(ops, id, number, due, now);

@@ -160,7 +160,7 @@ pub struct BenchArgs {
     #[arg(short = 'r', long, value_name = "RATE", value_parser = rate, help_heading = "Load")]
     pub rate: Option<f64>,
     /// How long, such as 30s or 1m30s [default: 10s]
-    #[arg(short = 'd', long, value_name = "T", value_parser = duration, conflicts_with = "requests", help_heading = "Load")]
+    #[arg(short = 'd', long, value_name = "T", value_parser = positive_duration, conflicts_with = "requests", help_heading = "Load")]
     pub duration: Option<u64>,
     /// How many requests in all, instead of a duration
     #[arg(short = 'n', long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..))]

@@ -7,6 +7,7 @@ use loadlab_load::source::RequestParts;
 use loadlab_load::spec::{Held, Order, Think};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
+use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::{Bench, BenchError, BenchResult, bench, parse_expressions, requests_for_urls};
 
@@ -29,12 +30,13 @@ pub fn command(args: &BenchArgs) -> Ended {
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
     let view = View::new(args.quiet);
-    view.text(&opening(&order, args));
+    view.title(&opening(&order, args));
     let result = bench(&order, &cancel, &|event| view.event(&event));
     view.done();
     match result {
         Ok(result) => finish(args, &result),
         Err(BenchError::Target(error)) if error.is_usage() => Ended::error(Exit::BadPlan, error),
+        Err(error @ BenchError::Samples { .. }) => Ended::error(Exit::BadPlan, error),
         Err(error) => Ended::error(Exit::CouldNotRun, error),
     }
 }
@@ -89,6 +91,12 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let body = body_of(args.body.as_deref()).map_err(usage)?;
     let method =
         args.method.clone().unwrap_or_else(|| if body.is_some() { "POST" } else { "GET" }.to_owned());
+    let expect = expressions("--expect", &args.expect).map_err(usage)?;
+    let stop_when = expressions("--stop-when", &args.stop_when).map_err(usage)?;
+    check_connections(args).map_err(usage)?;
+    let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
+    check_cpus(&cpus).map_err(usage)?;
+    // What was typed has been looked at; from here on it is the world that may not agree.
     let keep_alive = !args.no_keep_alive;
     let parts =
         RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
@@ -97,21 +105,15 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)
     })?;
-    let expressions = |option: &str, texts: &[String]| {
-        parse_expressions(texts).map_err(|(text, e)| usage(format!("{option} '{text}': {e}")))
-    };
-    check_connections(args).map_err(usage)?;
     let sources = match &args.source {
         Some(given) => given.0.clone(),
         None => target::sources_for(&hosts, args.connections.unwrap_or(0).max(args.users.unwrap_or(0))),
     };
-    let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
-    check_cpus(&cpus).map_err(usage)?;
     let threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
     Ok(Bench {
         url: urls.first().cloned().unwrap_or_default(),
-        expect: expressions("--expect", &args.expect)?,
-        stop_when: expressions("--stop-when", &args.stop_when)?,
+        expect,
+        stop_when,
         samples: args.samples.clone(),
         spec: LoadSpec {
             name: "bench".to_owned(),
@@ -143,6 +145,16 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             seed: args.seed,
         },
     })
+}
+
+/// Expressions over what a bench can know: there are no tags, components or probes.
+fn expressions(option: &str, texts: &[String]) -> Result<Vec<Expr>, String> {
+    let words = |text: &str, error: ExprError| format!("{option} '{text}': {error}");
+    let exprs = parse_expressions(texts).map_err(|(text, error)| words(&text, error))?;
+    for (expr, text) in exprs.iter().zip(texts) {
+        expr.check_names::<&str>(&[]).map_err(|error| words(text, error))?;
+    }
+    Ok(exprs)
 }
 
 /// Each request in flight needs a connection of its own.

@@ -1,5 +1,7 @@
 //! Exit codes, and how an error is shown.
 
+use std::io::Write;
+
 use loadlab_analysis::Exit;
 
 /// How a command ended: what it asks for, and what to say about it.
@@ -39,11 +41,12 @@ pub fn show(message: &str) {
             None => lines.push_str(&format!("{line}\n")),
         }
     }
-    anstream::eprint!("{red}error:{red:#} {lines}");
+    // Nobody may be there to read it, and that is no reason to panic.
+    let _ = write!(anstream::stderr(), "{red}error:{red:#} {lines}");
 }
 
 /// Shows a remark on standard error.
 pub fn note(message: &str) {
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
-    anstream::eprintln!("{style}note:{style:#} {message}");
+    let _ = writeln!(anstream::stderr(), "{style}note:{style:#} {message}");
 }

@@ -1,6 +1,5 @@
 //! `loadlab report`: a record → a document, any time later.
 
-
 use loadlab_analysis::Exit;
 use loadlab_record::store::{RunRecord, read_run};
 

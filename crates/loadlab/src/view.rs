@@ -36,6 +36,17 @@ impl View {
         View { quiet, terminal: output::err_is_terminal(), state: Mutex::default() }
     }
 
+    /// A line that is cut where the terminal ends.
+    pub fn title(&self, text: &str) {
+        let width = if self.terminal { output::width(&std::io::stderr()) } else { usize::MAX };
+        match text.char_indices().nth(width) {
+            Some(_) => {
+                self.text(&text.chars().take(width.saturating_sub(1)).chain(['…']).collect::<String>())
+            }
+            None => self.text(text),
+        }
+    }
+
     /// A plain line.
     pub fn text(&self, text: &str) {
         if !self.quiet {
@@ -66,6 +77,7 @@ impl View {
                 };
             }
             RunEvent::Progress(progress) => self.progress(state, progress),
+            RunEvent::LoadEnded { how, .. } if how.starts_with("stopped") => self.line(state, how),
             RunEvent::LoadEnded { .. } => self.wipe(state),
             other => {
                 if let Some(text) = words(other) {
@@ -79,8 +91,7 @@ impl View {
         if self.terminal {
             let width = output::width(&std::io::stderr());
             let text = progress_line(state, progress, width);
-            let mut err = anstream::stderr();
-            let _ = write!(err, "\r\x1b[2K{text}").and_then(|()| err.flush());
+            self.erase_and(&text);
             state.drawn = true;
         } else if progress.at_s as u64 > state.told_s {
             state.told_s = progress.at_s as u64;
@@ -97,9 +108,14 @@ impl View {
     fn wipe(&self, state: &mut State) {
         if state.drawn {
             state.drawn = false;
-            let mut err = anstream::stderr();
-            let _ = write!(err, "\r\x1b[2K").and_then(|()| err.flush());
+            self.erase_and("");
         }
+    }
+
+    /// Erasing is no colour: it must reach the terminal under `NO_COLOR` as well, or what was longer stays.
+    fn erase_and(&self, text: &str) {
+        let mut err = std::io::stderr();
+        let _ = write!(err, "\r\x1b[2K{text}").and_then(|()| err.flush());
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::server::{Request, Script, Server, Step, always, good, response, send, slow};
-use common::{Running, bench, check_identities, check_same, command, f, failures, measured, n, status};
+use common::{check_same, doubts, f, failures, measured, n, status};
 
 on_every_backend! {
     a_number_of_requests_is_exact_whatever_users_and_threads
@@ -24,6 +24,8 @@ on_every_backend! {
     a_request_that_was_read_and_not_answered_is_never_sent_again
     closing_after_some_answers_costs_nothing_when_it_is_said
     closing_an_idle_connection_unannounced_is_no_failure
+    a_reset_that_may_have_come_before_reading_is_told_as_sent_again_or_failed
+    what_is_not_safe_to_repeat_is_not_repeated
 }
 
 const SOON: Duration = Duration::from_millis(20);
@@ -36,7 +38,8 @@ fn exact(args: &[&str], script: impl Script, requests: u64) {
     all.extend(args);
     let (json, code) = measured(&all);
     let counts = server.settled();
-    assert_eq!(code, 0, "{json:#}");
+    // A machine that is too busy to keep to a schedule is told as such, and only as such.
+    assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
     assert_eq!(n(&json, "requests.ok"), requests, "{args:?} {json:#}");
     assert_eq!(n(&json, "requests.due"), requests);
     check_same(&json, &counts);
@@ -207,26 +210,47 @@ fn a_reset_inside_a_body_is_truncated() {
     assert_eq!(server.settled().requests, 10);
 }
 
-/// Faults in turn among good answers, on connections that were used before.
+/// Faults in turn among good answers, on connections that were used before. Returns the document, the
+/// server's count of requests, and of faults.
+fn faults_on_used_connections(fault: Step, method: &str) -> (serde_json::Value, u64, u64) {
+    let faults = Arc::new(AtomicU64::new(0));
+    let counted = faults.clone();
+    let server = Server::start(move |r: &Request| match r.on_connection % 3 {
+        2 => {
+            counted.fetch_add(1, Ordering::SeqCst);
+            vec![fault.clone()]
+        }
+        _ => good(r),
+    });
+    let (json, _) = measured(&[&server.url("/"), "-X", method, "-n", "300", "-c", "3"]);
+    let faults = faults.load(Ordering::SeqCst);
+    assert!(faults >= 90, "{faults}");
+    (json, server.settled().requests, faults)
+}
+
 fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
-    for (what, fault) in [("closed", Step::Close), ("ended", Step::Finish), ("reset", Step::Reset)] {
-        let faults = Arc::new(AtomicU64::new(0));
-        let counted = faults.clone();
-        let server = Server::start(move |r: &Request| match r.on_connection % 3 {
-            2 => {
-                counted.fetch_add(1, Ordering::SeqCst);
-                vec![fault.clone()]
-            }
-            _ => good(r),
-        });
-        let (json, _) = measured(&[&server.url("/"), "-n", "300", "-c", "3"]);
-        let counts = server.settled();
-        let faults = faults.load(Ordering::SeqCst);
-        assert!(faults >= 90, "{what}: {faults}");
-        assert_eq!(counts.requests, n(&json, "requests.started"), "{what}: {json:#}");
+    for (fault, method) in [
+        (Step::Close, "GET"),
+        (Step::Finish, "GET"),
+        (Step::Close, "POST"),
+        (Step::Finish, "POST"),
+        (Step::Reset, "POST"),
+    ] {
+        let (json, requests, faults) = faults_on_used_connections(fault.clone(), method);
+        let what = format!("{method} {fault:?}");
+        assert_eq!(requests, n(&json, "requests.started"), "{what}: {json:#}");
         assert_eq!(failures(&json), [("reset".to_owned(), faults)], "{what}: {json:#}");
         assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
     }
+}
+
+/// A reset right after reading is the same to the network as one that threw the request away unread (the
+/// acknowledgement was still held back). What is safe to do twice is sent again then, and told as that.
+fn a_reset_that_may_have_come_before_reading_is_told_as_sent_again_or_failed() {
+    let (json, requests, faults) = faults_on_used_connections(Step::Reset, "GET");
+    let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.reconnects"));
+    assert_eq!(failed + again, faults, "{json:#}");
+    assert_eq!(requests, n(&json, "requests.started") + again, "{json:#}");
 }
 
 fn closing_after_some_answers_costs_nothing_when_it_is_said() {
@@ -255,5 +279,19 @@ fn closing_an_idle_connection_unannounced_is_no_failure() {
         assert_eq!(failures(&json), [], "{what}: {json:#}");
         assert_eq!((code, n(&json, "requests.ok")), (0, 2000), "{what}");
         assert_eq!(counts.requests, 2000, "{what}: none was seen twice");
+        // Each connection but the last of every user is one that was closed on it.
+        assert!(n(&json, "connections.reconnects") <= counts.connections, "{what}");
     }
+}
+
+/// The same race with requests that must not be doubled: the server's kernel may have thrown some away
+/// unread, and nothing tells. Those are failures; none is seen twice.
+fn what_is_not_safe_to_repeat_is_not_repeated() {
+    let server = Server::start(|_: &Request| vec![send(response(200, "hello")), Step::Close]);
+    let (json, _) = measured(&[&server.url("/"), "-b", "x=1", "-n", "2000", "-c", "8"]);
+    let counts = server.settled();
+    assert_eq!(n(&json, "requests.ok"), counts.requests, "{json:#}");
+    assert_eq!(n(&json, "requests.failed"), n(&json, "failures.reset"));
+    assert_eq!(n(&json, "requests.ok") + n(&json, "failures.reset"), 2000);
+    assert_eq!(counts.methods["POST"], counts.requests);
 }

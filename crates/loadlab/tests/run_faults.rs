@@ -9,14 +9,16 @@ use run_support::{LOAD, LONG, Lab, component, plan};
 
 /// A plan with the case `bad` between two good ones: `${case.broken}` is true in it.
 fn three_cases(components: &[String], rest: &str) -> String {
-    let matrix = "matrix: [{ name: one, broken: false }, { name: bad, broken: true }, { name: two, broken: false }]\n";
+    let matrix =
+        "matrix: [{ name: one, broken: false }, { name: bad, broken: true }, { name: two, broken: false }]\n";
     plan(components, &format!("{rest}{matrix}"))
 }
 
 #[test]
 fn a_build_that_fails_starts_nothing() {
     let lab = Lab::new();
-    let build = "build: [echo fine, \"echo the compiler says no >&2; echo built > built; exit 3\", echo never]";
+    let build =
+        "build: [echo fine, \"echo the compiler says no >&2; echo built > built; exit 3\", echo never]";
     let web = component("web", "", &[build]);
     let ran = lab.run(&plan(&[web], "  before_trial: echo started > started\ntrials: 2\n"), &[]);
     ran.expect(3, &["build of web failed with exit status 3", "| the compiler says no"]);
@@ -58,7 +60,10 @@ fn a_component_that_is_never_ready() {
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
     let not_ready = "component `web` was not ready within 600 ms";
-    ran.expect(3, &[not_ready, "answered with status 503", "| web is listening", "not run, since an earlier trial"]);
+    ran.expect(
+        3,
+        &[not_ready, "answered with status 503", "| web is listening", "not run, since an earlier trial"],
+    );
     let record = lab.record();
     for (case, trial) in [("one", 1), ("two", 1), ("one", 2), ("two", 2)] {
         assert_eq!(record.summary(case, trial)["requests"]["ok"], 40, "{case} {trial}");
@@ -143,18 +148,76 @@ fn a_component_killed_for_its_memory() {
     assert!(summary["components"]["web"]["died"].as_str().unwrap().starts_with("out of memory"), "{summary}");
 }
 
-/// What lives for the whole experiment and dies between two trials is started again, seeded again, and told.
+/// What lives for the whole experiment and dies once a trial's load is over is that trial's failure; it is started
+/// and seeded again for the next one.
 #[test]
 fn a_component_that_dies_between_trials() {
-    let lab = Lab::new();
     let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", fresh: experiment }\n";
-    // The commands after the first trial outlive it: it is dead when the second begins.
-    let rest = "  seed: echo seed >> story\n  after_trial: \"test -e once || { touch once die; while test -e die; do sleep 0.01; done; }\"\n\
-                trials: 2\n";
-    let ran = lab.run(&plan(&[store.to_owned(), component("web", "", &[])], rest), &[]);
-    ran.expect(1, &["store died: exit status 4"]);
-    assert_eq!(lab.lines("story").len(), 2);
-    assert_eq!(lab.record().summary("default", 2)["ended"], "complete");
+    // The death comes while the plan's last commands run, or while another component is taken down.
+    let wait = "test -e once || { touch once die; while test -e die; do sleep 0.01; done; }";
+    let after = format!("  after_trial: \"{wait}\"\n");
+    let slow = format!("    slow: {{ run: \"trap '{wait}; exit 0' TERM; while :; do sleep 0.05; done\" }}\n");
+    for (slow, after) in [("", after.as_str()), (slow.as_str(), "")] {
+        let lab = Lab::new();
+        let rest = format!("  seed: echo seed >> story\n{after}trials: 2\n");
+        let components = [store.to_owned(), component("web", "", &[]), slow.to_owned()];
+        let ran = lab.run(&plan(&components, &rest), &[]);
+        ran.expect(1, &["store died: exit status 4"]);
+        assert_eq!(ran.err.matches("store died").count(), 1, "{}", ran.err);
+        assert_eq!(lab.lines("story").len(), 2);
+        let record = lab.record();
+        assert_eq!(record.events("default", 1, "died").len(), 1);
+        assert_eq!(record.summary("default", 2)["ended"], "complete");
+        assert_eq!(record.events("default", 2, "died").len(), 0);
+    }
+}
+
+/// Waiting for the work to be done ends at once when it cannot be done any more.
+#[test]
+fn a_component_that_dies_while_draining() {
+    let lab = Lab::new();
+    let frail = "    frail: { run: \"while test ! -s ${run.dir}/draining; do sleep 0.01; done; exit 8\" }\n";
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let drain = "drain: { until: \"stored == 1000000\", at_most: 10m }\n";
+    let text = plan(&[frail.to_owned(), component("web", "", &[])], &format!("{probes}{drain}"));
+    let mut running = lab.start(&text, &[]);
+    running.until_told("draining until");
+    std::fs::write(lab.record().dir.join("draining"), "x").unwrap();
+    running.end().expect(1, &["frail died: exit status 8"]);
+    let summary = lab.record().summary("default", 1);
+    assert_eq!((&summary["ended"], &summary["drain_s"]), (&"broken".into(), &serde_json::Value::Null));
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+}
+
+/// Where several codes apply, the one that says most wins: a case that did not come up over an expectation that
+/// failed.
+#[test]
+fn several_things_that_fail() {
+    let lab = Lab::new();
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", within: 300ms }";
+    let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
+    let ran = lab.run(&three_cases(&[web], "expect: [\"ok < 1\"]\n"), &[]);
+    ran.expect(3, &["FAIL: 40 ok"]);
+}
+
+/// Nothing to bring up: the target is there already, or it is not.
+#[test]
+fn a_plan_without_a_system() {
+    let lab = Lab::new();
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let text = format!(
+        "loadlab: 1\nname: bare\nload:\n  users: 1\n  requests: 30\n  journey: [{{ get: \"http://127.0.0.1:{port}/\" }}]\n"
+    );
+    drop(listener);
+    lab.run(&text, &[]).expect(5, &["cannot connect to", "hint:"]);
+    let lab = Lab::new();
+    let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let served = std::thread::spawn(move || run_support::server::serve_one(&listener));
+    lab.run(&text, &[]).expect(0, &[]);
+    served.join().unwrap();
+    assert_eq!(lab.record().summary("default", 1)["requests"]["ok"], 30);
 }
 
 #[test]
@@ -167,7 +230,8 @@ fn commands_that_fail() {
         assert!(!lab.path().join("never").exists(), "{key}");
         let record = lab.record();
         assert_eq!(record.trial("default", 1).join("summary.json").exists(), measured, "{key}");
-        let exits: Vec<_> = record.events("default", 1, "command").iter().map(|e| e["exit"].clone()).collect();
+        let exits: Vec<_> =
+            record.events("default", 1, "command").iter().map(|e| e["exit"].clone()).collect();
         assert_eq!(exits, [0, 1], "{key}");
         assert!(record.report("md").contains("no such table"), "{key}");
     }
@@ -180,7 +244,10 @@ fn a_component_that_dies_before_the_load() {
     let frail = "    frail: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 6\" }\n";
     let rest = "  before_trial: \"touch die; while test -e die; do sleep 0.01; done; sleep 0.2; false\"\n";
     let ran = lab.run(&plan(&[frail.to_owned(), component("web", "", &[])], rest), &[]);
-    ran.expect(3, &["component `frail` died: exit status 6, before the load began", "then: before_trial failed"]);
+    ran.expect(
+        3,
+        &["component `frail` died: exit status 6, before the load began", "then: before_trial failed"],
+    );
 }
 
 #[test]
@@ -193,11 +260,21 @@ fn targets_elsewhere_are_refused_before_anything_runs() {
     assert!(!lab.path().join("built").exists() && !lab.record().dir.exists());
 }
 
+/// The same of a target that is only known once the system is up; its other trials change no code.
+#[test]
+fn targets_elsewhere_behind_a_port_of_the_system() {
+    let lab = Lab::new();
+    let load = "trials: 2\nload:\n  users: 1\n  requests: 1\n  journey: [{ get: \"http://192.0.2.1:${components.web.port}/\" }]\n";
+    let ran = lab.run(&plan(&[component("web", "", &[])], load), &[]);
+    ran.expect(5, &["`192.0.2.1` (192.0.2.1) is not loopback", "not run, since an earlier trial"]);
+}
+
 #[test]
 fn a_target_that_is_not_there() {
     let lab = Lab::new();
     let free = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let load = format!("load:\n  users: 1\n  duration: 10m\n  journey: [{{ get: \"http://127.0.0.1:{free}/\" }}]\n");
+    let load =
+        format!("load:\n  users: 1\n  duration: 10m\n  journey: [{{ get: \"http://127.0.0.1:{free}/\" }}]\n");
     let ran = lab.run(&plan(&[component("web", "", &[])], &load), &[]);
     ran.expect(5, &["cannot connect to", "connection refused", "hint: is the server up"]);
 }
@@ -206,7 +283,8 @@ fn a_target_that_is_not_there() {
 fn a_body_that_is_not_there() {
     let lab = Lab::new();
     let load = "load:\n  users: 1\n  requests: 1\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: { file: none.json } }]\n";
-    let ran = lab.run(&plan(&[component("web", "", &[])], load), &[]);
+    let rest = format!("trials: 2\n{load}");
+    let ran = lab.run(&plan(&[component("web", "", &[])], &rest), &[]);
     ran.expect(2, &["step 1 of `load`: cannot read the body", "none.json", "hint:"]);
 }
 
@@ -214,12 +292,16 @@ fn a_body_that_is_not_there() {
 #[test]
 fn a_probe_that_fails() {
     let lab = Lab::new();
-    let probes = "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /other } }\n";
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /other } }\n";
     let rest = format!("{probes}expect: [\"stored > 0\"]\n{LOAD}");
     lab.run(&plan(&[component("web", "", &[])], &rest), &[]).expect(1, &[]);
     let record = lab.record();
     let notes = record.events("default", 1, "note");
-    assert!(notes.iter().any(|n| n["text"].as_str().unwrap().contains("there is nothing at `/other`")), "{notes:?}");
+    assert!(
+        notes.iter().any(|n| n["text"].as_str().unwrap().contains("there is nothing at `/other`")),
+        "{notes:?}"
+    );
     assert_eq!(record.summary("default", 1)["expectations"][0]["holds"], serde_json::Value::Null);
 }
 

@@ -31,7 +31,8 @@ const PHASES: [Phase; 8] = [
 ];
 
 /// A component that says when it was asked to end, and does not.
-const STUBBORN: &str = "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { within: 1s } }\n";
+const STUBBORN: &str =
+    "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { within: 1s } }\n";
 
 impl Phase {
     /// A run that has come to this phase and stays in it.
@@ -42,7 +43,12 @@ impl Phase {
         let text = match self {
             Phase::Building => plan(&[web(&[&format!("build: {hang}")])], ""),
             Phase::Starting => plan(
-                &[web(&[]), format!("    slow: {{ run: \"{hang}\", port: auto, ready: {{ tcp: \"127.0.0.1:${{port}}\", within: 10m }} }}\n")],
+                &[
+                    web(&[]),
+                    format!(
+                        "    slow: {{ run: \"{hang}\", port: auto, ready: {{ tcp: \"127.0.0.1:${{port}}\", within: 10m }} }}\n"
+                    ),
+                ],
                 "",
             ),
             Phase::Preparing => plan(&[web(&[])], &format!("  before_trial: {hang}\n")),
@@ -52,9 +58,10 @@ impl Phase {
                             journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
                 plan(&[web(&[])], load)
             }
-            Phase::Draining => {
-                plan(&[web(&[])], &format!("{probes}drain: {{ until: \"stored == 1000000\", at_most: 10m }}\n"))
-            }
+            Phase::Draining => plan(
+                &[web(&[])],
+                &format!("{probes}drain: {{ until: \"stored == 1000000\", at_most: 10m }}\n"),
+            ),
             Phase::Finishing => plan(&[web(&[])], &format!("  after_trial: {hang}\n")),
             Phase::TakingDown => plan(&[web(&[]), STUBBORN.to_owned()], ""),
         };
@@ -115,10 +122,16 @@ fn killed_in_every_phase() {
             true => running.signal_group(Signal::KILL),
         }
         assert_eq!(running.end().code, None, "{phase:?}");
-        eventually(&format!("the guardian's work ({phase:?})"), || lab.left_behind().is_empty().then_some(()));
+        eventually(&format!("the guardian's work ({phase:?})"), || {
+            lab.left_behind().is_empty().then_some(())
+        });
         let record = lab.record();
         assert_eq!(record.manifest()["how"], "partial", "{phase:?}");
-        assert_eq!(record.trial("default", 1).join("summary.json").exists(), phase.has_summary(), "{phase:?}");
+        assert_eq!(
+            record.trial("default", 1).join("summary.json").exists(),
+            phase.has_summary(),
+            "{phase:?}"
+        );
         let report = record.report("md");
         assert!(report.contains("killed") || report.contains("cut off"), "{phase:?}: {report}");
         if phase.has_load() {
@@ -130,7 +143,9 @@ fn killed_in_every_phase() {
 
 #[test]
 fn interrupted_in_every_phase() {
-    for (phase, signal) in PHASES.into_iter().zip([Signal::INT, Signal::TERM, Signal::HUP].into_iter().cycle()) {
+    for (phase, signal) in
+        PHASES.into_iter().zip([Signal::INT, Signal::TERM, Signal::HUP].into_iter().cycle())
+    {
         let lab = Lab::new();
         let running = phase.start(&lab);
         running.signal(signal);
@@ -182,6 +197,23 @@ fn trials_after_an_interruption() {
     assert!(record.report("md").contains("never began"), "{}", record.report("md"));
 }
 
+/// Records of one name are made in two folders at the same moment: each has cgroups of its own.
+#[test]
+fn two_runs_of_one_name() {
+    let (lab, other) = (Lab::new(), Lab::new());
+    let text = plan(&[component("web", "", &["limits: { memory: 200MiB }"])], "");
+    for dir in [&lab, &other] {
+        dir.file("plan.yaml", &text);
+    }
+    let name = lab.run_name();
+    let start = |lab: &Lab| lab.command(&["run", "plan.yaml", "--out", &name]).spawn().unwrap();
+    let runs = [start(&lab), start(&other)];
+    let codes = runs.map(|run| run.wait_with_output().unwrap().status.code());
+    // Both are refused alike where the host gives no limits.
+    assert!(codes == [Some(0); 2] || codes == [Some(3); 2], "{codes:?}");
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+}
+
 /// Two runs at once share nothing: one is killed, the other goes on to its end.
 #[test]
 fn two_runs_at_once() {
@@ -217,7 +249,7 @@ fn clean_removes_what_nobody_else_could() {
         "$LOADLAB" run plan.yaml --out "$NAME" --quiet & dying=$!
         "$LOADLAB" run plan.yaml --out "$NAME-alive" --quiet & alive=$!
         until test -s "$NAME/cases/default/1/ticks.jsonl" && test -s "$NAME-alive/cases/default/1/ticks.jsonl"; do sleep 0.05; done
-        guardian=$(sed -n '/"guardian"/,/}/s/.*"pid": *\([0-9]*\).*/\1/p' /run/loadlab/"$NAME"-[0-9]*.json)
+        guardian=$(sed -n '/"guardian"/,/}/s/.*"pid": *\([0-9]*\).*/\1/p' /run/loadlab/"$NAME"-$dying-[0-9]*.json)
         kill -9 $guardian $dying; wait $dying
         "$LOADLAB" clean --dry-run > dry; test -d "$NAME/scratch" || echo "scratch went too early" >> dry
         "$LOADLAB" clean > cleaned; echo "exit $?" >> cleaned
@@ -237,7 +269,7 @@ fn clean_removes_what_nobody_else_could() {
         assert!(dry.contains(&format!("would remove {what}")), "{dry}");
         assert!(cleaned.contains(&format!("removed {what}")), "{cleaned}");
     }
-    assert!(cleaned.ends_with("exit 0\n") && !cleaned.contains("alive"), "{cleaned}");
+    assert!(cleaned.ends_with("exit 0\n") && !cleaned.contains("-alive"), "{cleaned}");
     assert_eq!(lab.read("again"), "nothing was left behind\n");
     assert_eq!(lab.read("alive"), "130\n", "the other run was not disturbed");
     assert_eq!(lab.left_behind(), Vec::<String>::new());

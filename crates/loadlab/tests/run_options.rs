@@ -27,15 +27,19 @@ fn cases(lab: &Lab) -> Vec<(String, usize)> {
 #[test]
 fn case_trials_set_tags_and_profile() {
     let lab = Lab::new();
-    lab.run(&two_axes(), &["--case", "size=small*", "--trials", "1", "--set", "load.requests=10", "--tags", "b"])
-        .expect(0, &[]);
+    lab.run(
+        &two_axes(),
+        &["--case", "size=small*", "--trials", "1", "--set", "load.requests=10", "--tags", "b"],
+    )
+    .expect(0, &[]);
     assert_eq!(cases(&lab), [("size=small, kind=x".to_owned(), 1), ("size=small, kind=y".to_owned(), 1)]);
     let record = lab.record();
     let summary = record.summary("size=small-kind=x", 1);
     assert_eq!(summary["requests"]["ok"], 10);
     let tags: Vec<&String> = summary["by_tag"].as_object().unwrap().keys().collect();
     assert_eq!(tags, ["b"]);
-    let options: Vec<Value> = ["--set load.requests=10", "--case size=small*", "--tags b", "--trials 1"].map(Value::from).into();
+    let options: Vec<Value> =
+        ["--set load.requests=10", "--case size=small*", "--tags b", "--trials 1"].map(Value::from).into();
     assert_eq!(record.manifest()["options"], Value::from(options));
 
     let lab = Lab::new();
@@ -51,7 +55,11 @@ fn a_dry_run_runs_nothing() {
     lab.file("plan.yaml", &two_axes());
     let ran = lab.loadlab(&["run", "plan.yaml", "--dry-run", "--trials", "1"]);
     ran.expect(0, &[]);
-    assert!(ran.out.contains("4 trials, in this order") && ran.out.contains("size=large, kind=y, trial 1"), "{}", ran.out);
+    assert!(
+        ran.out.contains("4 trials, in this order") && ran.out.contains("size=large, kind=y, trial 1"),
+        "{}",
+        ran.out
+    );
     assert!(!lab.path().join("loadlab-runs").exists());
 }
 
@@ -83,7 +91,10 @@ fn json_is_one_document() {
     let ran = lab.run(&unbuilt, &["--json", "--quiet"]);
     ran.expect(3, &["build of web failed"]);
     let told: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out));
-    assert_eq!((&told["ended"], &told["exit"], &told["trials"]), (&"broken".into(), &3.into(), &Value::Array(vec![])));
+    assert_eq!(
+        (&told["ended"], &told["exit"], &told["trials"]),
+        (&"broken".into(), &3.into(), &Value::Array(vec![]))
+    );
     assert!(told["error"].as_str().unwrap().contains("build of web failed"), "{told}");
 }
 
@@ -117,7 +128,8 @@ fn plans_with_mistakes() {
         assert!(!lab.path().join("never").exists());
     }
     lab.file("plan.yaml", &good);
-    lab.loadlab(&["run", "plan.yaml", "--profile", "quik"]).expect(2, &["no profile `quik`", "did you mean `quick`"]);
+    lab.loadlab(&["run", "plan.yaml", "--profile", "quik"])
+        .expect(2, &["no profile `quik`", "did you mean `quick`"]);
     lab.loadlab(&["run", "plan.yaml", "--case", "none*"]).expect(2, &["no case is named like", "hint:"]);
     lab.loadlab(&["run", "plan.yaml", "--tags", "c"]).expect(2, &["no step has the tag `c`", "hint:"]);
     lab.loadlab(&["run", "plan.yaml", "--set", "load.user=3"]).expect(2, &["--set", "user"]);
@@ -142,7 +154,10 @@ fn what_loadlab_tells_about_itself() {
     let schema = lab.loadlab(&["schema"]);
     schema.expect(0, &[]);
     let schema: Value = serde_json::from_str(&schema.out).expect("JSON");
-    assert!(schema["$schema"].as_str().is_some_and(|s| s.starts_with("https://json-schema.org/")), "{schema}");
+    assert!(
+        schema["$schema"].as_str().is_some_and(|s| s.starts_with("https://json-schema.org/")),
+        "{schema}"
+    );
     for shell in ["bash", "zsh", "fish"] {
         let ran = lab.loadlab(&["completions", shell]);
         ran.expect(0, &[]);

@@ -14,7 +14,9 @@ fn on_small_disk(lab: &Lab, size: &str, script: &str) -> Option<run_support::Ran
     }
     std::fs::create_dir(lab.path().join("disk")).unwrap();
     // What is left on the disk is copied out before the namespace, and the disk with it, is gone.
-    let script = format!("mount -t tmpfs -o size={size} none disk || exit 99\n{script}\ncode=$?; cp -r disk kept; exit $code");
+    let script = format!(
+        "mount -t tmpfs -o size={size} none disk || exit 99\n{script}\ncode=$?; cp -r disk kept; exit $code"
+    );
     let output = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", &script])
         .current_dir(lab.path())
@@ -61,18 +63,25 @@ fn a_disk_that_is_full_from_the_start() {
 #[test]
 fn reports_are_the_same_every_time() {
     let lab = Lab::new();
-    lab.run(&plan(&[component("web", "", &[])], "trials: 2\nmatrix: { axes: { a: [x, y] } }\n"), &[]).expect(0, &[]);
+    lab.run(&plan(&[component("web", "", &[])], "trials: 2\nmatrix: { axes: { a: [x, y] } }\n"), &[])
+        .expect(0, &[]);
     let record = lab.record();
     for format in ["text", "md", "html", "json", "csv"] {
         assert_eq!(record.report(format), record.report(format), "{format}");
     }
     for (format, name) in [("md", "report.md"), ("html", "report.html")] {
-        assert_eq!(record.report(format), std::fs::read_to_string(record.dir.join(name)).unwrap(), "{format}");
+        assert_eq!(
+            record.report(format),
+            std::fs::read_to_string(record.dir.join(name)).unwrap(),
+            "{format}"
+        );
     }
     let file = lab.path().join("out.md");
-    lab.loadlab(&["report", record.dir.to_str().unwrap(), "--format", "md", "-o", file.to_str().unwrap()]).expect(0, &[]);
+    lab.loadlab(&["report", record.dir.to_str().unwrap(), "--format", "md", "-o", file.to_str().unwrap()])
+        .expect(0, &[]);
     assert_eq!(std::fs::read_to_string(file).unwrap(), record.report("md"));
-    lab.loadlab(&["report", record.dir.to_str().unwrap(), "-o", "/nowhere/x"]).expect(5, &["cannot write /nowhere/x"]);
+    lab.loadlab(&["report", record.dir.to_str().unwrap(), "-o", "/nowhere/x"])
+        .expect(5, &["cannot write /nowhere/x"]);
 }
 
 /// What an ended writer explains is left out and noted; other damage is an error that names the place.
@@ -96,7 +105,9 @@ fn damaged_records() {
     let cut = |bytes: Vec<u8>| Some(bytes[..bytes.len() - 5].to_vec());
     let garbage = |_: Vec<u8>| Some(b"\xff\x00garbage\n{}\n".to_vec());
     let gone = |_: Vec<u8>| None;
-    for name in ["ticks.jsonl", "samples.jsonl", "events.jsonl", "examples.jsonl", "latency.hlog", "summary.json"] {
+    for name in
+        ["ticks.jsonl", "samples.jsonl", "events.jsonl", "examples.jsonl", "latency.hlog", "summary.json"]
+    {
         let file = format!("{trial}/{name}");
         let (ran, _copy) = broken(&file, &cut);
         ran.expect(0, &[]);

@@ -44,11 +44,7 @@ fn a_system_of_several_components() {
     let back = component(
         "back",
         "\"upstream\": \"http://127.0.0.1:${port}/stats\"",
-        &[
-            "replicas: 2",
-            "ports: { admin: auto }",
-            "ready: { tcp: \"127.0.0.1:${port}\" }",
-        ],
+        &["replicas: 2", "ports: { admin: auto }", "ready: { tcp: \"127.0.0.1:${port}\" }"],
     );
     let ports = "  before_trial: echo ${components.web.port} ${components.back1.port} ${components.back1.port.admin} \
                  ${components.back2.port.admin} ${run.dir} ${plan.dir} ${case.name} > names\n";
@@ -62,11 +58,12 @@ fn a_system_of_several_components() {
     ports.dedup();
     assert_eq!(ports.len(), 4, "{names:?}");
     let here = lab.path().canonicalize().unwrap();
-    assert_eq!(names[4..], [here.join(lab.run_name()), here, "default".into()].map(|p| p.display().to_string()));
-    let components: Vec<String> = record.summary("default", 1)["components"]
-        .as_object()
-        .map(|c| c.keys().cloned().collect())
-        .unwrap();
+    assert_eq!(
+        names[4..],
+        [here.join(lab.run_name()), here, "default".into()].map(|p| p.display().to_string())
+    );
+    let components: Vec<String> =
+        record.summary("default", 1)["components"].as_object().map(|c| c.keys().cloned().collect()).unwrap();
     assert_eq!(components, ["back1", "back2", "web"]);
 }
 
@@ -115,11 +112,12 @@ fn lifetimes_and_commands() {
         let mut text = component(name, "", &[&format!("fresh: {fresh}")]);
         // What starts it tells so first.
         let (head, args) = text.split_once("run: [").unwrap();
-        text = format!("{head}run: [/bin/sh, -c, 'echo up {name} >> $0/story; exec \"$@\"', \"${{plan.dir}}\", {args}");
+        text = format!(
+            "{head}run: [/bin/sh, -c, 'echo up {name} >> $0/story; exec \"$@\"', \"${{plan.dir}}\", {args}"
+        );
         text
     };
-    let components =
-        [started("web", "trial"), started("cache", "case"), started("store", "experiment")];
+    let components = [started("web", "trial"), started("cache", "case"), started("store", "experiment")];
     let rest = "  seed: [echo seed >> story, \"test -n \\\"$HOME\\\"\"]\n  before_trial: echo before ${case.name} >> story\n  \
                 after_trial: echo after >> story\nmatrix: [{ name: a }, { name: b }]\ntrials: 2\norder: sequential\n";
     lab.run(&plan(&components, rest), &[]).expect(0, &[]);
@@ -151,6 +149,17 @@ fn lifetimes_and_commands() {
     assert_eq!(notes[0]["text"], "cache is up from before; its logs are in cases/a/1/logs");
 }
 
+/// Two trials of a case that follow one another share what lives for the case, in whatever order cases come.
+#[test]
+fn lifetimes_of_interleaved_cases() {
+    let lab = Lab::new();
+    let cache =
+        "    cache: { run: \"echo ${case.name} >> ${plan.dir}/story; exec sleep 1000\", fresh: case }\n";
+    let rest = "matrix: [{ name: a }, { name: b }]\ntrials: 2\n";
+    lab.run(&plan(&[cache.to_owned(), component("web", "", &[])], rest), &[]).expect(0, &[]);
+    assert_eq!(lab.lines("story"), ["a", "b", "a"], "the order is a b, b a");
+}
+
 /// Data goes with the component that holds it.
 #[test]
 fn a_system_made_anew_is_seeded_anew() {
@@ -179,13 +188,21 @@ fn ports_that_were_told_stay() {
 fn all_builds_are_done_before_the_first_trial_and_each_once() {
     let lab = Lab::new();
     let build = "build: [\"echo build ${case.kind} >> story\", echo common >> story]";
-    let rest = "  before_trial: echo trial ${case.kind} >> story\nmatrix: { axes: { kind: [x, y] } }\ntrials: 2\n";
+    let rest =
+        "  before_trial: echo trial ${case.kind} >> story\nmatrix: { axes: { kind: [x, y] } }\ntrials: 2\n";
     let ran = lab.run(&plan(&[component("web", "", &[build])], rest), &[]);
     ran.expect(0, &["build of web: echo build x", "build of web: done in"]);
     let story = lab.lines("story");
     assert_eq!(story[..3], ["build x", "common", "build y"]);
-    assert_eq!(story[3..], ["trial x", "trial y", "trial y", "trial x"], "interleaved, each round one case later");
-    assert_eq!(told_trials(&ran.err), ["kind=x, trial 1", "kind=y, trial 1", "kind=y, trial 2", "kind=x, trial 2"]);
+    assert_eq!(
+        story[3..],
+        ["trial x", "trial y", "trial y", "trial x"],
+        "interleaved, each round one case later"
+    );
+    assert_eq!(
+        told_trials(&ran.err),
+        ["kind=x, trial 1", "kind=y, trial 1", "kind=y, trial 2", "kind=x, trial 2"]
+    );
     let built = lab.record().events("kind=x", 1, "command");
     let exits: Vec<_> = built.iter().filter(|e| e["name"] == "build of web").map(|e| &e["exit"]).collect();
     assert_eq!(exits, [0, 0, 0], "the first trial's record holds the builds");
@@ -223,6 +240,13 @@ fn several_loads_at_once() {
     let record = lab.record();
     let summary = record.summary("default", 1);
     assert_eq!(summary["by_tag"]["item"]["requests"]["due"], 50);
+    let load = &summary["load"];
+    assert_eq!(
+        (&load["model"], &load["users"], &load["rate_per_s"]),
+        (&"mixed".into(), &2.into(), &50.0.into())
+    );
+    let doubts = summary["doubts"].as_array().unwrap();
+    assert!(!doubts.iter().any(|d| d["kind"] == "littles_law"), "{doubts:?}");
     let of = |tag: &str| summary["by_tag"][tag]["requests"]["ok"].as_u64().unwrap();
     assert_eq!(summary["requests"]["ok"], of("page") + of("item"));
     assert_eq!(summary["generator"]["threads"].as_u64().unwrap() % 2, 0, "each has threads of its own");
@@ -235,7 +259,8 @@ fn several_loads_at_once() {
 #[test]
 fn probes_and_drain() {
     let lab = Lab::new();
-    let probes = "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
     let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: x }]\n";
     let drain = "drain: { until: \"stored == accepted\", at_most: 20s }\n";
     let expect = "expect: [\"stored == accepted\", \"stored == 40\", \"drain > 300ms\", \"drain < 20s\"]\n";
@@ -250,7 +275,8 @@ fn probes_and_drain() {
 #[test]
 fn a_steady_probe_ends_the_drain() {
     let lab = Lab::new();
-    let probes = "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
     let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: x }]\n";
     let drain = "drain: { until: \"steady(stored, 1s)\", at_most: 20s }\nexpect: [\"drain >= 1s\", \"stored == 30\"]\n";
     let web = component("web", "\"lag_ms\": 300, \"lose_every\": 4", &[]);
@@ -261,7 +287,8 @@ fn a_steady_probe_ends_the_drain() {
 #[test]
 fn a_drain_that_does_not_end() {
     let lab = Lab::new();
-    let probes = "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
     let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/\", body: x }]\n";
     let drain = "drain: { until: \"stored == accepted\", at_most: 500ms }\nexpect: [\"stored == accepted\", \"drain < 1m\"]\n";
     let web = component("web", "\"lose_every\": 10", &[]);
@@ -270,7 +297,8 @@ fn a_drain_that_does_not_end() {
     let record = lab.record();
     let summary = record.summary("default", 1);
     assert_eq!(summary["drain_s"], serde_json::Value::Null);
-    let held: Vec<_> = summary["expectations"].as_array().unwrap().iter().map(|e| e["holds"].clone()).collect();
+    let held: Vec<_> =
+        summary["expectations"].as_array().unwrap().iter().map(|e| e["holds"].clone()).collect();
     assert_eq!(held, [false.into(), serde_json::Value::Null]);
     assert_eq!(record.events("default", 1, "drained")[0]["done"], false);
     assert!(record.report("md").contains("not drained"), "{}", record.report("md"));
@@ -333,7 +361,8 @@ fn a_plan_in_another_folder() {
     let lab = Lab::new();
     std::fs::create_dir_all(lab.path().join("sub/app")).unwrap();
     let rest = "  before_trial: pwd > where\n";
-    let web = component("web", "", &["dir: app", "build: pwd > built", "port: 0"]).replace("port: 0", "port: auto");
+    let web =
+        component("web", "", &["dir: app", "build: pwd > built", "port: 0"]).replace("port: 0", "port: auto");
     lab.file("sub/plan.yaml", &plan(&[web], rest));
     lab.loadlab(&["run", "sub/plan.yaml", "--out", &lab.run_name()]).expect(0, &[]);
     let sub = lab.path().canonicalize().unwrap().join("sub");

@@ -22,8 +22,13 @@ fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
     std::os::unix::fs::chown(lab.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let mut command = lab.command(&[]);
     let mut own = Command::new("/usr/bin/setpriv");
-    own.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(lab.path().join("program")).args(args);
-    own.current_dir(lab.path()).env("HOME", lab.path()).env("XDG_RUNTIME_DIR", lab.path()).env("NO_COLOR", "1");
+    own.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
+        .arg(lab.path().join("program"))
+        .args(args);
+    own.current_dir(lab.path())
+        .env("HOME", lab.path())
+        .env("XDG_RUNTIME_DIR", lab.path())
+        .env("NO_COLOR", "1");
     std::mem::swap(&mut command, &mut own);
     Some(command)
 }
@@ -48,6 +53,8 @@ fn it_runs_and_says_what_is_missing() {
     assert!(web["memory_bytes"]["max"].as_f64().is_some_and(|b| b > 0.0), "{web}");
     assert_eq!(web["throttled_s"], serde_json::Value::Null, "what cannot be told is not told");
     assert_eq!(lab.record().manifest()["host"]["cgroup"], "none");
+    let missing = lab.record().events("default", 1, "unavailable");
+    assert!(missing.iter().any(|e| e["what"] == "cgroup controller `memory`"), "{missing:?}");
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
@@ -68,7 +75,9 @@ fn killed_as_nobody() {
     let name = lab.run_name();
     let daemon = "    daemon: { run: \"sleep 1000 & wait\" }\n".to_owned();
     let text = plan(&[component("web", "", &[]), daemon], LONG);
-    let Some(mut command) = as_nobody(&lab, &text, &["run", "plan.yaml", "--out", &name, "--quiet"]) else { return };
+    let Some(mut command) = as_nobody(&lab, &text, &["run", "plan.yaml", "--out", &name, "--quiet"]) else {
+        return;
+    };
     let mut child = command.spawn().unwrap();
     let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
     eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));

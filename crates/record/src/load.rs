@@ -219,7 +219,7 @@ pub struct InWindow {
 }
 
 /// Connections of a load.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
     /// Attempts to connect.
     pub attempted: u64,
@@ -230,6 +230,12 @@ pub struct Connections {
     pub reconnects: u64,
     /// Most open at one time.
     pub peak: u64,
+    /// Time to open those that are held, before the load began; `null` when none are.
+    #[serde(default)]
+    pub opening_s: Option<f64>,
+    /// What each held connection took of loadlab's own memory, bytes (the kernel's share is not in it).
+    #[serde(default)]
+    pub memory_bytes_each: Option<f64>,
 }
 
 /// One second of load: one line of `ticks.jsonl`. Events are counted in their own second.

@@ -189,13 +189,27 @@ impl Site {
         Ok(())
     }
 
-    /// Takes away those that died since the last trial, so that they are started again.
+    /// Takes away those that died since the last trial's load, so that they are started again. A death that the
+    /// last trial told of is not told again.
     fn bury(&mut self, stage: &Stage, tell: Tell<'_>) {
+        let mut untold = Vec::new();
+        if let Ok(notices) = self.notices.lock() {
+            untold.extend(notices.try_iter().filter_map(|notice| match notice {
+                Notice::Died { component, .. } => Some(component.process()),
+                _ => None,
+            }));
+        }
         for up in self.up.iter().filter(|u| u.is_ready) {
-            if let Some(ended) = up.component.ended() {
-                let (component, status) = (up.component.name().to_owned(), ended.status.to_string());
+            let Some(ended) = up.component.ended() else { continue };
+            let (component, status) = (up.component.name().to_owned(), ended.status.to_string());
+            if untold.contains(&up.component.process()) {
                 tell(RunEvent::Died { component: component.clone(), status: status.clone() });
                 stage.event_at(ended.at_ns, What::Died { component, status });
+            } else {
+                let text =
+                    format!("{component} is started again, having died after the last trial: {status}");
+                tell(RunEvent::Note(text.clone()));
+                stage.event(What::Note { text });
             }
         }
         self.take_down(stage, &|up| up.component.ended().is_none());

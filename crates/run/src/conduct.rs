@@ -145,8 +145,9 @@ fn prepare(
     (builds, cancel, tell): (&mut Builds, &Cancel, Tell<'_>),
 ) -> Result<Site, RunError> {
     let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
-    let run_id =
-        record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
+    let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
+    // Records of one name may be made at the same time, in different folders: the pid tells them apart.
+    let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
     let site = Site::new(system, notices, &dir_of(plan), &record.dir);
@@ -198,9 +199,16 @@ struct Course<'a> {
 struct Done {
     trials: Vec<TrialEnd>,
     exits: Vec<Exit>,
-    /// Cases that came to nothing, and why: their other trials would only wait for the same deadline.
-    given_up: Vec<(usize, String)>,
+    /// Cases that came to nothing: their other trials would only wait for the same deadline.
+    given_up: Vec<GivenUp>,
     is_record_lost: bool,
+}
+
+/// A case that is not tried again.
+struct GivenUp {
+    case: usize,
+    why: String,
+    exit: Exit,
 }
 
 impl Course<'_> {
@@ -221,9 +229,13 @@ impl Course<'_> {
         };
         let stage = Arc::new(Stage::new(Some(writer), self.cancel.clone()));
         std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
-        let given_up = self.done.given_up.iter().find(|(case, _)| *case == index);
+        for missing in site.unavailable() {
+            let (what, why) = (missing.what.clone(), missing.why.clone());
+            stage.event(What::Unavailable { component: "host".to_owned(), what, why });
+        }
+        let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
         let mut outcome = match given_up {
-            Some((_, why)) => skipped(&stage, why),
+            Some(given_up) => skipped(&stage, given_up),
             None => {
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
                 let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
@@ -243,7 +255,8 @@ impl Course<'_> {
         let TrialOutcome { summary, failure, exit } = outcome;
         let case = self.plan.cases()[index].name.clone();
         if let (None, Some(why)) = (&summary, &failure) {
-            self.done.given_up.push((index, why.lines().next().unwrap_or_default().to_owned()));
+            let why = why.lines().next().unwrap_or_default().to_owned();
+            self.done.given_up.push(GivenUp { case: index, why, exit });
         }
         self.done.is_record_lost |= is_record_lost;
         self.done.exits.push(exit);
@@ -280,12 +293,12 @@ fn lost(error: &StoreError) -> TrialOutcome {
     TrialOutcome { summary: None, failure: Some(error.to_string()), exit: Exit::CouldNotRun }
 }
 
-/// A trial of a case that was given up.
-fn skipped(stage: &Stage, why: &str) -> TrialOutcome {
+/// A trial of a case that was given up: it asks for what that asked for.
+fn skipped(stage: &Stage, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, since an earlier trial of this case came to nothing: {why}");
     stage.settle_clock();
     stage.event(What::Failed { text: text.clone() });
-    TrialOutcome { summary: None, failure: Some(text), exit: Exit::NotUp }
+    TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
 /// The folder that relative paths of a plan start in.

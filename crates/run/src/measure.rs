@@ -11,7 +11,7 @@ use loadlab_record::Failure;
 use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Measured, Tick, Window};
+use loadlab_record::load::{InWindow, Measured, Tick, Window};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
 use loadlab_system::Notice;
 
@@ -150,10 +150,12 @@ impl Measuring<'_> {
 
     /// A summary of what was counted up to now, for conditions.
     fn so_far(&self, totals: &Totals) -> Summary {
+        let counts = &totals.counts;
         let measured = Measured {
-            counts: totals.counts.clone(),
+            counts: counts.clone(),
             series: totals.series.clone(),
             bytes: totals.bytes,
+            in_window: InWindow { due: counts.due, started: counts.started, ok: counts.ok },
             window: Window { from_s: 0.0, to_s: totals.at_s },
             elapsed_s: totals.at_s,
             connections: totals.connections,

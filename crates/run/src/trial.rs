@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-use loadlab_analysis::{Exit, LoadRun, TrialInput, summarise};
+use loadlab_analysis::{Exit, LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
@@ -224,7 +224,11 @@ impl Trial<'_> {
 
     fn sum_up(&self, stage: &Stage, ready: &Prepared, measured: &Measured, drain_s: Option<f64>) -> Summary {
         let (samples, events) = stage.collected();
-        let mut planned = ready.loads.first().map(|l| planned_of(&l.spec)).unwrap_or_default();
+        let mut planned = match ready.loads.as_slice() {
+            [load] => planned_of(&load.spec),
+            // Each has a cap of its own; their sum is nobody's.
+            _ => Planned::default(),
+        };
         for component in &self.case.system.components {
             if let Some(cores) = component.limits.cpu_cores {
                 planned.cpu_limits.insert(component.name.clone(), cores);
@@ -236,7 +240,7 @@ impl Trial<'_> {
             None => measured.ended.unwrap_or(Ended::Broken),
         };
         summarise(TrialInput {
-            facts: ready.loads.first().map(|l| l.facts.clone()).unwrap_or_default(),
+            facts: together(ready.loads.iter().map(|l| &l.facts)),
             loads: &measured.loads,
             ticks: &measured.ticks,
             samples: &samples,
@@ -250,6 +254,25 @@ impl Trial<'_> {
             planned,
         })
     }
+}
+
+/// What was asked for by all loads of a case: users and rates add up; what differs is not told.
+fn together<'a>(mut loads: impl Iterator<Item = &'a LoadFacts>) -> LoadFacts {
+    let mut all = loads.next().cloned().unwrap_or_default();
+    for load in loads {
+        all.users = all.users.map_or(load.users, |users| Some(users + load.users.unwrap_or(0)));
+        all.rate_per_s = add(all.rate_per_s, load.rate_per_s);
+        all.duration_s = all.duration_s.filter(|s| load.duration_s == Some(*s));
+        all.requests = all.requests.zip(load.requests).map(|(a, b)| a + b);
+        all.ramp_s = all.ramp_s.max(load.ramp_s);
+        all.think_s = all.think_s.or(load.think_s);
+        all.pace_s = all.pace_s.or(load.pace_s);
+        all.keep_alive &= load.keep_alive;
+        if all.model != load.model {
+            all.model = "mixed".to_owned();
+        }
+    }
+    all
 }
 
 /// Every component, the generator and the host, once a second, and the probes beside them. A watcher that

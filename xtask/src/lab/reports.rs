@@ -23,7 +23,7 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
         let second = report(record, format)?;
         claims.claim(first == second, || format!("report --format {format} differs when made twice"));
         for trial in &record.trials {
-            let named = first.contains(trial.value("allocator")) && first.len() > 200;
+            let named = trial.values.iter().all(|(_, value)| first.contains(value)) && first.len() > 200;
             claims.claim(named, || format!("report --format {format} does not tell of {}", trial.case));
         }
         match format {

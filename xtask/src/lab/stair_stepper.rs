@@ -30,7 +30,7 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
         claims.same(format!("{case}: size"), trial.value("size"), "medium");
         let created = trial.number("/statuses/201");
         claims.same(format!("{case}: created"), created, lab.requests as f64);
-        let tagged = trial.number("/by_tag/medium/count");
+        let tagged = trial.number("/by_tag/medium/requests/ok");
         claims.same(format!("{case}: tagged `medium`"), tagged, lab.requests as f64);
         let sent = trial.number("/bytes/sent");
         claims.claim(sent > BODY_BYTES * lab.requests as f64, || format!("{case}: only {sent} bytes sent"));

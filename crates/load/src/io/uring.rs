@@ -32,6 +32,10 @@ const ONE_SEGMENT: usize = 1400;
 const SIOCOUTQ: u32 = 1;
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
+/// Most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
+const MOST_BUFFERS: usize = 512;
+/// Bytes of a receive buffer.
+const BUFFER: usize = 16 * 1024;
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
 static ONE: libc::c_int = 1;
@@ -581,8 +585,8 @@ impl<'r> Ops<'r> for UringOps<'r> {
 impl Buffers {
     /// As many as requests may be answered in one turn, within bounds.
     fn new(in_flight: usize, least: usize) -> std::io::Result<Self> {
-        let count = in_flight.next_power_of_two().clamp(least, 2048);
-        let size = if least < 128 { 4096 } else { (2 << 20usize) / count.min(512) };
+        let count = in_flight.next_power_of_two().clamp(least, MOST_BUFFERS);
+        let size = if least < 128 { 4096 } else { BUFFER };
         let map = |length: usize| {
             use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
             // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.

@@ -52,8 +52,8 @@ pub fn on(io: &'static str, test: fn()) {
 #[macro_export]
 macro_rules! on_every_backend {
     ($($test:ident)*) => {
-        mod epoll { $(#[test] fn $test() { crate::common::on("epoll", super::$test); })* }
-        mod uring { $(#[test] fn $test() { crate::common::on("uring", super::$test); })* }
+        mod epoll { $(#[test] fn $test() { $crate::common::on("epoll", super::$test); })* }
+        mod uring { $(#[test] fn $test() { $crate::common::on("uring", super::$test); })* }
     };
 }
 

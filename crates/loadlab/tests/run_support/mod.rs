@@ -104,7 +104,7 @@ impl Lab {
     /// What its run has left on this machine: processes, cgroups, scratch folder.
     pub fn left_behind(&self) -> Vec<String> {
         let name = self.run_name();
-        let processes = processes_with(&format!("LOADLAB_RUN={name}/"));
+        let processes = processes_with(&format!("LOADLAB_RUN={name}-"));
         let processes = processes.iter().map(|pid| format!("process {pid}"));
         let cgroups = cgroups_of(&name).into_iter().map(|dir| dir.display().to_string());
         let scratch = Some(self.record().dir.join("scratch")).filter(|dir| dir.exists());

@@ -1,0 +1,67 @@
+//! Which address of a host the next connection goes to.
+//!
+//! Connections take a host's addresses in turn. One that refuses is passed over for a while, so that a name
+//! with two addresses and one server (`localhost` is 127.0.0.1 and ::1) costs nothing but the first attempt.
+
+use std::net::SocketAddr;
+
+/// How long an address that refused is passed over.
+const PASSED_OVER_NS: u64 = 1_000_000_000;
+
+/// The addresses of every host of a load, as one worker sees them.
+pub struct Addresses<'r> {
+    hosts: &'r [Vec<SocketAddr>],
+    /// Until when each is passed over, on the load's clock.
+    refused_until_ns: Vec<Vec<u64>>,
+}
+
+impl<'r> Addresses<'r> {
+    /// None has refused yet.
+    pub fn new(hosts: &'r [Vec<SocketAddr>]) -> Self {
+        let refused_until_ns = hosts.iter().map(|h| vec![0; h.len()]).collect();
+        Addresses { hosts, refused_until_ns }
+    }
+
+    /// How many a host has.
+    pub fn count(&self, host: u16) -> usize {
+        self.hosts[host as usize].len()
+    }
+
+    /// One of them.
+    pub fn get(&self, host: u16, index: usize) -> Option<SocketAddr> {
+        self.hosts.get(host as usize)?.get(index).copied()
+    }
+
+    /// The first from `from` on, counted round, that has not refused of late; that one itself if all have.
+    #[inline]
+    pub fn choose(&self, host: u16, from: usize, now_ns: u64) -> usize {
+        let until_ns = &self.refused_until_ns[host as usize];
+        let round = |i: usize| (from + i) % until_ns.len().max(1);
+        (0..until_ns.len()).map(round).find(|i| until_ns[*i] <= now_ns).unwrap_or_else(|| round(0))
+    }
+
+    /// It refused.
+    pub fn refused(&mut self, host: u16, index: usize, now_ns: u64) {
+        self.refused_until_ns[host as usize][index] = now_ns + PASSED_OVER_NS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_refused_is_passed_over_for_a_while() {
+        let hosts = vec![vec!["127.0.0.1:1".parse().unwrap()], vec!["[::1]:1".parse().unwrap(); 3]];
+        let mut addresses = Addresses::new(&hosts);
+        let chosen = |a: &Addresses<'_>, now| (0..4).map(|i| a.choose(1, i, now)).collect::<Vec<_>>();
+        assert_eq!(chosen(&addresses, 0), [0, 1, 2, 0]);
+        addresses.refused(1, 1, 5);
+        assert_eq!(chosen(&addresses, 5), [0, 2, 2, 0]);
+        assert_eq!(chosen(&addresses, 5 + PASSED_OVER_NS), [0, 1, 2, 0]);
+        (0..3).for_each(|i| addresses.refused(1, i, 5));
+        assert_eq!(chosen(&addresses, 6), [0, 1, 2, 0]);
+        addresses.refused(0, 0, 5);
+        assert_eq!(addresses.choose(0, 7, 6), 0);
+    }
+}

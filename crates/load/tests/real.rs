@@ -1,0 +1,440 @@
+//! What every I/O backend owes the worker, over real sockets and against a server that misbehaves.
+//!
+//! A backend is added with one line at the end of this file.
+
+#[path = "../../loadlab/tests/common/server.rs"]
+#[allow(dead_code)]
+mod server;
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use loadlab_load::io::epoll::Epoll;
+use loadlab_load::io::uring::{Size, Uring};
+use loadlab_load::io::{ConnId, Event, Io, Ops, Sink};
+use server::{PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const MS: u64 = 1_000_000;
+
+/// An event, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Connected,
+    Received(Vec<u8>, bool),
+    Sent(usize),
+    Closed,
+    Failed(i32),
+}
+
+/// Everything a backend told, in order.
+#[derive(Default)]
+struct Log(Vec<(ConnId, Seen)>);
+
+impl<O> Sink<O> for Log {
+    fn event(&mut self, _: &mut O, event: Event<'_>) {
+        self.0.push(match event {
+            Event::Connected(conn) => (conn, Seen::Connected),
+            Event::Received { conn, bytes, last } => (conn, Seen::Received(bytes.to_vec(), last)),
+            Event::Sent(conn, bytes) => (conn, Seen::Sent(bytes)),
+            Event::Closed(conn) => (conn, Seen::Closed),
+            Event::Failed(conn, error) => (conn, Seen::Failed(error)),
+        });
+    }
+}
+
+impl Log {
+    fn of(&self, conn: ConnId) -> Vec<&Seen> {
+        self.0.iter().filter(|(c, _)| *c == conn).map(|(_, seen)| seen).collect()
+    }
+
+    fn bytes(&self, conn: ConnId) -> Vec<u8> {
+        let parts = self.of(conn).into_iter().filter_map(|s| match s {
+            Seen::Received(bytes, _) => Some(bytes.as_slice()),
+            _ => None,
+        });
+        parts.collect::<Vec<_>>().concat()
+    }
+
+    fn sent(&self, conn: ConnId) -> usize {
+        self.of(conn).iter().map(|s| if let Seen::Sent(n) = s { *n } else { 0 }).sum()
+    }
+
+    /// Its end, as far as it was told: `None` is a close in good order.
+    fn end(&self, conn: ConnId) -> Option<Option<i32>> {
+        self.of(conn).iter().find_map(|s| match s {
+            Seen::Closed => Some(None),
+            Seen::Failed(error) => Some(Some(*error)),
+            _ => None,
+        })
+    }
+}
+
+/// A backend and what it told.
+struct Driven<I> {
+    io: I,
+    log: Log,
+}
+
+impl<I: Io<'static>> Driven<I> {
+    fn connect(&mut self, conn: ConnId, address: SocketAddr) {
+        self.io.ops().connect(conn, &address, None);
+    }
+
+    fn poll_for(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        while Instant::now() < until {
+            self.turn();
+        }
+    }
+
+    fn turn(&mut self) {
+        let until_ns = self.io.ops().now() + 10 * MS;
+        self.io.poll(until_ns, &mut self.log).expect("a turn");
+    }
+
+    fn until(&mut self, what: &str, done: impl Fn(&Log) -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !done(&self.log) {
+            assert!(Instant::now() < until, "waited in vain until {what}: {:?}", self.log.0);
+            self.turn();
+        }
+    }
+
+    fn connected(&mut self, conn: ConnId, address: SocketAddr) {
+        let before = self.log.of(conn).len();
+        self.connect(conn, address);
+        self.until("connected", |log| log.of(conn).len() > before);
+        assert_eq!(self.log.of(conn).last(), Some(&&Seen::Connected));
+    }
+
+    /// Sends and waits for so many bytes of answer.
+    fn exchange(&mut self, conn: ConnId, bytes: usize) {
+        let before = self.log.bytes(conn).len();
+        self.io.ops().send(conn, REQUEST);
+        self.until("answered", |log| log.bytes(conn).len() >= before + bytes);
+    }
+}
+
+fn an_exchange<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(good);
+    b.connected(0, server.address);
+    for _ in 0..3 {
+        b.exchange(0, response(200, "hello").len());
+    }
+    assert_eq!(b.log.bytes(0), response(200, "hello").repeat(3));
+    b.io.ops().close(0);
+    drop(b);
+    let counts = server.settled();
+    assert_eq!((counts.requests, counts.connections, counts.ended, counts.resets), (3, 1, 1, 0));
+    assert_eq!(counts.received, 3 * REQUEST.len() as u64);
+}
+
+fn a_close_is_told_once_and_after_what_came_before_it<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(always(vec![send("bye"), Step::Close]));
+    for conn in 0..20 {
+        b.connected(conn, server.address);
+        b.io.ops().send(conn, REQUEST);
+    }
+    b.until("all are closed", |log| (0..20).all(|c| log.end(c).is_some()));
+    for conn in 0..20 {
+        assert_eq!(b.log.bytes(conn), b"bye");
+        let (last, before) = b.log.of(conn).split_last().map(|(l, r)| ((*l).clone(), r.len())).unwrap();
+        assert_eq!(last, Seen::Closed);
+        assert!(before >= 2);
+        assert_eq!(b.log.of(conn).iter().filter(|s| ***s == Seen::Closed).count(), 1);
+        b.io.ops().close(conn);
+    }
+    let told = b.log.0.len();
+    b.poll_for(Duration::from_millis(50));
+    assert_eq!(b.log.0.len(), told, "no event comes after a close");
+}
+
+fn a_refusal_is_told_with_its_reason<I: Io<'static>>(mut b: Driven<I>) {
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    for round in 1..=3 {
+        b.connect(0, address);
+        b.until("refused", |log| log.of(0).len() == round);
+        assert_eq!(*b.log.of(0)[round - 1], Seen::Failed(libc::ECONNREFUSED));
+        b.io.ops().close(0);
+    }
+    b.poll_for(Duration::from_millis(30));
+    assert_eq!(b.log.0.len(), 3);
+}
+
+fn a_reset_is_told_as_one<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(always(vec![Step::Reset]));
+    b.connected(0, server.address);
+    b.io.ops().send(0, REQUEST);
+    b.until("reset", |log| log.end(0).is_some());
+    assert_eq!(b.log.end(0), Some(Some(libc::ECONNRESET)));
+}
+
+fn a_place_is_used_again_and_hears_nothing_of_its_past<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(|r: &Request| vec![send(format!("{:04}", r.connection).repeat(1000))]);
+    for round in 0..50 {
+        // The answer to the last one may be on its way, or read already, when its connection is closed.
+        b.connect(7, server.address);
+        let connected = |log: &Log| log.of(7).iter().filter(|s| ***s == Seen::Connected).count() > round;
+        b.until("connected", connected);
+        b.io.ops().send(7, REQUEST);
+        if round % 3 == 0 {
+            b.turn();
+        }
+        if round < 49 {
+            b.io.ops().close(7);
+        }
+    }
+    b.log.0.clear();
+    let own = format!("{:04}", 49).repeat(1000);
+    b.poll_for(Duration::from_millis(20));
+    b.until("the last one is answered", |log| !log.bytes(7).is_empty());
+    b.poll_for(Duration::from_millis(20));
+    let got = b.log.bytes(7);
+    assert!(own.as_bytes().ends_with(&got), "bytes of another connection: {:?}", String::from_utf8_lossy(&got));
+}
+
+fn a_long_send_goes_out_whole<I: Io<'static>>(mut b: Driven<I>) {
+    const BODY: usize = 12 << 20;
+    let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {BODY}\r\n\r\n").into_bytes();
+    bytes.extend((0..BODY).map(|i| (i * 7 % 251) as u8));
+    let bytes: &'static [u8] = bytes.leak();
+    let body = &bytes[bytes.len() - BODY..];
+    let server = Server::start(|r: &Request| {
+        let right = r.body.iter().enumerate().all(|(i, b)| *b == (i * 7 % 251) as u8);
+        vec![send(response(if right && r.body.len() == BODY { 200 } else { 400 }, ""))]
+    });
+    b.connected(0, server.address);
+    for round in 1..=2 {
+        let told = b.log.sent(0);
+        let at_once = b.io.ops().send(0, bytes);
+        assert!(at_once <= bytes.len());
+        b.until("answered", |log| log.bytes(0).len() >= round * response(200, "").len());
+        b.until("all is told as sent", |log| log.sent(0) - told + at_once >= bytes.len());
+        assert_eq!(b.log.sent(0) - told + at_once, bytes.len());
+    }
+    assert_eq!(b.log.bytes(0), response(200, "").repeat(2));
+    assert_eq!(server.counts().last.unwrap().body, body);
+}
+
+fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
+    const LENGTH: usize = 8 << 20;
+    let answer: Vec<u8> = (0..LENGTH).map(|i| (i * 11 % 253) as u8).collect();
+    let server = Server::start(always(vec![Step::Send(answer.clone()), Step::Close]));
+    for conn in 0..3 {
+        b.connected(conn, server.address);
+        b.io.ops().send(conn, REQUEST);
+    }
+    b.until("all have ended", |log| (0..3).all(|c| log.end(c).is_some()));
+    for conn in 0..3 {
+        assert_eq!(b.log.end(conn), Some(None));
+        assert!(b.log.bytes(conn) == answer, "{} of {LENGTH} bytes", b.log.bytes(conn).len());
+    }
+}
+
+fn trickled_bytes_come_in_order<I: Io<'static>>(mut b: Driven<I>) {
+    let answer = response(200, &"0123456789".repeat(20));
+    let server = Server::start(always(vec![Step::Trickle(answer.clone()), Step::Close]));
+    for conn in 0..10 {
+        b.connected(conn, server.address);
+        b.io.ops().send(conn, REQUEST);
+    }
+    b.until("all have ended", |log| (0..10).all(|c| log.end(c).is_some()));
+    assert!((0..10).all(|c| b.log.bytes(c) == answer));
+}
+
+/// A request sent on a connection that had been closed was not seen; one that was read was.
+fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(|r: &Request| match r.connection {
+        0 => vec![send("bye"), Step::Close],
+        1 => vec![Step::Close],
+        _ => vec![Step::Wait(Duration::from_millis(200)), Step::Reset],
+    });
+    // Closed behind our back: the worker has not been told when it sends.
+    b.connected(0, server.address);
+    b.exchange(0, 3);
+    let until = Instant::now() + PATIENCE;
+    while server.counts().answered < 1 {
+        assert!(Instant::now() < until);
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    b.log.0.clear();
+    b.io.ops().send(0, REQUEST);
+    b.until("told of the close", |log| log.end(0).is_some());
+    assert!(b.io.ops().unseen(0), "{:?}", b.log.0);
+    b.io.ops().close(0);
+    // Read, then closed without an answer.
+    b.connected(1, server.address);
+    b.io.ops().send(1, REQUEST);
+    b.until("closed", |log| log.end(1).is_some());
+    assert!(!b.io.ops().unseen(1), "{:?}", b.log.0);
+    b.io.ops().close(1);
+    // Read, acknowledged in time, then reset.
+    b.connected(2, server.address);
+    b.io.ops().send(2, REQUEST);
+    b.until("reset", |log| log.end(2).is_some());
+    assert!(!b.io.ops().unseen(2), "{:?}", b.log.0);
+    assert_eq!(server.counts().requests, 3);
+}
+
+fn many_at_once<I: Io<'static>>(mut b: Driven<I>) {
+    const CONNS: u32 = 300;
+    let server = Server::start(good);
+    (0..CONNS).for_each(|c| b.connect(c, server.address));
+    b.until("all stand", |log| (0..CONNS).all(|c| !log.of(c).is_empty()));
+    for round in 1..=5 {
+        for conn in 0..CONNS {
+            assert!(b.io.ops().send(conn, REQUEST) <= REQUEST.len());
+        }
+        let bytes = round * response(200, "hello").len();
+        b.until("all are answered", |log| (0..CONNS).all(|c| log.bytes(c).len() == bytes));
+    }
+    (0..CONNS).for_each(|c| b.io.ops().close(c));
+    drop(b);
+    let counts = server.settled();
+    assert_eq!((counts.requests, counts.connections), (5 * u64::from(CONNS), u64::from(CONNS)));
+    assert_eq!((counts.ended, counts.resets), (u64::from(CONNS), 0));
+}
+
+fn ipv6<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::at("[::1]:0", good);
+    b.connected(0, server.address);
+    b.exchange(0, response(200, "hello").len());
+}
+
+/// Given up while it was being made: nothing of it is left in the kernel to come about later.
+fn a_connect_that_is_given_up_is_gone<I: Io<'static>>(mut b: Driven<I>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: listen on a listening socket of ours only changes its backlog.
+    unsafe { libc::listen(listener.as_raw_fd(), 1) };
+    let address = listener.local_addr().unwrap();
+    let pending = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let remote = format!(":{:04X} 02 ", address.port());
+        table.lines().filter(|l| l.contains(&remote)).count()
+    };
+    (0..12).for_each(|c| b.connect(c, address));
+    let until = Instant::now() + PATIENCE;
+    while pending() == 0 {
+        assert!(Instant::now() < until, "the backlog does not fill");
+        b.turn();
+    }
+    (0..12).for_each(|c| b.io.ops().close(c));
+    b.log.0.clear();
+    b.poll_for(Duration::from_millis(50));
+    assert_eq!(pending(), 0, "still connecting");
+    assert!(b.log.0.is_empty(), "{:?}", b.log.0);
+}
+
+/// Answers from the head alone and closes with the rest unread: a reset follows the answer.
+struct Early;
+
+impl Script for Early {
+    fn head(&self, _: &Request) -> Vec<Step> {
+        vec![send("too much"), Step::Wait(Duration::from_millis(20)), Step::Close]
+    }
+    fn answer(&self, _: &Request) -> Vec<Step> {
+        Vec::new()
+    }
+}
+
+fn an_answer_is_told_before_the_send_it_cut_short<I: Io<'static>>(mut b: Driven<I>) {
+    const BODY: usize = 8 << 20;
+    let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {BODY}\r\n\r\n").into_bytes();
+    bytes.resize(bytes.len() + BODY, b'x');
+    let bytes: &'static [u8] = bytes.leak();
+    let server = Server::start(Early);
+    for conn in 0..10 {
+        b.connected(conn, server.address);
+        b.io.ops().send(conn, bytes);
+        // Busy elsewhere, as a worker can be: answer and reset are both there when it looks again.
+        std::thread::sleep(Duration::from_millis(60));
+        b.until("ended", |log| log.end(conn).is_some());
+        let told = b.log.of(conn);
+        let ended = told.iter().position(|s| matches!(s, Seen::Failed(_) | Seen::Closed));
+        let answered = told.iter().position(|s| matches!(s, Seen::Received(..)));
+        assert!(answered.is_some() && answered < ended, "{told:?}");
+    }
+}
+
+fn a_wait_lasts_no_longer_than_asked_for_unless_something_comes<I: Io<'static>>(mut b: Driven<I>) {
+    let from_ns = b.io.ops().now();
+    let mut turns = 0;
+    while b.io.ops().now() < from_ns + 30 * MS {
+        b.io.poll(from_ns + 30 * MS, &mut b.log).unwrap();
+        turns += 1;
+    }
+    assert!((1..100).contains(&turns), "it sleeps, and not for ever: {turns} turns");
+    // A time that has passed is no reason to wait.
+    b.io.poll(from_ns, &mut b.log).unwrap();
+    b.io.poll(0, &mut b.log).unwrap();
+    assert!(b.log.0.is_empty());
+    // What comes ends a long wait.
+    let server = Server::start(slow(Duration::from_millis(10)));
+    b.connected(0, server.address);
+    b.io.ops().send(0, REQUEST);
+    while b.log.bytes(0).is_empty() {
+        let until_ns = b.io.ops().now() + 600_000 * MS;
+        b.io.poll(until_ns, &mut b.log).unwrap();
+    }
+}
+
+/// Ends with connections open and a send under way: nothing hangs, the server sees the end of each.
+fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(always(vec![Step::Hang]));
+    let bytes: &'static [u8] = vec![b'x'; 32 << 20].leak();
+    for conn in 0..8 {
+        b.connected(conn, server.address);
+        b.io.ops().send(conn, if conn % 2 == 0 { REQUEST } else { bytes });
+    }
+    b.turn();
+    drop(b);
+    let counts = server.settled();
+    assert_eq!(counts.connections, 8);
+}
+
+macro_rules! contract {
+    ($name:ident, $new:expr, $($scene:ident)*) => {
+        mod $name {
+            $(#[test] fn $scene() {
+                match $new {
+                    Ok(io) => super::$scene(super::Driven { io, log: super::Log::default() }),
+                    Err(error) => eprintln!("skipped: not allowed here ({error})"),
+                }
+            })*
+        }
+    };
+}
+
+macro_rules! contract_of {
+    ($name:ident, $new:expr) => {
+        contract! {
+            $name, $new,
+            an_exchange
+            a_close_is_told_once_and_after_what_came_before_it
+            a_refusal_is_told_with_its_reason
+            a_reset_is_told_as_one
+            a_place_is_used_again_and_hears_nothing_of_its_past
+            a_long_send_goes_out_whole
+            a_long_answer_comes_whole
+            trickled_bytes_come_in_order
+            unseen_is_known
+            many_at_once
+            ipv6
+            a_connect_that_is_given_up_is_gone
+            an_answer_is_told_before_the_send_it_cut_short
+            a_wait_lasts_no_longer_than_asked_for_unless_something_comes
+            it_can_be_dropped_at_any_time
+        }
+    };
+}
+
+const SIZE: Size = Size { connections: 300, in_flight: 300, keep_alive: true };
+
+contract_of!(epoll, super::Epoll::<'static>::new());
+contract_of!(uring, super::Uring::<'static>::new(super::SIZE));
+contract_of!(uring_without_keep_alive, super::Uring::<'static>::new(super::Size { keep_alive: false, ..super::SIZE }));

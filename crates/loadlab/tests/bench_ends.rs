@@ -1,0 +1,389 @@
+//! Every way a run of `loadlab bench` can end, against the server's books.
+//!
+//! Where a run is cut off, the network hides at most what was in flight: a request the load counts as in
+//! flight may or may not have reached the server, and its answer may be on its way. So the server's counts
+//! lie within `in_flight` of the load's, never outside.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::server::{Counts, Request, Script, Server, Step, always, good, response, send, slow};
+use common::{Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n};
+use serde_json::Value;
+
+on_every_backend! {
+    a_stop_condition_ends_the_load
+    interrupted_by_signal
+    interrupted_when_one_thread_is_done
+    a_second_signal_ends_it_at_once
+    the_server_dies_in_the_middle
+    timeouts_are_counted_when_they_are_due
+    grace_cuts_off_what_is_still_in_flight
+    nobody_listens
+    refused_in_the_middle
+    accepts_and_never_answers
+    a_backlog_that_is_full
+    endless_and_huge_bodies
+    an_answer_before_the_request_was_read
+    bytes_after_a_response
+    behind_and_dropping
+    behind_and_queueing
+}
+
+/// The server's counts lie within what was in flight.
+fn check_within(json: &Value, server: &Counts) {
+    let (started, ok) = (n(json, "requests.started"), n(json, "requests.ok"));
+    let (in_flight, connect) = (n(json, "requests.in_flight"), n(json, "failures.connect"));
+    assert!(server.requests <= started, "{json:#}\n{server:?}");
+    assert!(server.requests + in_flight + connect >= started, "{json:#}\n{server:?}");
+    assert!(ok <= server.answered && server.answered <= ok + in_flight, "{json:#}\n{server:?}");
+    assert!(n(json, "bytes.received") <= server.sent);
+    assert!(server.received <= n(json, "bytes.sent"));
+}
+
+fn a_stop_condition_ends_the_load() {
+    let server = Server::start(|r: &Request| match r.number % 10 {
+        9 => vec![send(response(500, "no"))],
+        _ => good(r),
+    });
+    for load in [["-c", "4"], ["-r", "500/s"]] {
+        let before = server.counts().requests;
+        let mut args = vec!["--stop-when", "failed > 10", "-d", "50s"];
+        let url = server.url("/");
+        args.extend(load);
+        args.push(&url);
+        let (json, code) = measured(&args);
+        let counts = server.settled();
+        assert_eq!(at(&json, "ended"), "stopped", "{json:#}");
+        assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
+        assert!(doubts(&json).contains(&"ended_early".to_owned()));
+        assert!(n(&json, "failures.http_5xx") > 10);
+        assert_eq!((n(&json, "requests.in_flight"), n(&json, "requests.dropped")), (0, 0));
+        assert_eq!(counts.requests - before, n(&json, "requests.started"));
+        assert!(f(&json, "elapsed_s").unwrap() < 49.0);
+    }
+    let (json, code) = measured(&[
+        &server.url("/"),
+        "-c",
+        "2",
+        "-d",
+        "50s",
+        "--stop-when",
+        "failed > 3",
+        "--expect",
+        "errors < 1%",
+    ]);
+    assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")), "{json:#}");
+}
+
+fn interrupted(signal: i32, load: &[&str]) {
+    let server = Server::start(slow(Duration::from_millis(5)));
+    let url = server.url("/");
+    let mut args = vec!["--json", &url];
+    args.extend(load);
+    let running = Running::start(command(&args));
+    server.after(200);
+    running.signal(signal);
+    let ran = running.wait();
+    let json = ran.json();
+    check_identities(&json);
+    assert_eq!(
+        (ran.code, at(&json, "ended").as_str()),
+        (130, Some("interrupted")),
+        "{load:?} {}",
+        ran.stderr
+    );
+    assert!(n(&json, "requests.started") >= 200);
+    check_within(&json, &server.settled());
+    assert!(f(&json, "rate_per_s.ok").unwrap() > 0.0, "{json:#}");
+    assert!(f(&json, "ok_response_ms.p50").unwrap() >= 5.0, "{json:#}");
+}
+
+fn interrupted_by_signal() {
+    for load in ["-d 50s -c 10", "-d 50s -c 10 -t 2", "-d 50s -r 500/s", "-n 1000000 -c 5"] {
+        interrupted(libc::SIGINT, &load.split(' ').collect::<Vec<_>>());
+    }
+    interrupted(libc::SIGTERM, &["-d", "50s"]);
+    // the summary for people, too
+    let server = Server::start(good);
+    let running = Running::start(command(&[&server.url("/"), "-c", "2", "-d", "50s"]));
+    server.after(100);
+    running.signal(libc::SIGINT);
+    let ran = running.wait();
+    assert_eq!(ran.code, 130);
+    assert!(ran.stdout.contains(" ok in ") && ran.stdout.contains("interrupted"), "{}", ran.stdout);
+}
+
+/// One load thread is done long before the other; nobody sleeps on that.
+fn interrupted_when_one_thread_is_done() {
+    let server = Server::start(|r: &Request| match r.number {
+        0 => good(r),
+        _ => vec![Step::Hang],
+    });
+    let running = Running::start(command(&["--json", &server.url("/"), "-n", "2", "-c", "2", "-t", "2"]));
+    server.after(2);
+    // so that the thread that is done has told so
+    std::thread::sleep(Duration::from_millis(500));
+    let asked = Instant::now();
+    running.signal(libc::SIGINT);
+    let ran = running.wait();
+    let took = asked.elapsed();
+    let json = ran.json();
+    check_identities(&json);
+    assert_eq!((ran.code, n(&json, "requests.in_flight")), (130, 1), "{json:#}");
+    assert!(took < Duration::from_secs(15), "{took:?}, and the timeout is 30 s");
+}
+
+/// The first one asks, the second one insists.
+fn a_second_signal_ends_it_at_once() {
+    let server = Server::start(always(vec![Step::Hang]));
+    let running = Running::start(command(&[&server.url("/"), "-c", "2", "-d", "50s"]));
+    server.after(2);
+    running.signal(libc::SIGINT);
+    running.signal(libc::SIGINT);
+    assert_eq!(running.wait().code, 130);
+}
+
+fn the_server_dies_in_the_middle() {
+    let mut server = Server::start(slow(Duration::from_millis(2)));
+    let running = Running::start(command(&["--json", &server.url("/"), "-c", "5", "-d", "1s"]));
+    server.after(200);
+    server.die();
+    let ran = running.wait();
+    let json = ran.json();
+    check_identities(&json);
+    let counts = server.settled();
+    assert_eq!((ran.code, at(&json, "ended").as_str()), (0, Some("complete")), "{}", ran.stderr);
+    assert!(n(&json, "failures.connect") > 0, "{json:#}");
+    // What was under way when it died ended one way or the other: closed on, or cut inside its answer.
+    let odd = n(&json, "failures.reset") + n(&json, "failures.truncated");
+    assert!(odd <= 5, "{json:#}");
+    let delivered = n(&json, "requests.started") - n(&json, "failures.connect");
+    assert!(counts.requests <= delivered && delivered <= counts.requests + odd, "{json:#} {counts:?}");
+    let ok = n(&json, "requests.ok");
+    assert!(ok <= counts.answered && counts.answered <= ok + odd, "{json:#} {counts:?}");
+}
+
+fn timeouts_are_counted_when_they_are_due() {
+    let server = Server::start(|r: &Request| match r.number % 2 {
+        0 => good(r),
+        _ => vec![Step::Hang],
+    });
+    let (json, code) = measured(&[&server.url("/"), "-n", "40", "-c", "10", "--timeout", "2s"]);
+    let counts = server.settled();
+    assert_eq!((code, failures(&json)), (0, vec![("timeout".to_owned(), 20)]), "{json:#}");
+    assert_eq!((n(&json, "requests.ok"), counts.requests), (20, 40));
+    assert_eq!(n(&json, "response_ms.censored"), 20);
+    // Half of them lie beyond what was waited for: the median is the last that is known, or beyond it.
+    assert_eq!(f(&json, "response_ms.p75"), None);
+    assert!(f(&json, "response_ms.over_ms.p75").unwrap() >= 2000.0);
+    assert_eq!(f(&json, "response_ms.max"), None);
+    assert_eq!(n(&json, "ok_response_ms.count"), 20);
+    assert_eq!(n(&json, "bytes.sent"), counts.received);
+    assert_eq!(n(&json, "connections.opened"), counts.connections);
+}
+
+fn grace_cuts_off_what_is_still_in_flight() {
+    // every third never ends; the others are done within the grace
+    let script = |r: &Request| match r.on_connection + r.connection % 3 {
+        0 => vec![Step::Hang],
+        _ => slow(Duration::from_millis(20))(r),
+    };
+    for load in [["-c", "9"], ["-r", "300/s"]] {
+        let server = Server::start(script);
+        let url = server.url("/");
+        let mut args = vec!["-d", "300ms", "--grace", "500ms", url.as_str()];
+        args.extend(load);
+        let (json, code) = measured(&args);
+        let counts = server.settled();
+        assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
+        assert_eq!(at(&json, "ended"), "complete");
+        assert!(n(&json, "requests.in_flight") >= 3, "{json:#}");
+        assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.in_flight"));
+        assert_eq!((n(&json, "requests.failed"), n(&json, "requests.dropped")), (0, 0));
+        // Nothing is hidden: what never ends was read long before, and the rest was answered.
+        assert_eq!(counts.requests, n(&json, "requests.started"));
+        let elapsed = f(&json, "elapsed_s").unwrap();
+        assert!((0.8..10.0).contains(&elapsed), "{elapsed}");
+    }
+    // No grace at all.
+    let server = Server::start(always(vec![Step::Hang]));
+    let (json, _) = measured(&[&server.url("/"), "-c", "3", "-d", "200ms", "--grace", "0s"]);
+    assert_eq!(n(&json, "requests.in_flight"), 3);
+    assert!(f(&json, "elapsed_s").unwrap() < 5.0);
+}
+
+fn nobody_listens() {
+    let url = {
+        let server = Server::start(good);
+        server.url("/")
+    };
+    for load in [["-c", "5"], ["-r", "50/s"], ["-n", "1"]] {
+        let mut args = vec!["--json", url.as_str()];
+        args.extend(load);
+        let ran = bench(&args);
+        assert_eq!(ran.code, 5, "{}", ran.stderr);
+        check_identities(&ran.json());
+        assert!(ran.stderr.contains("error: cannot connect to 127.0.0.1:"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("connection refused"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+    }
+}
+
+/// Once it was there, a server that refuses is a failure among others.
+fn refused_in_the_middle() {
+    let mut server = Server::start(|_: &Request| {
+        vec![send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), Step::Finish]
+    });
+    let running = Running::start(command(&["--json", &server.url("/"), "-r", "200/s", "-d", "1s"]));
+    server.after(50);
+    server.die();
+    let ran = running.wait();
+    let json = ran.json();
+    check_identities(&json);
+    assert!(n(&json, "failures.connect") > 0, "{json:#}");
+    assert!(matches!(ran.code, 0 | 4), "{}", ran.stderr);
+    // A connection that was in the backlog when it died was made, and never served.
+    let lost = n(&json, "failures.reset") + n(&json, "failures.truncated");
+    let delivered = n(&json, "requests.started") - n(&json, "failures.connect");
+    let counts = server.settled();
+    assert!(counts.requests <= delivered && delivered <= counts.requests + lost, "{json:#} {counts:?}");
+}
+
+fn accepts_and_never_answers() {
+    let server = Server::start(always(vec![Step::Hang]));
+    let (json, code) =
+        measured(&[&server.url("/"), "-c", "4", "-d", "500ms", "--timeout", "200ms", "--grace", "1s"]);
+    let counts = server.settled();
+    assert_eq!((code, n(&json, "requests.ok")), (0, 0), "{json:#}");
+    assert_eq!(n(&json, "requests.failed"), n(&json, "failures.timeout"));
+    assert_eq!(
+        (counts.requests, counts.connections),
+        (n(&json, "requests.started"), n(&json, "requests.started"))
+    );
+    assert_eq!(f(&json, "ok_response_ms.p50"), None);
+    assert_eq!(f(&json, "response_ms.p50"), None);
+    assert_eq!(f(&json, "availability"), Some(0.0));
+}
+
+/// Nothing accepts, and the kernel's queue is full: connects get no answer at all, and time out.
+fn a_backlog_that_is_full() {
+    use std::os::fd::AsRawFd;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: listen on a listening socket of ours only changes its backlog.
+    unsafe { libc::listen(listener.as_raw_fd(), 1) };
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let (json, code) = measured(&[&url, "-c", "20", "-n", "20", "--timeout", "300ms"]);
+    assert_eq!(n(&json, "requests.ok"), 0);
+    assert_eq!(failures(&json), [("timeout".to_owned(), 20)], "{json:#}");
+    assert!(n(&json, "connections.opened") < 20 && n(&json, "connections.attempted") == 20, "{json:#}");
+    assert_eq!(code, 0);
+}
+
+/// A body without end is cut by the timeout, a huge one is read and thrown away: memory stays what it is.
+fn endless_and_huge_bodies() {
+    const GIB: u64 = 1 << 30;
+    let huge = format!("HTTP/1.1 200 OK\r\nContent-Length: {GIB}\r\n\r\n");
+    let server = Server::start(always(vec![send(&huge), Step::Flood(GIB)]));
+    let (json, code) = measured(&[&server.url("/"), "-n", "2", "-c", "2", "--timeout", "50s"]);
+    assert_eq!((code, n(&json, "requests.ok")), (0, 2), "{json:#}");
+    check_same(&json, &server.settled());
+    assert_eq!(n(&json, "bytes.received"), 2 * (GIB + huge.len() as u64));
+    assert!(n(&json, "generator.peak_rss_bytes") < 30 << 20, "{}", n(&json, "generator.peak_rss_bytes"));
+
+    for head in
+        ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n"]
+    {
+        let server = Server::start(always(vec![send(head), Step::Flood(u64::MAX)]));
+        let (json, _) = measured(&[&server.url("/"), "-n", "2", "-c", "2", "--timeout", "300ms"]);
+        assert_eq!(failures(&json), [("timeout".to_owned(), 2)], "{json:#}");
+        assert!(n(&json, "generator.peak_rss_bytes") < 30 << 20);
+        assert_eq!(server.settled().requests, 2);
+    }
+}
+
+/// Answers from the head alone, does not read the body, and closes.
+struct Early(Step);
+
+impl Script for Early {
+    fn head(&self, _: &Request) -> Vec<Step> {
+        vec![
+            send("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nbig"),
+            self.0.clone(),
+        ]
+    }
+    fn answer(&self, _: &Request) -> Vec<Step> {
+        Vec::new()
+    }
+}
+
+fn an_answer_before_the_request_was_read() {
+    let body = "x".repeat(4 << 20);
+    let (_dir, path) = common::file(&body);
+    let body = format!("@{}", path.display());
+    // Reading on after the answer loses nothing.
+    let server = Server::start(Early(Step::Finish));
+    let (json, _) = measured(&[&server.url("/"), "-b", &body, "-n", "20", "-c", "2"]);
+    assert_eq!(failures(&json), [("http_4xx".to_owned(), 20)], "{json:#}");
+    let counts = server.settled();
+    assert_eq!((counts.heads, counts.connections), (20, 20));
+    // Where the kernel resets for what is unread, the answer may be lost on its way: it lies in the client's
+    // queue, and what counts is that it is read before the failed send is believed.
+    let server = Server::start(Early(Step::Close));
+    let (json, _) = measured(&[&server.url("/"), "-b", &body, "-n", "20", "-c", "2"]);
+    assert_eq!(server.settled().heads, 20);
+    let (answered, reset) = (n(&json, "failures.http_4xx"), n(&json, "failures.reset"));
+    assert_eq!(answered + reset + n(&json, "failures.truncated"), 20, "{json:#}");
+    assert_eq!(answered, 20, "{json:#}");
+}
+
+/// What follows a response unasked belongs to nobody: the connection is not used again.
+fn bytes_after_a_response() {
+    let mut bytes = response(200, "hello");
+    bytes.extend_from_slice(b"surplus");
+    let server = Server::start(always(vec![Step::Send(bytes), Step::Finish]));
+    let (json, code) = measured(&[&server.url("/"), "-n", "20", "-c", "2"]);
+    let counts = server.settled();
+    assert_eq!((code, n(&json, "requests.ok"), counts.requests), (0, 20, 20), "{json:#}");
+    assert_eq!((counts.connections, n(&json, "connections.opened")), (20, 20));
+}
+
+/// One slot of 50 ms carries 20 of the 200 a second that fall due.
+const BEHIND: [&str; 6] = ["-r", "200/s", "-d", "500ms", "--max-in-flight", "1"];
+
+fn behind(extra: &[&str]) -> (Value, Counts) {
+    let server = Server::start(slow(Duration::from_millis(50)));
+    let url = server.url("/");
+    let mut args = vec![url.as_str()];
+    args.extend(BEHIND);
+    args.extend(extra);
+    let (json, _) = measured(&args);
+    let counts = server.settled();
+    assert_eq!(n(&json, "requests.due"), 100, "{json:#}");
+    assert_eq!(n(&json, "requests.started"), counts.requests);
+    assert_eq!(n(&json, "requests.ok"), counts.requests);
+    assert!(n(&json, "requests.dropped") >= 85, "{json:#}");
+    assert_eq!((counts.peak, n(&json, "connections.peak")), (1, 1), "at most one in flight");
+    assert_eq!(n(&json, "response_ms.censored"), n(&json, "requests.dropped"));
+    for kind in ["dropped", "in_flight_cap"] {
+        assert!(doubts(&json).contains(&kind.to_owned()), "{json:#}");
+    }
+    (json, counts)
+}
+
+fn behind_and_dropping() {
+    for extra in [&["--when-behind", "drop"][..], &["--when-behind", "drop", "-t", "2"]] {
+        let (json, _) = behind(extra);
+        assert!(f(&json, "blocked_ms.max").unwrap() < 40.0, "nobody waits for a slot: {json:#}");
+    }
+}
+
+fn behind_and_queueing() {
+    for extra in [&["--when-behind", "queue"][..], &["-t", "2"], &[]] {
+        let (json, _) = behind(extra);
+        // The wait for the slot is in the response time, and blamed on the slot.
+        assert!(f(&json, "blocked_ms.max").unwrap() > 100.0, "{json:#}");
+        assert!(f(&json, "ok_response_ms.max").unwrap() > 150.0, "{json:#}");
+    }
+}

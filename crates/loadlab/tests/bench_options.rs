@@ -1,0 +1,272 @@
+//! What each option of `loadlab bench` does, as the server sees it.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::server::{Request, Server, Step, good, response, send, slow};
+use common::{at, bench, check_same, doubts, f, failures, file, measured, n};
+
+on_every_backend! {
+    method_headers_and_body_go_out_as_given
+    a_body_from_a_file
+    a_list_of_urls_is_gone_round_equally
+    several_hosts_in_one_list
+    no_keep_alive_is_a_connection_per_request
+    localhost_reaches_a_server_on_ipv4_only
+    localhost_reaches_a_server_on_ipv6_only
+    an_ipv6_address
+    timeouts_in_the_open_model
+    samples_are_lines_of_json
+    bound_to_cores
+    arrivals_are_the_seeds
+    users_ramp_up_evenly
+    peak_memory_is_small_and_flat
+}
+
+fn method_headers_and_body_go_out_as_given() {
+    let server = Server::start(good);
+    let url = server.url("/path?q=1#fragment");
+    let (json, _) = measured(&[
+        &url,
+        "-n",
+        "10",
+        "-c",
+        "2",
+        "-X",
+        "PATCH",
+        "-H",
+        "X-One: 1",
+        "-H",
+        "content-type: text/x",
+        "-b",
+        "öl",
+    ]);
+    check_same(&json, &server.settled());
+    let last = server.settled().last.unwrap();
+    assert_eq!((last.method.as_str(), last.target.as_str()), ("PATCH", "/path?q=1"));
+    assert_eq!(last.header("host"), Some(server.address.to_string().as_str()));
+    assert_eq!((last.header("x-one"), last.header("content-type")), (Some("1"), Some("text/x")));
+    assert_eq!((last.header("content-length"), last.body.as_slice()), (Some("3"), "öl".as_bytes()));
+
+    // a body makes a POST; an own Host header wins
+    let (json, _) = measured(&[&server.url("/"), "-n", "1", "-c", "1", "-b", "", "-H", "Host: example.org"]);
+    assert_eq!(n(&json, "requests.ok"), 1);
+    let last = server.settled().last.unwrap();
+    assert_eq!((last.method.as_str(), last.header("host")), ("POST", Some("example.org")));
+    assert_eq!(last.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case("host")).count(), 1);
+}
+
+fn a_body_from_a_file() {
+    let body: Vec<u8> = (0..2_000_000u32).map(|i| (i % 251) as u8).collect();
+    let (_dir, path) = file(&body);
+    let expect = body.clone();
+    let server = Server::start(move |r: &Request| match r.body == expect {
+        true => vec![send(response(201, ""))],
+        false => vec![send(response(400, "not what was meant"))],
+    });
+    let (json, _) =
+        measured(&[&server.url("/"), "-n", "20", "-c", "4", "-b", &format!("@{}", path.display())]);
+    check_same(&json, &server.settled());
+    assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (20, 4), "{json:#}");
+}
+
+fn a_list_of_urls_is_gone_round_equally() {
+    for load in [
+        "-n 90 -c 5 -t 1",
+        "-n 90 -c 5 -t 2",
+        "-n 90 -c 1 -t 2",
+        "-n 90 -r 1000/s -t 2",
+        "-d 300ms -c 4 -t 2",
+    ] {
+        let server = Server::start(good);
+        let list = [
+            "# three of them",
+            "",
+            &server.url("/a"),
+            &format!("  {}  ", server.url("/b")),
+            &server.url("/c"),
+        ];
+        let (_dir, path) = file(list.join("\n"));
+        let path = path.display().to_string();
+        let mut args = vec!["--urls", &path];
+        args.extend(load.split(' '));
+        let (json, _) = measured(&args);
+        let counts = server.settled();
+        check_same(&json, &counts);
+        let hits: Vec<u64> = ["/a", "/b", "/c"].iter().map(|t| counts.targets[*t]).collect();
+        let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
+        // Each thread goes round by itself: they are even to one request of each.
+        let slack = if load.starts_with("-n") { 0 } else { 2 };
+        assert!(most - least <= slack, "{load}: {hits:?}");
+    }
+    // more URLs than a thread's share: together the threads reach every one
+    let server = Server::start(good);
+    let urls: Vec<String> = (0..40).map(|i| server.url(&format!("/{i}"))).collect();
+    let (_dir, path) = file(urls.join("\n"));
+    measured(&["--urls", &path.display().to_string(), "-n", "40", "-c", "7", "-t", "2"]);
+    assert_eq!(server.settled().targets.len(), 40);
+}
+
+fn several_hosts_in_one_list() {
+    let servers = [Server::start(good), Server::start(good), Server::at("[::1]:0", good)];
+    let urls: Vec<String> = servers.iter().map(|s| s.url("/")).collect();
+    let (_dir, path) = file(urls.join("\n"));
+    let (json, code) = measured(&["--urls", &path.display().to_string(), "-n", "90", "-c", "4"]);
+    assert_eq!((code, n(&json, "requests.ok")), (0, 90), "{json:#}");
+    let counts: Vec<_> = servers.iter().map(Server::settled).collect();
+    assert!(counts.iter().all(|c| c.requests == 30 && c.resets == 0), "{counts:?}");
+    assert_eq!(n(&json, "bytes.sent"), counts.iter().map(|c| c.received).sum::<u64>());
+    assert_eq!(n(&json, "connections.opened"), counts.iter().map(|c| c.connections).sum::<u64>());
+}
+
+fn no_keep_alive_is_a_connection_per_request() {
+    // The server keeps the connection: it is the load that closes, in good order, after the whole answer.
+    for load in [["-c", "6"], ["-r", "500/s"]] {
+        let server = Server::start(good);
+        let url = server.url("/");
+        let mut args = vec![url.as_str(), "--no-keep-alive", "-n", "200"];
+        args.extend(load);
+        let (json, _) = measured(&args);
+        let counts = server.settled();
+        check_same(&json, &counts);
+        assert_eq!((n(&json, "requests.ok"), counts.connections), (200, 200), "{json:#}");
+        assert_eq!((counts.ended, counts.resets, counts.cut), (200, 0, 0), "an orderly end of each");
+        assert_eq!(counts.last.unwrap().header("connection"), Some("close"));
+        assert_eq!((n(&json, "connect_ms.count"), n(&json, "connections.reconnects")), (200, 0));
+    }
+}
+
+fn reaches(server: &Server, url: &str) {
+    for load in [["-c", "4"], ["-r", "500/s"]] {
+        for extra in [&["-t", "2"][..], &["--no-keep-alive"]] {
+            let before = server.settled().requests;
+            let mut args = vec![url, "-n", "100"];
+            args.extend(load);
+            args.extend(extra);
+            let (json, code) = measured(&args);
+            assert_eq!(failures(&json), [], "{args:?} {json:#}");
+            assert!(code == 0 || doubts(&json).contains(&"late".to_owned()), "{json:#}");
+            assert_eq!(server.settled().requests - before, 100);
+        }
+    }
+}
+
+fn localhost_reaches_a_server_on_ipv4_only() {
+    let server = Server::start(good);
+    reaches(&server, &format!("http://localhost:{}/", server.address.port()));
+}
+
+fn localhost_reaches_a_server_on_ipv6_only() {
+    use std::net::ToSocketAddrs;
+    let both = ("localhost", 80).to_socket_addrs().map(|all| all.filter(|a| a.is_ipv6()).count());
+    if both.unwrap_or(0) == 0 {
+        return eprintln!("skipped: localhost has no IPv6 address here");
+    }
+    let server = Server::at("[::1]:0", good);
+    reaches(&server, &format!("http://localhost:{}/", server.address.port()));
+}
+
+fn an_ipv6_address() {
+    let server = Server::at("[::1]:0", good);
+    reaches(&server, &format!("http://[::1]:{}/", server.address.port()));
+    assert_eq!(server.counts().last.unwrap().header("host"), Some(server.address.to_string().as_str()));
+}
+
+fn timeouts_in_the_open_model() {
+    let server = Server::start(|r: &Request| match r.number % 4 {
+        3 => vec![Step::Hang],
+        _ => good(r),
+    });
+    let (json, _) = measured(&[&server.url("/"), "-r", "400/s", "-n", "200", "--timeout", "2s"]);
+    let counts = server.settled();
+    assert_eq!(failures(&json), [("timeout".to_owned(), 50)], "{json:#}");
+    assert_eq!((n(&json, "requests.ok"), counts.requests), (150, 200));
+    // A timeout counts at its age, for at least that long.
+    assert_eq!((n(&json, "response_ms.censored"), n(&json, "service_ms.censored")), (50, 50));
+    assert_eq!((f(&json, "response_ms.p90"), f(&json, "response_ms.p95")), (None, None));
+    assert!(f(&json, "response_ms.over_ms.p90").unwrap() >= 2000.0);
+}
+
+fn samples_are_lines_of_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("samples.jsonl");
+    let server = Server::start(slow(Duration::from_millis(5)));
+    let path_text = path.display().to_string();
+    let (json, code) = measured(&[&server.url("/"), "-c", "2", "-d", "2500ms", "--samples", &path_text]);
+    assert_eq!(code, 0, "{json:#}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|l| serde_json::from_str(l).expect("a JSON line")).collect();
+    let times: Vec<f64> = lines.iter().filter_map(|l| l["at_s"].as_f64()).collect();
+    assert_eq!(times.len(), lines.len(), "{text}");
+    assert!(times.iter().any(|t| *t < 1.0) && times.iter().any(|t| *t >= 2.0), "{times:?}");
+}
+
+fn bound_to_cores() {
+    let server = Server::start(good);
+    let set = rustix::thread::sched_getaffinity(None).unwrap();
+    let core = (0..1024).find(|c| set.is_set(*c)).unwrap().to_string();
+    let (json, _) = measured(&[&server.url("/"), "-n", "100", "-c", "4", "--cpus", &core]);
+    assert_eq!(at(&json, "generator.cpus").to_string(), format!("[{core}]"));
+    assert_eq!(n(&json, "generator.threads"), 1);
+    let ran = bench(&[&server.url("/"), "-n", "1", "--cpus", "1023"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("core 1023") && ran.stderr.contains("hint:"), "{}", ran.stderr);
+}
+
+/// When requests of one run arrived, as gaps in milliseconds.
+fn arrivals(args: &[&str]) -> Vec<f64> {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let (noted, began) = (times.clone(), std::time::Instant::now());
+    let server = Server::start(move |r: &Request| {
+        noted.lock().unwrap().push(began.elapsed());
+        good(r)
+    });
+    let url = server.url("/");
+    let mut all = vec![url.as_str()];
+    all.extend(args);
+    measured(&all);
+    server.settled();
+    let mut times = times.lock().unwrap().clone();
+    times.sort();
+    times.windows(2).map(|w| (w[1] - w[0]).as_secs_f64() * 1e3).collect()
+}
+
+/// Same seed, same due times; another seed, others. Gaps are long, so that a busy machine does not blur them:
+/// most must agree to a fraction of their length.
+fn arrivals_are_the_seeds() {
+    let load = ["-r", "25/s", "-n", "25", "--arrivals", "poisson", "--seed"];
+    let with = |seed| arrivals(&[&load[..], &[seed]].concat());
+    let (one, again, other) = (with("7"), with("7"), with("8"));
+    let alike = |a: &[f64], b: &[f64]| a.iter().zip(b).filter(|(x, y)| (*x - *y).abs() < 15.0).count();
+    assert!(alike(&one, &again) >= 18, "{one:?}\n{again:?}");
+    assert!(alike(&one, &other) <= 16, "{one:?}\n{other:?}");
+    // and they are no even spacing
+    assert!(one.iter().filter(|gap| (*gap - 40.0).abs() > 10.0).count() >= 8, "{one:?}");
+}
+
+fn users_ramp_up_evenly() {
+    let server = Server::start(slow(Duration::from_millis(10)));
+    let (json, _) = measured(&[&server.url("/"), "-c", "20", "-d", "1s", "--ramp", "1s"]);
+    check_same(&json, &server.settled());
+    assert_eq!(n(&json, "connections.opened"), 20);
+    // From none to twenty evenly: ten on average.
+    let mean = f(&json, "concurrency_mean").unwrap();
+    assert!((8.0..=12.0).contains(&mean), "{mean}");
+    assert_eq!(f(&json, "load.ramp_s"), Some(1.0));
+}
+
+/// At 50 connections, and no more after four times as many seconds. What is counted is memory, not time.
+fn peak_memory_is_small_and_flat() {
+    let server = Server::start(slow(Duration::from_millis(2)));
+    let peak = |duration| {
+        let (json, _) = measured(&[&server.url("/"), "-c", "50", "-t", "1", "-d", duration]);
+        n(&json, "generator.peak_rss_bytes")
+    };
+    let (short, long) = (peak("2s"), peak("8s"));
+    // An unoptimised build carries a few hundred KiB more of code.
+    assert!(short <= 16 << 20, "{short}");
+    assert!(long <= short + (768 << 10), "{short} after 2 s, {long} after 8 s");
+}

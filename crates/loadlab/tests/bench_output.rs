@@ -1,0 +1,450 @@
+//! What `loadlab bench` says and where: the document, the live view, the summary, and errors of usage.
+
+mod common;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::server::{Request, Server, Step, good, response, send, slow};
+use common::{Running, at, bench, check_identities, command, file, measured, n};
+use serde_json::Value;
+
+/// Keys of the contract's example, and what stands there: n number, n? number or null, s text, b truth,
+/// l list, o object, o? object or null.
+const SHAPE: &[(&str, &str)] = &[
+    ("loadlab", "s"),
+    ("verdict", "s"),
+    ("doubts", "l"),
+    ("expectations", "l"),
+    ("load.model", "s"),
+    ("load.users", "n?"),
+    ("load.rate_per_s", "n?"),
+    ("load.duration_s", "n?"),
+    ("load.keep_alive", "b"),
+    ("load.protocol", "s"),
+    ("elapsed_s", "n"),
+    ("window.from_s", "n"),
+    ("window.to_s", "n"),
+    ("requests.due", "n"),
+    ("requests.dropped", "n"),
+    ("requests.started", "n"),
+    ("requests.ok", "n"),
+    ("requests.failed", "n"),
+    ("requests.in_flight", "n"),
+    ("failures.http_4xx", "n"),
+    ("failures.http_5xx", "n"),
+    ("failures.check", "n"),
+    ("failures.timeout", "n"),
+    ("failures.connect", "n"),
+    ("failures.dns", "n"),
+    ("failures.tls", "n"),
+    ("failures.reset", "n"),
+    ("failures.truncated", "n"),
+    ("failures.protocol", "n"),
+    ("failures.too_large", "n"),
+    ("statuses", "o"),
+    ("availability", "n?"),
+    ("concurrency_mean", "n"),
+    ("rate_per_s.due", "n"),
+    ("rate_per_s.started", "n"),
+    ("rate_per_s.ok", "n"),
+    ("rate_per_s.ok_stdev", "n?"),
+    ("rate_per_s.ok_max", "n?"),
+    ("bytes.sent", "n"),
+    ("bytes.received", "n"),
+    ("by_tag", "o"),
+    ("generator.io", "s"),
+    ("generator.threads", "n"),
+    ("generator.cpus", "l"),
+    ("generator.cpu_s", "n"),
+    ("generator.run_delay_s", "n?"),
+    ("generator.throttled_s", "n?"),
+    ("generator.peak_rss_bytes", "n"),
+    ("generator.connections_peak", "n"),
+    ("components", "o"),
+    ("probes", "o"),
+    ("drain_s", "n?"),
+    ("loss", "o?"),
+];
+const DISTRIBUTIONS: [&str; 8] = [
+    "response_ms",
+    "ok_response_ms",
+    "failed_response_ms",
+    "service_ms",
+    "late_ms",
+    "blocked_ms",
+    "connect_ms",
+    "tls_ms",
+];
+
+fn check_shape(json: &Value, path: &str, kind: &str) {
+    let value = at(json, path);
+    let fits = match kind.trim_end_matches('?') {
+        "n" => value.is_number(),
+        "s" => value.is_string(),
+        "b" => value.is_boolean(),
+        "l" => value.is_array(),
+        _ => value.is_object(),
+    };
+    assert!(fits || kind.ends_with('?') && value.is_null(), "{path} is {value}");
+}
+
+#[test]
+fn the_document_has_the_contracts_shape() {
+    let server = Server::start(|r: &Request| match r.number % 3 {
+        0 => vec![send(response(404, "no"))],
+        _ => good(r),
+    });
+    let url = server.url("/");
+    for load in ["-c 3 -n 300", "-r 300/s -n 300", "-c 1 -n 1", "-c 2 -d 1200ms"] {
+        let mut args = vec![url.as_str(), "--expect", "p50 < 10s"];
+        args.extend(load.split(' '));
+        let (json, _) = measured(&args);
+        SHAPE.iter().for_each(|(path, kind)| check_shape(&json, path, kind));
+        for distribution in DISTRIBUTIONS {
+            for key in ["count", "censored"] {
+                check_shape(&json, &format!("{distribution}.{key}"), "n");
+            }
+            for key in "mean stdev within_stdev min p50 p75 p90 p95 p99 p99_9 p99_99 max".split(' ') {
+                check_shape(&json, &format!("{distribution}.{key}"), "n?");
+            }
+            check_shape(&json, &format!("{distribution}.over_ms"), "o");
+        }
+        for expectation in json["expectations"].as_array().unwrap() {
+            check_shape(expectation, "expr", "s");
+            assert!(expectation["holds"].is_boolean() || expectation["holds"].is_null());
+            check_shape(expectation, "value", "n?");
+        }
+        for doubt in json["doubts"].as_array().unwrap() {
+            [("kind", "s"), ("grave", "b"), ("evidence", "s"), ("hint", "s")]
+                .iter()
+                .for_each(|(p, k)| check_shape(doubt, p, k));
+        }
+        let open = load.starts_with("-r");
+        assert_eq!(at(&json, "load.model"), if open { "open" } else { "closed" });
+        assert_eq!(
+            (at(&json, "load.users").is_null(), at(&json, "load.rate_per_s").is_null()),
+            (open, !open)
+        );
+        assert!(["pass", "fail", "invalid", "none"].contains(&at(&json, "verdict").as_str().unwrap()));
+        assert_eq!(at(&json, "loadlab"), env!("CARGO_PKG_VERSION"));
+        if !open {
+            assert_eq!(json["service_ms"], json["response_ms"], "the same without due times of their own");
+        }
+    }
+}
+
+#[test]
+fn json_is_one_document_on_standard_output_and_nothing_else() {
+    let server = Server::start(good);
+    for extra in [&[][..], &["-q"]] {
+        let ran = bench(&[&["--json", &server.url("/"), "-c", "2", "-d", "1200ms"][..], extra].concat());
+        assert!(ran.stdout.starts_with("{\n") && ran.stdout.ends_with("}\n"), "{}", ran.stdout);
+        let mut documents = serde_json::Deserializer::from_str(&ran.stdout).into_iter::<Value>();
+        assert!(documents.next().unwrap().is_ok() && documents.next().is_none());
+        assert_eq!(ran.stderr.is_empty(), !extra.is_empty(), "{}", ran.stderr);
+    }
+    // Even where it fails, what was counted is a document, and the error is elsewhere.
+    let nobody = {
+        let server = Server::start(good);
+        server.url("/")
+    };
+    let ran = bench(&["--json", &nobody, "-c", "1"]);
+    check_identities(&ran.json());
+    assert!(ran.stderr.contains("error: "), "{}", ran.stderr);
+    // Nothing at all where nothing was run.
+    let ran = bench(&["--json", "http://192.0.2.1/"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (5, ""));
+}
+
+#[test]
+fn without_a_terminal_progress_is_plain_lines_on_standard_error() {
+    let server = Server::start(slow(Duration::from_millis(2)));
+    let ran = bench(&[&server.url("/"), "-c", "2", "-d", "2500ms"]);
+    for text in [&ran.stderr, &ran.stdout] {
+        assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
+    }
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines[0].contains(&server.url("/")) && lines[0].contains("2 users"), "{lines:?}");
+    let progress: Vec<&&str> = lines[1..].iter().filter(|l| l.contains("/s") && l.contains("p99")).collect();
+    assert!((2..=4).contains(&progress.len()), "a line a second: {lines:?}");
+    // No line says that nothing goes on: the load was steady to its end.
+    assert!(progress.iter().all(|l| !l.contains(" 0/s")), "{progress:?}");
+    assert!(ran.stdout.contains(" ok in ") && ran.stdout.contains("p99"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("left"), "the view is not in the summary");
+}
+
+#[test]
+fn the_summary_tells_failures_by_name_with_an_example() {
+    let server = Server::start(|r: &Request| match r.number % 4 {
+        0 => vec![send(response(503, "the queue is full"))],
+        1 => vec![Step::Close],
+        _ => good(r),
+    });
+    let ran = bench(&[&server.url("/x"), "-n", "100", "-c", "4", "--expect", "errors < 1%"]);
+    for part in
+        ["FAIL", "50 failed", "http_5xx 25", "reset 25", "GET /x", "503", "the queue is full", "errors < 1%"]
+    {
+        assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
+    }
+    assert_eq!(ran.code, 1);
+}
+
+#[test]
+fn control_characters_of_a_server_do_not_reach_the_terminal() {
+    let server = Server::start(|_: &Request| vec![send(response(500, "\x1b[2J\x07\r\nboo"))]);
+    let ran = bench(&[&server.url("/"), "-n", "4", "-c", "1"]);
+    assert!(!ran.stdout.contains(['\x1b', '\x07', '\r']), "{:?}", ran.stdout);
+    assert!(ran.stdout.contains("boo"), "{}", ran.stdout);
+}
+
+/// What appeared on a terminal so many columns wide.
+fn on_terminal(columns: u16, args: &[&str], env: &[(&str, &str)]) -> (i32, String) {
+    let (mut master, mut slave) = (0, 0);
+    let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: openpty writes two descriptors to the given places and reads the size, all of which live here.
+    let made =
+        unsafe { libc::openpty(&mut master, &mut slave, std::ptr::null_mut(), std::ptr::null(), &size) };
+    assert_eq!(made, 0);
+    // SAFETY: both descriptors were just made and have no other owner.
+    let (mut master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    let mut command = command(args);
+    command
+        .stdout(Stdio::from(slave.try_clone().unwrap()))
+        .stderr(Stdio::from(slave))
+        .env("TERM", "xterm-256color");
+    command.envs(env.iter().copied());
+    let mut child = command.spawn().unwrap();
+    // The parent's copies of the slave go with the command, so that reading ends with the child.
+    drop(command);
+    let mut seen = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(n @ 1..) = master.read(&mut chunk) {
+        seen.extend_from_slice(&chunk[..n]);
+    }
+    (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&seen).into_owned())
+}
+
+/// Lines as they stand on the terminal: what carriage returns and erasures leave, colour taken out. Panics if
+/// a line is ever wider than the terminal.
+fn screen(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line: Vec<char> = Vec::new();
+    let mut column = 0;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\r' => column = 0,
+            '\n' => {
+                lines.push(line.drain(..).collect::<String>().trim_end().to_owned());
+                column = 0;
+            }
+            '\x1b' => {
+                assert_eq!(rest.next(), Some('['), "{text:?}");
+                let sequence: String =
+                    std::iter::from_fn(|| rest.next_if(|c| !c.is_ascii_alphabetic())).collect();
+                match rest.next() {
+                    Some('K') if sequence == "2" => line.clear(),
+                    Some('m') => {}
+                    other => panic!("{sequence}{other:?} in {text:?}"),
+                }
+            }
+            c => {
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = c;
+                column += 1;
+                assert!(column <= columns, "wider than {columns}: {:?}", line.iter().collect::<String>());
+            }
+        }
+    }
+    lines.push(line.into_iter().collect());
+    lines
+}
+
+#[test]
+fn a_terminal_of_forty_columns_is_never_overrun() {
+    let server = Server::start(|r: &Request| match r.number % 50 {
+        0 => vec![send(response(500, &"a long text about what went wrong ".repeat(5)))],
+        _ => slow(Duration::from_millis(1))(r),
+    });
+    let url = server.url("/a/rather/long/path?with=a&query=that&goes=on");
+    for columns in [40, 80, 120] {
+        for load in ["-c 4 -d 1300ms", "-r 300/s -d 1300ms"] {
+            let mut args = vec![
+                url.as_str(),
+                "--expect",
+                "p50 < 10s and p99 < 20s and errors < 90%",
+                "--expect",
+                "p99_99 < 1s",
+            ];
+            args.extend(load.split(' '));
+            let (code, text) = on_terminal(columns, &args, &[]);
+            assert!(matches!(code, 1 | 4), "{text}");
+            assert!(text.contains("\x1b[2K"), "a line that renews itself: {text:?}");
+            let lines = screen(&text, columns as usize);
+            assert!(lines.iter().any(|l| l.contains(" ok in ")), "{lines:#?}");
+            assert!(
+                lines.iter().all(|l| !l.contains('█') || l.contains('%')),
+                "no progress is left: {lines:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn no_colour_where_none_is_wanted_and_no_remains_of_the_live_line() {
+    let server = Server::start(slow(Duration::from_millis(1)));
+    let url = server.url("/");
+    let args = [url.as_str(), "-c", "2", "-d", "1300ms"];
+    let (_, coloured) = on_terminal(80, &args, &[]);
+    assert!(coloured.contains("\x1b[1m") || coloured.contains("\x1b[2m"), "{coloured:?}");
+    let (code, plain) = on_terminal(80, &args, &[("NO_COLOR", "1")]);
+    assert_eq!(code, 0);
+    assert!(!plain.replace("\x1b[2K", "").contains('\x1b'), "{plain:?}");
+    let lines = screen(&plain, 80);
+    assert!(lines.iter().all(|l| !l.contains("left")), "{lines:#?}");
+    assert!(lines.iter().any(|l| l.contains(" ok in ") && l.ends_with("none failed")), "{lines:#?}");
+    // A dumb terminal gets plain lines.
+    let (_, dumb) = on_terminal(80, &args, &[("TERM", "dumb")]);
+    assert!(!dumb.contains("\x1b[2K"), "{dumb:?}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let server = Server::start(good);
+    for args in [&["--json"][..], &[]] {
+        let mut command = command(&[&[&server.url("/"), "-n", "50", "-c", "2"][..], args].concat());
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        command.stdout(Stdio::from(writer));
+        let mut child = command.spawn().unwrap();
+        let mut stderr = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        let status = child.wait().unwrap();
+        assert!(!stderr.contains("panic"), "{stderr}");
+        assert_eq!(status.code(), Some(0), "{stderr}");
+    }
+    // Nobody reads what it says on the side, or the disk behind it is full.
+    for url in [server.url("/"), "http://192.0.2.1/".to_owned()] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        for side in [Stdio::from(writer), Stdio::from(full)] {
+            let mut command = command(&["--json", &url, "-n", "50", "-c", "2"]);
+            command.stderr(side);
+            let output = command.spawn().unwrap().wait_with_output().unwrap();
+            let code = if url.contains("192") { 5 } else { 0 };
+            assert_eq!(output.status.code(), Some(code), "{url}");
+            assert_eq!(output.stdout.is_empty(), code == 5);
+        }
+    }
+}
+
+/// What is typed wrong ends with 2 and says what to do; nothing is sent.
+#[test]
+fn usage_errors_say_what_would_be_understood() {
+    let server = Server::start(good);
+    let url = server.url("/");
+    let (_dir, list) = file(format!("# comment\n\n{url}\nhttp://[broken\n"));
+    let list_text = list.display().to_string();
+    let (_dir2, empty) = file("# nothing\n\n");
+    let empty_text = empty.display().to_string();
+    let cases: &[(&[&str], &[&str])] = &[
+        (&[], &["<URL>", "Usage"]),
+        (&["nonsense://x/"], &["only http", "hint: "]),
+        (&["http://"], &["no host", "hint: "]),
+        (&["http://127.0.0.1:0/"], &["port", "hint: "]),
+        (&["http://127.0.0.1:99999/"], &["port", "1 to 65535"]),
+        (&["http://127.0.0.1/a b"], &["blanks", "hint: "]),
+        (&["http://me:secret@127.0.0.1/"], &["user and password"]),
+        (&[&url, "-d", "10"], &["`10` is not a duration", "`10s`"]),
+        (&[&url, "-d", "ten"], &["not a duration"]),
+        (&[&url, "-d", "0s"], &["-d"]),
+        (&[&url, "-r", "fast"], &["not a rate", "`1000/s`"]),
+        (&[&url, "-r", "0"], &["not a rate"]),
+        (&[&url, "-r", "-5"], &["-5"]),
+        (&[&url, "-c", "0"], &["0", "1.."]),
+        (&[&url, "-n", "0"], &["0", "1.."]),
+        (&[&url, "-t", "0"], &["0", "1.."]),
+        (&[&url, "-c", "5", "-r", "5/s"], &["cannot be used with"]),
+        (&[&url, "-n", "5", "-d", "5s"], &["cannot be used with"]),
+        (&[&url, "--urls", &list_text], &["cannot be used with"]),
+        (&[&url, "--arrivals", "poisson"], &["--rate"]),
+        (&[&url, "--max-in-flight", "5"], &["--rate"]),
+        (&[&url, "--arrivals", "sometimes", "-r", "1"], &["constant", "poisson"]),
+        (&[&url, "--timeout", "0s"], &["longer than nothing"]),
+        (&[&url, "-H", "no colon"], &["`Name: value`"]),
+        (&[&url, "-H", "bad name: x"], &["`bad name` is not a header name"]),
+        (&[&url, "-H", "x: a\nb"], &["control character", "hint: "]),
+        (&[&url, "-X", "GE T"], &["`GE T` is not an HTTP method", "hint: "]),
+        (&[&url, "-b", "@/nonexistent/body"], &["cannot read the body from /nonexistent/body"]),
+        (&["--urls", "/nonexistent/list"], &["cannot read /nonexistent/list"]),
+        (&["--urls", &list_text], &[&format!("{list_text}:4:1: "), "hint: "]),
+        (&["--urls", &empty_text], &["holds no URL", "hint: "]),
+        (&[&url, "--expect", "p98 < 5ms"], &["--expect 'p98 < 5ms'", "p98"]),
+        (&[&url, "--expect", "p99 < "], &["--expect"]),
+        (&[&url, "--expect", "p99 < 5"], &["--expect"]),
+        (&[&url, "--stop-when", "failed >"], &["--stop-when"]),
+        (&[&url, "--cpus", "x"], &["list of cores", "`1,3`"]),
+        (&[&url, "--samples", "/nonexistent/samples"], &["cannot write samples to /nonexistent/samples"]),
+        (&[&url, "--frobnicate"], &["--frobnicate"]),
+    ];
+    for (args, parts) in cases {
+        let ran = bench(args);
+        for part in *parts {
+            assert!(ran.stderr.contains(part), "{args:?} says no {part:?}: {}", ran.stderr);
+        }
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{args:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    }
+    assert_eq!(server.counts().connections, 0, "nothing was sent");
+}
+
+#[test]
+fn only_loopback_is_loaded_unasked() {
+    for (target, host) in [
+        ("http://192.0.2.7:80/", "192.0.2.7"),
+        ("http://[2001:db8::1]/", "2001:db8::1"),
+        ("http://8.8.8.8/", "8.8.8.8"),
+    ] {
+        let ran = bench(&[target, "-n", "1"]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{}", ran.stderr);
+        for part in ["not loopback", &format!("--allow-host {host}"), "hint: "] {
+            assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
+        }
+    }
+    // Each of a list, and before anything is sent to the others.
+    let server = Server::start(good);
+    let (_dir, list) = file(format!("{}\nhttp://192.0.2.7/\n", server.url("/")));
+    let ran = bench(&["--urls", &list.display().to_string(), "-n", "2"]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert_eq!(server.counts().connections, 0);
+    // All of 127.0.0.0/8 is loopback, and so is a name that stands for it.
+    let port = server.address.port();
+    let other = Server::at("127.8.9.10:0", good);
+    let (json, code) = measured(&[&other.url("/"), "-n", "5", "-c", "1"]);
+    assert_eq!((code, n(&json, "requests.ok")), (0, 5));
+    let (json, code) = measured(&[&format!("localhost:{port}"), "-n", "5", "-c", "1"]);
+    assert_eq!((code, n(&json, "requests.ok")), (0, 5));
+    // A name nobody knows.
+    let ran = bench(&["http://no-such-host.invalid/", "-n", "1"]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot be resolved"), "{}", ran.stderr);
+}
+
+#[test]
+fn help_names_every_option() {
+    let ran = Running::start(command(&["--help"])).wait();
+    assert_eq!(ran.code, 0);
+    for option in
+        "--users --rate --duration --requests --ramp --arrivals --when-behind --max-in-flight --grace \
+        --threads --cpus --method --header --body --urls --no-keep-alive --timeout --io --expect --stop-when \
+        --allow-host --samples --seed --json --quiet"
+            .split_whitespace()
+    {
+        assert!(ran.stdout.contains(option), "{option}: {}", ran.stdout);
+    }
+}

@@ -1,0 +1,276 @@
+//! What `loadlab bench` says about times, against the server's own log, and what it makes of that: verdicts,
+//! doubts, exit codes. Real seconds pass here, so these tests run one at a time; what they allow for is a busy
+//! machine, not a wrong figure.
+
+mod common;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
+use common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
+
+on_every_backend! {
+    a_frozen_server_shows_its_full_weight
+    a_frozen_server_and_few_slots_is_blocking
+    fast_failures_improve_nothing
+    percentiles_beyond_what_was_waited_for_are_not_told
+    too_few_samples_tell_no_percentile
+    expectations_and_their_exit_codes
+    exit_codes_in_their_order
+    a_generator_that_stood_still_is_invalid
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Response times in milliseconds as the server's log has them: request k of a constant rate fell due at its
+/// own time, and the k-th answer is its answer. Sorted.
+fn truth(server: &Counts, rate_per_s: f64) -> Vec<f64> {
+    let seconds = |pick: fn(&(Duration, Duration)) -> Duration| {
+        let mut all: Vec<f64> = server.log.iter().map(|entry| pick(entry).as_secs_f64()).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let (came, answered) = (seconds(|e| e.0), seconds(|e| e.1));
+    let due = |k: usize| k as f64 / rate_per_s;
+    // No request comes before it is due: the earliest one for its number tells when the load began.
+    let begin = came.iter().enumerate().map(|(k, at)| at - due(k)).fold(f64::INFINITY, f64::min);
+    let mut times: Vec<f64> =
+        answered.iter().enumerate().map(|(k, at)| (at - begin - due(k)) * 1e3).collect();
+    times.sort_by(f64::total_cmp);
+    times
+}
+
+fn quantile(sorted: &[f64], quantile: f64) -> f64 {
+    sorted[((sorted.len() as f64 * quantile).ceil() as usize).clamp(1, sorted.len()) - 1]
+}
+
+/// The generator may be blamed only for what it did.
+fn check_blame(json: &serde_json::Value, code: i32) {
+    if code == 4 {
+        assert!(doubts(json).contains(&"late".to_owned()), "{json:#}");
+        assert!(f(json, "late_ms.p99").unwrap() > 1.0, "{json:#}");
+    } else {
+        assert_eq!(code, 0, "{json:#}");
+    }
+}
+
+fn a_frozen_server_shows_its_full_weight() {
+    let _alone = alone();
+    let server = Server::start(good);
+    let running = Running::start(command(&["--json", &server.url("/"), "-r", "1000/s", "-d", "10s"]));
+    server.after(4000);
+    server.freeze();
+    std::thread::sleep(Duration::from_millis(1500));
+    server.thaw();
+    let ran = running.wait();
+    let json = ran.json();
+    check_identities(&json);
+    let counts = server.settled();
+    check_same(&json, &counts);
+    check_blame(&json, ran.code);
+    assert_eq!((n(&json, "requests.ok"), n(&json, "requests.due")), (10_000, 10_000));
+    let truth = truth(&counts, 1000.0);
+    for (name, q, at_least) in
+        [("p90", 0.9, 400.0), ("p99", 0.99, 1300.0), ("p99_9", 0.999, 1400.0), ("max", 1.0, 1450.0)]
+    {
+        let (told, true_ms) = (f(&json, &format!("response_ms.{name}")).unwrap(), quantile(&truth, q));
+        assert!((told - true_ms).abs() <= 0.05 * true_ms + 30.0, "{name}: told {told}, true {true_ms}");
+        assert!(told >= at_least, "{name}: {told}");
+    }
+    assert!(f(&json, "response_ms.p50").unwrap() < 100.0, "{json:#}");
+}
+
+fn a_frozen_server_and_few_slots_is_blocking() {
+    let _alone = alone();
+    let server = Server::start(good);
+    let args = ["--json", &server.url("/"), "-r", "1000/s", "-d", "3s", "--max-in-flight", "50"];
+    let running = Running::start(command(&args));
+    server.after(1000);
+    server.freeze();
+    std::thread::sleep(Duration::from_millis(1000));
+    server.thaw();
+    let ran = running.wait();
+    let json = ran.json();
+    check_identities(&json);
+    let counts = server.settled();
+    check_blame(&json, ran.code);
+    assert!(counts.peak <= 50);
+    assert_eq!(n(&json, "requests.dropped"), 0, "it catches up: {json:#}");
+    let true_ms = quantile(&truth(&counts, 1000.0), 0.9);
+    let told = f(&json, "response_ms.p90").unwrap();
+    assert!((told - true_ms).abs() <= 0.05 * true_ms + 30.0, "told {told}, true {true_ms}");
+    assert!(f(&json, "blocked_ms.max").unwrap() > 700.0, "{json:#}");
+    assert!(doubts(&json).contains(&"in_flight_cap".to_owned()));
+    assert!(f(&json, "service_ms.p50").unwrap() < 100.0);
+}
+
+fn fast_failures_improve_nothing() {
+    let _alone = alone();
+    let server = Server::start(|r: &Request| match r.number % 2 {
+        0 => slow(Duration::from_millis(20))(r),
+        _ => vec![send(response(503, "busy"))],
+    });
+    for load in [["-c", "4"], ["-r", "200/s"]] {
+        let url = server.url("/");
+        let mut args = vec![url.as_str(), "-n", "400"];
+        args.extend(load);
+        let (json, _) = measured(&args);
+        assert_eq!((n(&json, "requests.ok"), n(&json, "failures.http_5xx")), (200, 200));
+        assert!(f(&json, "response_ms.p50").unwrap() >= 20.0, "{json:#}");
+        assert!(f(&json, "response_ms.min").unwrap() >= 20.0);
+        assert!(f(&json, "failed_response_ms.p50").unwrap() < 20.0, "{json:#}");
+        assert_eq!((n(&json, "response_ms.count"), n(&json, "failed_response_ms.count")), (200, 200));
+        assert_eq!(f(&json, "availability"), Some(0.5));
+        assert!(f(&json, "rate_per_s.ok").unwrap() < f(&json, "rate_per_s.started").unwrap());
+    }
+}
+
+fn percentiles_beyond_what_was_waited_for_are_not_told() {
+    let _alone = alone();
+    let server = Server::start(|r: &Request| match r.number % 5 {
+        0 => vec![Step::Hang],
+        _ => good(r),
+    });
+    let (json, code) = measured(&[
+        &server.url("/"),
+        "-n",
+        "1000",
+        "-c",
+        "100",
+        "--timeout",
+        "1s",
+        "--expect",
+        "p99 < 1h",
+        "--expect",
+        "p50 < 1h",
+    ]);
+    // A busy machine may keep a good answer that long as well.
+    assert!((200..300).contains(&n(&json, "failures.timeout")), "{json:#}");
+    assert_eq!(n(&json, "requests.ok") + n(&json, "failures.timeout"), 1000);
+    for name in ["p90", "p95", "p99", "max"] {
+        assert_eq!(f(&json, &format!("response_ms.{name}")), None, "{name}: {json:#}");
+        assert!(f(&json, &format!("response_ms.over_ms.{name}")).unwrap() >= 1000.0, "{name}");
+    }
+    assert!(f(&json, "response_ms.p50").unwrap() < 1000.0);
+    // What is not known fails any bound from above, however far.
+    let (p99, p50) = (&json["expectations"][0], &json["expectations"][1]);
+    assert_eq!((p99["holds"].as_bool(), p50["holds"].as_bool()), (Some(false), Some(true)), "{json:#}");
+    assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")));
+}
+
+fn too_few_samples_tell_no_percentile() {
+    let _alone = alone();
+    let server = Server::start(good);
+    let (json, code) = measured(&[
+        &server.url("/"),
+        "-n",
+        "100",
+        "-c",
+        "2",
+        "--expect",
+        "p90 < 10s",
+        "--expect",
+        "p95 < 10s",
+    ]);
+    for (name, told) in
+        [("p50", true), ("p75", true), ("p90", true), ("p95", false), ("p99", false), ("p99_99", false)]
+    {
+        assert_eq!(f(&json, &format!("response_ms.{name}")).is_some(), told, "{name}: {json:#}");
+    }
+    assert_eq!(json["response_ms"]["over_ms"], serde_json::json!({}));
+    let (p90, p95) = (&json["expectations"][0], &json["expectations"][1]);
+    assert_eq!((p90["holds"].as_bool(), p95["holds"].is_null()), (Some(true), true), "{json:#}");
+    assert!(p95["note"].as_str().unwrap().contains("200 samples"), "{p95}");
+    assert_eq!(code, 1, "what cannot be told has not held");
+}
+
+fn expectations_and_their_exit_codes() {
+    let _alone = alone();
+    let server = Server::start(|r: &Request| match r.number % 100 {
+        99 => vec![send(response(500, "no"))],
+        _ => good(r),
+    });
+    for (expect, holds) in [
+        ("p50 < 10s", Some(true)),
+        ("p50 < 1ns", Some(false)),
+        ("errors < 2%", Some(true)),
+        ("errors < 0.5%", Some(false)),
+        ("failed == 2", Some(true)),
+        ("dropped == 0 and failed <= 2", Some(true)),
+        ("goodput > 1/s or failed > 100", Some(true)),
+        ("max < 10s and p90 < 10s", Some(true)),
+        ("p99_9 < 10s", None),
+    ] {
+        let (json, code) = measured(&[&server.url("/"), "-n", "200", "-c", "4", "--expect", expect]);
+        assert_eq!(json["expectations"][0]["holds"].as_bool(), holds, "{expect}: {json:#}");
+        assert_eq!(code, i32::from(holds != Some(true)), "{expect}");
+        let verdict = if holds == Some(true) { "pass" } else { "fail" };
+        assert_eq!(at(&json, "verdict"), verdict);
+    }
+    let (json, code) = measured(&[&server.url("/"), "-n", "200", "-c", "4"]);
+    assert_eq!((code, at(&json, "verdict").as_str()), (0, Some("none")));
+}
+
+fn exit_codes_in_their_order() {
+    let _alone = alone();
+    let never = ["--expect", "p50 < 1ns"];
+    // 130 before 1
+    let server = Server::start(slow(Duration::from_millis(5)));
+    let url = server.url("/");
+    let running = Running::start(command(&[&["--json", &url, "-d", "50s"][..], &never].concat()));
+    server.after(200);
+    running.signal(libc::SIGINT);
+    let ran = running.wait();
+    assert_eq!((ran.code, at(&ran.json(), "verdict").as_str()), (130, Some("fail")));
+    // 5 before 1, where nobody listens
+    let nobody = {
+        let server = Server::start(good);
+        server.url("/")
+    };
+    assert_eq!(bench(&[&[nobody.as_str()][..], &never].concat()).code, 5);
+    // 2 before 5: what was typed is looked at before the world is
+    let ran = bench(&["http://192.0.2.1/", "--expect", "p99 <"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    let ran = bench(&["http://192.0.2.1/", "--stop-when", "nonsense > 1"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+}
+
+/// Stopped from outside in the middle of a schedule: what it measured then is itself.
+fn a_generator_that_stood_still_is_invalid() {
+    let _alone = alone();
+    let stand_still = |load: &[&str]| {
+        let server = Server::start(slow(Duration::from_millis(2)));
+        let url = server.url("/");
+        let running = Running::start(command(
+            &[&["--json", &url, "-d", "2s", "--expect", "p50 < 1ns"][..], load].concat(),
+        ));
+        server.after(100);
+        running.signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(400));
+        running.signal(libc::SIGCONT);
+        let ran = running.wait();
+        let json = ran.json();
+        check_identities(&json);
+        assert_eq!(server.settled().requests, n(&json, "requests.started"));
+        (ran.code, json)
+    };
+    let (code, json) = stand_still(&["-r", "400/s"]);
+    // 4 before 1
+    assert_eq!((code, at(&json, "verdict").as_str()), (4, Some("invalid")), "{json:#}");
+    assert!(doubts(&json).contains(&"late".to_owned()));
+    assert!(f(&json, "late_ms.max").unwrap() > 300.0);
+    assert_eq!(n(&json, "requests.due"), 800);
+    // Users have no due times to miss.
+    let (code, json) = stand_still(&["-c", "4"]);
+    assert_eq!((code, doubts(&json).contains(&"late".to_owned())), (1, false), "{json:#}");
+    // A server that is slow, or never answers, is no fault of the generator.
+    let server = Server::start(always(vec![Step::Hang]));
+    let (json, code) = measured(&[&server.url("/"), "-r", "100/s", "-d", "1s", "--timeout", "300ms"]);
+    check_blame(&json, code);
+    assert_eq!(n(&json, "failures.timeout"), 100);
+}
