@@ -139,7 +139,8 @@ fn lateness_is_grave_where_it_shows() {
         assert_eq!(kinds(&s), expect, "{response_ms} ms, late {late_us} µs × {share}: {:?}", s.doubts);
     };
     check(1, 900, 200, &[]); // below the floor
-    check(5, 1_200, 200, &[("late", true)]); // 24 % of the median
+    check(5, 3_200, 200, &[("late", true)]); // 64 % of the median
+    check(5, 1_200, 200, &[("late", false)]); // it shows, but a shared core does as much
     check(50, 4_000, 200, &[]); // 8 % of the median
     check(500, 12_000, 200, &[("late", true)]); // the schedule was not the plan's
     check(5, 40_000, 50, &[("late", false)]); // half a percent: shows at p99.9

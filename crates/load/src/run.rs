@@ -54,7 +54,7 @@ pub enum LoadEvent<'a> {
     /// A second is complete.
     Second(&'a Second),
     /// The first failures of their kind, as they happen.
-    Example(Example),
+    Example(Box<Example>),
     /// Ten times a second: what was counted so far.
     Progress(&'a Totals),
 }
@@ -424,7 +424,7 @@ impl<'s> Collector<'s> {
     fn take(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         for mut example in batch.examples.drain(..) {
             example.due_s += self.shift_s();
-            observer(LoadEvent::Example(example));
+            observer(LoadEvent::Example(Box::new(example)));
         }
         let until = if batch.last { u64::MAX } else { batch.until_ns };
         // What was cut off at the end stays in flight for good.

@@ -47,7 +47,8 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
             Ok(text) => output::print(&format!("{text}\n")),
             Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot write JSON: {error}")),
         }
-    } else {
+    } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
+        // Where nothing ever answered, the error says it all.
         let trial = loadlab_report::trial::Trial {
             summary: &result.summary,
             ok_responses: &result.ok_responses,

@@ -46,8 +46,16 @@ pub fn completions(shell: clap_complete::Shell) -> Ended {
 
 /// `loadlab man`.
 pub fn man() -> Ended {
+    let command = Args::command();
     let mut page = Vec::new();
-    match clap_mangen::Man::new(Args::command()).render(&mut page) {
+    let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
+    let mut rendered = render(command.clone());
+    // One stream holds a page for loadlab and one for each of its commands.
+    for sub in command.get_subcommands() {
+        let name = format!("loadlab-{}", sub.get_name());
+        rendered = rendered.and_then(|()| render(sub.clone().display_name(name.clone()).name(name)));
+    }
+    match rendered {
         Ok(()) => print(&String::from_utf8_lossy(&page)),
         Err(error) => return Ended::error(Exit::BadPlan, format!("cannot make the manual: {error}")),
     }

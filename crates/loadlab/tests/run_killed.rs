@@ -246,8 +246,8 @@ fn clean_removes_what_nobody_else_could() {
     // Both runs, the kills and `clean` in one namespace; what is left is listed between them.
     let script = r#"
         mount -t tmpfs none /run || exit 99
-        "$LOADLAB" run plan.yaml --out "$NAME" --quiet & dying=$!
-        "$LOADLAB" run plan.yaml --out "$NAME-alive" --quiet & alive=$!
+        "$LOADLAB" run plan.yaml --out "$NAME" --quiet > /dev/null & dying=$!
+        "$LOADLAB" run plan.yaml --out "$NAME-alive" --quiet > /dev/null & alive=$!
         until test -s "$NAME/cases/default/1/ticks.jsonl" && test -s "$NAME-alive/cases/default/1/ticks.jsonl"; do sleep 0.05; done
         guardian=$(sed -n '/"guardian"/,/}/s/.*"pid": *\([0-9]*\).*/\1/p' /run/loadlab/"$NAME"-$dying-[0-9]*.json)
         kill -9 $guardian $dying; wait $dying

@@ -91,6 +91,9 @@ fn instances_fit(r: &mut Reader<'_>, entries: &[Entry], at: Span) -> bool {
     fit
 }
 
+/// Names in the record's samples that are no components: the machine, the generator, the probes.
+const NOT_COMPONENTS: [&str; 3] = ["host", "loadlab", "probes"];
+
 /// `edge` with two replicas is `edge1` and `edge2`: another component cannot have one of these names.
 fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
     let clash = |r: &Reader<'_>, entry: &Entry| {
@@ -108,6 +111,12 @@ fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
 fn read_component(r: &mut Reader<'_>, entry: &Entry) -> Vec<ComponentSpec> {
     if !r.check_name(&entry.key, entry.key_span, "a component") {
         return Vec::new();
+    }
+    if NOT_COMPONENTS.contains(&entry.key.as_str()) {
+        let message = format!("`{}` is what the record calls something else", entry.key);
+        let hint =
+            "give the component another name: `host`, `loadlab` and `probes` have samples of their own";
+        r.push(Problem::new(entry.key_span, message).hint(hint));
     }
     let Some(fields) = r.fields(&entry.value, &keys::COMPONENT, entry.key_span) else { return Vec::new() };
     let own: Vec<usize> = (0..r.instances.len()).filter(|i| r.instances[*i].group == entry.key).collect();

@@ -348,3 +348,16 @@ fn many_mistakes_are_cut_off() {
     assert_eq!(all.matches("plan.yaml:").count(), 100);
     assert!(all.ends_with("more than 100 mistakes: only the first are shown"), "{all}");
 }
+
+#[test]
+fn names_the_record_needs_are_no_components() {
+    for name in ["host", "loadlab", "probes"] {
+        let text = format!(
+            "loadlab: 1\nname: x\nsystem:\n  components:\n    {name}: {{ run: sleep 1 }}\nload: {{ users: 1, requests: 1, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
+        );
+        let errors =
+            loadlab_plan::Plan::parse("plan.yaml", &text, &loadlab_plan::Options::default()).unwrap_err();
+        assert!(errors.to_string().contains("plan.yaml:5:5"), "{errors}");
+        assert!(errors.to_string().contains("another name"), "{errors}");
+    }
+}

@@ -100,7 +100,7 @@ impl Measuring<'_> {
             LoadEvent::Second(second) => self.second(second),
             LoadEvent::Example(example) => {
                 self.stage.write(|w| w.example(&example));
-                self.examples.push(example);
+                self.examples.push(*example);
             }
             LoadEvent::Progress(totals) => {
                 self.look(totals);

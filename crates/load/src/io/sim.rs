@@ -40,6 +40,9 @@ enum Happening {
     Reply(Reply),
 }
 
+/// When, in which order, for which connection and generation, what.
+type Due = (u64, u64, ConnId, u32, Happening);
+
 /// The backend.
 pub struct Sim<S> {
     ops: SimOps<S>,
@@ -48,8 +51,7 @@ pub struct Sim<S> {
 /// What can be submitted.
 pub struct SimOps<S> {
     now_ns: u64,
-    /// When, in which order, for which connection and generation, what.
-    queue: BinaryHeap<Reverse<(u64, u64, ConnId, u32, Happening)>>,
+    queue: BinaryHeap<Reverse<Due>>,
     sequence: u64,
     generations: Vec<u32>,
     /// Times at which the generator stands still, and for how long; in order.

@@ -1,0 +1,45 @@
+//! What is fuzzed, one module a target. Each has a plain `target(data)` that panics where a promise is broken, so
+//! that the same body serves libFuzzer, a test over seeds, and replaying a file on any toolchain.
+//!
+//! Targets hold promises (`http1`: pieces change nothing), not only "does not crash". They read no clock and no
+//! network; `record` alone has a folder, since what it fuzzes reads one.
+
+use std::process::ExitCode;
+
+pub mod expr;
+pub mod http1;
+pub mod plan;
+pub mod record;
+
+/// Runs a target over the files (and the files of the folders) named on the command line. A broken promise ends it
+/// with a panic behind the name of its file.
+pub fn replay(target: fn(&[u8])) -> ExitCode {
+    let mut count = 0;
+    for path in std::env::args_os().skip(1).map(std::path::PathBuf::from) {
+        let files = match files_of(&path) {
+            Ok(files) => files,
+            Err(error) => {
+                eprintln!("error: cannot read {}: {error}", path.display());
+                return ExitCode::FAILURE;
+            }
+        };
+        for (file, bytes) in files {
+            eprintln!("{}", file.display());
+            target(&bytes);
+            count += 1;
+        }
+    }
+    println!("{count} file(s), every promise kept");
+    if count == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// A file, or those in a folder, sorted.
+fn files_of(path: &std::path::Path) -> std::io::Result<Vec<(std::path::PathBuf, Vec<u8>)>> {
+    let mut paths = vec![path.to_owned()];
+    if path.is_dir() {
+        paths = std::fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;
+        paths.retain(|p| p.is_file());
+        paths.sort();
+    }
+    paths.into_iter().map(|p| std::fs::read(&p).map(|bytes| (p, bytes))).collect()
+}
