@@ -1,11 +1,13 @@
 //! The chores of the house: `cargo xtask test` is everything CI checks, `cargo xtask house` the rules the code
-//! is held to, `cargo xtask bench-peers` the comparison with other load generators.
+//! is held to, `cargo xtask bench-peers` the comparison with other load generators, `cargo xtask bench-million` a million
+//! connections.
 //!
 //! It looks at loadlab from outside, as a user would: it imports none of its crates.
 
 mod command;
 mod house;
 mod lab;
+mod million;
 mod packages;
 mod page;
 mod peers;
@@ -32,6 +34,14 @@ enum Task {
     Test(test::Args),
     /// Check the rules of the house only: imports, budgets, purity, links and so on
     House,
+    /// Hold a million connections from one process, one request answered on each
+    BenchMillion(million::Args),
+    /// The part of it in a network namespace of its own
+    #[command(hide = true)]
+    MillionInside { connections: u64, users: u64 },
+    /// One of its servers
+    #[command(hide = true)]
+    MillionServer,
     /// Compare loadlab with the load generators installed here
     BenchPeers(peers::Args),
 }
@@ -40,6 +50,9 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Test(args) => test::run(&args),
         Task::House => house::run(),
+        Task::BenchMillion(args) => million::run(&args),
+        Task::MillionInside { connections, users } => million::inside(connections, users),
+        Task::MillionServer => million::server(),
         Task::BenchPeers(args) => peers::run(&args),
     };
     match done {

@@ -195,7 +195,11 @@ fn a_place_is_used_again_and_hears_nothing_of_its_past<I: Io<'static>>(mut b: Dr
     b.until("the last one is answered", |log| !log.bytes(7).is_empty());
     b.poll_for(Duration::from_millis(20));
     let got = b.log.bytes(7);
-    assert!(own.as_bytes().ends_with(&got), "bytes of another connection: {:?}", String::from_utf8_lossy(&got));
+    assert!(
+        own.as_bytes().ends_with(&got),
+        "bytes of another connection: {:?}",
+        String::from_utf8_lossy(&got)
+    );
 }
 
 fn a_long_send_goes_out_whole<I: Io<'static>>(mut b: Driven<I>) {
@@ -236,6 +240,25 @@ fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
     }
 }
 
+/// Much has come, and the end behind it, before it is looked at: all of it is told, and the end too.
+fn what_came_while_it_was_away_is_told_to_its_end<I: Io<'static>>(mut b: Driven<I>) {
+    const MIB: usize = 1 << 20;
+    let server = Server::start(|r: &Request| match r.on_connection {
+        // The first answer is long, so that the kernel grows the window.
+        0 => vec![Step::Send(vec![b'a'; 24 * MIB])],
+        _ => vec![Step::Wait(Duration::from_millis(100)), Step::Send(vec![b'b'; MIB + 200_000]), Step::Close],
+    });
+    b.connected(0, server.address);
+    b.io.ops().send(0, REQUEST);
+    b.until("the first came", |log| log.bytes(0).len() == 24 * MIB);
+    b.log.0.clear();
+    b.io.ops().send(0, REQUEST);
+    b.io.poll(0, &mut b.log).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    b.until("the end is told", |log| log.end(0).is_some());
+    assert_eq!((b.log.end(0), b.log.bytes(0).len()), (Some(None), MIB + 200_000));
+}
+
 fn trickled_bytes_come_in_order<I: Io<'static>>(mut b: Driven<I>) {
     let answer = response(200, &"0123456789".repeat(20));
     let server = Server::start(always(vec![Step::Trickle(answer.clone()), Step::Close]));
@@ -250,7 +273,7 @@ fn trickled_bytes_come_in_order<I: Io<'static>>(mut b: Driven<I>) {
 /// A request sent on a connection that had been closed was not seen; one that was read was.
 fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(|r: &Request| match r.connection {
-        0 => vec![send("bye"), Step::Close],
+        0 => vec![send("bye"), Step::Wait(Duration::from_millis(100)), Step::Close],
         1 => vec![Step::Close],
         _ => vec![Step::Wait(Duration::from_millis(200)), Step::Reset],
     });
@@ -261,8 +284,9 @@ fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     while server.counts().answered < 1 {
         assert!(Instant::now() < until);
     }
+    // so that its end has arrived
     std::thread::sleep(Duration::from_millis(50));
-    b.log.0.clear();
+    assert_eq!(b.log.end(0), None);
     b.io.ops().send(0, REQUEST);
     b.until("told of the close", |log| log.end(0).is_some());
     assert!(b.io.ops().unseen(0), "{:?}", b.log.0);
@@ -386,7 +410,9 @@ fn a_wait_lasts_no_longer_than_asked_for_unless_something_comes<I: Io<'static>>(
 /// Ends with connections open and a send under way: nothing hangs, the server sees the end of each.
 fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(always(vec![Step::Hang]));
-    let bytes: &'static [u8] = vec![b'x'; 32 << 20].leak();
+    let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", 32 << 20).into_bytes();
+    bytes.resize(bytes.len() + (16 << 20), b'x');
+    let bytes: &'static [u8] = bytes.leak();
     for conn in 0..8 {
         b.connected(conn, server.address);
         b.io.ops().send(conn, if conn % 2 == 0 { REQUEST } else { bytes });
@@ -421,6 +447,7 @@ macro_rules! contract_of {
             a_place_is_used_again_and_hears_nothing_of_its_past
             a_long_send_goes_out_whole
             a_long_answer_comes_whole
+            what_came_while_it_was_away_is_told_to_its_end
             trickled_bytes_come_in_order
             unseen_is_known
             many_at_once
@@ -437,4 +464,7 @@ const SIZE: Size = Size { connections: 300, in_flight: 300, keep_alive: true };
 
 contract_of!(epoll, super::Epoll::<'static>::new());
 contract_of!(uring, super::Uring::<'static>::new(super::SIZE));
-contract_of!(uring_without_keep_alive, super::Uring::<'static>::new(super::Size { keep_alive: false, ..super::SIZE }));
+contract_of!(
+    uring_without_keep_alive,
+    super::Uring::<'static>::new(super::Size { keep_alive: false, ..super::SIZE })
+);

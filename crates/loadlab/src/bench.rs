@@ -29,6 +29,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
+    raise_file_limit();
     let view = View::new(args.quiet);
     view.title(&opening(&order, args));
     let result = bench(&order, &cancel, &|event| view.event(&event));
@@ -65,6 +66,14 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
         }
         _ => Ended::with(exit),
     }
+}
+
+/// As many open files as this process may have without asking anybody: each connection is one, and the limit
+/// that shells set (often 1,024) would show as failures of the system. Where it cannot be raised, it stays.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// One line before it begins, so that a mistyped load is seen at once.

@@ -22,6 +22,7 @@ on_every_backend! {
     bound_to_cores
     arrivals_are_the_seeds
     users_ramp_up_evenly
+    more_users_than_a_shell_allows_files
     peak_memory_is_small_and_flat
 }
 
@@ -256,6 +257,22 @@ fn users_ramp_up_evenly() {
     let mean = f(&json, "concurrency_mean").unwrap();
     assert!((8.0..=12.0).contains(&mean), "{mean}");
     assert_eq!(f(&json, "load.ramp_s"), Some(1.0));
+}
+
+/// A shell's limit on open files is no failure of the system, as long as it may be raised.
+fn more_users_than_a_shell_allows_files() {
+    let server = Server::start(good);
+    let bench = common::command(&["--json", &server.url("/"), "-c", "150", "-n", "600", "-q"]);
+    let mut shell = std::process::Command::new("sh");
+    shell
+        .args(["-c", "ulimit -S -n 100; exec \"$0\" \"$@\""])
+        .arg(bench.get_program())
+        .args(bench.get_args());
+    let output = shell.output().expect("a shell");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("a document");
+    common::check_identities(&json);
+    check_same(&json, &server.settled());
+    assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (600, 150), "{json:#}");
 }
 
 /// At 50 connections, and no more after four times as many seconds. What is counted is memory, not time.

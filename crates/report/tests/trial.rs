@@ -17,7 +17,13 @@ fn measured() -> Measured {
         window: Window { from_s: 0.0, to_s: 10.0 },
         in_window: InWindow { due: 20_000, started: 20_000, ok: 19_950 },
         elapsed_s: 10.0,
-        connections: Connections { attempted: 53, opened: 52, reconnects: 1, peak: 50, ..Connections::default() },
+        connections: Connections {
+            attempted: 53,
+            opened: 52,
+            reconnects: 1,
+            peak: 50,
+            ..Connections::default()
+        },
         ..Measured::default()
     };
     m.counts.failures.add(Failure::Http5xx, 40);

@@ -3,6 +3,7 @@
 //! - [`bench()`]: one load against URLs, no system, no record.
 //! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
 //! - [`event`]: what is told while it runs, one closed enum; live views read nothing else.
+//! - [`preflight`]: whether this machine is fit for a load, before it runs.
 //!
 //! It prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
 
@@ -19,6 +20,7 @@ mod translate;
 mod trial;
 
 pub mod event;
+pub mod preflight;
 
 pub use bench::{Bench, BenchError, BenchResult, bench};
 pub use conduct::{How, RunError, RunResult, TrialEnd, conduct};

@@ -160,7 +160,7 @@ pub fn load_spec(
     let mut first_url = String::new();
     for (i, step) in load.journey.iter().enumerate() {
         let what = format!("step {} of `{}`", i + 1, load.name);
-        let (request, url) = request_of(step, &what, plan_dir, load.keep_alive, names, &mut hosts)?;
+        let (request, url) = request_of(step, &what, (plan_dir, load.keep_alive), names, &mut hosts)?;
         let mut indices = Vec::new();
         for tag in &step.tags {
             let known = tags.iter().position(|t| t == tag).unwrap_or_else(|| {
@@ -227,8 +227,7 @@ fn model_of(load: &plan::LoadSpec) -> Model {
 fn request_of(
     step: &plan::Step,
     what: &str,
-    plan_dir: &Path,
-    keep_alive: bool,
+    (plan_dir, keep_alive): (&Path, bool),
     names: Names<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {

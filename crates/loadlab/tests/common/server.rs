@@ -336,10 +336,13 @@ impl Connection<'_> {
 
     /// The next head; `None` if the connection ended.
     fn head(&mut self) -> Option<Request> {
+        let mut looked = 0;
         let end = loop {
-            if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
-                break at + 4;
+            // Not from the start each time, or a head without end takes for ever.
+            if let Some(at) = self.buffer[looked..].windows(4).position(|w| w == b"\r\n\r\n") {
+                break looked + at + 4;
             }
+            looked = self.buffer.len().saturating_sub(3);
             if !self.read(!self.buffer.is_empty()) {
                 return None;
             }

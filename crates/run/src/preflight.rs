@@ -1,0 +1,123 @@
+//! Whether this machine is fit for a load, before it runs: limits and settings that would spoil it, each with its
+//! figure, what it would do to this load, and the remedy as a command.
+//!
+//! [`read`] looks at the machine, [`findings`] and [`notes`] conclude and are pure: the same facts, the same words.
+//! Nothing is changed here, no remedy is applied, and nothing is said of what only the run itself can tell (lateness,
+//! drops): that is for its doubts.
+
+mod checks;
+mod facts;
+mod planned;
+
+use std::fmt;
+
+pub use facts::{CgroupLimits, Conntrack, CpuUse, Facts, Governor, IoUring, Limit, Memory, read, read_in};
+pub use planned::Planned;
+
+/// How bad something is for a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// It does nothing to this load.
+    Ok,
+    /// Worth knowing; the figures stand.
+    Note,
+    /// It may spoil the figures.
+    Doubt,
+    /// This load cannot be what the plan says.
+    Blocker,
+}
+
+impl Severity {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Doubt => "doubt",
+            Severity::Blocker => "blocker",
+        }
+    }
+}
+
+/// What was found of one limit or setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at: `open files`, `source ports` …
+    pub what: &'static str,
+    /// Its figure, with its unit.
+    pub figure: String,
+    /// What it does to this load; what it would carry, where there is no load yet.
+    pub effect: String,
+    /// A command that helps, if there is one. Some need root; none is ever run from here.
+    pub remedy: Option<String>,
+    /// How bad it is.
+    pub severity: Severity,
+}
+
+impl Finding {
+    fn new(what: &'static str, figure: impl Into<String>) -> Finding {
+        Finding { what, figure: figure.into(), effect: String::new(), remedy: None, severity: Severity::Ok }
+    }
+
+    fn effect(mut self, severity: Severity, effect: impl Into<String>) -> Finding {
+        self.severity = severity;
+        self.effect = effect.into();
+        self
+    }
+
+    fn remedy(mut self, command: impl Into<String>) -> Finding {
+        self.remedy = Some(command.into());
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    /// One line: what, figure, effect, and the remedy in backquotes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.what, self.figure, self.effect)?;
+        match &self.remedy {
+            Some(command) => write!(f, "; remedy: `{command}`"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that was looked at, in a fixed order, whether good or bad. Without a load it is told what the machine
+/// would carry, and only what spoils every load is more than a note.
+pub fn findings(planned: Option<&Planned>, facts: &Facts) -> Vec<Finding> {
+    checks::ALL.iter().filter_map(|check| check(planned, facts)).collect()
+}
+
+/// Doubts and blockers of a load, a line each, the worst first: what is said before a run.
+pub fn notes(planned: &Planned, facts: &Facts) -> Vec<String> {
+    let mut found = findings(Some(planned), facts);
+    found.retain(|f| f.severity >= Severity::Doubt);
+    found.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    found.iter().map(Finding::to_string).collect()
+}
+
+/// The findings of several cases as one list: of each thing the worst, with the case's name where cases differ.
+pub fn worst(cases: &[(String, Vec<Finding>)]) -> Vec<Finding> {
+    let mut out: Vec<(&str, Finding)> = Vec::new();
+    for (case, found) in cases {
+        for finding in found {
+            match out.iter_mut().find(|(_, f)| f.what == finding.what) {
+                None => out.push((case, finding.clone())),
+                Some(kept) if kept.1.severity < finding.severity => *kept = (case, finding.clone()),
+                Some(_) => {}
+            }
+        }
+    }
+    let differs =
+        |f: &Finding| cases.iter().flat_map(|(_, all)| all).any(|g| g.what == f.what && g.effect != f.effect);
+    let mut out: Vec<(String, Finding)> = out.into_iter().map(|(c, f)| (c.to_owned(), f)).collect();
+    for (case, finding) in &mut out {
+        if finding.severity > Severity::Ok && differs(finding) {
+            finding.effect = format!("case `{case}`: {}", finding.effect);
+        }
+    }
+    out.into_iter().map(|(_, f)| f).collect()
+}
+
+#[cfg(test)]
+mod tests;

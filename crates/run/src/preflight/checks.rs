@@ -1,0 +1,534 @@
+//! What each fact means for a load. Pure; a check says nothing (`None`) where it does not concern the load.
+
+use loadlab_load::IoChoice;
+use loadlab_record::units::{format_bytes, format_count};
+
+use super::{Conntrack, Facts, Finding, Planned, Severity};
+
+type Check = fn(Option<&Planned>, &Facts) -> Option<Finding>;
+
+/// All of them, in the order they are told.
+pub(super) const ALL: &[Check] = &[
+    open_files,
+    source_ports,
+    closed_connections,
+    accept_queue,
+    half_open,
+    connection_tracking,
+    io_uring,
+    cores,
+    cpu_quota,
+    others,
+    steal,
+    governor,
+    clock,
+    memory,
+    swap,
+];
+
+/// Files the engine keeps for the rest of the process, as its rings do.
+const RESERVED_FILES: u64 = 64;
+/// Most rings of one thread.
+const MAX_RINGS: u64 = 64;
+/// How long the kernel keeps the side that closed first (`TCP_TIMEWAIT_LEN`), and how long before it lets a port go
+/// again where `tcp_tw_reuse` allows it.
+const TIME_WAIT_S: f64 = 60.0;
+const REUSE_S: f64 = 1.0;
+/// The queue that nginx, Node and Redis ask for unless told otherwise.
+const COMMON_BACKLOG: u64 = 511;
+/// Memory of the process without connections, and of a connection: ours, and the kernel's for one end.
+const BASE_BYTES: u64 = 12 << 20;
+const OWN_BYTES: u64 = 512;
+const KERNEL_BYTES: u64 = 3584;
+/// A closed-loop load without keep-alive may well make so many connections a second.
+const FAST_PER_S: f64 = 10_000.0;
+
+fn n(value: u64) -> String {
+    format_count(value as f64)
+}
+
+/// Bad if it is sure to happen, doubtful if it only may.
+fn by_certainty(sure: bool) -> Severity {
+    if sure { Severity::Blocker } else { Severity::Doubt }
+}
+
+fn on_uring(planned: Option<&Planned>, facts: &Facts) -> bool {
+    planned.is_none_or(|p| p.io != IoChoice::Epoll) && facts.io_uring.refused.is_none()
+}
+
+fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let limit = facts.open_files?;
+    let found = |figure: String| Finding::new("open files", figure);
+    let Some(soft) = limit.soft else {
+        return Some(found("unlimited".to_owned()).effect(Severity::Ok, "as many connections as memory holds"));
+    };
+    let found = found(format!("{} allowed", n(soft)));
+    let room = soft.saturating_sub(facts.open_files_used + RESERVED_FILES);
+    let Some(planned) = planned else {
+        let words = match on_uring(None, facts) {
+            true => "io_uring's sockets take none".to_owned(),
+            false => format!("room for {} connections", n(room)),
+        };
+        return Some(found.effect(Severity::Ok, words));
+    };
+    if on_uring(Some(planned), facts) {
+        return Some(rings(planned, soft, found));
+    }
+    let most = planned.connections_most;
+    if most <= room {
+        return Some(found.effect(Severity::Ok, format!("{} connections find room", n(most))));
+    }
+    let needed = most + facts.open_files_used + RESERVED_FILES;
+    let words = format!(
+        "{} of {} connections could not be opened: their requests fail as `connect`",
+        n(most - room),
+        n(most)
+    );
+    let remedy = match limit.hard.is_none_or(|hard| needed <= hard) {
+        true => format!("ulimit -n {needed}"),
+        false => format!("sudo prlimit --pid $$ --nofile={needed}:{needed}"),
+    };
+    Some(found.effect(by_certainty(planned.connections > room), words).remedy(remedy))
+}
+
+/// io_uring's sockets take no descriptors, but the kernel bounds a ring's table by the same limit.
+fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
+    let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
+    let threads = planned.threads.max(1);
+    let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
+    if rings > MAX_RINGS {
+        let most = per_ring * MAX_RINGS * threads;
+        let words = format!("a thread holds {MAX_RINGS} rings of {} sockets, all of them {}", n(per_ring), n(most));
+        let needed = planned.connections_most.div_ceil(threads * MAX_RINGS) + RESERVED_FILES;
+        return found
+            .effect(by_certainty(planned.connections > most), words)
+            .remedy(format!("ulimit -n {needed}"));
+    }
+    // A server here most likely runs under the same limit, and its sockets are ordinary ones.
+    if planned.loopback && planned.connections > soft {
+        let words = format!(
+            "io_uring's sockets take none here, but a server process under the same limit accepts {} of {}",
+            n(soft),
+            n(planned.connections)
+        );
+        return found.effect(Severity::Note, words).remedy(format!("ulimit -n {}", planned.connections + RESERVED_FILES));
+    }
+    let words = match rings {
+        1 => "io_uring's sockets take none".to_owned(),
+        _ => format!("io_uring's sockets take none; {rings} rings a thread"),
+    };
+    found.effect(Severity::Ok, words)
+}
+
+/// Ports of one source address to one destination, and how many pairs of those there are.
+fn ports(planned: Option<&Planned>, facts: &Facts) -> Option<(u64, u64)> {
+    let (from, to) = facts.port_range?;
+    let each = (u64::from(to - from) + 1).saturating_sub(facts.ports_reserved);
+    let pairs = planned.map_or(1, |p| p.sources.max(1) * (p.destinations.len() as u64).max(1));
+    Some((each, pairs))
+}
+
+fn port_figure(each: u64, planned: Option<&Planned>) -> String {
+    let times = |count: u64, name: &str| match count {
+        0 | 1 => String::new(),
+        _ => format!(" × {} {name}", n(count)),
+    };
+    let (sources, destinations) = planned.map_or((1, 1), |p| (p.sources, p.destinations.len() as u64));
+    format!("{}{}{}", n(each), times(sources, "sources"), times(destinations, "destinations"))
+}
+
+/// A wider range where that is enough, else more addresses to connect from.
+fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
+    const WIDEST: u64 = 65_535 - 1024 + 1;
+    let destinations = (planned.destinations.len() as u64).max(1);
+    let pairs = planned.sources.max(1) * destinations;
+    if each < WIDEST && needed <= (WIDEST * pairs) as f64 || !planned.loopback {
+        return "sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"".to_owned();
+    }
+    // Sources at 8,000 connections each, as the engine takes them by itself: near the last one the search is slow.
+    let sources = ((needed / (8000 * destinations) as f64).ceil() as u32).clamp(2, 65_000);
+    let last = std::net::Ipv4Addr::from(0x7f00_0101 + (sources - 1));
+    format!("loadlab bench … --source 127.0.1.1-{last}")
+}
+
+fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let (each, pairs) = ports(planned, facts)?;
+    let found = Finding::new("source ports", port_figure(each, planned));
+    let Some(planned) = planned else {
+        let words = format!("{} connections from one address to one server", n(each));
+        return Some(found.effect(Severity::Ok, words));
+    };
+    let (capacity, most) = (each * pairs, planned.connections_most);
+    let found = if most > capacity {
+        let words = format!(
+            "{} of {} connections find no port: their requests fail as `connect`",
+            n(most - capacity),
+            n(most)
+        );
+        let sure = planned.connections > capacity;
+        found.effect(by_certainty(sure), words).remedy(more_ports(planned, each, most as f64))
+    } else if planned.connections as f64 > 0.85 * capacity as f64 {
+        let words = "enough, but connecting gets slow: the kernel searches long for the last free ports";
+        found.effect(Severity::Note, words).remedy(more_ports(planned, each, capacity as f64 * 2.0))
+    } else {
+        found.effect(Severity::Ok, format!("{} connections find one each", n(most)))
+    };
+    Some(found)
+}
+
+/// Without keep-alive: ports that closed connections still hold.
+fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    if planned.is_some_and(|p| p.keep_alive) {
+        return None;
+    }
+    let (each, pairs) = ports(planned, facts)?;
+    let reused = match facts.tw_reuse? {
+        1 => true,
+        2 => planned.is_none_or(|p| p.loopback),
+        _ => false,
+    };
+    let held_s = if reused { REUSE_S } else { TIME_WAIT_S };
+    let capacity = (each * pairs) as f64;
+    let found = Finding::new("closed connections", format!("hold a port {held_s} s"));
+    let per_s = format!("{} new connections/s", format_count((capacity / held_s).floor()));
+    let Some(planned) = planned else {
+        return Some(found.effect(Severity::Ok, format!("up to {per_s} without keep-alive")));
+    };
+    let remedy = || match reused {
+        false => "sysctl -w net.ipv4.tcp_tw_reuse=1".to_owned(),
+        true => more_ports(planned, each, capacity * 2.0),
+    };
+    Some(match planned.opened_within(held_s) {
+        Some(opened) if opened <= capacity => {
+            found.effect(Severity::Ok, format!("{} in that time find one each", format_count(opened)))
+        }
+        Some(opened) => {
+            let after_s = planned.rate_per_s.map(|rate| format!(" after {} s", format_count(capacity / rate)));
+            let words = format!(
+                "{} connections in that time for {} ports: where loadlab closes first they run out{}, and requests fail as `connect`",
+                format_count(opened),
+                format_count(capacity),
+                after_s.unwrap_or_default()
+            );
+            found.effect(Severity::Doubt, words).remedy(remedy())
+        }
+        None if capacity / held_s < FAST_PER_S => {
+            let words = format!("above {per_s} ports run out where loadlab closes first, and requests fail as `connect`");
+            found.effect(Severity::Doubt, words).remedy(remedy())
+        }
+        None => found.effect(Severity::Ok, format!("up to {per_s}")),
+    })
+}
+
+/// Users that connect at the same moment, against the queue of a server here.
+fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let longest = facts.somaxconn?;
+    let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
+    let Some(planned) = planned else {
+        let words = format!("{} may connect at one moment, if the server asks for so long a queue", n(longest));
+        return Some(found.effect(Severity::Ok, words));
+    };
+    let burst = planned.burst;
+    if !planned.loopback {
+        return Some(found.effect(Severity::Ok, "the server is elsewhere, and so is its queue"));
+    }
+    if burst > longest {
+        let words = format!(
+            "{} connect at once: those that find the queue full are tried again after 1 s, 3 s, 7 s, and their response times show it",
+            n(burst)
+        );
+        let remedy = format!("sysctl -w net.core.somaxconn={}", burst.next_power_of_two());
+        return Some(found.effect(Severity::Doubt, words).remedy(remedy));
+    }
+    if burst > COMMON_BACKLOG {
+        let words = format!(
+            "{} connect at once; nginx, Node and Redis ask for a queue of {COMMON_BACKLOG} unless told otherwise",
+            n(burst)
+        );
+        let seconds = burst.div_ceil(COMMON_BACKLOG);
+        return Some(found.effect(Severity::Note, words).remedy(format!("loadlab bench … --ramp {seconds}s")));
+    }
+    Some(found.effect(Severity::Ok, "longer than what connects at once"))
+}
+
+fn half_open(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let longest = facts.syn_backlog?;
+    let cookies = if facts.syn_cookies { "cookies beyond" } else { "no cookies" };
+    let found = Finding::new("half-open queue", format!("{}, {cookies}", n(longest)));
+    let burst = planned.filter(|p| p.loopback).map_or(0, |p| p.burst);
+    if burst <= longest {
+        return Some(found.effect(Severity::Ok, "longer than what connects at once"));
+    }
+    let remedy = format!("sysctl -w net.ipv4.tcp_max_syn_backlog={}", burst.next_power_of_two());
+    let (severity, words) = match facts.syn_cookies {
+        true => (Severity::Note, "some handshakes are answered with cookies, which costs the server time"),
+        false => (Severity::Doubt, "handshakes beyond it are dropped and tried again after 1 s, 3 s, 7 s"),
+    };
+    Some(found.effect(severity, format!("{} connect at once: {words}", n(burst))).remedy(remedy))
+}
+
+fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let Some(table) = facts.conntrack else {
+        return Some(Finding::new("connection tracking", "none").effect(Severity::Ok, "no table to fill"));
+    };
+    let figure = format!("{} of {} entries", n(table.count), n(table.max));
+    let found = Finding::new("connection tracking", figure);
+    if table.tracks == Some(false) && planned.is_none_or(|p| p.loopback) {
+        return Some(found.effect(Severity::Ok, "connections to this machine are not entered"));
+    }
+    let room = table.max.saturating_sub(table.count);
+    let per_s = room as f64 / table.time_wait_s.max(1) as f64;
+    let Some(planned) = planned else {
+        let words = format!("fills at {} new connections/s; then packets are dropped without an error", format_count(per_s));
+        let severity = if table.tracks == Some(true) { Severity::Note } else { Severity::Ok };
+        return Some(found.effect(severity, words));
+    };
+    let sure = table.tracks == Some(true);
+    Some(match planned.opened_within(table.time_wait_s as f64) {
+        Some(opened) if opened <= room as f64 => {
+            found.effect(Severity::Ok, format!("room for {} connections", format_count(opened)))
+        }
+        Some(opened) => {
+            let when = match (planned.keep_alive, planned.rate_per_s) {
+                (false, Some(rate)) => format!("full after {} s", format_count(room as f64 / rate)),
+                _ => "it will be full".to_owned(),
+            };
+            let words = format!(
+                "{when}: then packets are dropped without an error, connects hang, and other programs with them"
+            );
+            let certain = sure && (!planned.keep_alive || planned.connections > room);
+            found.effect(by_certainty(certain), words).remedy(track_less(planned, table, opened))
+        }
+        None if per_s < FAST_PER_S => {
+            let words = format!(
+                "above {} new connections/s it is full within {} s: then packets are dropped without an error",
+                format_count(per_s),
+                table.time_wait_s
+            );
+            let needed = FAST_PER_S * table.time_wait_s as f64;
+            found.effect(Severity::Doubt, words).remedy(track_less(planned, table, needed))
+        }
+        None => found.effect(Severity::Ok, format!("up to {} new connections/s", format_count(per_s))),
+    })
+}
+
+/// A namespace of its own has no rules, so nothing in it is tracked; where the target is elsewhere, a larger table.
+fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
+    match planned.loopback {
+        true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'".to_owned(),
+        false => {
+            let max = ((table.count as f64 + needed).ceil() as u64).next_power_of_two();
+            format!("sysctl -w net.netfilter.nf_conntrack_max={max}")
+        }
+    }
+}
+
+fn io_uring(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let Some(reason) = &facts.io_uring.refused else {
+        return Some(Finding::new("io_uring", "allowed").effect(Severity::Ok, "the faster backend is used"));
+    };
+    if planned.is_some_and(|p| p.io == IoChoice::Epoll) {
+        let words = "epoll was asked for";
+        return Some(Finding::new("io_uring", "refused").effect(Severity::Ok, words));
+    }
+    let disabled = facts.io_uring.disabled.filter(|n| *n > 0);
+    let figure = match disabled {
+        Some(n) => format!("kernel.io_uring_disabled = {n}"),
+        None => format!("refused: {reason}"),
+    };
+    let found = Finding::new("io_uring", figure);
+    let found = match planned.is_some_and(|p| p.io == IoChoice::Uring) {
+        true => found.effect(Severity::Blocker, "`--io uring` has nothing to run on"),
+        false => found.effect(Severity::Note, "epoll is used: more CPU for a request, and open files count"),
+    };
+    Some(found.remedy(match disabled {
+        Some(_) => "sysctl -w kernel.io_uring_disabled=0",
+        None => "docker run --security-opt seccomp=unconfined …",
+    }))
+}
+
+fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let figure = match facts.cores < facts.cores_online {
+        true => format!("{} of {}", n(facts.cores), n(facts.cores_online)),
+        false => n(facts.cores),
+    };
+    let found = Finding::new("cores", figure);
+    let Some(planned) = planned else {
+        let severity = if facts.cores < 2 { Severity::Note } else { Severity::Ok };
+        let words = match facts.cores {
+            0 | 1 => "a system here shares its core with the load".to_owned(),
+            cores => format!("{} for the load, {} for a system here", n(cores / 2), n(cores - cores / 2)),
+        };
+        return Some(found.effect(severity, words));
+    };
+    let threads = planned.threads;
+    if threads > facts.cores {
+        let words = format!("{} load threads push one another aside: what they time includes their own waiting", n(threads));
+        return Some(found.effect(Severity::Doubt, words).remedy(format!("loadlab bench … -t {}", (facts.cores / 2).max(1))));
+    }
+    if planned.loopback && threads == facts.cores {
+        let words = format!(
+            "{} load thread(s) leave no core to a system here: latencies include its waiting for ours",
+            n(threads)
+        );
+        let found = found.effect(Severity::Doubt, words);
+        return Some(match facts.cores {
+            0 | 1 => found,
+            cores => found.remedy(format!("loadlab bench … -t {}", cores / 2)),
+        });
+    }
+    let left = facts.cores - threads;
+    let rest = if planned.loopback { format!(", {} left to the system", n(left)) } else { String::new() };
+    Some(found.effect(Severity::Ok, format!("{} for the load{rest}", n(threads))))
+}
+
+fn cpu_quota(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let Some((quota, path)) = &facts.cgroup.cpu_cores else {
+        return Some(Finding::new("CPU quota on loadlab", "none").effect(Severity::Ok, "it may use whole cores"));
+    };
+    let found = Finding::new("CPU quota on loadlab", format!("{} cores", format_count(*quota)));
+    let threads = planned.map_or(1, |p| p.threads);
+    let remedy = match path.file_name().is_some_and(|f| f == "cpu.max") {
+        true => format!("echo max > {}", path.display()),
+        false => format!("echo -1 > {}", path.display()),
+    };
+    if *quota < threads as f64 {
+        let words = format!(
+            "{} load thread(s) are stopped for the rest of each period once it is used up: requests go out late in bursts",
+            n(threads)
+        );
+        return Some(found.effect(Severity::Doubt, words).remedy(remedy));
+    }
+    let words = "enough for the load threads; what else is in the group uses it as well";
+    Some(found.effect(Severity::Note, words).remedy(remedy))
+}
+
+fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let busy = facts.cpu.busy_cores?;
+    let found = Finding::new("other programs", format!("{busy:.1} cores busy"));
+    let needed = planned.map_or(1, |p| p.threads + u64::from(p.loopback)).min(facts.cores);
+    let left = facts.cores as f64 - busy;
+    // A tenth of a core is what a desktop does at rest.
+    if left + 0.1 * facts.cores as f64 >= needed as f64 {
+        return Some(found.effect(Severity::Ok, "enough is idle"));
+    }
+    let words = format!(
+        "{} of {} cores left for the load and its system: latencies include waiting for a core",
+        format!("{:.1}", left.max(0.0)),
+        n(facts.cores)
+    );
+    Some(found.effect(Severity::Doubt, words).remedy("top -o %CPU"))
+}
+
+fn steal(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let steal = facts.cpu.steal_percent?;
+    let found = Finding::new("steal time", format!("{steal:.1}%"));
+    Some(match steal {
+        5.0.. => found.effect(
+            Severity::Doubt,
+            "the hypervisor gives this machine's cores to others: latencies include its pauses; repeat on a dedicated one",
+        ),
+        1.0.. => found.effect(Severity::Note, "the hypervisor gives some of this machine's time to others"),
+        _ => found.effect(Severity::Ok, "the cores are ours"),
+    })
+}
+
+fn governor(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let Some(slow) = facts.governors.iter().find(|g| g.name != "performance") else {
+        let figure = facts.governors.first().map_or("none", |_| "performance");
+        let words = "the clock stays as it is";
+        return Some(Finding::new("CPU governor", figure).effect(Severity::Ok, words));
+    };
+    let figure = format!("{} on {}", slow.name, n(slow.count));
+    let found = Finding::new("CPU governor", figure);
+    // These drivers call "powersave" what rises with the load.
+    let scales = slow.driver.contains("pstate") || slow.driver.contains("epp");
+    let found = match slow.name == "powersave" && !scales {
+        true => found.effect(Severity::Doubt, "the cores stay at their lowest clock: everything is slower than it could be"),
+        false => found.effect(
+            Severity::Note,
+            "the clock follows the load: a low rate reads slower than a high one, and early seconds slower than late ones",
+        ),
+    };
+    Some(found.remedy("cpupower frequency-set -g performance"))
+}
+
+fn clock(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let source = facts.clock_source.as_ref()?;
+    let found = Finding::new("clock source", source.clone());
+    const SLOW: [&str; 6] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit", "xen"];
+    if !SLOW.contains(&source.as_str()) {
+        return Some(found.effect(Severity::Ok, "read without a system call"));
+    }
+    let found = found.effect(
+        Severity::Doubt,
+        "each reading of the clock is a system call of a microsecond or more: fewer requests a second, coarser times",
+    );
+    let better = ["tsc", "kvm-clock", "arch_sys_counter"].iter().find(|b| facts.clock_sources.iter().any(|s| s == *b));
+    Some(match better {
+        Some(better) => {
+            let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+            found.remedy(format!("echo {better} > {file}"))
+        }
+        None => found,
+    })
+}
+
+fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let of_group = facts
+        .cgroup
+        .memory_bytes
+        .as_ref()
+        .map(|(limit, path)| (limit.saturating_sub(facts.cgroup.memory_used_bytes), Some((limit, path))));
+    let of_machine = facts.memory.available_bytes.map(|free| (free, None));
+    let (free, group) = of_group.into_iter().chain(of_machine).min_by_key(|(free, _)| *free)?;
+    let figure = match group {
+        Some((limit, _)) => {
+            format!("{} free below a limit of {}", format_bytes(free as f64), format_bytes(*limit as f64))
+        }
+        None => format!("{} free", format_bytes(free as f64)),
+    };
+    let found = Finding::new("memory", figure);
+    let Some(planned) = planned else {
+        let each = OWN_BYTES + 2 * KERNEL_BYTES;
+        let connections = free.saturating_sub(BASE_BYTES) / each;
+        return Some(found.effect(Severity::Ok, format!("about {} connections, both ends", n(connections))));
+    };
+    // Of a server here the kernel's end lies in the same memory; what the server itself takes is not known.
+    let ends = if planned.loopback { 2 } else { 1 };
+    let needs = |connections: u64| BASE_BYTES + connections * (OWN_BYTES + ends * KERNEL_BYTES);
+    let most = needs(planned.connections_most);
+    let words = format!("{} connections take about {}", n(planned.connections_most), format_bytes(most as f64));
+    if most <= free / 2 {
+        return Some(found.effect(Severity::Ok, words));
+    }
+    if most <= free {
+        return Some(found.effect(Severity::Note, format!("{words}, which leaves little to the system")));
+    }
+    let words = format!("{words}: the kernel would end loadlab or something else in the middle");
+    let found = found.effect(by_certainty(needs(planned.connections) > free), words);
+    Some(match group {
+        Some((_, path)) => {
+            let none = if path.file_name().is_some_and(|f| f == "memory.max") { "max" } else { "-1" };
+            found.remedy(format!("echo {none} > {}", path.display()))
+        }
+        None => found,
+    })
+}
+
+fn swap(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    const LITTLE: u64 = 64 << 20;
+    let used = facts.memory.swap_used_bytes;
+    let found = Finding::new("swap", format!("{} in use", format_bytes(used as f64)));
+    Some(match facts.memory.swap_pages_per_s {
+        Some(pages) if pages >= 1.0 => {
+            let words = format!("{} pages/s go to and fro: whatever waits for one waits for the disk", format_count(pages));
+            found.effect(Severity::Doubt, words).remedy("swapoff -a")
+        }
+        _ if used > LITTLE => {
+            let words = "what was moved there comes back from the disk when it is first needed";
+            found.effect(Severity::Note, words).remedy("swapoff -a")
+        }
+        _ => found.effect(Severity::Ok, "nothing waits for it"),
+    })
+}

@@ -1,0 +1,245 @@
+//! What a load will ask of the machine, worked out before it runs.
+
+use loadlab_load::{IoChoice, LoadSpec, Model, Until};
+use loadlab_plan as plan;
+
+/// What a load, or several at once, will ask of the machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// Connections that will be open at one time.
+    pub connections: u64,
+    /// Connections that may be, when the system falls behind; at least `connections`.
+    pub connections_most: u64,
+    /// Connections asked for within the first moment or, with a ramp, within a second.
+    pub burst: u64,
+    /// Connections are reused.
+    pub keep_alive: bool,
+    /// Most requests a second, if the schedule bounds them.
+    pub rate_per_s: Option<f64>,
+    /// Requests in all, if they are counted.
+    pub requests: Option<u64>,
+    /// Length in seconds, if it is bounded by time.
+    pub duration_s: Option<f64>,
+    /// Where to, each address and port once.
+    pub destinations: Vec<String>,
+    /// Every destination is this machine.
+    pub loopback: bool,
+    /// Addresses it connects from.
+    pub sources: u64,
+    /// Load threads.
+    pub threads: u64,
+    /// The backend asked for.
+    pub io: IoChoice,
+}
+
+/// Who is due when, as both kinds of plan say it.
+enum Load {
+    Users { users: u64, at_most_per_s: Option<f64> },
+    Rate { rate_per_s: f64, max_in_flight: u64 },
+}
+
+impl Planned {
+    /// Of a load that is ready for the engine.
+    pub fn of(spec: &LoadSpec) -> Planned {
+        let every_ns = spec.pace_ns.or(spec.think.mean_ns());
+        let load = match spec.model {
+            Model::Closed { users } => Load::Users { users, at_most_per_s: per_s(users, every_ns) },
+            Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
+        };
+        let hosts = || spec.hosts.iter().flatten();
+        let mut planned = Planned::shaped(&load, spec.ramp_ns);
+        if let Some(held) = &spec.held {
+            planned.connections = held.connections;
+            planned.connections_most = held.connections;
+            // Opened at a rate of their own, before the load begins.
+            planned.burst = 0;
+        }
+        planned.keep_alive = spec.keep_alive;
+        planned.requests = match spec.until {
+            Until::Requests(n) => Some(n),
+            Until::Repeats(n) => Some(n * planned.connections * spec.requests.len() as u64),
+            Until::Elapsed(_) => None,
+        };
+        planned.duration_s = spec.schedule_ns().map(|ns| ns as f64 / 1e9);
+        planned.destinations = unique(hosts().map(ToString::to_string));
+        planned.loopback = hosts().all(|a| a.ip().is_loopback());
+        planned.sources = (spec.sources.len() as u64).max(1);
+        planned.threads = spec.threads as u64;
+        planned.io = spec.io;
+        planned
+    }
+
+    /// Of a plan's load. Names that only a run fills in stand for this machine's own components.
+    pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Planned {
+        let shape = match load.model {
+            plan::Model::Closed { users, pace_ns } => {
+                Load::Users { users, at_most_per_s: per_s(users, pace_ns) }
+            }
+            plan::Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
+        };
+        let mut planned = Planned::shaped(&shape, load.ramp_ns);
+        planned.keep_alive = load.keep_alive;
+        match load.until {
+            plan::Until::DurationNs(ns) => planned.duration_s = Some(ns as f64 / 1e9),
+            plan::Until::Requests(n) => planned.requests = Some(n),
+            plan::Until::Repeats(n) => {
+                planned.requests = Some(n * planned.connections * load.journey.len() as u64);
+            }
+        }
+        let named = |name: &str| Some(format!("${{{name}}}"));
+        let authorities = load.journey.iter().map(|s| authority(&s.url.render(&named).unwrap_or_default()));
+        planned.destinations = unique(authorities);
+        planned.loopback = planned.destinations.iter().all(|d| is_here(d));
+        planned.threads = load.threads.map_or(threads as u64, u64::from).max(1);
+        planned
+    }
+
+    /// Of a case: all its loads at once.
+    pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
+        case.loads.iter().map(|l| Planned::of_load(l, threads)).reduce(Planned::beside)
+    }
+
+    fn shaped(load: &Load, ramp_ns: u64) -> Planned {
+        let (connections, connections_most, burst, rate_per_s) = match *load {
+            Load::Users { users, at_most_per_s } => {
+                let in_a_second = users as f64 * (1e9 / ramp_ns.max(1) as f64).min(1.0);
+                (users, users, in_a_second.ceil() as u64, at_most_per_s)
+            }
+            // A rate's connections are opened as they are needed, and the cap is for when things go wrong.
+            Load::Rate { rate_per_s, max_in_flight } => {
+                (1.min(max_in_flight), max_in_flight, 0, Some(rate_per_s))
+            }
+        };
+        Planned {
+            connections,
+            connections_most,
+            burst,
+            keep_alive: true,
+            rate_per_s,
+            requests: None,
+            duration_s: None,
+            destinations: Vec::new(),
+            loopback: true,
+            sources: 1,
+            threads: 1,
+            io: IoChoice::Auto,
+        }
+    }
+
+    /// Both at once.
+    pub fn beside(self, other: Planned) -> Planned {
+        let sum = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
+        Planned {
+            connections: self.connections + other.connections,
+            connections_most: self.connections_most + other.connections_most,
+            burst: self.burst + other.burst,
+            keep_alive: self.keep_alive && other.keep_alive,
+            rate_per_s: sum(self.rate_per_s, other.rate_per_s),
+            requests: self.requests.zip(other.requests).map(|(a, b)| a + b),
+            duration_s: self.duration_s.zip(other.duration_s).map(|(a, b)| a.max(b)),
+            destinations: unique(self.destinations.into_iter().chain(other.destinations)),
+            loopback: self.loopback && other.loopback,
+            sources: self.sources.min(other.sources),
+            threads: self.threads + other.threads,
+            io: if self.io == other.io { self.io } else { IoChoice::Auto },
+        }
+    }
+
+    /// Most connections opened within so many seconds, closed ones included; `None` where nothing bounds them.
+    pub(super) fn opened_within(&self, seconds: f64) -> Option<f64> {
+        if self.keep_alive {
+            return Some(self.connections_most as f64);
+        }
+        let by_rate = self.rate_per_s.map(|r| r * self.duration_s.map_or(seconds, |d| d.min(seconds)));
+        let by_count = self.requests.map(|n| n as f64);
+        match (by_rate, by_count) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+/// Requests a second when each of so many users sends one in so many nanoseconds.
+fn per_s(users: u64, every_ns: Option<u64>) -> Option<f64> {
+    every_ns.filter(|ns| *ns > 0).map(|ns| users as f64 * 1e9 / ns as f64)
+}
+
+fn unique(items: impl Iterator<Item = String>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for item in items {
+        if !out.contains(&item) {
+            out.push(item);
+        }
+    }
+    out
+}
+
+/// Host and port of a URL that may still hold `${names}`.
+fn authority(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    rest[..end].to_ascii_lowercase()
+}
+
+/// A loopback address, or a name that stands for a component.
+fn is_here(authority: &str) -> bool {
+    authority.starts_with("127.")
+        || authority.starts_with("[::1]")
+        || authority.starts_with("${")
+        || authority.split(':').next() == Some("localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_and_where_they_are() {
+        for (url, expect, here) in [
+            ("http://127.0.0.1:8080/a", "127.0.0.1:8080", true),
+            ("http://LocalHost?x", "localhost", true),
+            ("http://[::1]:80/", "[::1]:80", true),
+            ("http://127.0.0.1:${components.web.port}/x", "127.0.0.1:${components.web.port}", true),
+            ("${case.url}/x", "${case.url}", true),
+            ("http://localhost.example.org/", "localhost.example.org", false),
+            ("http://10.0.0.1:80", "10.0.0.1:80", false),
+        ] {
+            assert_eq!((authority(url).as_str(), is_here(&authority(url))), (expect, here), "{url}");
+        }
+    }
+
+    #[test]
+    fn loads_of_a_plan_add_up() {
+        let text = "loadlab: 1\nname: n\nloads:\n  a: { users: 3000, ramp: 10s, duration: 1m, journey: [ { get: \"http://127.0.0.1:1/\" } ] }\n  \
+            b: { rate: 50/s, max_in_flight: 70, duration: 30s, keep_alive: false, threads: 3, journey: [ { get: \"http://127.0.0.1:1/x\" }, { get: \"http://10.0.0.9:2/\" } ] }\n";
+        let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
+        let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
+        assert_eq!((planned.connections, planned.connections_most, planned.burst), (3001, 3070, 300));
+        assert_eq!((planned.threads, planned.loopback, planned.keep_alive), (4, false, false));
+        assert_eq!(planned.destinations, ["127.0.0.1:1", "10.0.0.9:2"]);
+        // Users without a pace are bounded by nothing but the answers.
+        assert_eq!((planned.rate_per_s, planned.requests, planned.duration_s), (None, None, Some(60.0)));
+    }
+
+    #[test]
+    fn connections_opened_within_a_time() {
+        let text = |more: &str| {
+            format!(
+                "loadlab: 1\nname: n\nload: {{ {more}, keep_alive: false, journey: [ {{ get: \"http://127.0.0.1:1/\" }} ] }}\n"
+            )
+        };
+        for (more, expect) in [
+            ("rate: 100/s, duration: 10s", Some(1000.0)),
+            ("rate: 100/s, duration: 10m", Some(6000.0)),
+            ("rate: 100/s, requests: 300", Some(300.0)),
+            ("users: 10, pace: 100ms, duration: 10s", Some(1000.0)),
+            ("users: 10, requests: 70", Some(70.0)),
+            ("users: 10, repeats: 7", Some(70.0)),
+            ("users: 10, duration: 10s", None),
+        ] {
+            let plan = plan::Plan::parse("p.yaml", &text(more), &plan::Options::default()).unwrap();
+            let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
+            assert_eq!(planned.opened_within(60.0), expect, "{more}");
+        }
+    }
+}
