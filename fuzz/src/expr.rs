@@ -10,9 +10,9 @@ impl Numbers for Made {
     fn number(&self, name: &str, window: Option<Window>) -> Known {
         const KINDS: [Kind; 6] =
             [Kind::Plain, Kind::Fraction, Kind::Percent, Kind::Duration, Kind::Bytes, Kind::Rate];
-        let sum = name.bytes().fold(window.map_or(0, |_| 1), |sum: u32, b| {
-            sum.wrapping_mul(31).wrapping_add(u32::from(b))
-        });
+        let sum = name
+            .bytes()
+            .fold(window.map_or(0, |_| 1), |sum: u32, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
         let kind = KINDS[(sum >> 3) as usize % KINDS.len()];
         match sum % 8 {
             0 => Known::Unknown("it was not measured".to_owned()),

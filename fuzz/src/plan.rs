@@ -47,7 +47,12 @@ fn bad(text: &str, errors: &PlanErrors) {
     for error in &errors.0 {
         assert!(!error.message.is_empty());
         if error.file == PATH {
-            assert!((1..=lines.len()).contains(&error.line), "line {} of {}: {error}", error.line, lines.len());
+            assert!(
+                (1..=lines.len()).contains(&error.line),
+                "line {} of {}: {error}",
+                error.line,
+                lines.len()
+            );
             assert!(error.column >= 1, "column 0: {error}");
         }
     }

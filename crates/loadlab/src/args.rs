@@ -26,7 +26,7 @@ pub enum Command {
     Bench(Box<BenchArgs>),
     /// Make a report from a run's record, any time later
     Report(ReportArgs),
-    /// Check a plan without running it
+    /// Check a plan without running it, and with `--preflight` the machine
     Check(CheckArgs),
     /// Remove what killed runs left behind; runs that are alive are spared
     Clean(CleanArgs),
@@ -42,20 +42,27 @@ pub enum Command {
 pub struct PlanArgs {
     /// The plan file
     pub plan: PathBuf,
+    #[command(flatten)]
+    pub choice: PlanChoice,
+}
+
+/// What is changed in a plan, and which part of it is meant.
+#[derive(Debug, Arguments)]
+pub struct PlanChoice {
     /// Apply one of the plan's profiles
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, requires = "plan", value_name = "NAME")]
     pub profile: Option<String>,
     /// Override a value of the plan, such as `load.duration=5s`; may be repeated
-    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    #[arg(long, requires = "plan", value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
     /// Only cases whose name matches, `*` and `?` as in a shell
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, requires = "plan", value_name = "GLOB")]
     pub case: Option<String>,
     /// Only steps with one of these tags
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    #[arg(long, requires = "plan", value_name = "A,B", value_delimiter = ',')]
     pub tags: Vec<String>,
     /// Trials of each case, instead of the plan's number
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, requires = "plan", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: Option<u32>,
 }
 
@@ -81,9 +88,18 @@ pub struct RunArgs {
 }
 
 #[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab check plan.yaml\n  loadlab check plan.yaml --preflight\n  \
+    loadlab check --preflight\n\n\
+    With --preflight the exit code is 5 if something makes the load impossible here, and 0 with doubts alone.")]
 pub struct CheckArgs {
+    /// The plan file
+    #[arg(required_unless_present = "preflight")]
+    pub plan: Option<PathBuf>,
     #[command(flatten)]
-    pub plan: PlanArgs,
+    pub choice: PlanChoice,
+    /// Tell whether this machine is fit for the plan's loads, or what it carries where no plan is given
+    #[arg(long)]
+    pub preflight: bool,
 }
 
 #[derive(Debug, Arguments)]

@@ -1,13 +1,20 @@
 //! `loadlab check`, and reading a plan for whoever needs one.
 
 use std::path::Path;
+use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Plan};
+use loadlab_report::terminal::{self, Paint, Tone};
+use loadlab_run::preflight::{self, Finding, Planned, Severity};
 
-use crate::args::{CheckArgs, PlanArgs};
+use crate::args::{CheckArgs, PlanArgs, PlanChoice};
+use crate::bench::default_threads;
 use crate::exit::Ended;
 use crate::output;
+
+/// How long the preflight watches what others use of the CPUs.
+const WATCH: Duration = Duration::from_millis(500);
 
 /// A plan, its text, and the options that changed it, in words.
 pub struct ReadPlan {
@@ -21,7 +28,10 @@ pub struct ReadPlan {
 
 /// Reads and checks a plan with its options.
 pub fn read_plan(args: &PlanArgs) -> Result<ReadPlan, Ended> {
-    let path = &args.plan;
+    read(&args.plan, &args.choice)
+}
+
+fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     let bytes = std::fs::read(path).map_err(|e| unreadable(path, &e))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
@@ -31,16 +41,16 @@ pub fn read_plan(args: &PlanArgs) -> Result<ReadPlan, Ended> {
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
     let options = Options {
-        profile: args.profile.clone(),
-        set: args.set.clone(),
-        tags: args.tags.clone(),
-        cases_glob: args.case.clone(),
-        trials: args.trials,
+        profile: choice.profile.clone(),
+        set: choice.set.clone(),
+        tags: choice.tags.clone(),
+        cases_glob: choice.case.clone(),
+        trials: choice.trials,
         plan_dir: Some(dir.display().to_string()),
     };
     let plan = Plan::parse(&path.display().to_string(), &text, &options)
         .map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
-    Ok(ReadPlan { plan, text, options: words_of(args) })
+    Ok(ReadPlan { plan, text, options: words_of(choice) })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
@@ -52,15 +62,15 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
     Ended::error(Exit::BadPlan, format!("cannot read the plan {}: {error}{hint}", path.display()))
 }
 
-fn words_of(args: &PlanArgs) -> Vec<String> {
+fn words_of(choice: &PlanChoice) -> Vec<String> {
     let mut words = Vec::new();
-    words.extend(args.profile.iter().map(|p| format!("--profile {p}")));
-    words.extend(args.set.iter().map(|(path, value)| format!("--set {path}={value}")));
-    words.extend(args.case.iter().map(|c| format!("--case {c}")));
-    if !args.tags.is_empty() {
-        words.push(format!("--tags {}", args.tags.join(",")));
+    words.extend(choice.profile.iter().map(|p| format!("--profile {p}")));
+    words.extend(choice.set.iter().map(|(path, value)| format!("--set {path}={value}")));
+    words.extend(choice.case.iter().map(|c| format!("--case {c}")));
+    if !choice.tags.is_empty() {
+        words.push(format!("--tags {}", choice.tags.join(",")));
     }
-    words.extend(args.trials.iter().map(|n| format!("--trials {n}")));
+    words.extend(choice.trials.iter().map(|n| format!("--trials {n}")));
     words
 }
 
@@ -80,16 +90,173 @@ pub fn describe(plan: &Plan) -> String {
 
 /// Runs it.
 pub fn command(args: &CheckArgs) -> Ended {
-    match read_plan(&args.plan) {
+    let Some(path) = &args.plan else {
+        return machine(None);
+    };
+    match read(path, &args.choice) {
         Ok(read) => {
             let (cases, trials) = (read.plan.cases().len(), read.plan.schedule().len());
-            let name = args.plan.plan.display();
+            let name = path.display();
             output::print(&format!("{name}: good – {cases} case(s), {trials} trial(s)\n"));
             for note in &read.plan.notes {
                 crate::exit::note(note);
             }
-            Ended::with(Exit::Ok)
+            if args.preflight { machine(Some(&read.plan)) } else { Ended::with(Exit::Ok) }
         }
         Err(ended) => ended,
+    }
+}
+
+/// Whether this machine is fit for a plan, or for what it is fit.
+fn machine(plan: Option<&Plan>) -> Ended {
+    let facts = preflight::read(WATCH);
+    let threads = default_threads(&[]);
+    let findings = match plan {
+        None => preflight::findings(None, &facts),
+        Some(plan) => {
+            let of_case = |case: &loadlab_plan::Case| {
+                let planned = Planned::of_case(case, threads)?;
+                Some((case.name.clone(), preflight::findings(Some(&planned), &facts)))
+            };
+            preflight::worst(&plan.cases().iter().filter_map(of_case).collect::<Vec<_>>())
+        }
+    };
+    let width = output::width(&std::io::stdout());
+    output::print(&table(&findings, width, Paint { colour: output::out_has_colour() }));
+    let blocked = findings.iter().any(|f| f.severity == Severity::Blocker);
+    Ended::with(if blocked { Exit::CouldNotRun } else { Exit::Ok })
+}
+
+fn tone_of(severity: Severity) -> Tone {
+    match severity {
+        Severity::Ok => Tone::Good,
+        Severity::Note => Tone::Faint,
+        Severity::Doubt => Tone::Warn,
+        Severity::Blocker => Tone::Bad,
+    }
+}
+
+/// Narrower than this, each finding is a paragraph instead of a row.
+const ROOM_FOR_COLUMNS: usize = 72;
+
+/// Findings as a table of so many columns, and a line that counts them.
+fn table(findings: &[Finding], width: usize, paint: Paint) -> String {
+    // Narrower than any terminal; the heads of paragraphs are not broken.
+    let width = width.max(30);
+    let names = findings.iter().map(|f| f.what.len()).max().unwrap_or(0);
+    let columns = width >= ROOM_FOR_COLUMNS;
+    let mut out = String::new();
+    for finding in findings {
+        let word = terminal::left(finding.severity.word(), 7);
+        let word = paint.tone(tone_of(finding.severity), &word);
+        let (first, text, indent) = match columns {
+            true => {
+                let text = format!("{} – {}", finding.figure, finding.effect);
+                (format!("{word}  {}  ", terminal::left(finding.what, names)), text, names + 11)
+            }
+            false => {
+                let text = format!("{} – {}", finding.figure, finding.effect);
+                (format!("{word} {}\n  ", finding.what), text, 2)
+            }
+        };
+        out.push_str(&first);
+        let gap = " ".repeat(indent);
+        let lines = terminal::wrap(&terminal::harmless(&text), width - indent);
+        out.push_str(&format!("{}\n", lines.join(&format!("\n{gap}"))));
+        if let (Some(command), true) = (&finding.remedy, finding.severity > Severity::Ok) {
+            let lines = shell_lines(&terminal::harmless(command), width - indent - 2);
+            let lines: Vec<String> = lines.iter().map(|l| paint.tone(Tone::Strong, l)).collect();
+            out.push_str(&format!("{gap}$ {}\n", lines.join(&format!("\n{gap}  "))));
+        }
+    }
+    let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
+    let blockers = count(Severity::Blocker);
+    let words = format!(
+        "{blockers} blocker(s), {} doubt(s), {} note(s)",
+        count(Severity::Doubt),
+        count(Severity::Note)
+    );
+    terminal::hanging(&mut out, "", &words, width, str::to_owned);
+    out
+}
+
+/// A command in lines that a shell still reads as one: broken at blanks, a backslash at each end but the last. A word
+/// that is longer than a line (a path) stays whole, since one in pieces could not be copied.
+fn shell_lines(command: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in command.split(' ') {
+        let line = lines.last().map_or("", String::as_str);
+        let fits = terminal::width_of(line) + 1 + terminal::width_of(word) + 2 <= width;
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if fits => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    let last = lines.len() - 1;
+    lines[..last].iter_mut().for_each(|line| line.push_str(" \\"));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(severity: Severity, remedy: Option<&str>) -> Finding {
+        Finding {
+            what: "closed connections",
+            figure: "hold a port 60 s".to_owned(),
+            effect: "30,000 connections in that time for 28,232 ports: they run out after 14.1 s".to_owned(),
+            remedy: remedy.map(str::to_owned),
+            severity,
+        }
+    }
+
+    #[test]
+    fn a_table_for_every_width() {
+        let found = [
+            finding(Severity::Blocker, Some("unshare -rn sh -c 'ip link set lo up && exec loadlab …'")),
+            finding(Severity::Ok, Some("not shown")),
+        ];
+        insta::assert_snapshot!(table(&found, 80, Paint { colour: false }), @r"
+        blocker  closed connections  hold a port 60 s – 30,000 connections in that time
+                                     for 28,232 ports: they run out after 14.1 s
+                                     $ unshare -rn sh -c 'ip link set lo up && exec \
+                                       loadlab …'
+        ok       closed connections  hold a port 60 s – 30,000 connections in that time
+                                     for 28,232 ports: they run out after 14.1 s
+        1 blocker(s), 0 doubt(s), 0 note(s)
+        ");
+        insta::assert_snapshot!(table(&found, 40, Paint { colour: false }), @r"
+        blocker closed connections
+          hold a port 60 s – 30,000 connections
+          in that time for 28,232 ports: they
+          run out after 14.1 s
+          $ unshare -rn sh -c 'ip link set lo \
+            up && exec loadlab …'
+        ok      closed connections
+          hold a port 60 s – 30,000 connections
+          in that time for 28,232 ports: they
+          run out after 14.1 s
+        1 blocker(s), 0 doubt(s), 0 note(s)
+        ");
+        for width in 30..200 {
+            let text = table(&found, width, Paint { colour: false });
+            assert!(text.lines().all(|l| terminal::width_of(l) <= width), "{width}:\n{text}");
+        }
+        assert!(table(&found, 40, Paint { colour: true }).contains("\x1b["));
+    }
+
+    #[test]
+    fn commands_stay_commands() {
+        for width in [10, 20, 38, 100] {
+            let command = "unshare -rn sh -c 'ip link set lo up && exec loadlab'";
+            let lines = shell_lines(command, width);
+            let joined = lines.join("\n").replace(" \\\n", " ");
+            assert_eq!(joined, command, "{width}");
+        }
     }
 }

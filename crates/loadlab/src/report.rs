@@ -62,7 +62,8 @@ pub fn write_reports(run: &RunRecord) -> Result<(), String> {
     Ok(())
 }
 
-/// The run as text, for standard output.
-pub fn text(run: &RunRecord) -> String {
-    render(run, Format::Text, false)
+/// The end of a run, for standard output.
+pub fn brief(run: &RunRecord) -> String {
+    let (width, colour) = (output::width(&std::io::stdout()), output::out_has_colour());
+    loadlab_report::text(&loadlab_report::compose(run).brief(), width, colour)
 }

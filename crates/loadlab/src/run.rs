@@ -107,13 +107,13 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     };
     let written = report::write_reports(&run);
     if !args.json {
-        output::print(&report::text(&run));
+        output::print(&report::brief(&run));
     }
     match written {
         Ok(()) if args.json => Ended::with(result.exit),
         Ok(()) => {
             let dir = result.dir.display();
-            output::print(&format!("\nreport: {dir}/report.html\n        {dir}/report.md\n"));
+            output::print(&format!("\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab report {dir}\n"));
             Ended::with(result.exit)
         }
         Err(error) => Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),

@@ -278,12 +278,16 @@ fn more_users_than_a_shell_allows_files() {
 /// At 50 connections, and no more after four times as many seconds. What is counted is memory, not time.
 fn peak_memory_is_small_and_flat() {
     let server = Server::start(slow(Duration::from_millis(2)));
-    let peak = |duration| {
-        let (json, _) = measured(&[&server.url("/"), "-c", "50", "-t", "1", "-d", duration]);
+    let url = server.url("/");
+    let peak = |duration, extra: &[&str]| {
+        let args = [&[url.as_str(), "-c", "50", "-t", "1", "-d", duration][..], extra].concat();
+        let (json, _) = measured(&args);
         n(&json, "generator.peak_rss_bytes")
     };
-    let (short, long) = (peak("2s"), peak("8s"));
-    // An unoptimised build carries a few hundred KiB more of code.
+    let (short, long) = (peak("2s", &[]), peak("8s", &[]));
+    // An unoptimised build carries more code.
     assert!(short <= 16 << 20, "{short}");
     assert!(long <= short + (768 << 10), "{short} after 2 s, {long} after 8 s");
+    let looking = peak("2s", &["--stop-when", "failed > 10"]);
+    assert!(looking <= short + (5 << 20), "{short}, and {looking} with a condition to look at");
 }

@@ -23,6 +23,16 @@ pub struct Document {
     pub sections: Vec<Section>,
 }
 
+impl Document {
+    /// What fits at the end of a run on a terminal: the answer, the cases side by side, the doubts. With a single
+    /// case its own section stays; how it was made is in the other forms.
+    pub fn brief(mut self) -> Document {
+        let one = self.cases.len() == 1;
+        self.sections.retain(|s| s.id != "made" && (one || s.case.is_none()));
+        self
+    }
+}
+
 /// A word and what there is to say about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {

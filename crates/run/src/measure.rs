@@ -9,9 +9,9 @@ use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, Kind, kind_of};
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::{InWindow, Measured, Tick, Window};
+use loadlab_record::load::{InWindow, Measured, Series, Tick, Window};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
 use loadlab_system::Notice;
 
@@ -65,6 +65,7 @@ pub fn measure(
         examples: Vec::new(),
         recent: VecDeque::new(),
         stopped_by: None,
+        asks_times: order.stop_when.iter().any(asks_times),
     };
     let control = measuring.control.clone();
     let result = run(order.spec, &control, order.origin, &mut |event| {
@@ -92,6 +93,13 @@ struct Measuring<'a> {
     /// Time and good ones of the last second, to tell a rate.
     recent: VecDeque<(f64, u64)>,
     stopped_by: Option<String>,
+    /// A stop condition asks for a duration.
+    asks_times: bool,
+}
+
+/// Whether an expression asks for a duration. Unknown names do, for all that is known.
+fn asks_times(expr: &Expr) -> bool {
+    expr.names().iter().any(|name| kind_of(&name.text).is_none_or(|kind| kind == Kind::Duration))
 }
 
 impl Measuring<'_> {
@@ -153,7 +161,8 @@ impl Measuring<'_> {
         let counts = &totals.counts;
         let measured = Measured {
             counts: counts.clone(),
-            series: totals.series.clone(),
+            // Copying them ten times a second costs memory and time that conditions over counts need not.
+            series: if self.asks_times { totals.series.clone() } else { Series::default() },
             bytes: totals.bytes,
             in_window: InWindow { due: counts.due, started: counts.started, ok: counts.ok },
             window: Window { from_s: 0.0, to_s: totals.at_s },

@@ -47,6 +47,11 @@ fn n(value: u64) -> String {
     format_count(value as f64)
 }
 
+/// The next power of two, as such settings are given.
+fn round_up(value: u64) -> u64 {
+    value.checked_next_power_of_two().unwrap_or(value)
+}
+
 /// Bad if it is sure to happen, doubtful if it only may.
 fn by_certainty(sure: bool) -> Severity {
     if sure { Severity::Blocker } else { Severity::Doubt }
@@ -60,7 +65,9 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let limit = facts.open_files?;
     let found = |figure: String| Finding::new("open files", figure);
     let Some(soft) = limit.soft else {
-        return Some(found("unlimited".to_owned()).effect(Severity::Ok, "as many connections as memory holds"));
+        return Some(
+            found("unlimited".to_owned()).effect(Severity::Ok, "as many connections as memory holds"),
+        );
     };
     let found = found(format!("{} allowed", n(soft)));
     let room = soft.saturating_sub(facts.open_files_used + RESERVED_FILES);
@@ -78,7 +85,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     if most <= room {
         return Some(found.effect(Severity::Ok, format!("{} connections find room", n(most))));
     }
-    let needed = most + facts.open_files_used + RESERVED_FILES;
+    let needed = most.saturating_add(facts.open_files_used + RESERVED_FILES);
     let words = format!(
         "{} of {} connections could not be opened: their requests fail as `connect`",
         n(most - room),
@@ -97,8 +104,9 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
     let threads = planned.threads.max(1);
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
     if rings > MAX_RINGS {
-        let most = per_ring * MAX_RINGS * threads;
-        let words = format!("a thread holds {MAX_RINGS} rings of {} sockets, all of them {}", n(per_ring), n(most));
+        let most = per_ring.saturating_mul(MAX_RINGS * threads);
+        let words =
+            format!("a thread holds {MAX_RINGS} rings of {} sockets, all of them {}", n(per_ring), n(most));
         let needed = planned.connections_most.div_ceil(threads * MAX_RINGS) + RESERVED_FILES;
         return found
             .effect(by_certainty(planned.connections > most), words)
@@ -111,7 +119,9 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
             n(soft),
             n(planned.connections)
         );
-        return found.effect(Severity::Note, words).remedy(format!("ulimit -n {}", planned.connections + RESERVED_FILES));
+        return found
+            .effect(Severity::Note, words)
+            .remedy(format!("ulimit -n {}", planned.connections + RESERVED_FILES));
     }
     let words = match rings {
         1 => "io_uring's sockets take none".to_owned(),
@@ -203,7 +213,8 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
             found.effect(Severity::Ok, format!("{} in that time find one each", format_count(opened)))
         }
         Some(opened) => {
-            let after_s = planned.rate_per_s.map(|rate| format!(" after {} s", format_count(capacity / rate)));
+            let after_s =
+                planned.rate_per_s.map(|rate| format!(" after {} s", format_count(capacity / rate)));
             let words = format!(
                 "{} connections in that time for {} ports: where loadlab closes first they run out{}, and requests fail as `connect`",
                 format_count(opened),
@@ -213,7 +224,9 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
             found.effect(Severity::Doubt, words).remedy(remedy())
         }
         None if capacity / held_s < FAST_PER_S => {
-            let words = format!("above {per_s} ports run out where loadlab closes first, and requests fail as `connect`");
+            let words = format!(
+                "above {per_s} ports run out where loadlab closes first, and requests fail as `connect`"
+            );
             found.effect(Severity::Doubt, words).remedy(remedy())
         }
         None => found.effect(Severity::Ok, format!("up to {per_s}")),
@@ -225,7 +238,8 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let longest = facts.somaxconn?;
     let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
     let Some(planned) = planned else {
-        let words = format!("{} may connect at one moment, if the server asks for so long a queue", n(longest));
+        let words =
+            format!("{} may connect at one moment, if the server asks for so long a queue", n(longest));
         return Some(found.effect(Severity::Ok, words));
     };
     let burst = planned.burst;
@@ -237,7 +251,7 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
             "{} connect at once: those that find the queue full are tried again after 1 s, 3 s, 7 s, and their response times show it",
             n(burst)
         );
-        let remedy = format!("sysctl -w net.core.somaxconn={}", burst.next_power_of_two());
+        let remedy = format!("sysctl -w net.core.somaxconn={}", round_up(burst));
         return Some(found.effect(Severity::Doubt, words).remedy(remedy));
     }
     if burst > COMMON_BACKLOG {
@@ -246,7 +260,9 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
             n(burst)
         );
         let seconds = burst.div_ceil(COMMON_BACKLOG);
-        return Some(found.effect(Severity::Note, words).remedy(format!("loadlab bench … --ramp {seconds}s")));
+        return Some(
+            found.effect(Severity::Note, words).remedy(format!("loadlab bench … --ramp {seconds}s")),
+        );
     }
     Some(found.effect(Severity::Ok, "longer than what connects at once"))
 }
@@ -259,7 +275,7 @@ fn half_open(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     if burst <= longest {
         return Some(found.effect(Severity::Ok, "longer than what connects at once"));
     }
-    let remedy = format!("sysctl -w net.ipv4.tcp_max_syn_backlog={}", burst.next_power_of_two());
+    let remedy = format!("sysctl -w net.ipv4.tcp_max_syn_backlog={}", round_up(burst));
     let (severity, words) = match facts.syn_cookies {
         true => (Severity::Note, "some handshakes are answered with cookies, which costs the server time"),
         false => (Severity::Doubt, "handshakes beyond it are dropped and tried again after 1 s, 3 s, 7 s"),
@@ -279,7 +295,10 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
     let room = table.max.saturating_sub(table.count);
     let per_s = room as f64 / table.time_wait_s.max(1) as f64;
     let Some(planned) = planned else {
-        let words = format!("fills at {} new connections/s; then packets are dropped without an error", format_count(per_s));
+        let words = format!(
+            "fills at {} new connections/s; then packets are dropped without an error",
+            format_count(per_s)
+        );
         let severity = if table.tracks == Some(true) { Severity::Note } else { Severity::Ok };
         return Some(found.effect(severity, words));
     };
@@ -317,7 +336,7 @@ fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
     match planned.loopback {
         true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'".to_owned(),
         false => {
-            let max = ((table.count as f64 + needed).ceil() as u64).next_power_of_two();
+            let max = round_up((table.count as f64 + needed).ceil() as u64);
             format!("sysctl -w net.netfilter.nf_conntrack_max={max}")
         }
     }
@@ -363,8 +382,15 @@ fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     };
     let threads = planned.threads;
     if threads > facts.cores {
-        let words = format!("{} load threads push one another aside: what they time includes their own waiting", n(threads));
-        return Some(found.effect(Severity::Doubt, words).remedy(format!("loadlab bench … -t {}", (facts.cores / 2).max(1))));
+        let words = format!(
+            "{} load threads push one another aside: what they time includes their own waiting",
+            n(threads)
+        );
+        return Some(
+            found
+                .effect(Severity::Doubt, words)
+                .remedy(format!("loadlab bench … -t {}", (facts.cores / 2).max(1))),
+        );
     }
     if planned.loopback && threads == facts.cores {
         let words = format!(
@@ -384,7 +410,9 @@ fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
 
 fn cpu_quota(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let Some((quota, path)) = &facts.cgroup.cpu_cores else {
-        return Some(Finding::new("CPU quota on loadlab", "none").effect(Severity::Ok, "it may use whole cores"));
+        return Some(
+            Finding::new("CPU quota on loadlab", "none").effect(Severity::Ok, "it may use whole cores"),
+        );
     };
     let found = Finding::new("CPU quota on loadlab", format!("{} cores", format_count(*quota)));
     let threads = planned.map_or(1, |p| p.threads);
@@ -464,7 +492,8 @@ fn clock(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         Severity::Doubt,
         "each reading of the clock is a system call of a microsecond or more: fewer requests a second, coarser times",
     );
-    let better = ["tsc", "kvm-clock", "arch_sys_counter"].iter().find(|b| facts.clock_sources.iter().any(|s| s == *b));
+    let better =
+        ["tsc", "kvm-clock", "arch_sys_counter"].iter().find(|b| facts.clock_sources.iter().any(|s| s == *b));
     Some(match better {
         Some(better) => {
             let file = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -491,14 +520,16 @@ fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("memory", figure);
     let Some(planned) = planned else {
         let each = OWN_BYTES + 2 * KERNEL_BYTES;
-        let connections = free.saturating_sub(BASE_BYTES) / each;
+        let connections = free.saturating_sub(BASE_BYTES) / each / 1000 * 1000;
         return Some(found.effect(Severity::Ok, format!("about {} connections, both ends", n(connections))));
     };
     // Of a server here the kernel's end lies in the same memory; what the server itself takes is not known.
     let ends = if planned.loopback { 2 } else { 1 };
-    let needs = |connections: u64| BASE_BYTES + connections * (OWN_BYTES + ends * KERNEL_BYTES);
+    let each = OWN_BYTES + ends * KERNEL_BYTES;
+    let needs = |connections: u64| connections.saturating_mul(each).saturating_add(BASE_BYTES);
     let most = needs(planned.connections_most);
-    let words = format!("{} connections take about {}", n(planned.connections_most), format_bytes(most as f64));
+    let words =
+        format!("{} connections take about {}", n(planned.connections_most), format_bytes(most as f64));
     if most <= free / 2 {
         return Some(found.effect(Severity::Ok, words));
     }
@@ -522,7 +553,10 @@ fn swap(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("swap", format!("{} in use", format_bytes(used as f64)));
     Some(match facts.memory.swap_pages_per_s {
         Some(pages) if pages >= 1.0 => {
-            let words = format!("{} pages/s go to and fro: whatever waits for one waits for the disk", format_count(pages));
+            let words = format!(
+                "{} pages/s go to and fro: whatever waits for one waits for the disk",
+                format_count(pages)
+            );
             found.effect(Severity::Doubt, words).remedy("swapoff -a")
         }
         _ if used > LITTLE => {

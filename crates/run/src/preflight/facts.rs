@@ -161,10 +161,8 @@ pub fn read_in(root: &Path) -> Facts {
         cores: cores(root),
         cores_online: cores_online(root),
         governors: governors(root),
-        cpu: cpu_times(root).map_or_else(CpuUse::default, |t| CpuUse {
-            busy_cores: None,
-            ..t.since(CpuTimes::default(), 1)
-        }),
+        cpu: cpu_times(root)
+            .map_or_else(CpuUse::default, |t| CpuUse { busy_cores: None, ..t.since(CpuTimes::default(), 1) }),
         clock_source: clock(root, "current_clocksource").into_iter().next(),
         clock_sources: clock(root, "available_clocksource"),
         io_uring: IoUring { disabled: number("proc/sys/kernel/io_uring_disabled"), refused: None },

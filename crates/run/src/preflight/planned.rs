@@ -57,7 +57,7 @@ impl Planned {
         planned.keep_alive = spec.keep_alive;
         planned.requests = match spec.until {
             Until::Requests(n) => Some(n),
-            Until::Repeats(n) => Some(n * planned.connections * spec.requests.len() as u64),
+            Until::Repeats(n) => Some(all(n, planned.connections, spec.requests.len())),
             Until::Elapsed(_) => None,
         };
         planned.duration_s = spec.schedule_ns().map(|ns| ns as f64 / 1e9);
@@ -83,7 +83,7 @@ impl Planned {
             plan::Until::DurationNs(ns) => planned.duration_s = Some(ns as f64 / 1e9),
             plan::Until::Requests(n) => planned.requests = Some(n),
             plan::Until::Repeats(n) => {
-                planned.requests = Some(n * planned.connections * load.journey.len() as u64);
+                planned.requests = Some(all(n, planned.connections, load.journey.len()));
             }
         }
         let named = |name: &str| Some(format!("${{{name}}}"));
@@ -130,17 +130,17 @@ impl Planned {
     pub fn beside(self, other: Planned) -> Planned {
         let sum = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a + b);
         Planned {
-            connections: self.connections + other.connections,
-            connections_most: self.connections_most + other.connections_most,
-            burst: self.burst + other.burst,
+            connections: self.connections.saturating_add(other.connections),
+            connections_most: self.connections_most.saturating_add(other.connections_most),
+            burst: self.burst.saturating_add(other.burst),
             keep_alive: self.keep_alive && other.keep_alive,
             rate_per_s: sum(self.rate_per_s, other.rate_per_s),
-            requests: self.requests.zip(other.requests).map(|(a, b)| a + b),
+            requests: self.requests.zip(other.requests).map(|(a, b)| a.saturating_add(b)),
             duration_s: self.duration_s.zip(other.duration_s).map(|(a, b)| a.max(b)),
             destinations: unique(self.destinations.into_iter().chain(other.destinations)),
             loopback: self.loopback && other.loopback,
             sources: self.sources.min(other.sources),
-            threads: self.threads + other.threads,
+            threads: self.threads.saturating_add(other.threads),
             io: if self.io == other.io { self.io } else { IoChoice::Auto },
         }
     }
@@ -162,6 +162,11 @@ impl Planned {
 /// Requests a second when each of so many users sends one in so many nanoseconds.
 fn per_s(users: u64, every_ns: Option<u64>) -> Option<f64> {
     every_ns.filter(|ns| *ns > 0).map(|ns| users as f64 * 1e9 / ns as f64)
+}
+
+/// Requests of so many repeats of a journey by so many users.
+fn all(repeats: u64, users: u64, steps: usize) -> u64 {
+    repeats.saturating_mul(users).saturating_mul(steps as u64)
 }
 
 fn unique(items: impl Iterator<Item = String>) -> Vec<String> {

@@ -1,0 +1,84 @@
+//! `loadlab check --preflight` as a process: with and without a plan, its table and its exit codes.
+
+use std::process::{Command, Output};
+
+fn check(args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadlab"));
+    command.arg("check").args(args).env("NO_COLOR", "1");
+    command.output().expect("loadlab starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// A plan in a file, with so many users.
+fn plan(dir: &tempfile::TempDir, load: &str) -> String {
+    let path = dir.path().join("plan.yaml");
+    let text = format!(
+        "loadlab: 1\nname: n\nload: {{ {load}, duration: 1s, journey: [ {{ get: \"http://127.0.0.1:9/\" }} ] }}\n"
+    );
+    std::fs::write(&path, text).expect("the plan is written");
+    path.display().to_string()
+}
+
+#[test]
+fn without_a_plan_it_tells_what_the_machine_carries() {
+    let output = check(&["--preflight"]);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for what in ["open files", "source ports", "accept queue", "connection tracking", "clock source"] {
+        assert!(text.contains(what), "{what} is missing:\n{text}");
+    }
+    assert!(text.contains("0 blocker(s)"), "{text}");
+}
+
+#[test]
+fn a_plan_that_fits_and_one_that_cannot() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let fits = check(&[&plan(&dir, "users: 1"), "--preflight"]);
+    assert_eq!(fits.status.code(), Some(0), "{}", stdout(&fits));
+    assert!(stdout(&fits).contains("good – 1 case(s), 1 trial(s)"), "{}", stdout(&fits));
+    assert!(stdout(&fits).contains("0 blocker(s)"), "{}", stdout(&fits));
+
+    // No machine has so many ports.
+    let path = plan(&dir, "users: 1_000_000");
+    let cannot = check(&[&path, "--preflight"]);
+    let text = stdout(&cannot);
+    assert_eq!(cannot.status.code(), Some(5), "{text}{}", stderr(&cannot));
+    assert!(text.contains("blocker  source ports") && text.contains("127.0.1.1-127.0.1.125"), "{text}");
+    // Unasked, the machine is no matter.
+    assert_eq!(check(&[&path]).status.code(), Some(0));
+}
+
+#[test]
+fn a_limit_on_open_files_is_seen() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = plan(&dir, "users: 300");
+    let exe = env!("CARGO_BIN_EXE_loadlab");
+    let line = format!("ulimit -n 256 && exec '{exe}' check '{path}' --preflight");
+    let output = Command::new("sh").args(["-c", &line]).env("NO_COLOR", "1").output().expect("a shell");
+    let text = stdout(&output);
+    // Where io_uring is allowed its sockets take none, but a server's here would; else it is a blocker.
+    let expect = if text.contains("io_uring              allowed") { Some(0) } else { Some(5) };
+    assert_eq!(output.status.code(), expect, "{text}");
+    assert!(text.contains("256 allowed"), "{text}");
+    assert!(text.lines().any(|l| l.contains("open files") && !l.starts_with("ok")), "{text}");
+}
+
+#[test]
+fn usage() {
+    let nothing = check(&[]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(stderr(&nothing).contains("PLAN"), "{}", stderr(&nothing));
+    let choice = check(&["--preflight", "--profile", "quick"]);
+    assert_eq!(choice.status.code(), Some(2), "{}", stdout(&choice));
+    let dir = tempfile::tempdir().expect("a folder");
+    let wrong = check(&[&plan(&dir, "userz: 1"), "--preflight"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(!stdout(&wrong).contains("blocker"), "{}", stdout(&wrong));
+}
