@@ -29,12 +29,16 @@ pub fn replay(target: fn(&[u8])) -> ExitCode {
             count += 1;
         }
     }
+    record::clean();
     println!("{count} file(s), every promise kept");
     if count == 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// A file, or those in a folder, sorted.
-fn files_of(path: &std::path::Path) -> std::io::Result<Vec<(std::path::PathBuf, Vec<u8>)>> {
+/// A file, or those in a folder, sorted, with their bytes.
+///
+/// # Errors
+/// What the file system answers.
+pub fn files_of(path: &std::path::Path) -> std::io::Result<Vec<(std::path::PathBuf, Vec<u8>)>> {
     let mut paths = vec![path.to_owned()];
     if path.is_dir() {
         paths = std::fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect::<Result<_, _>>()?;

@@ -24,7 +24,7 @@ const FILES: [&str; 7] = [
 ];
 const MANIFEST: usize = 6;
 /// A record that was good when this was written, with one case and one trial. A field that came later makes the
-/// manifest unreadable, which `seeds_are_read` tells.
+/// manifest unreadable, which `tests/seeds.rs` tells.
 const GOOD_MANIFEST: &[u8] = include_bytes!("../seeds/manifest.json");
 
 /// The folder of this process, with a good manifest and an empty trial.
@@ -38,6 +38,11 @@ fn folder() -> &'static Path {
         fs::write(folder.join("manifest.json"), GOOD_MANIFEST).expect("the manifest");
         folder
     })
+}
+
+/// Removes the folder, for those who end by returning.
+pub fn clean() {
+    let _ = fs::remove_dir_all(folder());
 }
 
 /// What became of reading the folder with this content of one file.

@@ -441,8 +441,8 @@ fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         return Some(found.effect(Severity::Ok, "enough is idle"));
     }
     let words = format!(
-        "{} of {} cores left for the load and its system: latencies include waiting for a core",
-        format!("{:.1}", left.max(0.0)),
+        "{:.1} of {} cores left for the load and its system: latencies include waiting for a core",
+        left.max(0.0),
         n(facts.cores)
     );
     Some(found.effect(Severity::Doubt, words).remedy("top -o %CPU"))

@@ -1,0 +1,101 @@
+//! Every target over its seeds, on any toolchain; and the seeds are what they are meant to be, since a seed that is
+//! refused at its first byte teaches a fuzzer nothing.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_fuzz::{expr, files_of, http1, plan, record};
+use loadlab_load::http1::{Memo, Reader};
+use loadlab_plan::{Options, Plan};
+use loadlab_record::expr::Expr;
+use loadlab_record::store::read_run;
+
+/// Name and bytes of a target's seeds.
+fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    let files: Vec<(PathBuf, Vec<u8>)> = files_of(&folder).expect("seeds");
+    assert!(files.len() >= 5, "{target}: {} seeds", files.len());
+    files
+        .into_iter()
+        .map(|(p, b)| (p.file_name().expect("a name").to_string_lossy().into_owned(), b))
+        .collect()
+}
+
+/// A target over its seeds whole, each cut off at many places, and each with a byte changed at many places.
+fn run(name: &str, target: fn(&[u8])) {
+    for (_, bytes) in seeds(name) {
+        target(&bytes);
+        for i in 1..40 {
+            let at = bytes.len() * i / 40;
+            target(&bytes[..at]);
+            let mut changed = bytes.clone();
+            changed[at] = changed[at].wrapping_add(i as u8);
+            target(&changed);
+        }
+    }
+    target(&[]);
+}
+
+#[test]
+fn http1_keeps_its_promises() {
+    run("http1", http1::target);
+    let answered = |bytes: &[u8]| {
+        let (mut reader, mut memo) = (Reader::default(), Memo::default());
+        reader.feed(&bytes[2..], bytes[0] & 1 == 1, &mut memo).is_ok_and(|fed| fed.done)
+    };
+    let good = seeds("http1").iter().filter(|(_, bytes)| answered(bytes)).count();
+    assert!(good >= 5, "only {good} seeds begin with a whole answer");
+}
+
+#[test]
+fn plan_keeps_its_promises() {
+    run("plan", plan::target);
+    for (name, bytes) in seeds("plan").iter().filter(|(name, _)| name.ends_with(".yaml")) {
+        let text = std::str::from_utf8(bytes).expect("text");
+        let result = Plan::parse("plan.yaml", text, &Options::default());
+        assert_eq!(
+            result.is_err(),
+            name == "broken.yaml",
+            "{name}: {:?}",
+            result.err().map(|e| e.to_string())
+        );
+    }
+}
+
+#[test]
+fn expr_keeps_its_promises() {
+    run("expr", expr::target);
+    for (name, bytes) in seeds("expr") {
+        let text = std::str::from_utf8(&bytes).expect("text");
+        assert!(Expr::parse(text).is_ok(), "{name}: {text}: {:?}", Expr::parse(text));
+    }
+}
+
+#[test]
+fn record_keeps_its_promises() {
+    const FILES: [(&str, &str); 6] = [
+        ("latency", "latency.hlog"),
+        ("ticks", "ticks.jsonl"),
+        ("samples", "samples.jsonl"),
+        ("events", "events.jsonl"),
+        ("examples", "examples.jsonl"),
+        ("summary", "summary.json"),
+    ];
+    run("record", record::target);
+    record::clean();
+    // All of them together are a whole record.
+    let dir = std::env::temp_dir().join(format!("loadlab-fuzz-seeds-{}", std::process::id()));
+    let trial = dir.join("cases/control/1");
+    std::fs::create_dir_all(&trial).expect("a folder");
+    for (name, bytes) in seeds("record") {
+        let place = FILES.iter().find(|(seed, _)| *seed == name).map(|(_, file)| trial.join(file));
+        let place = if name == "manifest" { Some(dir.join("manifest.json")) } else { place };
+        place.iter().for_each(|place| std::fs::write(place, &bytes[2..]).expect("a file"));
+    }
+    let run = read_run(&dir);
+    std::fs::remove_dir_all(&dir).expect("the folder");
+    let run = run.expect("a whole record");
+    assert_eq!(run.notes, Vec::<String>::new());
+    let trial = &run.cases[0].trials[0];
+    assert!(trial.summary.is_some() && trial.intervals.len() >= 4 && trial.ticks.len() == 2, "{trial:?}");
+    assert!(!trial.samples.is_empty() && !trial.events.is_empty() && !trial.examples.is_empty());
+}
