@@ -405,7 +405,8 @@ impl<'s> Collector<'s> {
                 let _ = empties[worker].send(batch);
             }
             self.tell_complete(observer);
-            if worker == 0 && !last {
+            // The first worker that is still at it sets the pace.
+            if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
                 self.now.at_s = self.told_ns() as f64 / 1e9;
                 observer(LoadEvent::Progress(&self.now));
             }

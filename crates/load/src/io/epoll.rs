@@ -24,8 +24,9 @@ pub struct Epoll<'r> {
     ops: EpollOps<'r>,
     buffer: Box<[u8]>,
     events: Vec<epoll::Event>,
-    /// Connections with more to read than one turn allowed.
-    unfinished: Vec<u64>,
+    /// Connections with more to read than one turn allowed, and whether their peer had ended by then: the edge
+    /// that told so does not come again.
+    unfinished: Vec<(u64, bool)>,
     fine_waits: bool,
 }
 
@@ -164,23 +165,18 @@ impl<'r> Io<'r> for Epoll<'r> {
 
     fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         self.wait(until_ns)?;
-        for (key, error) in std::mem::take(&mut self.ops.failed) {
-            if self.ops.live(key).is_some() {
-                sink.event(&mut self.ops, Event::Failed(key as u32, error));
-            }
-        }
-        for key in std::mem::take(&mut self.unfinished) {
-            if self.receive(key, false, sink) {
-                self.unfinished.push(key);
+        let failed = std::mem::take(&mut self.ops.failed);
+        for (key, ended) in std::mem::take(&mut self.unfinished) {
+            if self.receive(key, ended, sink) {
+                self.unfinished.push((key, ended));
             }
         }
         for i in 0..self.events.len() {
             let (flags, key) = (self.events[i].flags, self.events[i].data.u64());
             // A failed connect shows as writable; its error is read there.
             let connecting = self.ops.live(key).is_some_and(|s| s.connecting);
-            if flags.intersects(epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP)
-                && (connecting || self.ops.live(key).is_some_and(|s| !s.rest.is_empty()))
-            {
+            let writable = epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
+            if connecting && flags.intersects(writable) {
                 self.writable(key, sink);
             }
             let readable = epoll::EventFlags::IN
@@ -190,8 +186,21 @@ impl<'r> Io<'r> for Epoll<'r> {
             if flags.intersects(readable) && !(connecting && flags.contains(epoll::EventFlags::ERR)) {
                 let ended = flags.contains(epoll::EventFlags::RDHUP);
                 if self.receive(key, ended, sink) {
-                    self.unfinished.push(key);
+                    self.unfinished.push((key, ended));
                 }
+            }
+            // After what came: an answer to a request that was cut short lies in front of the reset.
+            if !connecting
+                && flags.intersects(writable)
+                && self.ops.live(key).is_some_and(|s| !s.rest.is_empty())
+            {
+                self.writable(key, sink);
+            }
+        }
+        // Sends that failed at once, last: what had come before the failure has been told by now.
+        for (key, error) in failed {
+            if self.ops.live(key).is_some() {
+                sink.event(&mut self.ops, Event::Failed(key as u32, error));
             }
         }
         Ok(())

@@ -30,6 +30,9 @@ const SILENT: usize = 4096;
 const ONE_SEGMENT: usize = 1400;
 /// `SOCKET_URING_OP_SIOCOUTQ` of `<linux/io_uring.h>`.
 const SIOCOUTQ: u32 = 1;
+/// The first kernel that tells unacknowledged bytes through a ring, without which a request on an idle connection
+/// that the server had closed could not be told from one that it saw.
+const NEEDED_KERNEL: (u32, u32) = (6, 7);
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
 /// Most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
@@ -94,6 +97,8 @@ struct Slot {
     generation: u32,
     /// A receive is under way in the kernel.
     receiving: bool,
+    /// A connect is.
+    connecting: bool,
     no_delay: bool,
     /// Length of the last send, and whether it was submitted.
     last_send: u32,
@@ -195,6 +200,9 @@ impl<'r> Uring<'r> {
         // Timers must fire when they are due: the kernel's default slack is 50 µs.
         // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        if !kernel_is_at_least(NEEDED_KERNEL) {
+            return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
+        }
         let per_ring = size.connections.clamp(1, table_limit());
         let count = size.connections.div_ceil(per_ring).clamp(1, MAX_RINGS);
         // Several rings share what is in flight, not quite evenly.
@@ -245,6 +253,7 @@ impl<'r> Uring<'r> {
                 sink.event(&mut self.ops, event);
             }
             Kind::Connect if result == 0 => {
+                self.ops.slots[conn as usize].connecting = false;
                 self.ops.receive_again(conn);
                 sink.event(&mut self.ops, Event::Connected(conn));
             }
@@ -494,6 +503,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
                 open: false,
                 generation: 0,
                 receiving: false,
+                connecting: false,
                 no_delay: false,
                 last_send: 0,
                 submitted: false,
@@ -501,8 +511,15 @@ impl<'r> Ops<'r> for UringOps<'r> {
             self.slots.resize(conn as usize + 1, closed);
         }
         let slot = &mut self.slots[conn as usize];
-        *slot =
-            Slot { open: true, receiving: false, no_delay: false, submitted: false, last_send: 0, ..*slot };
+        *slot = Slot {
+            open: true,
+            receiving: false,
+            connecting: true,
+            no_delay: false,
+            submitted: false,
+            last_send: 0,
+            ..*slot
+        };
         let generation = slot.generation & 0xff_ffff;
         if conn as usize >= self.per_ring * self.rings.len() {
             return self.failed.push((conn, generation, libc::EMFILE));
@@ -558,15 +575,23 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn close(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn as usize];
-        let receiving = std::mem::take(&mut slot.receiving);
+        let under_way = match (std::mem::take(&mut slot.connecting), std::mem::take(&mut slot.receiving)) {
+            (true, _) => Some(Kind::Connect),
+            (_, true) => Some(Kind::Receive),
+            _ => None,
+        };
         slot.open = false;
-        let receive = self.data(Kind::Receive, conn);
+        let under_way = under_way.map(|kind| self.data(kind, conn));
         let (ring, place) = self.place(conn);
         let slot = &mut self.slots[conn as usize];
         slot.generation = slot.generation.wrapping_add(1);
-        // A receive under way holds the socket open.
-        if receiving {
-            let cancel = opcode::AsyncCancel::new(receive).build().user_data(Kind::Nothing as u64);
+        if ring >= self.rings.len() {
+            // Beyond the tables: it never had a socket.
+            return;
+        }
+        // What is under way holds the socket open.
+        if let Some(data) = under_way {
+            let cancel = opcode::AsyncCancel::new(data).build().user_data(Kind::Nothing as u64);
             let _ = self.push(ring, &cancel.flags(squeue::Flags::SKIP_SUCCESS));
         }
         let close = opcode::Close::new(place).build().user_data(Kind::Nothing as u64);
@@ -687,6 +712,14 @@ impl RawAddress {
             RawAddress { storage, length: length as libc::socklen_t }
         }
     }
+}
+
+/// Whether the kernel's release is at least this; not, if it cannot be told.
+fn kernel_is_at_least((major, minor): (u32, u32)) -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
 }
 
 /// How many sockets one ring's table may hold: the kernel bounds it by the limit on open files.
