@@ -12,9 +12,12 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
+mod memory;
+
+use self::memory::{Buffers, RawAddress};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, Ops, Sink};
 
@@ -35,10 +38,6 @@ const SIOCOUTQ: u32 = 1;
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
-/// Most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
-const MOST_BUFFERS: usize = 512;
-/// Bytes of a receive buffer.
-const BUFFER: usize = 16 * 1024;
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
 static ONE: libc::c_int = 1;
@@ -113,21 +112,6 @@ struct Completion {
     generation: u32,
     result: i32,
     flags: u32,
-}
-
-/// A socket address as the kernel wants it, in one place for as long as the ring lives.
-struct RawAddress {
-    storage: libc::sockaddr_storage,
-    length: libc::socklen_t,
-}
-
-/// Receive buffers, handed to the kernel in a ring of their own.
-struct Buffers {
-    entries: *mut BufRingEntry,
-    memory: *mut u8,
-    count: u16,
-    size: usize,
-    tail: u16,
 }
 
 /// What a ring is sized for.
@@ -607,73 +591,6 @@ impl<'r> Ops<'r> for UringOps<'r> {
     }
 }
 
-impl Buffers {
-    /// As many as requests may be answered in one turn, within bounds.
-    fn new(in_flight: usize, least: usize) -> std::io::Result<Self> {
-        let count = in_flight.next_power_of_two().clamp(least, MOST_BUFFERS);
-        let size = if least < 128 { 4096 } else { BUFFER };
-        let map = |length: usize| {
-            use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
-            unsafe {
-                mmap_anonymous(
-                    std::ptr::null_mut(),
-                    length,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::PRIVATE,
-                )
-            }
-        };
-        let entries = map(count * std::mem::size_of::<BufRingEntry>())?.cast();
-        let memory = map(count * size)?.cast();
-        let mut buffers = Buffers { entries, memory, count: count as u16, size, tail: 0 };
-        (0..count as u16).for_each(|id| buffers.give_back(id));
-        buffers.publish();
-        Ok(buffers)
-    }
-
-    /// What the kernel wrote into a buffer.
-    fn bytes(&self, id: u16, length: usize) -> &'static [u8] {
-        // SAFETY: the kernel gave this buffer to us with so many bytes in it, and will not write to it again
-        // before it is given back; callers drop the slice before that.
-        unsafe { std::slice::from_raw_parts(self.memory.add(id as usize * self.size), length.min(self.size)) }
-    }
-
-    /// Gives a buffer back with the next [`publish`](Self::publish).
-    fn give_back(&mut self, id: u16) {
-        // SAFETY: the index is below `count`, a power of two; the entry behind the published tail is ours.
-        unsafe {
-            let entry = &mut *self.entries.add((self.tail & (self.count - 1)) as usize);
-            entry.set_addr(self.memory.add(id as usize * self.size) as u64);
-            entry.set_len(self.size as u32);
-            entry.set_bid(id);
-        }
-        self.tail = self.tail.wrapping_add(1);
-    }
-
-    /// Lets the kernel see what was given back.
-    fn publish(&self) {
-        // SAFETY: the tail lies in the first entry's reserved field, which only this side writes; the release
-        // makes the entries visible before it.
-        unsafe {
-            let tail = BufRingEntry::tail(self.entries).cast_mut();
-            std::sync::atomic::AtomicU16::from_ptr(tail)
-                .store(self.tail, std::sync::atomic::Ordering::Release);
-        }
-    }
-}
-
-impl Drop for Buffers {
-    fn drop(&mut self) {
-        // SAFETY: both were mapped with these lengths in `new`, and the ring that knew them is gone.
-        unsafe {
-            let entries = self.count as usize * std::mem::size_of::<BufRingEntry>();
-            let _ = rustix::mm::munmap(self.entries.cast(), entries);
-            let _ = rustix::mm::munmap(self.memory.cast(), self.count as usize * self.size);
-        }
-    }
-}
-
 impl Drop for UringOps<'_> {
     fn drop(&mut self) {
         // Sends under way read from memory that is about to go: end them before that.
@@ -682,34 +599,6 @@ impl Drop for UringOps<'_> {
             let _ = ring
                 .submitter()
                 .register_sync_cancel(Some(Timespec::new().sec(1)), io_uring::types::CancelBuilder::any());
-        }
-    }
-}
-
-impl RawAddress {
-    fn of(address: &SocketAddr) -> Self {
-        // SAFETY: an all-zero sockaddr_storage is valid, and it has room and alignment for both kinds.
-        unsafe {
-            let mut storage: libc::sockaddr_storage = std::mem::zeroed();
-            let length = match address {
-                SocketAddr::V4(v4) => {
-                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in>();
-                    raw.sin_family = libc::AF_INET as libc::sa_family_t;
-                    raw.sin_port = v4.port().to_be();
-                    raw.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
-                    std::mem::size_of::<libc::sockaddr_in>()
-                }
-                SocketAddr::V6(v6) => {
-                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in6>();
-                    raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-                    raw.sin6_port = v6.port().to_be();
-                    raw.sin6_flowinfo = v6.flowinfo();
-                    raw.sin6_addr.s6_addr = v6.ip().octets();
-                    raw.sin6_scope_id = v6.scope_id();
-                    std::mem::size_of::<libc::sockaddr_in6>()
-                }
-            };
-            RawAddress { storage, length: length as libc::socklen_t }
         }
     }
 }

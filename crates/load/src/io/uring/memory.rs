@@ -1,0 +1,120 @@
+//! Memory that the kernel reads and writes on its own time: receive buffers and addresses.
+
+use std::net::SocketAddr;
+
+use io_uring::types::BufRingEntry;
+
+/// Most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
+const MOST_BUFFERS: usize = 512;
+/// Bytes of a receive buffer.
+const BUFFER: usize = 16 * 1024;
+
+/// Receive buffers, handed to the kernel in a ring of their own.
+pub struct Buffers {
+    pub entries: *mut BufRingEntry,
+    memory: *mut u8,
+    pub count: u16,
+    size: usize,
+    tail: u16,
+}
+
+/// A socket address as the kernel wants it, in one place for as long as the ring lives.
+pub struct RawAddress {
+    pub storage: libc::sockaddr_storage,
+    pub length: libc::socklen_t,
+}
+
+impl Buffers {
+    /// As many as requests may be answered in one turn, within bounds.
+    pub fn new(in_flight: usize, least: usize) -> std::io::Result<Self> {
+        let count = in_flight.next_power_of_two().clamp(least, MOST_BUFFERS);
+        let size = if least < 128 { 4096 } else { BUFFER };
+        let map = |length: usize| {
+            use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+            // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
+            unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    length,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE,
+                )
+            }
+        };
+        let entries = map(count * std::mem::size_of::<BufRingEntry>())?.cast();
+        let memory = map(count * size)?.cast();
+        let mut buffers = Buffers { entries, memory, count: count as u16, size, tail: 0 };
+        (0..count as u16).for_each(|id| buffers.give_back(id));
+        buffers.publish();
+        Ok(buffers)
+    }
+
+    /// What the kernel wrote into a buffer.
+    pub fn bytes(&self, id: u16, length: usize) -> &'static [u8] {
+        // SAFETY: the kernel gave this buffer to us with so many bytes in it, and will not write to it again
+        // before it is given back; callers drop the slice before that.
+        unsafe { std::slice::from_raw_parts(self.memory.add(id as usize * self.size), length.min(self.size)) }
+    }
+
+    /// Gives a buffer back with the next [`publish`](Self::publish).
+    pub fn give_back(&mut self, id: u16) {
+        // SAFETY: the index is below `count`, a power of two; the entry behind the published tail is ours.
+        unsafe {
+            let entry = &mut *self.entries.add((self.tail & (self.count - 1)) as usize);
+            entry.set_addr(self.memory.add(id as usize * self.size) as u64);
+            entry.set_len(self.size as u32);
+            entry.set_bid(id);
+        }
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Lets the kernel see what was given back.
+    pub fn publish(&self) {
+        // SAFETY: the tail lies in the first entry's reserved field, which only this side writes; the release
+        // makes the entries visible before it.
+        unsafe {
+            let tail = BufRingEntry::tail(self.entries).cast_mut();
+            std::sync::atomic::AtomicU16::from_ptr(tail)
+                .store(self.tail, std::sync::atomic::Ordering::Release);
+        }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // SAFETY: both were mapped with these lengths in `new`, and the ring that knew them is gone.
+        unsafe {
+            let entries = self.count as usize * std::mem::size_of::<BufRingEntry>();
+            let _ = rustix::mm::munmap(self.entries.cast(), entries);
+            let _ = rustix::mm::munmap(self.memory.cast(), self.count as usize * self.size);
+        }
+    }
+}
+
+impl RawAddress {
+    pub fn of(address: &SocketAddr) -> Self {
+        // SAFETY: an all-zero sockaddr_storage is valid, and it has room and alignment for both kinds.
+        unsafe {
+            let mut storage: libc::sockaddr_storage = std::mem::zeroed();
+            let length = match address {
+                SocketAddr::V4(v4) => {
+                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in>();
+                    raw.sin_family = libc::AF_INET as libc::sa_family_t;
+                    raw.sin_port = v4.port().to_be();
+                    raw.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
+                    std::mem::size_of::<libc::sockaddr_in>()
+                }
+                SocketAddr::V6(v6) => {
+                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in6>();
+                    raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                    raw.sin6_port = v6.port().to_be();
+                    raw.sin6_flowinfo = v6.flowinfo();
+                    raw.sin6_addr.s6_addr = v6.ip().octets();
+                    raw.sin6_scope_id = v6.scope_id();
+                    std::mem::size_of::<libc::sockaddr_in6>()
+                }
+            };
+            RawAddress { storage, length: length as libc::socklen_t }
+        }
+    }
+}
