@@ -24,7 +24,7 @@ impl Numbers for Made {
     }
 
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
-        (for_ns % 3 != 0).then_some(name.len().is_multiple_of(2))
+        (!for_ns.is_multiple_of(3)).then_some(name.len().is_multiple_of(2))
     }
 }
 

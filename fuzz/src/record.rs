@@ -84,8 +84,7 @@ fn log(content: &[u8]) {
         assert_eq!(histogram.count(), interval.count(), "{interval:?}");
         let (series, tag) = (interval.series(), interval.request_tag());
         assert!(tag.is_none_or(|t| t.len() + series.len() < interval.tag.len()));
-        let mut all = Series::default();
-        all.response_ok = histogram;
+        let all = Series { response_ok: histogram, ..Series::default() };
         let mut writer = Writer::new(Vec::new()).expect("a header");
         writer
             .interval(interval.load.as_deref().unwrap_or("main"), (0.0, 1.0), &all, &Default::default())

@@ -104,7 +104,12 @@ fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let p99 = quantile_ns(&series.late, 0.99)?;
     let responses = responses(series);
     let median = quantile_ns(&responses, 0.5).unwrap_or(0.0);
-    let grave = p99 > LATE_GRAVE_NS || p99 > LATE_SPOILS_NS && p99 > LATE_SHARE * median;
+    // With few requests a single hiccup is their p99: ten of them must be that late.
+    let count = series.late.count();
+    let sure =
+        quantile_ns(&series.late, (1.0 - 10.0 / count as f64).clamp(0.5, 0.99)).filter(|_| count >= 20);
+    let grave =
+        sure.is_some_and(|late| late > LATE_GRAVE_NS || late > LATE_SPOILS_NS && late > LATE_SHARE * median);
     let shown = [0.99, 0.999].into_iter().find(|q| {
         let enough = series.late.count() as f64 * (1.0 - q) >= 1.0;
         let late = quantile_ns(&series.late, *q).unwrap_or(0.0);

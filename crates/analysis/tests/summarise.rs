@@ -148,6 +148,21 @@ fn lateness_is_grave_where_it_shows() {
 }
 
 #[test]
+fn one_hiccup_among_few_requests_does_not_condemn_them() {
+    let check = |late: u64, expect: &[(&str, bool)]| {
+        let mut runs = [load("main", 0.0, 110, 5, 10.0)];
+        let series = &mut runs[0].measured.series;
+        series.service_ok.record_n(5 * MS, 110);
+        series.late.record_n(20_000, 110 - late);
+        series.late.record_n(40 * MS, late);
+        let s = summarise(input(open(11.0), &runs));
+        assert_eq!(kinds(&s), expect, "{late} late: {:?}", s.doubts);
+    };
+    check(2, &[("late", false)]);
+    check(12, &[("late", true)]);
+}
+
+#[test]
 fn waiting_for_the_system_is_no_fault_of_the_generator() {
     let mut runs = [load("main", 0.0, 10_000, 700, 10.0)];
     let m = &mut runs[0].measured;
