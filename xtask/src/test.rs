@@ -37,6 +37,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step("build", build);
     steps.step("tests", tests);
     steps.step("tests of labs", tests_of_labs);
+    steps.step("fuzz targets", fuzz_targets);
     if !args.quick {
         steps.step("labs end to end", lab::run_all);
         steps.step("reports in a browser", page::open_all);
@@ -93,6 +94,18 @@ fn tests_of_labs() -> Outcome {
         found.push(count_tests(&["test", "--locked", "--manifest-path", &manifest])?);
     }
     Ok(found.join(", "))
+}
+
+/// The bodies of the fuzz targets over their seeds, and the targets themselves as far as the compiler goes:
+/// fuzzing takes longer than a check may (fuzz/README.md).
+fn fuzz_targets() -> Outcome {
+    const MANIFEST: &str = "fuzz/Cargo.toml";
+    let found = count_tests(&["test", "--locked", "--manifest-path", MANIFEST])?;
+    let mut build = cargo(&["check", "--locked", "--bins", "--manifest-path", MANIFEST]);
+    let target = crate::root::target().join("fuzz");
+    let ran = shown(build.env("RUSTFLAGS", "--cfg fuzzing").env("CARGO_TARGET_DIR", target))?;
+    ensure!(ran.status.success(), "cargo check: {}", ran.status);
+    Ok(found)
 }
 
 /// Runs cargo, which shows its own messages.

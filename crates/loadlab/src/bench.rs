@@ -1,6 +1,7 @@
 //! `loadlab bench`: options → a load, its result → text or JSON.
 
 use std::path::Path;
+use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_load::source::RequestParts;
@@ -9,6 +10,7 @@ use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::summary::Ended as LoadEnded;
+use loadlab_run::preflight;
 use loadlab_run::{Bench, BenchError, BenchResult, bench, parse_expressions, requests_for_urls};
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
@@ -32,6 +34,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     raise_file_limit();
     let view = View::new(args.quiet);
     view.title(&opening(&order, args));
+    view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &preflight::read(Duration::ZERO)));
     let result = bench(&order, &cancel, &|event| view.event(&event));
     view.done();
     match result {

@@ -1,10 +1,12 @@
 //! `loadlab run`: a plan → a record and its report.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{StoreError, read_run};
+use loadlab_run::preflight;
 use loadlab_run::{How, RunError, RunResult, conduct, rfc3339_now};
 
 use crate::args::RunArgs;
@@ -39,6 +41,7 @@ pub fn command(args: &RunArgs) -> Ended {
     for remark in &read.plan.notes {
         note(remark);
     }
+    view.remarks(fitness(&read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
     match result {
@@ -83,6 +86,20 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
         allow_hosts: args.allow_host.clone(),
         threads: default_threads(&[]),
     })
+}
+
+/// What this machine would do to the plan's loads, each thing once.
+fn fitness(read: &ReadPlan, threads: usize) -> Vec<String> {
+    let facts = preflight::read(Duration::ZERO);
+    let mut notes: Vec<String> = Vec::new();
+    for planned in read.plan.cases().iter().filter_map(|c| preflight::Planned::of_case(c, threads)) {
+        for note in preflight::notes(&planned, &facts) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
 }
 
 /// `./loadlab-runs/NAME-TIME`, with a number behind it should that be there already.

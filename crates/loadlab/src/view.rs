@@ -47,6 +47,13 @@ impl View {
         }
     }
 
+    /// What should be known before the load begins.
+    pub fn remarks(&self, remarks: Vec<String>) {
+        if !self.quiet {
+            remarks.iter().for_each(|text| crate::exit::note(text));
+        }
+    }
+
     /// A plain line.
     pub fn text(&self, text: &str) {
         if !self.quiet {
