@@ -130,7 +130,9 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
         Ok(()) if args.json => Ended::with(result.exit),
         Ok(()) => {
             let dir = result.dir.display();
-            output::print(&format!("\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab report {dir}\n"));
+            output::print(&format!(
+                "\nreport: {dir}/report.html\n        {dir}/report.md\n        loadlab report {dir}\n"
+            ));
             Ended::with(result.exit)
         }
         Err(error) => Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),

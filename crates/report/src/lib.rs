@@ -1,6 +1,6 @@
 //! Findings → documents. Pure: a record goes in, text comes out, and twice the same makes the same bytes.
 //!
-//! - [`compose`]: record → [`document::Document`], what a report says and in which order.
+//! - [`compose()`]: record → [`document::Document`], what a report says and in which order.
 //! - [`render`]: a document as text for a terminal, as Markdown, as HTML.
 //! - [`export`]: a record as JSON and CSV, for other programs.
 //! - [`trial`]: the end of `loadlab bench` on a terminal.
