@@ -233,7 +233,7 @@ fn several_loads_at_once() {
     let lab = Lab::new();
     let url = "\"http://127.0.0.1:${components.web.port}/\"";
     let loads = format!(
-        "loads:\n  closed: {{ users: 2, duration: 1s, journey: [{{ get: {url}, tags: [page] }}] }}\n  \
+        "loads:\n  closed: {{ users: 2, repeats: 200, journey: [{{ get: {url}, tags: [page] }}] }}\n  \
          open: {{ rate: 50/s, duration: 1s, journey: [{{ post: {url}, tags: [item], body: {{ json: {{ n: 1 }} }} }}] }}\n"
     );
     lab.run(&plan(&[component("web", "", &[])], &loads), &[]).expect(0, &[]);
