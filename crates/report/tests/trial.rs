@@ -147,7 +147,7 @@ fn at_eighty_columns() {
     a fixed rate: -r RATE.
 
     Times          response            ok        failed       connect
-      min           1.00 ms       1.50 ms        400 µs       90.0 µs
+      min           1.50 ms       1.50 ms        400 µs       90.0 µs
       p50           2.37 ms       2.37 ms        400 µs       90.0 µs
       p75           2.80 ms       2.80 ms        400 µs       90.0 µs
       p90           3.06 ms       3.06 ms     needs 100     needs 100
@@ -220,7 +220,7 @@ fn at_forty_columns() {
     For a fixed rate: -r RATE.
 
     Times          response            ok
-      min           1.00 ms       1.50 ms
+      min           1.50 ms       1.50 ms
       p50           2.37 ms       2.37 ms
       p75           2.80 ms       2.80 ms
       p90           3.06 ms       3.06 ms
