@@ -198,6 +198,11 @@ impl Totals {
         self.connections.opened += m.connections.opened;
         self.connections.reconnects += m.connections.reconnects;
         self.connections.peak = self.connections.peak.max(m.connections.peak);
+        // Of several loads or batches that hold connections, the longest opening and the largest share.
+        let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+        self.connections.opening_s = larger(self.connections.opening_s, m.connections.opening_s);
+        self.connections.memory_bytes_each =
+            larger(self.connections.memory_bytes_each, m.connections.memory_bytes_each);
         self.busy_s += m.busy_s;
     }
 }

@@ -148,6 +148,15 @@ fn lateness_is_grave_where_it_shows() {
 }
 
 #[test]
+fn what_opening_held_connections_took_is_told() {
+    let mut runs = [load("main", 0.0, 100, 5, 10.0)];
+    runs[0].measured.connections.opening_s = Some(4.5);
+    runs[0].measured.connections.memory_bytes_each = Some(44.0);
+    let s = summarise(input(open(10.0), &runs));
+    assert_eq!((s.connections.opening_s, s.connections.memory_bytes_each), (Some(4.5), Some(44.0)));
+}
+
+#[test]
 fn one_hiccup_among_few_requests_does_not_condemn_them() {
     let check = |late: u64, expect: &[(&str, bool)]| {
         let mut runs = [load("main", 0.0, 110, 5, 10.0)];
