@@ -271,6 +271,7 @@ impl<'r> Worker<'r> {
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
         let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
         let head = exchange.reader.head().filter(|_| exchange.answered);
+        self.service_ns = self.service_ns - self.service_ns / 64 + (now - times.started_ns) / 64;
         self.recorder.ended(request, times, outcome);
         if self.keeper.wants(request, outcome, now - times.due_ns) {
             self.keep(

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use loadlab_load::io::epoll::Epoll;
 use loadlab_load::io::uring::{Size, Uring};
-use loadlab_load::io::{ConnId, Event, Io, Ops, Sink};
+use loadlab_load::io::{ConnId, Event, Io, Ops, Sink, Wait};
 use server::{PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -91,7 +91,7 @@ impl<I: Io<'static>> Driven<I> {
 
     fn turn(&mut self) {
         let until_ns = self.io.ops().now() + 10 * MS;
-        self.io.poll(until_ns, &mut self.log).expect("a turn");
+        self.io.poll(Wait::until(until_ns), &mut self.log).expect("a turn");
     }
 
     fn until(&mut self, what: &str, done: impl Fn(&Log) -> bool) {
@@ -253,7 +253,7 @@ fn what_came_while_it_was_away_is_told_to_its_end<I: Io<'static>>(mut b: Driven<
     b.until("the first came", |log| log.bytes(0).len() == 24 * MIB);
     b.log.0.clear();
     b.io.ops().send(0, REQUEST);
-    b.io.poll(0, &mut b.log).unwrap();
+    b.io.poll(Wait::until(0), &mut b.log).unwrap();
     std::thread::sleep(Duration::from_millis(500));
     b.until("the end is told", |log| log.end(0).is_some());
     assert_eq!((b.log.end(0), b.log.bytes(0).len()), (Some(None), MIB + 200_000));
@@ -389,13 +389,13 @@ fn a_wait_lasts_no_longer_than_asked_for_unless_something_comes<I: Io<'static>>(
     let from_ns = b.io.ops().now();
     let mut turns = 0;
     while b.io.ops().now() < from_ns + 30 * MS {
-        b.io.poll(from_ns + 30 * MS, &mut b.log).unwrap();
+        b.io.poll(Wait::until(from_ns + 30 * MS), &mut b.log).unwrap();
         turns += 1;
     }
     assert!((1..100).contains(&turns), "it sleeps, and not for ever: {turns} turns");
     // A time that has passed is no reason to wait.
-    b.io.poll(from_ns, &mut b.log).unwrap();
-    b.io.poll(0, &mut b.log).unwrap();
+    b.io.poll(Wait::until(from_ns), &mut b.log).unwrap();
+    b.io.poll(Wait::until(0), &mut b.log).unwrap();
     assert!(b.log.0.is_empty());
     // What comes ends a long wait.
     let server = Server::start(slow(Duration::from_millis(10)));
@@ -403,7 +403,27 @@ fn a_wait_lasts_no_longer_than_asked_for_unless_something_comes<I: Io<'static>>(
     b.io.ops().send(0, REQUEST);
     while b.log.bytes(0).is_empty() {
         let until_ns = b.io.ops().now() + 600_000 * MS;
-        b.io.poll(until_ns, &mut b.log).unwrap();
+        b.io.poll(Wait::until(until_ns), &mut b.log).unwrap();
+    }
+}
+
+fn waiting_for_several_ends_with_one<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(good);
+    b.connected(0, server.address);
+    for _ in 0..20 {
+        let before = b.log.bytes(0).len();
+        b.io.ops().send(0, REQUEST);
+        while b.log.bytes(0).len() == before {
+            // Nine will never come: the one is told all the same, and long before the hour is over.
+            let until_ns = b.io.ops().now() + 3_600_000 * MS;
+            b.io.poll(Wait { until_ns, at_least: 9, within_ns: MS / 10 }, &mut b.log).unwrap();
+        }
+    }
+    assert_eq!(b.log.bytes(0), response(200, "hello").repeat(20));
+    // Nor does it outlast the time where nothing comes.
+    let until_ns = b.io.ops().now() + 5 * MS;
+    while b.io.ops().now() < until_ns {
+        b.io.poll(Wait { until_ns, at_least: 9, within_ns: MS }, &mut b.log).unwrap();
     }
 }
 
@@ -455,6 +475,7 @@ macro_rules! contract_of {
             a_connect_that_is_given_up_is_gone
             an_answer_is_told_before_the_send_it_cut_short
             a_wait_lasts_no_longer_than_asked_for_unless_something_comes
+            waiting_for_several_ends_with_one
             it_can_be_dropped_at_any_time
         }
     };

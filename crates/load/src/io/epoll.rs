@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-use super::{ConnId, Event, Io, Ops, Sink};
+use super::{ConnId, Event, Io, Ops, Sink, Wait};
 
 /// Bytes one receive can take. Large enough that a 128 KiB body costs two.
 const BUFFER: usize = 128 * 1024;
@@ -163,8 +163,8 @@ impl<'r> Io<'r> for Epoll<'r> {
         &mut self.ops
     }
 
-    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
-        self.wait(until_ns)?;
+    fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+        self.wait(wait.until_ns)?;
         let failed = std::mem::take(&mut self.ops.failed);
         for (key, ended) in std::mem::take(&mut self.unfinished) {
             if self.receive(key, ended, sink) {

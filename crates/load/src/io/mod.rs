@@ -35,6 +35,24 @@ pub enum Event<'a> {
     Failed(ConnId, i32),
 }
 
+/// How long a turn may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// For the first event, until then on the clock of [`Ops::now`].
+    pub until_ns: u64,
+    /// Before it is content with fewer events than this …
+    pub at_least: u32,
+    /// … it may wait so long for the others. A backend need not.
+    pub within_ns: u64,
+}
+
+impl Wait {
+    /// For one event.
+    pub fn until(until_ns: u64) -> Wait {
+        Wait { until_ns, at_least: 1, within_ns: 0 }
+    }
+}
+
 /// Who is told.
 pub trait Sink<O> {
     /// One event; may submit more through `ops`.
@@ -66,6 +84,6 @@ pub trait Io<'r> {
     const NAME: &'static str;
     /// For submitting outside of an event.
     fn ops(&mut self) -> &mut Self::Ops;
-    /// Waits until something happened or until `until_ns` on the clock of `now`, and tells all of it.
-    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
+    /// Waits until something happened or the time has come, and tells all of it.
+    fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
 }

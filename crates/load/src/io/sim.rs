@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::{IpAddr, SocketAddr};
 
-use super::{ConnId, Event, Io, Ops, Sink};
+use super::{ConnId, Event, Io, Ops, Sink, Wait};
 
 /// What the simulated server does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -144,7 +144,8 @@ impl<'r, S: Server> Io<'r> for Sim<S> {
         &mut self.ops
     }
 
-    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+    fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+        let until_ns = wait.until_ns;
         let next = self.ops.queue.peek().map(|Reverse(first)| first.0);
         match next {
             Some(at) if at <= until_ns.max(self.ops.now_ns) => self.ops.advance(at),

@@ -19,7 +19,7 @@ mod memory;
 
 use self::memory::{Buffers, RawAddress};
 use super::epoll::now_ns;
-use super::{ConnId, Event, Io, Ops, Sink};
+use super::{ConnId, Event, Io, Ops, Sink, Wait};
 
 /// Entries of the submission queue; when it is full, what is in it is submitted early.
 const ENTRIES: u32 = 1024;
@@ -260,16 +260,17 @@ impl<'r> Io<'r> for Uring<'r> {
         &mut self.ops
     }
 
-    fn poll(&mut self, until_ns: u64, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+    fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         self.ops.flush_sends()?;
-        let until_ns = if self.ops.early.is_empty() && self.ops.failed.is_empty() { until_ns } else { 0 };
+        let idle = self.ops.early.is_empty() && self.ops.failed.is_empty();
+        let wait = if idle { wait } else { Wait::until(0) };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
         match self.ops.rings.len() {
             1 => {
-                self.ops.enter(0, until_ns)?;
+                self.ops.enter_for(0, wait)?;
                 self.ops.reap(0, &mut self.turn);
             }
-            _ => self.ops.enter_ready(until_ns, &mut self.turn)?,
+            _ => self.ops.enter_ready(wait.until_ns, &mut self.turn)?,
         }
         for (conn, generation, error) in std::mem::take(&mut self.ops.failed) {
             if self.ops.live(conn, generation) {
@@ -379,14 +380,28 @@ impl<'r> UringOps<'r> {
         Ok(())
     }
 
+    /// Submits, and waits for several completions, a short time at most; then for one.
+    fn enter_for(&mut self, ring: usize, wait: Wait) -> std::io::Result<()> {
+        if wait.at_least > 1 && now_ns() + wait.within_ns < wait.until_ns {
+            self.submit_and_wait(ring, wait.at_least as usize, wait.within_ns)?;
+            if !self.rings[ring].ring.completion().is_empty() {
+                return Ok(());
+            }
+        }
+        self.enter(ring, wait.until_ns)
+    }
+
     /// Submits, and waits until a completion or the time.
     fn enter(&mut self, ring: usize, until_ns: u64) -> std::io::Result<()> {
-        let left_ns = until_ns.saturating_sub(now_ns());
+        self.submit_and_wait(ring, 1, until_ns.saturating_sub(now_ns()))
+    }
+
+    fn submit_and_wait(&mut self, ring: usize, at_least: usize, left_ns: u64) -> std::io::Result<()> {
         let timeout = Timespec::new().sec(left_ns / 1_000_000_000).nsec((left_ns % 1_000_000_000) as u32);
         let args = SubmitArgs::new().timespec(&timeout);
         let ring = &mut self.rings[ring].ring;
         ring.submission().sync();
-        match ring.submitter().submit_with_args(1, &args) {
+        match ring.submitter().submit_with_args(at_least, &args) {
             Ok(_) => Ok(()),
             Err(e) => match e.raw_os_error() {
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
