@@ -225,6 +225,60 @@ fn a_long_send_goes_out_whole<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(server.counts().last.unwrap().body, body);
 }
 
+/// Bytes that are gone after the call arrive all the same, in order, many or few.
+fn copies_go_out_whole_and_in_order<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(|r: &Request| {
+        let right = r.body.iter().enumerate().all(|(i, b)| *b == (i * 7 % 251) as u8);
+        vec![send(response(if right { 200 } else { 400 }, &r.body.len().to_string()))]
+    });
+    b.connected(0, server.address);
+    for length in [0usize, 10, 5000, 12 << 20] {
+        let (before, told) = (b.log.bytes(0).len(), b.log.sent(0));
+        let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+        bytes.extend((0..length).map(|i| (i * 7 % 251) as u8));
+        let mut at_once = 0;
+        // In three parts, a turn between the last two.
+        let third = bytes.len().div_ceil(3);
+        for (i, part) in bytes.chunks_mut(third).enumerate() {
+            if i == 2 {
+                b.turn();
+            }
+            at_once += b.io.ops().send_copy(0, part);
+            part.fill(b'#');
+        }
+        let answer = response(200, &length.to_string());
+        b.until("answered", |log| log.bytes(0).len() >= before + answer.len());
+        assert_eq!(b.log.bytes(0)[before..], *answer);
+        b.until("all is told as sent", |log| log.sent(0) - told + at_once >= bytes.len());
+        assert_eq!(b.log.sent(0) - told + at_once, bytes.len());
+    }
+}
+
+/// A connection closed with a copy under way frees its place, and the next in it sends nothing of the old one's.
+fn a_copy_ends_with_its_connection<I: Io<'static>>(mut b: Driven<I>) {
+    let deaf = Server::start(always(vec![Step::Hang]));
+    let server = Server::start(good);
+    let mut long = format!("POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n", 32 << 20).into_bytes();
+    long.resize(long.len() + (16 << 20), b'x');
+    for round in 0..3 {
+        b.connected(0, deaf.address);
+        b.io.ops().send_copy(0, &long);
+        if round > 0 {
+            b.turn();
+            b.io.ops().send_copy(0, &long);
+        }
+        b.io.ops().close(0);
+        b.connected(0, server.address);
+        let before = b.log.bytes(0).len();
+        b.io.ops().send_copy(0, REQUEST);
+        b.until("answered", |log| log.bytes(0).len() > before);
+        assert_eq!(b.log.bytes(0)[before..], *response(200, "hello"));
+        b.io.ops().close(0);
+    }
+    drop(b);
+    assert_eq!(deaf.settled().connections, 3);
+}
+
 fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
     const LENGTH: usize = 8 << 20;
     let answer: Vec<u8> = (0..LENGTH).map(|i| (i * 11 % 253) as u8).collect();
@@ -466,6 +520,8 @@ macro_rules! contract_of {
             a_reset_is_told_as_one
             a_place_is_used_again_and_hears_nothing_of_its_past
             a_long_send_goes_out_whole
+            copies_go_out_whole_and_in_order
+            a_copy_ends_with_its_connection
             a_long_answer_comes_whole
             what_came_while_it_was_away_is_told_to_its_end
             trickled_bytes_come_in_order

@@ -51,6 +51,11 @@ struct Slot<'r> {
     /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
     rest: &'r [u8],
     taken: usize,
+    /// Copied bytes that wait behind `rest`, from `copied_at` on.
+    copied: Vec<u8>,
+    copied_at: usize,
+    /// The peer's end was told.
+    ended: bool,
 }
 
 impl<'r> Epoll<'r> {
@@ -99,10 +104,11 @@ impl<'r> Epoll<'r> {
     fn receive(&mut self, key: u64, ended: bool, sink: &mut impl Sink<EpollOps<'r>>) -> bool {
         let conn = key as u32;
         for _ in 0..RECEIVES {
-            let Some(slot) = self.ops.live(key) else { return false };
+            let Some(slot) = self.ops.live(key).filter(|s| !s.ended) else { return false };
             let Some(socket) = &slot.socket else { return false };
             match net::recv(socket, &mut self.buffer[..], net::RecvFlags::empty()) {
                 Ok((0, _)) => {
+                    slot.ended = true;
                     sink.event(&mut self.ops, Event::Closed(conn));
                     return false;
                 }
@@ -113,7 +119,8 @@ impl<'r> Epoll<'r> {
                     sink.event(&mut self.ops, Event::Received { conn, bytes: &self.buffer[..n], last });
                     if drained {
                         // That FIN raises no further edge.
-                        if last && self.ops.live(key).is_some() {
+                        if last && let Some(slot) = self.ops.live(key) {
+                            slot.ended = true;
                             sink.event(&mut self.ops, Event::Closed(conn));
                         }
                         return false;
@@ -145,7 +152,7 @@ impl<'r> Epoll<'r> {
                     sink.event(&mut self.ops, Event::Failed(conn, error.raw_os_error()));
                 }
             }
-        } else if !slot.rest.is_empty() {
+        } else if slot.has_more() {
             match slot.push() {
                 Ok(0) => {}
                 Ok(n) => sink.event(&mut self.ops, Event::Sent(conn, n)),
@@ -190,10 +197,7 @@ impl<'r> Io<'r> for Epoll<'r> {
                 }
             }
             // After what came: an answer to a request that was cut short lies in front of the reset.
-            if !connecting
-                && flags.intersects(writable)
-                && self.ops.live(key).is_some_and(|s| !s.rest.is_empty())
-            {
+            if !connecting && flags.intersects(writable) && self.ops.live(key).is_some_and(|s| s.has_more()) {
                 self.writable(key, sink);
             }
         }
@@ -271,6 +275,26 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         }
     }
 
+    fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        let key = self.key(conn);
+        let slot = &mut self.slots[conn as usize];
+        if slot.has_more() {
+            slot.copied.extend_from_slice(bytes);
+            return 0;
+        }
+        slot.taken = 0;
+        match slot.write(bytes) {
+            Ok(n) => {
+                slot.copied.extend_from_slice(&bytes[n..]);
+                n
+            }
+            Err(error) => {
+                self.failed.push((key, error.raw_os_error()));
+                0
+            }
+        }
+    }
+
     fn close(&mut self, conn: ConnId) {
         let slot = &mut self.slots[conn as usize];
         let generation = slot.generation.wrapping_add(1);
@@ -288,28 +312,49 @@ impl<'r> Ops<'r> for EpollOps<'r> {
 }
 
 impl Slot<'_> {
-    /// Writes as much of `rest` as the kernel takes.
+    #[inline]
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty() || !self.copied.is_empty()
+    }
+
+    /// Writes as much of what waits as the kernel takes.
     #[inline]
     fn push(&mut self) -> Result<usize, Errno> {
+        let mut pushed = self.write(self.rest)?;
+        self.rest = &self.rest[pushed..];
+        if self.rest.is_empty() && !self.copied.is_empty() {
+            let copied = std::mem::take(&mut self.copied);
+            let written = self.write(&copied[self.copied_at..])?;
+            pushed += written;
+            self.copied_at += written;
+            if self.copied_at < copied.len() {
+                self.copied = copied;
+            } else {
+                self.copied_at = 0;
+            }
+        }
+        Ok(pushed)
+    }
+
+    /// Writes as much as the kernel takes.
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
         let Some(socket) = &self.socket else { return Ok(0) };
-        if self.rest.len() > ONE_SEGMENT && !self.no_delay {
+        if bytes.len() > ONE_SEGMENT && !self.no_delay {
             net::sockopt::set_tcp_nodelay(socket, true)?;
             self.no_delay = true;
         }
-        let mut pushed = 0;
-        while !self.rest.is_empty() {
-            match net::send(socket, self.rest, net::SendFlags::NOSIGNAL) {
-                Ok(n) => {
-                    self.rest = &self.rest[n..];
-                    self.taken += n;
-                    pushed += n;
-                }
+        let mut written = 0;
+        while written < bytes.len() {
+            match net::send(socket, &bytes[written..], net::SendFlags::NOSIGNAL) {
+                Ok(n) => written += n,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(pushed)
+        self.taken += written;
+        Ok(written)
     }
 }
 

@@ -69,6 +69,9 @@ pub trait Ops<'r> {
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
     /// the rest is told by [`Event::Sent`]. One send at a time.
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;
+    /// The same for bytes that are there during the call only: what does not go out at once is copied. Several of
+    /// these may be under way; they go out in order.
+    fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
     /// Closes a connection and frees its place. No event of it comes after.
     fn close(&mut self, conn: ConnId);
     /// Of the bytes given to the last send, the peer's kernel has acknowledged none: it cannot have seen the

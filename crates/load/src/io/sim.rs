@@ -126,6 +126,13 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         bytes.len()
     }
 
+    fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        for (at, reply) in self.server.request(self.now_ns, conn, bytes) {
+            self.push(at, conn, Happening::Reply(reply));
+        }
+        bytes.len()
+    }
+
     fn close(&mut self, conn: ConnId) {
         self.generations[conn as usize] += 1;
         self.server.closed(self.now_ns, conn);

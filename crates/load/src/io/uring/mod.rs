@@ -15,8 +15,12 @@ use std::os::fd::OwnedFd;
 use io_uring::types::{DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
+mod copies;
+mod kernel;
 mod memory;
 
+use self::copies::Copies;
+use self::kernel::{is_at_least, table_limit};
 use self::memory::{Buffers, RawAddress};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
@@ -36,10 +40,10 @@ const SIOCOUTQ: u32 = 1;
 /// The first kernel that tells unacknowledged bytes through a ring, without which a request on an idle connection
 /// that the server had closed could not be told from one that it saw.
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
-/// Files kept free for the rest of the process when a ring's table is sized.
-const RESERVED_FILES: u64 = 64;
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
+/// Nothing is sent from the copies.
+const NO_COPY: u32 = u32::MAX;
 static ONE: libc::c_int = 1;
 
 /// What a completion is of; the top byte of its user data.
@@ -53,6 +57,16 @@ enum Kind {
     Receive = 3,
     Send = 4,
     Unacknowledged = 5,
+    /// Of a copied request; its place among the copies stands where others have their connection.
+    Copied = 6,
+}
+
+/// What a send of this turn sends.
+enum What<'r> {
+    /// Bytes that outlive the ring.
+    Kept(&'r [u8]),
+    /// A place among the copies.
+    Copied(u32),
 }
 
 /// The backend.
@@ -78,7 +92,8 @@ pub struct UringOps<'r> {
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
     slots: Vec<Slot>,
     /// Sends of this turn: where, which generation, what.
-    sends: Vec<(ConnId, u32, &'r [u8])>,
+    sends: Vec<(ConnId, u32, What<'r>)>,
+    copies: Copies,
     /// Failures to be told in the next turn: where, which generation, why.
     failed: Vec<(ConnId, u32, i32)>,
     /// Completions that came while one was waited for.
@@ -102,7 +117,24 @@ struct Slot {
     /// Length of the last send, and whether it was submitted.
     last_send: u32,
     submitted: bool,
+    /// A send that will be told is under way.
+    sending: bool,
+    /// Place of what is sent from the copies, or [`NO_COPY`].
+    copy: u32,
 }
+
+/// A place's state before its first connection.
+const CLOSED: Slot = Slot {
+    open: false,
+    generation: 0,
+    receiving: false,
+    connecting: false,
+    no_delay: false,
+    last_send: 0,
+    submitted: false,
+    sending: false,
+    copy: NO_COPY,
+};
 
 /// A completion, out of the ring.
 #[derive(Clone, Copy)]
@@ -184,7 +216,7 @@ impl<'r> Uring<'r> {
         // Timers must fire when they are due: the kernel's default slack is 50 µs.
         // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
-        if !kernel_is_at_least(NEEDED_KERNEL) {
+        if !is_at_least(NEEDED_KERNEL) {
             return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
         }
         let per_ring = size.connections.clamp(1, table_limit());
@@ -200,6 +232,7 @@ impl<'r> Uring<'r> {
             ready,
             slots: Vec::new(),
             sends: Vec::new(),
+            copies: Copies::default(),
             failed: Vec::new(),
             early: VecDeque::new(),
             addresses: Vec::new(),
@@ -210,6 +243,9 @@ impl<'r> Uring<'r> {
 
     fn tell(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
         let Completion { kind, conn, generation, result, flags } = done;
+        if kind == Kind::Copied {
+            return self.told_copied(conn, result, sink);
+        }
         let buffer = cqueue::buffer_select(flags);
         let live = self.ops.live(conn, generation);
         match kind {
@@ -243,12 +279,39 @@ impl<'r> Uring<'r> {
             }
             // The socket's own failure is told; that of the connect linked to it is not.
             Kind::Connect if result == -libc::ECANCELED => {}
-            Kind::Send if result >= 0 => sink.event(&mut self.ops, Event::Sent(conn, result as usize)),
+            Kind::Send if result >= 0 => {
+                self.ops.slots[conn as usize].sending = false;
+                sink.event(&mut self.ops, Event::Sent(conn, result as usize));
+            }
             Kind::Socket | Kind::Connect | Kind::Send if result < 0 => {
                 sink.event(&mut self.ops, Event::Failed(conn, -result));
             }
             _ => {}
         }
+    }
+}
+
+impl<'r> Uring<'r> {
+    /// A copied request has gone out, or failed.
+    fn told_copied(&mut self, id: u32, result: i32, sink: &mut impl Sink<UringOps<'r>>) {
+        let copied = self.ops.copies.at(id);
+        copied.flying = false;
+        let (conn, generation) = (copied.conn, copied.generation);
+        if !self.ops.live(conn, generation) {
+            return self.ops.copies.give_back(id);
+        }
+        let copied = self.ops.copies.at(id);
+        if result >= 0 && !copied.next.is_empty() {
+            std::mem::swap(&mut copied.bytes, &mut copied.next);
+            copied.next.clear();
+            self.ops.sends.push((conn, generation, What::Copied(id)));
+        } else {
+            self.ops.slots[conn as usize].copy = NO_COPY;
+            self.ops.copies.give_back(id);
+        }
+        let event =
+            if result >= 0 { Event::Sent(conn, result as usize) } else { Event::Failed(conn, -result) };
+        sink.event(&mut self.ops, event);
     }
 }
 
@@ -361,18 +424,32 @@ impl<'r> UringOps<'r> {
     /// Queues sends whose connection still stands.
     fn flush_sends(&mut self) -> std::io::Result<()> {
         let mut sends = std::mem::take(&mut self.sends);
-        for (conn, generation, bytes) in sends.drain(..) {
+        for (conn, generation, what) in sends.drain(..) {
             if !self.live(conn, generation) {
+                if let What::Copied(id) = what {
+                    self.copies.give_back(id);
+                }
                 continue;
             }
-            self.slots[conn as usize].submitted = true;
-            let silent = bytes.len() <= SILENT;
+            let (bytes, data, silent) = match what {
+                What::Kept(bytes) => {
+                    (std::ptr::from_ref(bytes), self.data(Kind::Send, conn), bytes.len() <= SILENT)
+                }
+                What::Copied(id) => {
+                    let copied = self.copies.at(id);
+                    copied.flying = true;
+                    let bytes = std::ptr::from_ref(copied.bytes.as_slice());
+                    (bytes, (Kind::Copied as u64) << 56 | u64::from(id), false)
+                }
+            };
+            let slot = &mut self.slots[conn as usize];
+            (slot.submitted, slot.sending) = (true, slot.sending || !silent);
             let (ring, place) = self.place(conn);
-            let send = opcode::Send::new(place, bytes.as_ptr(), bytes.len() as u32)
+            let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
                 // All of it or an error: the kernel goes on by itself when the socket's buffer was full.
                 .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
                 .build()
-                .user_data(self.data(Kind::Send, conn));
+                .user_data(data);
             let send = if silent { send.flags(squeue::Flags::SKIP_SUCCESS) } else { send };
             self.push(ring, &send)?;
         }
@@ -421,6 +498,7 @@ impl<'r> UringOps<'r> {
                 3 => Kind::Receive,
                 4 => Kind::Send,
                 5 => Kind::Unacknowledged,
+                6 => Kind::Copied,
                 _ => continue,
             };
             into.push_back(Completion {
@@ -431,6 +509,28 @@ impl<'r> UringOps<'r> {
                 flags: entry.flags(),
             });
         }
+    }
+
+    /// Notes a send, and lets long ones not be held back. The connection's generation.
+    #[inline]
+    fn before_send(&mut self, conn: ConnId, length: usize) -> u32 {
+        let slot = &mut self.slots[conn as usize];
+        (slot.last_send, slot.submitted) = (length as u32, false);
+        let (generation, delayed) = (slot.generation & 0xff_ffff, length > ONE_SEGMENT && !slot.no_delay);
+        if delayed {
+            slot.no_delay = true;
+            let (_, place) = self.place(conn);
+            let option = opcode::SetSockOpt::new(
+                place,
+                libc::IPPROTO_TCP as u32,
+                libc::TCP_NODELAY as u32,
+                std::ptr::addr_of!(ONE).cast(),
+                std::mem::size_of_val(&ONE) as u32,
+            );
+            // Without it a request may take longer, no more: kernels before 6.7 cannot.
+            self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
+        }
+        generation
     }
 
     /// Arms a receive; a failure is told in the next turn.
@@ -498,27 +598,10 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) {
         if self.slots.len() <= conn as usize {
-            let closed = Slot {
-                open: false,
-                generation: 0,
-                receiving: false,
-                connecting: false,
-                no_delay: false,
-                last_send: 0,
-                submitted: false,
-            };
-            self.slots.resize(conn as usize + 1, closed);
+            self.slots.resize(conn as usize + 1, CLOSED);
         }
         let slot = &mut self.slots[conn as usize];
-        *slot = Slot {
-            open: true,
-            receiving: false,
-            connecting: true,
-            no_delay: false,
-            submitted: false,
-            last_send: 0,
-            ..*slot
-        };
+        *slot = Slot { open: true, connecting: true, generation: slot.generation, ..CLOSED };
         let generation = slot.generation & 0xff_ffff;
         if conn as usize >= self.per_ring * self.rings.len() {
             return self.failed.push((conn, generation, libc::EMFILE));
@@ -551,25 +634,25 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
-        let slot = &mut self.slots[conn as usize];
-        (slot.last_send, slot.submitted) = (bytes.len() as u32, false);
-        let (generation, delayed) =
-            (slot.generation & 0xff_ffff, bytes.len() > ONE_SEGMENT && !slot.no_delay);
-        if delayed {
-            slot.no_delay = true;
-            let (_, place) = self.place(conn);
-            let option = opcode::SetSockOpt::new(
-                place,
-                libc::IPPROTO_TCP as u32,
-                libc::TCP_NODELAY as u32,
-                std::ptr::addr_of!(ONE).cast(),
-                std::mem::size_of_val(&ONE) as u32,
-            );
-            // Without it a request may take longer, no more: kernels before 6.7 cannot.
-            self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
-        }
-        self.sends.push((conn, generation, bytes));
+        let generation = self.before_send(conn, bytes.len());
+        self.sends.push((conn, generation, What::Kept(bytes)));
         if bytes.len() <= SILENT { bytes.len() } else { 0 }
+    }
+
+    fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        let generation = self.before_send(conn, bytes.len());
+        let slot = &mut self.slots[conn as usize];
+        if slot.copy == NO_COPY {
+            let id = self.copies.take(conn, generation);
+            slot.copy = id;
+            self.copies.at(id).bytes.extend_from_slice(bytes);
+            self.sends.push((conn, generation, What::Copied(id)));
+        } else {
+            let copied = self.copies.at(slot.copy);
+            let behind = if copied.flying { &mut copied.next } else { &mut copied.bytes };
+            behind.extend_from_slice(bytes);
+        }
+        0
     }
 
     fn close(&mut self, conn: ConnId) {
@@ -580,6 +663,13 @@ impl<'r> Ops<'r> for UringOps<'r> {
             _ => None,
         };
         slot.open = false;
+        let (sending, copy) = (std::mem::take(&mut slot.sending), std::mem::replace(&mut slot.copy, NO_COPY));
+        let flying = copy != NO_COPY && self.copies.at(copy).flying;
+        let sending = match (flying, sending && copy == NO_COPY) {
+            (true, _) => Some((Kind::Copied as u64) << 56 | u64::from(copy)),
+            (_, true) => Some(self.data(Kind::Send, conn)),
+            _ => None,
+        };
         let under_way = under_way.map(|kind| self.data(kind, conn));
         let (ring, place) = self.place(conn);
         let slot = &mut self.slots[conn as usize];
@@ -589,7 +679,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
             return;
         }
         // What is under way holds the socket open.
-        if let Some(data) = under_way {
+        for data in under_way.into_iter().chain(sending) {
             let cancel = opcode::AsyncCancel::new(data).build().user_data(Kind::Nothing as u64);
             let _ = self.push(ring, &cancel.flags(squeue::Flags::SKIP_SUCCESS));
         }
@@ -616,18 +706,4 @@ impl Drop for UringOps<'_> {
                 .register_sync_cancel(Some(Timespec::new().sec(1)), io_uring::types::CancelBuilder::any());
         }
     }
-}
-
-/// Whether the kernel's release is at least this; not, if it cannot be told.
-fn kernel_is_at_least((major, minor): (u32, u32)) -> bool {
-    let name = rustix::system::uname();
-    let release = name.release().to_string_lossy();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (major, minor)
-}
-
-/// How many sockets one ring's table may hold: the kernel bounds it by the limit on open files.
-pub fn table_limit() -> usize {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from(limit.saturating_sub(RESERVED_FILES)).unwrap_or(usize::MAX).clamp(1, 1 << 20)
 }

@@ -1,0 +1,57 @@
+//! Requests that are there only while they are asked to be sent: copied, and kept in place until the kernel has
+//! done with them, whatever becomes of their connection meanwhile.
+
+/// A copied request longer than this gives its memory back when it has gone out.
+const COPY_KEPT: usize = 64 * 1024;
+
+/// Copied requests, each in its place until the kernel has done with it, whatever becomes of its connection.
+#[derive(Default)]
+pub struct Copies {
+    all: Vec<Copied>,
+    free: Vec<u32>,
+}
+
+/// What is sent on one connection from memory of the ring's own.
+#[derive(Default)]
+pub struct Copied {
+    /// Which connection, and which of those in its place.
+    pub conn: u32,
+    pub generation: u32,
+    /// The kernel has it: it must not move.
+    pub flying: bool,
+    pub bytes: Vec<u8>,
+    /// What goes out behind it.
+    pub next: Vec<u8>,
+}
+
+impl Copies {
+    /// A place for a connection.
+    pub fn take(&mut self, conn: u32, generation: u32) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.all.push(Copied::default());
+            self.all.len() as u32 - 1
+        });
+        let copied = &mut self.all[id as usize];
+        (copied.conn, copied.generation) = (conn, generation);
+        id
+    }
+
+    pub fn at(&mut self, id: u32) -> &mut Copied {
+        &mut self.all[id as usize]
+    }
+
+    /// The kernel has done with it, or never had it.
+    pub fn give_back(&mut self, id: u32) {
+        let copied = &mut self.all[id as usize];
+        copied.flying = false;
+        copied.next.clear();
+        copied.bytes.clear();
+        if copied.bytes.capacity() > COPY_KEPT {
+            copied.bytes = Vec::new();
+        }
+        if copied.next.capacity() > COPY_KEPT {
+            copied.next = Vec::new();
+        }
+        self.free.push(id);
+    }
+}
