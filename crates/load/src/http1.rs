@@ -1,7 +1,7 @@
 //! HTTP/1.1 responses: where they end, what they say about the connection. Bytes in, progress out.
 //!
 //! Only what a load generator needs is looked at: status, framing and whether the connection may be used
-//! again (RFC 9112 §6, §7, §9.3). Bodies are counted, never kept. What is ambiguous (two lengths, length and
+//! again (RFC 9112 §6, §7, §9.3). Head and body go to whoever wants them ([`Keep`]), and are not kept here. What is ambiguous (two lengths, length and
 //! transfer-encoding together) is a fault, not a guess.
 
 /// Longest response head, and longest trailer section.
@@ -105,6 +105,22 @@ pub struct Memo {
     head: Option<Head>,
 }
 
+/// Who takes what a response consists of, as it comes.
+pub trait Keep {
+    /// The final head, whole, up to and with its empty line.
+    fn head(&mut self, bytes: &[u8]);
+    /// A piece of the body, without what frames it.
+    fn body(&mut self, bytes: &[u8]);
+}
+
+/// Nobody.
+impl Keep for () {
+    #[inline]
+    fn head(&mut self, _: &[u8]) {}
+    #[inline]
+    fn body(&mut self, _: &[u8]) {}
+}
+
 /// How far a call to [`Reader::feed`] came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fed {
@@ -145,9 +161,21 @@ impl Reader {
     /// Takes the next bytes of the connection. `no_body`: the request was a HEAD.
     #[inline]
     pub fn feed(&mut self, bytes: &[u8], no_body: bool, memo: &mut Memo) -> Result<Fed, Fault> {
+        self.feed_to(bytes, no_body, memo, &mut ())
+    }
+
+    /// The same; head and body go to `keep`.
+    #[inline]
+    pub fn feed_to(
+        &mut self,
+        bytes: &[u8],
+        no_body: bool,
+        memo: &mut Memo,
+        keep: &mut impl Keep,
+    ) -> Result<Fed, Fault> {
         let mut fed = Fed { done: false, used: 0, head_end: None };
         if self.state == State::Head {
-            match self.feed_head(bytes, no_body, memo)? {
+            match self.feed_head(bytes, no_body, memo, keep)? {
                 None => {
                     fed.used = bytes.len();
                     return Ok(fed);
@@ -164,10 +192,14 @@ impl Reader {
             State::Body(left) => {
                 let take = (*left).min(rest.len() as u64);
                 *left -= take;
+                keep.body(&rest[..take as usize]);
                 (take as usize, *left == 0)
             }
-            State::Chunked(chunk) => feed_chunked(chunk, rest)?,
-            State::UntilClose => (rest.len(), false),
+            State::Chunked(chunk) => feed_chunked(chunk, rest, keep)?,
+            State::UntilClose => {
+                keep.body(rest);
+                (rest.len(), false)
+            }
         };
         fed.used += used;
         fed.done = done;
@@ -181,6 +213,7 @@ impl Reader {
         bytes: &[u8],
         no_body: bool,
         memo: &mut Memo,
+        keep: &mut impl Keep,
     ) -> Result<Option<(usize, bool)>, Fault> {
         if self.partial.is_empty()
             && let Some(head) = memo.head
@@ -188,9 +221,10 @@ impl Reader {
             && bytes.starts_with(&memo.bytes)
         {
             self.begin_body(head);
+            keep.head(&memo.bytes);
             return Ok(Some((memo.bytes.len(), true)));
         }
-        self.parse_heads(bytes, no_body, memo)
+        self.parse_heads(bytes, no_body, memo, keep)
     }
 
     #[cold]
@@ -200,6 +234,7 @@ impl Reader {
         bytes: &[u8],
         no_body: bool,
         memo: &mut Memo,
+        keep: &mut impl Keep,
     ) -> Result<Option<(usize, bool)>, Fault> {
         let before = self.partial.len();
         let mut start = 0;
@@ -215,10 +250,11 @@ impl Reader {
                         let rest = std::mem::take(&mut self.partial);
                         // `used` reaches beyond what had been kept, or it would have ended there before.
                         let offset = bytes.len() - rest.len();
-                        let nested = self.parse_heads(&rest, no_body, memo)?;
+                        let nested = self.parse_heads(&rest, no_body, memo, keep)?;
                         return Ok(nested.map(|(n, _)| (offset + n, false)));
                     }
                     Ok(Some((head, used))) => {
+                        keep.head(&self.partial[..used]);
                         self.partial.clear();
                         self.begin_body(head);
                         return Ok(Some((used - before, false)));
@@ -245,6 +281,7 @@ impl Reader {
                     memo.bytes.extend_from_slice(&bytes[start..start + used]);
                     (memo.head, memo.no_body) = (Some(head), no_body);
                     self.begin_body(head);
+                    keep.head(&bytes[start..start + used]);
                     return Ok(Some((start + used, start == 0)));
                 }
             }
@@ -360,13 +397,14 @@ fn words(error: httparse::Error) -> &'static str {
 }
 
 /// Bytes used, and whether the body is complete.
-fn feed_chunked(chunk: &mut Chunk, bytes: &[u8]) -> Result<(usize, bool), Fault> {
+fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], keep: &mut impl Keep) -> Result<(usize, bool), Fault> {
     let mut i = 0;
     while i < bytes.len() {
         let b = bytes[i];
         match *chunk {
             Chunk::Data(left) => {
                 let take = left.min((bytes.len() - i) as u64);
+                keep.body(&bytes[i..i + take as usize]);
                 i += take as usize;
                 *chunk = if take == left { Chunk::DataCr } else { Chunk::Data(left - take) };
                 continue;
@@ -431,6 +469,44 @@ pub fn is_token(text: &str) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[derive(Default, PartialEq, Debug)]
+    struct Kept(Vec<Vec<u8>>, Vec<u8>);
+
+    impl Keep for Kept {
+        fn head(&mut self, bytes: &[u8]) {
+            self.0.push(bytes.to_vec());
+        }
+        fn body(&mut self, bytes: &[u8]) {
+            self.1.extend_from_slice(bytes);
+        }
+    }
+
+    #[test]
+    fn head_and_body_are_told_without_framing_in_pieces_of_every_size() {
+        let fixed = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let cases = [
+            (fixed, format!("{fixed}helloX"), "hello"),
+            (fixed, format!("HTTP/1.1 100 Continue\r\n\r\n{fixed}hello"), "hello"),
+            (chunked, format!("{chunked}3;a=b\r\nhel\r\n2\r\nlo\r\n0\r\nT: r\r\n\r\n"), "hello"),
+            ("HTTP/1.0 200 OK\r\n\r\n", "HTTP/1.0 200 OK\r\n\r\nhello".to_owned(), "hello"),
+        ];
+        for (head, text, body) in cases {
+            let expect = Kept(vec![head.into()], body.into());
+            let mut memo = Memo::default();
+            // The second time over the head is known.
+            for piece in (1..=text.len()).chain(1..=text.len()) {
+                let (mut reader, mut kept) = (Reader::default(), Kept::default());
+                for part in text.as_bytes().chunks(piece) {
+                    if reader.feed_to(part, false, &mut memo, &mut kept).unwrap().done {
+                        break;
+                    }
+                }
+                assert_eq!(kept, expect, "in pieces of {piece}: {text}");
+            }
+        }
+    }
 
     /// Status and bytes used of a complete response; fed in pieces of every size.
     fn check(input: &[u8], no_body: bool, expect: Result<Option<(u16, usize)>, &str>) {
