@@ -11,6 +11,7 @@
 
 mod addresses;
 mod conn;
+pub mod course;
 mod deadline;
 mod feed;
 mod keeper;

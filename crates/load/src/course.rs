@@ -1,0 +1,192 @@
+//! The way of a user through a load's requests: once what comes before, then rounds, once what comes after.
+//!
+//! Pure: where a user is and what comes next. When that falls due, and what a request is, others know.
+
+use crate::schedule::Random;
+
+/// How the requests of a load are gone through. They lie in this order: before, round, after.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    /// So many are made once, before a user's first round.
+    pub before: u32,
+    /// So many make a round.
+    pub round: u32,
+    /// So many are made once, when a user leaves.
+    pub after: u32,
+    /// Weights, added up, of the round's requests: each round is one of them, drawn. Empty: all of them in order.
+    pub weights: Vec<u64>,
+    /// Rounds of each user; `u64::MAX` for no end.
+    pub rounds: u64,
+}
+
+/// What a request that has ended means for the user's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Go on.
+    On,
+    /// The round (or what comes before the first) is over; the next one begins.
+    EndRound,
+    /// No further round.
+    Leave,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Outside,
+    Before,
+    Round,
+    After,
+    Gone,
+}
+
+/// Where a user is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    stage: Stage,
+    /// The request it makes, or makes next.
+    pub request: u32,
+    /// Rounds it has behind it.
+    pub rounds: u64,
+}
+
+impl Course {
+    /// The request of a round of which only its number is known, where nobody goes through them all.
+    pub fn of_number(&self, number: u64, seed: u64) -> u32 {
+        match self.weights.last() {
+            None => self.before + (number % u64::from(self.round.max(1))) as u32,
+            Some(_) => self.before + self.draw(&mut Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+        }
+    }
+
+    fn draw(&self, random: &mut Random) -> u32 {
+        let Some(all) = self.weights.last() else { return 0 };
+        // 64 random bits scaled to the sum: even to one part in 2^64 / sum.
+        let at = (u128::from(random.next_u64()) * u128::from(*all) >> 64) as u64;
+        self.weights.partition_point(|w| *w <= at) as u32
+    }
+}
+
+impl Progress {
+    /// It has left, or never had anything to do.
+    pub fn is_gone(&self) -> bool {
+        self.stage == Stage::Gone
+    }
+
+    /// It has not yet begun.
+    pub fn is_outside(&self) -> bool {
+        self.stage == Stage::Outside
+    }
+
+    /// A round begins with the request that comes next: time to take new rows of the feeds.
+    pub fn begins_round(&self, course: &Course) -> bool {
+        match self.stage {
+            Stage::Round => self.request == course.before || !course.weights.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Goes to the next request; false if there is none.
+    pub fn step(&mut self, course: &Course, random: &mut Random, step: Step) -> bool {
+        let in_round = course.before + course.round;
+        match (self.stage, step) {
+            (Stage::Outside, Step::Leave) | (Stage::After, Step::EndRound | Step::Leave) => self.stage = Stage::Gone,
+            (Stage::Gone, _) => {}
+            (Stage::Before | Stage::Round, Step::Leave) => self.leave(course),
+            (Stage::Outside, _) => self.begin(course, random),
+            (Stage::Before, Step::On) if self.request + 1 < course.before => self.request += 1,
+            (Stage::Before, Step::On) => self.begin_round(course, random),
+            // A user that could not log in tries again; each try counts, or it would do so for ever.
+            (Stage::Before, Step::EndRound) => {
+                self.rounds += 1;
+                self.begin(course, random);
+            }
+            (Stage::Round, Step::On) if course.weights.is_empty() && self.request + 1 < in_round => self.request += 1,
+            (Stage::Round, _) => {
+                self.rounds += 1;
+                self.begin_round(course, random);
+            }
+            (Stage::After, Step::On) if self.request + 1 < in_round + course.after => self.request += 1,
+            (Stage::After, Step::On) => self.stage = Stage::Gone,
+        }
+        self.stage != Stage::Gone
+    }
+
+    fn begin(&mut self, course: &Course, random: &mut Random) {
+        if course.before == 0 || self.rounds >= course.rounds {
+            return self.begin_round(course, random);
+        }
+        (self.stage, self.request) = (Stage::Before, 0);
+    }
+
+    fn begin_round(&mut self, course: &Course, random: &mut Random) {
+        if self.rounds >= course.rounds || course.round == 0 {
+            return self.leave(course);
+        }
+        (self.stage, self.request) = (Stage::Round, course.before + course.draw(random));
+    }
+
+    fn leave(&mut self, course: &Course) {
+        let first = course.before + course.round;
+        (self.stage, self.request) = (if course.after > 0 { Stage::After } else { Stage::Gone }, first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests of a user, for each what follows it.
+    fn way(course: &Course, steps: &[Step]) -> Vec<u32> {
+        let (mut progress, mut random) = (Progress::default(), Random::new(1));
+        let mut way = Vec::new();
+        let mut steps = steps.iter();
+        let mut more = progress.step(course, &mut random, Step::On);
+        while more {
+            way.push(progress.request);
+            more = progress.step(course, &mut random, *steps.next().unwrap_or(&Step::On));
+            assert!(way.len() < 100, "no end: {way:?}");
+        }
+        way
+    }
+
+    fn course(before: u32, round: u32, after: u32, rounds: u64) -> Course {
+        Course { before, round, after, weights: Vec::new(), rounds }
+    }
+
+    #[test]
+    fn before_once_then_rounds_then_after_once() {
+        assert_eq!(way(&course(0, 2, 0, 3), &[]), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(way(&course(1, 2, 1, 2), &[]), [0, 1, 2, 1, 2, 3]);
+        assert_eq!(way(&course(2, 1, 2, 1), &[]), [0, 1, 2, 3, 4]);
+        assert_eq!(way(&course(1, 1, 1, 0), &[]), [2], "no round: it only leaves");
+    }
+
+    #[test]
+    fn a_failure_ends_a_round_or_a_login_and_each_counts() {
+        use Step::{EndRound, Leave, On};
+        assert_eq!(way(&course(0, 3, 0, 2), &[On, EndRound]), [0, 1, 0, 1, 2]);
+        assert_eq!(way(&course(1, 2, 1, 2), &[EndRound, On, On, On]), [0, 0, 1, 2, 3]);
+        assert_eq!(way(&course(1, 2, 1, 2), &[EndRound, EndRound]), [0, 0, 3], "as many tries as rounds");
+        assert_eq!(way(&course(1, 2, 2, 9), &[On, Leave, EndRound]), [0, 1, 3]);
+        assert_eq!(way(&course(0, 2, 0, u64::MAX), &[On, On, Leave]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_mix_draws_by_weight() {
+        let course = Course { before: 1, round: 3, after: 0, weights: vec![7, 7, 10], rounds: 30_000 };
+        let (mut progress, mut random) = (Progress::default(), Random::new(7));
+        let mut counts = [0u32; 4];
+        while progress.step(&course, &mut random, Step::On) {
+            counts[progress.request as usize] += 1;
+        }
+        assert_eq!((counts[0], counts[2]), (1, 0), "a weight of nothing is never drawn");
+        // ±4 standard deviations of a binomial with p = 0.7
+        assert!((20_682..=21_318).contains(&counts[1]), "{counts:?}");
+        assert_eq!(counts[1] + counts[3], 30_000);
+        let mut by_number = [0u32; 4];
+        (0..30_000).for_each(|n| by_number[course.of_number(n, 3) as usize] += 1);
+        assert_eq!((by_number[0], by_number[2]), (0, 0));
+        assert!((20_682..=21_318).contains(&by_number[1]), "{by_number:?}");
+    }
+}
