@@ -73,8 +73,10 @@ pub struct Exchange {
     pub due_ns: u64,
     /// Its first action.
     pub started_ns: u64,
-    /// Requests begun in this place.
+    /// Requests begun or dropped in this place.
     pub begun: u64,
+    /// Requests of a paced user that fell due while it was at an earlier one, and wait for it.
+    pub waiting: u64,
     /// The response, as far as it came.
     pub reader: Reader,
     /// Place among the deadlines.
@@ -105,6 +107,7 @@ impl Exchange {
             due_ns: 0,
             started_ns: 0,
             begun: 0,
+            waiting: 0,
             reader: Reader::default(),
             link: Link::default(),
             stash: None,

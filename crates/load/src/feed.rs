@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::schedule::{Random, Schedule};
 use crate::spec::{LoadSpec, Model, Until, WhenBehind};
+use crate::stages::Level;
 use crate::worker::Place;
 
 /// Runs of waiting requests told apart by when they were noticed; above this, neighbours are joined.
@@ -32,7 +33,10 @@ pub struct Users {
     pub each: u64,
     /// The next one's number in the shared order.
     pub number: u64,
-    /// Users that wait for their next request to fall due: when, who.
+    /// How many of all users are active, over time.
+    pub level: Level,
+    /// Users whose next request falls due later, since they think, have a pace, or rest: when, who. Each user is
+    /// here at most once.
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
     /// For think times.
     pub random: Random,
@@ -72,7 +76,8 @@ impl Feed {
                 };
                 let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
                 let later = BinaryHeap::new();
-                Feed::Closed(Users { count, awake: 0, budget, each, number, later, random })
+                let level = spec.level(*users as f64);
+                Feed::Closed(Users { count, awake: 0, budget, each, number, level, later, random })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
                 let (end_ns, number) = match spec.until {
@@ -80,7 +85,7 @@ impl Feed {
                     Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
                 };
                 let number = if place.slot < place.slots { number } else { 0 };
-                let schedule = Schedule::new(*rate_per_s, spec.ramp_ns, *arrivals, spec.seed)
+                let schedule = Schedule::new(spec.level(*rate_per_s), *arrivals, spec.seed)
                     .until(end_ns, number)
                     .share(place.slot, place.slots);
                 let held = spec.held.as_ref().map_or(u64::MAX, |h| share_of(h.connections, place));

@@ -26,6 +26,7 @@ pub mod run;
 pub mod schedule;
 pub mod source;
 pub mod spec;
+pub mod stages;
 pub mod target;
 
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};

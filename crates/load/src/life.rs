@@ -15,7 +15,7 @@ use crate::io::{ConnId, Event, Ops, Sink};
 use crate::keeper::{Ending, Reason};
 use crate::recorder::Times;
 use crate::source::Request;
-use crate::spec::{Model, Order};
+use crate::spec::{Model, Order, WhenBehind};
 use crate::worker::Worker;
 
 /// Beginnings of responses kept at one time, in case they turn out slow or failed.
@@ -26,24 +26,7 @@ impl<'r> Worker<'r> {
     pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let over = self.stopped_ns.is_some() || now >= self.end_ns;
         match &mut self.feed {
-            Feed::Closed(users) => {
-                if over || users.budget == 0 || self.exchanges[id as usize].begun >= users.each {
-                    return;
-                }
-                // Its first request falls due when the user begins; later ones at its pace or when it has thought.
-                let first = self.exchanges[id as usize].begun == 0;
-                let thought = if first { now } else { now + self.spec.think.draw(&mut users.random) };
-                let due = self.paced_due(id).unwrap_or(thought);
-                if due <= now {
-                    // A paced user that is behind was kept by the system, not by us.
-                    return self.user_begins(ops, id, due, due);
-                }
-                if let Feed::Closed(users) = &mut self.feed
-                    && due < self.end_ns
-                {
-                    users.later.push(Reverse((due, id)));
-                }
-            }
+            Feed::Closed(_) => self.user_next(ops, id, now, over),
             Feed::Open(open) => {
                 if over || open.backlog.len() == 0 {
                     open.free.push(id);
@@ -55,6 +38,87 @@ impl<'r> Worker<'r> {
                 }
             }
         }
+    }
+
+    /// A user is free: its next request falls due when it has thought, and when it is active.
+    fn user_next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, over: bool) {
+        if over {
+            return;
+        }
+        if self.spec.pace_ns.is_some() {
+            if let Some((number, due)) = self.take_waiting(id) {
+                // It was kept by the system, not by us.
+                self.begin(ops, id, number, due, due);
+            }
+            return;
+        }
+        let Feed::Closed(users) = &mut self.feed else { return };
+        if users.budget == 0 || self.exchanges[id as usize].begun >= users.each {
+            return;
+        }
+        let thought = now + self.spec.think.draw(&mut users.random);
+        match self.active_from(id, thought) {
+            Some(due) if due <= now => self.user_begins(ops, id, due, due),
+            Some(due) => self.user_later(id, due),
+            // It rests for good.
+            None => {}
+        }
+    }
+
+    /// Something falls due for a user at that time, unless the schedule has ended by then.
+    fn user_later(&mut self, id: u32, due_ns: u64) {
+        if let Feed::Closed(users) = &mut self.feed
+            && due_ns < self.end_ns
+        {
+            users.later.push(Reverse((due_ns, id)));
+        }
+    }
+
+    /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one will fall due a
+    /// pace later, whatever becomes of this one.
+    pub(crate) fn step_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
+        let Feed::Closed(users) = &mut self.feed else { return };
+        let exchange = &mut self.exchanges[id as usize];
+        let number = exchange.begun + exchange.waiting;
+        if users.budget == 0 || number >= users.each {
+            return;
+        }
+        users.budget -= 1;
+        let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
+        self.recorder.due(request, due_ns, now);
+        let free = !exchange.under_way && exchange.waiting == 0;
+        if free {
+            exchange.begun += 1;
+            self.begin(ops, id, number, due_ns, now);
+        } else if self.spec.pace_when_behind == WhenBehind::Drop {
+            exchange.begun += 1;
+            self.recorder.dropped(request, due_ns, now);
+        } else {
+            exchange.waiting += 1;
+        }
+        if let Some(due) = self.paced_after(id, due_ns) {
+            self.user_later(id, due);
+        }
+    }
+
+    /// When a paced user's request falls due after one that did then.
+    fn paced_after(&self, id: u32, due_ns: u64) -> Option<u64> {
+        self.active_from(id, due_ns.saturating_add(self.spec.pace_ns?))
+    }
+
+    /// Takes the oldest request that waits for a paced user: its number in the user's journey, and when it fell due.
+    pub(crate) fn take_waiting(&mut self, id: u32) -> Option<(u64, u64)> {
+        let exchange = &self.exchanges[id as usize];
+        if exchange.waiting == 0 {
+            return None;
+        }
+        // Nothing was dropped while something waits: it fell due right after the last one that began.
+        let due = self.paced_after(id, exchange.due_ns)?;
+        let exchange = &mut self.exchanges[id as usize];
+        exchange.waiting -= 1;
+        exchange.begun += 1;
+        exchange.due_ns = due;
+        Some((exchange.begun - 1, due))
     }
 
     /// A user's next request, which fell due and was noticed at these times.

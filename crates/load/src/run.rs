@@ -333,12 +333,23 @@ pub fn simulate<S: sim::Server>(
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
+    simulate_share(spec, 0, control, io, observer)
+}
+
+/// The same for the share of one of the load's threads, from 0.
+pub fn simulate_share<S: sim::Server>(
+    spec: &LoadSpec,
+    slot: u64,
+    control: &Control,
+    io: &mut sim::Sim<S>,
+    observer: &mut dyn FnMut(LoadEvent<'_>),
+) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
     let (give_back, empty) = channel();
     let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0 };
     let start = Start::new(spec, origin);
     let recorder = recorder_for(spec, 0, (full, empty));
-    let worker = Worker::new(spec, &control.0, Place { slot: 0, slots: 1, start_ns: 0 }, recorder);
+    let worker = Worker::new(spec, &control.0, Place { slot, slots: 1, start_ns: 0 }, recorder);
     let failed = |error| LoadError::Io { backend: "sim", error };
     let mut worker = worker;
     open_held(io, &mut worker).map_err(failed)?;

@@ -1,6 +1,7 @@
 //! What a load is: everything the engine needs to know, checked beforehand.
 
 use crate::source::Request;
+use crate::stages::{Level, Stage};
 
 /// One load. Times are nanoseconds from its start.
 #[derive(Clone, Debug)]
@@ -13,12 +14,16 @@ pub struct LoadSpec {
     pub until: Until,
     /// Users or rate grow linearly from nothing over this time, which is part of the duration.
     pub ramp_ns: u64,
+    /// Users or rate follow these, and the model's number is the most they reach; empty: they follow the ramp.
+    pub stages: Vec<Stage>,
     /// What falls due before this is not in the window.
     pub warmup_ns: u64,
     /// What is in flight at the end may still finish within this time.
     pub grace_ns: u64,
     /// Each user's requests fall due at this interval from the user's start on (closed model).
     pub pace_ns: Option<u64>,
+    /// What becomes of a paced user's request that falls due while the user is still at an earlier one.
+    pub pace_when_behind: WhenBehind,
     /// How long a user waits after an answer before its next request falls due (closed model).
     pub think: Think,
     /// A request that has not ended so long after its start is abandoned.
@@ -27,7 +32,7 @@ pub struct LoadSpec {
     pub keep_alive: bool,
     /// What is sent.
     pub requests: Vec<Request>,
-    /// Who takes which next.
+    /// Who takes which next; paced users always go through their own.
     pub order: Order,
     /// Where requests go: for each host of the load all its addresses; connections take them in turn.
     pub hosts: Vec<Vec<std::net::SocketAddr>>,
@@ -132,7 +137,7 @@ pub enum Arrivals {
     Poisson,
 }
 
-/// What becomes of a request that falls due while no slot is free.
+/// What becomes of a request that falls due while no slot, or its user, is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WhenBehind {
     /// It waits; its response time includes the waiting.
@@ -171,6 +176,11 @@ impl LoadSpec {
         matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.think == Think::None
     }
 
+    /// Users or rate over time, where `most` is the model's number.
+    pub fn level(&self, most: f64) -> Level {
+        if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
+    }
+
     /// How many of the threads have something to do: no more than there are users, or requests in flight.
     /// Work is shared among these alone, or a part of it would be nobody's.
     pub fn busy_threads(&self) -> u64 {
@@ -205,9 +215,7 @@ impl LoadSpec {
     pub fn schedule_ns(&self) -> Option<u64> {
         match (self.until, &self.model) {
             (Until::Elapsed(ns), _) => Some(ns),
-            (Until::Requests(n), Model::Open { rate_per_s, .. }) => {
-                Some(crate::schedule::due_ns(n, *rate_per_s, self.ramp_ns))
-            }
+            (Until::Requests(n), Model::Open { rate_per_s, .. }) => self.level(*rate_per_s).due_ns(n, &mut 0),
             _ => None,
         }
     }

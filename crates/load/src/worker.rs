@@ -15,7 +15,7 @@ use crate::http1::Memo;
 use crate::io::{Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
 use crate::recorder::{Recorder, Times};
-use crate::spec::{LoadSpec, Model, Until, WhenBehind};
+use crate::spec::{LoadSpec, Until, WhenBehind};
 
 /// Requests started in one turn before events are looked at again.
 const STARTS_PER_TURN: usize = 64;
@@ -241,12 +241,17 @@ impl<'r> Worker<'r> {
 
     /// When a user begins, if it is one of this worker's and the load still runs.
     fn user_due(&self, user: u32) -> Option<u64> {
-        let Model::Closed { users } = self.spec.model else { return None };
         if user as usize >= self.exchanges.len() || self.stopped_ns.is_some() {
             return None;
         }
-        let number = self.number_of(user);
-        Some((u128::from(self.spec.ramp_ns) * u128::from(number) / u128::from(users)) as u64)
+        self.active_from(user, 0).filter(|due| *due < self.end_ns)
+    }
+
+    /// When a user is active, from a time on. It rests while fewer are wanted than its number.
+    #[inline]
+    pub(crate) fn active_from(&self, user: u32, from_ns: u64) -> Option<u64> {
+        let Feed::Closed(users) = &self.feed else { return None };
+        users.level.active_from(self.number_of(user), from_ns)
     }
 
     /// The number of a user or connection over all workers.
@@ -258,12 +263,12 @@ impl<'r> Worker<'r> {
     /// Nothing more will begin.
     fn exhausted(&self) -> bool {
         match &self.feed {
+            // What is bounded by time lasts until then, even if nothing more falls due.
+            _ if self.end_ns != u64::MAX && self.stopped_ns.is_none() => false,
             Feed::Closed(users) => {
                 let none_left = users.awake as usize == self.exchanges.len() && users.later.is_empty();
                 self.stopped_ns.is_some() || users.budget == 0 || none_left
             }
-            // A schedule bounded by time lasts until then, even if nothing more falls due.
-            Feed::Open(_) if self.end_ns != u64::MAX && self.stopped_ns.is_none() => false,
             Feed::Open(open) => open.noticing.peek().is_none() && open.backlog.len() == 0,
         }
     }
@@ -284,13 +289,11 @@ impl<'r> Worker<'r> {
             let Feed::Closed(users) = &self.feed else { return };
             let user = users.awake;
             let now = self.now(ops);
-            if self.user_due(user).is_none_or(|due| due > now) {
-                return;
-            }
+            let Some(due) = self.user_due(user).filter(|due| *due <= now) else { return };
             if let Feed::Closed(users) = &mut self.feed {
                 users.awake += 1;
             }
-            self.next(ops, user, now);
+            self.user_due_now(ops, user, due, now);
         }
     }
 
@@ -304,17 +307,21 @@ impl<'r> Worker<'r> {
                 _ => return,
             }
             if let Some(Reverse((due, user))) = users.later.pop() {
-                self.user_begins(ops, user, due, now);
+                self.user_due_now(ops, user, due, now);
             }
         }
     }
 
-    /// When the request that a user begins next falls due, if its requests have a pace.
-    pub(crate) fn paced_due(&self, user: u32) -> Option<u64> {
-        let pace_ns = self.spec.pace_ns?;
-        let Model::Closed { users } = self.spec.model else { return None };
-        let start = u128::from(self.spec.ramp_ns) * u128::from(self.number_of(user)) / u128::from(users);
-        Some(start as u64 + self.exchanges[user as usize].begun.saturating_mul(pace_ns))
+    /// A user's next request has fallen due: a paced one may be busy, any other is free.
+    fn user_due_now(&mut self, ops: &mut impl Ops<'r>, user: u32, due_ns: u64, now: u64) {
+        if self.spec.pace_ns.is_some() {
+            return self.step_due(ops, user, due_ns, now);
+        }
+        if now < self.end_ns {
+            // Where users send as soon as they are free, due and started are one moment.
+            let due_ns = if self.as_due { now } else { due_ns };
+            self.user_begins(ops, user, due_ns, now);
+        }
     }
 
     /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it.
@@ -369,7 +376,7 @@ impl<'r> Worker<'r> {
             self.stopped_ns = Some(at_ns);
             self.notice(ops, usize::MAX, at_ns);
         }
-        self.drop_paced(ops, at_ns);
+        self.stop_users(ops, at_ns);
         self.stopped_ns = Some(at_ns);
         let now = self.now(ops);
         let requests = &self.spec.requests;
@@ -385,28 +392,26 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Requests of paced users that fell due while the user was busy, and now never start.
-    fn drop_paced(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
-        let Feed::Closed(users) = &self.feed else { return };
-        let (awake, each) = (users.awake, users.each);
+    /// The same for users: those who think or rest are left alone. Of paced ones, what fell due and was not looked
+    /// at still counts, and what waits for its user is dropped.
+    fn stop_users(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
+        while self.spec.pace_ns.is_some() {
+            let Feed::Closed(users) = &mut self.feed else { return };
+            let Some(Reverse((due, user))) = users.later.pop().filter(|Reverse((due, _))| *due < at_ns)
+            else {
+                break;
+            };
+            let now = self.now(ops);
+            self.step_due(ops, user, due, now);
+        }
+        let Feed::Closed(users) = &mut self.feed else { return };
+        users.later.clear();
         let now = self.now(ops);
-        for user in 0..awake {
-            while let Some(due) = self.paced_due(user).filter(|d| *d < at_ns) {
-                let exchange = &mut self.exchanges[user as usize];
-                let Feed::Closed(users) = &mut self.feed else { return };
-                if users.budget == 0 || exchange.begun >= each {
-                    break;
-                }
-                users.budget -= 1;
-                let request =
-                    &self.spec.requests[(exchange.begun % self.spec.requests.len() as u64) as usize];
-                exchange.begun += 1;
-                self.recorder.due(request, due, due);
+        for user in 0..self.exchanges.len() as u32 {
+            while let Some((number, due)) = self.take_waiting(user) {
+                let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
                 self.recorder.dropped(request, due, now.max(due));
             }
-        }
-        if let Feed::Closed(users) = &mut self.feed {
-            users.later.clear();
         }
     }
 
