@@ -3,6 +3,7 @@
 
 use crate::deadline::{Link, Links, NONE};
 use crate::http1::Reader;
+use crate::script::Kept;
 
 /// No host.
 pub const NOWHERE: u16 = u16::MAX;
@@ -83,6 +84,8 @@ pub struct Exchange {
     pub link: Link,
     /// Beginning of a response that came in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
+    /// The whole answer, where it is judged by more than its status.
+    pub kept: Option<Box<Kept>>,
 }
 
 /// Beginning of a response.
@@ -111,6 +114,7 @@ impl Exchange {
             reader: Reader::default(),
             link: Link::default(),
             stash: None,
+            kept: None,
         }
     }
 }

@@ -78,6 +78,11 @@ impl Progress {
         self.stage == Stage::Outside
     }
 
+    /// It is at what comes after its rounds.
+    pub fn is_leaving(&self) -> bool {
+        self.stage == Stage::After
+    }
+
     /// A round begins with the request that comes next: time to take new rows of the feeds.
     pub fn begins_round(&self, course: &Course) -> bool {
         match self.stage {

@@ -9,6 +9,7 @@ use loadlab_record::example::{BODY_BYTES, Example, HEAD_BYTES, KEPT, Kept};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::recorder::Times;
+use crate::script::Trouble;
 use crate::source::Request;
 
 /// Outcomes told apart: ok and every failure.
@@ -27,6 +28,10 @@ pub struct Ending<'a> {
     pub outcome: Outcome,
     /// What went wrong, in words.
     pub error: Option<Reason>,
+    /// The same with what the answer had instead.
+    pub told: Option<&'a str>,
+    /// Beginning of the request, if it was written for this exchange.
+    pub written: Option<&'a [u8]>,
     /// Who, in the closed model.
     pub user: Option<u64>,
     /// Status, if a head came.
@@ -42,12 +47,15 @@ pub enum Reason {
     Words(&'static str),
     /// An error number of the kernel.
     Os(i32),
+    /// A step of a journey was not as it should be.
+    Script(Trouble),
 }
 
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Reason::Words(words) => f.write_str(words),
+            Reason::Script(trouble) => f.write_str(trouble.words()),
             Reason::Os(number) => {
                 let text = std::io::Error::from_raw_os_error(*number).to_string();
                 f.write_str(text.split(" (os error").next().unwrap_or(&text).to_lowercase().as_str())
@@ -67,6 +75,8 @@ struct Slot {
     status: Option<u16>,
     head_end: Option<usize>,
     bytes: Vec<u8>,
+    told: Option<Box<str>>,
+    written: Option<Box<[u8]>>,
 }
 
 #[derive(Debug, Default)]
@@ -156,14 +166,19 @@ impl Keeper {
             service_ms: (slot.times.end_ns - slot.times.started_ns) as f64 / 1e6,
             user: slot.user,
             address: slot.address.map(|a| a.to_string()).unwrap_or_default(),
-            error: slot.error.map(|e| e.to_string()),
+            error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
             request: request.label.clone(),
-            request_head: text(&request.bytes[..request.head_len.min(HEAD_BYTES)]),
+            request_head: text(slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of)),
             status: slot.status,
             response_head: (!head.is_empty()).then(|| text(&head[..head.len().min(HEAD_BYTES)])),
             response_body: (!body.is_empty()).then(|| text(&body[..body.len().min(BODY_BYTES)])),
         }
     }
+}
+
+/// A request's bytes up to its empty line.
+fn head_of(bytes: &[u8]) -> &[u8] {
+    &bytes[..memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 4)]
 }
 
 impl Group {
@@ -200,6 +215,8 @@ impl Slot {
             status: exchange.status,
             head_end,
             bytes,
+            told: exchange.told.map(Into::into),
+            written: exchange.written.map(Into::into),
         }
     }
 

@@ -9,11 +9,13 @@ use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::conn::{Exchange, Phase};
 use crate::deadline::NONE;
+use crate::course::Step;
 use crate::feed::Feed;
 use crate::http1::Fault;
 use crate::io::{ConnId, Event, Ops, Sink};
 use crate::keeper::{Ending, Reason};
 use crate::recorder::Times;
+use crate::script::Trouble;
 use crate::source::Request;
 use crate::spec::{Model, Order, WhenBehind};
 use crate::worker::Worker;
@@ -34,7 +36,8 @@ impl<'r> Worker<'r> {
                 }
                 let noticed = open.backlog.pop().unwrap_or(now);
                 if let Some((number, due)) = open.starting.take() {
-                    self.begin(ops, id, number, due, noticed);
+                    let index = self.request_of(id, number);
+                    self.begin(ops, id, index, due, noticed);
                 }
             }
         }
@@ -43,25 +46,42 @@ impl<'r> Worker<'r> {
     /// A user is free: its next request falls due when it has thought, and when it is active.
     fn user_next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, over: bool) {
         if over {
+            return self.user_leaves(ops, id, now);
+        }
+        if self.journey.as_ref().is_some_and(|j| j.is_gone(id)) {
             return;
         }
         if self.spec.pace_ns.is_some() {
             if let Some((number, due)) = self.take_waiting(id) {
                 // It was kept by the system, not by us.
-                self.begin(ops, id, number, due, due);
+                let index = self.request_of(id, number);
+                self.begin(ops, id, index, due, due);
             }
             return;
         }
+        let last = self.exchanges[id as usize].request;
+        let own = self.journey.as_ref().and_then(|j| j.script(last).think);
         let Feed::Closed(users) = &mut self.feed else { return };
         if users.budget == 0 || self.exchanges[id as usize].begun >= users.each {
             return;
         }
-        let thought = now + self.spec.think.draw(&mut users.random);
+        let thought = now + own.unwrap_or(self.spec.think).draw(&mut users.random);
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),
             Some(due) => self.user_later(id, due),
             // It rests for good.
             None => {}
+        }
+    }
+
+    /// The schedule is over: a user that has something to do when it leaves does it now, without pause.
+    fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let Some(journey) = &mut self.journey else { return };
+        if !journey.is_leaving(id) && !journey.is_gone(id) {
+            journey.advance(id, Step::Leave);
+        }
+        if !journey.is_gone(id) {
+            self.user_begins(ops, id, now, now);
         }
     }
 
@@ -84,12 +104,14 @@ impl<'r> Worker<'r> {
             return;
         }
         users.budget -= 1;
-        let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
+        let index = self.request_of(id, number);
+        let request = &self.spec.requests[index as usize];
         self.recorder.due(request, due_ns, now);
+        let exchange = &mut self.exchanges[id as usize];
         let free = !exchange.under_way && exchange.waiting == 0;
         if free {
             exchange.begun += 1;
-            self.begin(ops, id, number, due_ns, now);
+            self.begin(ops, id, index, due_ns, now);
         } else if self.spec.pace_when_behind == WhenBehind::Drop {
             exchange.begun += 1;
             self.recorder.dropped(request, due_ns, now);
@@ -127,6 +149,12 @@ impl<'r> Worker<'r> {
         if users.budget == 0 {
             return;
         }
+        if let Some(journey) = &mut self.journey
+            && journey.is_outside(id)
+            && !journey.advance(id, Step::On)
+        {
+            return;
+        }
         let exchange = &mut self.exchanges[id as usize];
         let number = match self.spec.order {
             Order::Journey => exchange.begun,
@@ -135,9 +163,9 @@ impl<'r> Worker<'r> {
         exchange.begun += 1;
         users.number += 1;
         users.budget -= 1;
-        let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
-        self.recorder.due(request, due_ns, noticed_ns);
-        self.begin(ops, id, number, due_ns, noticed_ns);
+        let index = self.request_of(id, number);
+        self.recorder.due(&self.spec.requests[index as usize], due_ns, noticed_ns);
+        self.begin(ops, id, index, due_ns, noticed_ns);
     }
 
     /// The first action for a request.
@@ -146,13 +174,12 @@ impl<'r> Worker<'r> {
         &mut self,
         ops: &mut impl Ops<'r>,
         id: u32,
-        number: u64,
+        index: u32,
         due_ns: u64,
         noticed_ns: u64,
     ) {
         // Where users are free at once the clock has just been read.
         let now = if self.as_due { noticed_ns } else { self.now(ops) };
-        let index = (number % self.spec.requests.len() as u64) as u32;
         let request = &self.spec.requests[index as usize];
         self.recorder.started(request, due_ns, noticed_ns, now);
         if self.turn.is_some() {
@@ -233,9 +260,45 @@ impl<'r> Worker<'r> {
         conn.phase = Phase::Busy;
         let exchange = &mut self.exchanges[conn.exchange as usize];
         exchange.reader.reset();
+        if self.journey.is_some() {
+            return self.transmit_step(ops, id);
+        }
         let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
         let sent = ops.send(id, bytes);
         exchange.unsent = bytes.len() - sent;
+        self.recorder.sent(sent);
+    }
+
+    /// The same for a step of a journey, which may have to be written first.
+    fn transmit_step(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let now = self.now(ops);
+        let user = self.conns[id as usize].exchange;
+        let number = self.number_of(user);
+        let Some(journey) = &mut self.journey else { return };
+        let exchange = &mut self.exchanges[user as usize];
+        let script = journey.script(exchange.request);
+        let written = script.message.is_some();
+        if script.wants_room() {
+            match &mut exchange.kept {
+                Some(kept) => kept.clear(),
+                none => *none = Some(journey.room()),
+            }
+        }
+        let (length, sent) = if written {
+            match journey.write(user, number, exchange.request, now) {
+                Ok(bytes) => {
+                    if let Some(kept) = &mut exchange.kept {
+                        kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
+                    }
+                    (bytes.len(), ops.send_copy(id, bytes))
+                }
+                Err(fault) => return self.unwritten.push((user, Trouble::Unwritten(fault))),
+            }
+        } else {
+            let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
+            (bytes.len(), ops.send(id, bytes))
+        };
+        exchange.unsent = length - sent;
         self.recorder.sent(sent);
     }
 
@@ -261,7 +324,13 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.exchanges[exchange_id as usize];
         exchange.answered = true;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
-        match exchange.reader.feed(bytes, request.answer_has_no_body, &mut self.memo) {
+        let fed = match &mut exchange.kept {
+            None => exchange.reader.feed(bytes, request.answer_has_no_body, &mut self.memo),
+            Some(kept) => {
+                exchange.reader.feed_to(bytes, request.answer_has_no_body, &mut self.memo, &mut **kept)
+            }
+        };
+        match fed {
             Ok(fed) if fed.done => {
                 let clean = fed.used == bytes.len() && !last;
                 let whole = &bytes[..fed.used];
@@ -303,8 +372,15 @@ impl<'r> Worker<'r> {
             self.shut(ops, id);
         }
         self.recorder.status(head.status);
-        let outcome = judge(request, head.status);
-        self.finish(ops, exchange_id, now, outcome, (None, response));
+        let (outcome, trouble) = match &mut self.journey {
+            None => (judge(request, head.status), None),
+            Some(journey) => {
+                let time_ns = now.saturating_sub(exchange.started_ns);
+                let of_answer = (head.status, time_ns);
+                journey.judge(exchange_id, exchange.request, exchange.kept.as_deref(), of_answer)
+            }
+        };
+        self.finish(ops, exchange_id, now, outcome, (trouble.map(Reason::Script), response));
     }
 
     /// The request ended otherwise.
@@ -346,6 +422,8 @@ impl<'r> Worker<'r> {
                     times,
                     outcome,
                     error,
+                    told: None,
+                    written: None,
                     user: matches!(self.spec.model, Model::Closed { .. }).then(|| self.number_of(id)),
                     status: head.map(|h| h.status),
                     response,
@@ -353,6 +431,9 @@ impl<'r> Worker<'r> {
             );
         }
         self.unstash(id);
+        if self.journey.is_some() {
+            self.end_step(id, outcome, error);
+        }
         self.conns[conn as usize].exchange = NONE;
         if self.turn.is_some() {
             self.exchanges[id as usize].conn = NONE;
@@ -360,11 +441,40 @@ impl<'r> Worker<'r> {
         self.next(ops, id, now);
     }
 
+    /// A step of a journey has ended: what it means for its user's way.
+    fn end_step(&mut self, id: u32, outcome: Outcome, error: Option<Reason>) {
+        let exchange = &mut self.exchanges[id as usize];
+        let Some(journey) = &mut self.journey else { return };
+        if let Some(kept) = exchange.kept.take() {
+            journey.give_back(kept);
+        }
+        if let Feed::Open(_) = self.feed {
+            return;
+        }
+        let step = match (outcome, error) {
+            (Outcome::Ok, _) => Step::On,
+            // What follows may need what is missing.
+            (_, Some(Reason::Script(Trouble::Unwritten(_) | Trouble::Capture(..)))) => Step::EndRound,
+            _ => journey.script(exchange.request).on_failure,
+        };
+        journey.advance(id, step);
+    }
+
     #[cold]
     fn keep(&mut self, id: u32, ending: Ending<'_>) {
         let stash = self.exchanges[id as usize].stash.take();
         let response = stash.as_ref().map_or(ending.response, |s| (&s.bytes, s.head_end));
-        let ending = Ending { response, ..ending };
+        let exchange = &self.exchanges[id as usize];
+        let kept = exchange.kept.as_deref();
+        let told = match (ending.error, &self.journey) {
+            (Some(Reason::Script(trouble)), Some(journey)) => {
+                let of_answer = (ending.status.unwrap_or(0), ending.times.end_ns - ending.times.started_ns);
+                Some(journey.script(exchange.request).told(trouble, kept, of_answer))
+            }
+            _ => None,
+        };
+        let written = kept.map(|k| k.request.as_slice()).filter(|r| !r.is_empty());
+        let ending = Ending { response, told: told.as_deref(), written, ..ending };
         let number = self.exchanges[id as usize].request as usize;
         if let Some(example) = self.keeper.keep(&ending, number) {
             self.recorder.example(example);

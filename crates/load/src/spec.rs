@@ -32,6 +32,9 @@ pub struct LoadSpec {
     pub keep_alive: bool,
     /// What is sent.
     pub requests: Vec<Request>,
+    /// What steps of a journey add to their requests; none where every request is the same each time, and good by
+    /// its status. There may be several orders then, and [`LoadSpec::order`] means nothing.
+    pub journey: Option<Box<crate::script::Journey>>,
     /// Who takes which next; paced users always go through their own.
     pub order: Order,
     /// Where requests go: for each host of the load all its addresses; connections take them in turn.
@@ -173,7 +176,12 @@ pub enum IoChoice {
 impl LoadSpec {
     /// Users send as soon as they are free: due, noticed and started are one moment.
     pub fn starts_as_due(&self) -> bool {
-        matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.think == Think::None
+        matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.never_thinks()
+    }
+
+    fn never_thinks(&self) -> bool {
+        let scripts = self.journey.iter().flat_map(|j| &j.scripts);
+        self.think == Think::None && scripts.filter_map(|s| s.think).all(|t| t == Think::None)
     }
 
     /// Users or rate over time, where `most` is the model's number.

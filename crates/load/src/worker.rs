@@ -15,6 +15,7 @@ use crate::http1::Memo;
 use crate::io::{Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
 use crate::recorder::{Recorder, Times};
+use crate::script::{self, Trouble};
 use crate::spec::{LoadSpec, Until, WhenBehind};
 
 /// Requests started in one turn before events are looked at again.
@@ -56,6 +57,10 @@ pub struct Worker<'r> {
     pub(crate) service_ns: u64,
     pub(crate) deadlines: Deadlines,
     pub(crate) feed: Feed,
+    /// Users of a journey, if there is one; a user has the number of its exchange.
+    pub(crate) journey: Option<script::Users<'r>>,
+    /// Exchanges whose request could not be written, to be failed in the next turn.
+    pub(crate) unwritten: Vec<(u32, Trouble)>,
     pub(crate) memo: Memo,
     pub(crate) recorder: Recorder,
     pub(crate) keeper: Keeper,
@@ -143,6 +148,9 @@ impl<'r> Worker<'r> {
             Feed::Open(_) => 0,
         };
         let held = spec.held.as_ref().map(|h| share_of(h.connections, place) as u32);
+        let shares = (place.slot, place.slots);
+        let journey = spec.journey.as_deref();
+        let journey = journey.map(|j| script::Users::new(j, places as usize, spec.seed, shares));
         let own = |id| if held.is_some() { NONE } else { id };
         Worker {
             spec,
@@ -161,6 +169,8 @@ impl<'r> Worker<'r> {
             service_ns: 0,
             deadlines: Deadlines::new(),
             feed,
+            journey,
+            unwritten: Vec::new(),
             memo: Memo::default(),
             recorder,
             keeper: Keeper::new(&spec.name, &spec.tags),
@@ -190,6 +200,7 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         self.recorder.roll(now);
         self.expire(ops, now);
+        self.fail_unwritten(ops);
         self.arrive(ops);
         let control = self.control.load(Ordering::Relaxed);
         let now = self.now(ops);
@@ -236,6 +247,9 @@ impl<'r> Worker<'r> {
                 self.user_due(users.awake).unwrap_or(u64::MAX).min(later)
             }
         };
+        if !self.unwritten.is_empty() {
+            return now;
+        }
         self.recorder.next_ns().min(deadline).min(end).min(feed).max(now)
     }
 
@@ -258,6 +272,16 @@ impl<'r> Worker<'r> {
     #[inline]
     pub(crate) fn number_of(&self, id: u32) -> u64 {
         self.place.slot + u64::from(id) * self.place.slots
+    }
+
+    /// Which request this is: of that number in a user's own order, in the shared one, or in the schedule's.
+    #[inline]
+    pub(crate) fn request_of(&self, id: u32, number: u64) -> u32 {
+        match (&self.journey, &self.feed) {
+            (None, _) => (number % self.spec.requests.len() as u64) as u32,
+            (Some(journey), Feed::Closed(_)) => journey.request_of(id),
+            (Some(journey), Feed::Open(_)) => journey.course().of_number(number, self.spec.seed),
+        }
     }
 
     /// Nothing more will begin.
@@ -333,19 +357,21 @@ impl<'r> Worker<'r> {
                 return;
             }
             let Some((number, due)) = open.noticing.take() else { return };
-            let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
+            let index = self.request_of(NONE, number);
+            let request = &self.spec.requests[index as usize];
             self.recorder.due(request, due, now);
+            let Feed::Open(open) = &mut self.feed else { return };
             // Nobody overtakes: at the schedule's end places get free while others still wait.
             let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
             match free {
                 Some(id) => {
                     open.starting.take();
-                    self.begin(ops, id, number, due, now);
+                    self.begin(ops, id, index, due, now);
                 }
                 None if self.exchanges.len() < open.cap => {
                     open.starting.take();
                     let id = self.new_place();
-                    self.begin(ops, id, number, due, now);
+                    self.begin(ops, id, index, due, now);
                 }
                 None if open.when_behind == WhenBehind::Drop => {
                     open.starting.take();
@@ -365,6 +391,9 @@ impl<'r> Worker<'r> {
             self.conns.push(Conn::new());
             self.exchanges.push(Exchange::new(id));
         }
+        if let Some(journey) = &mut self.journey {
+            journey.add();
+        }
         id
     }
 
@@ -379,16 +408,13 @@ impl<'r> Worker<'r> {
         self.stop_users(ops, at_ns);
         self.stopped_ns = Some(at_ns);
         let now = self.now(ops);
-        let requests = &self.spec.requests;
-        if let Feed::Open(open) = &mut self.feed {
+        let spec = self.spec;
+        while let Feed::Open(open) = &mut self.feed {
             open.noticing.stop();
-            for _ in 0..open.backlog.len() {
-                if let Some((number, due)) = open.starting.take() {
-                    let request = &requests[(number % requests.len() as u64) as usize];
-                    self.recorder.dropped(request, due, now.max(due));
-                }
-            }
-            open.backlog.clear();
+            let waiting = open.backlog.pop().and_then(|_| open.starting.take());
+            let Some((number, due)) = waiting else { break };
+            let index = self.request_of(NONE, number);
+            self.recorder.dropped(&spec.requests[index as usize], due, now.max(due));
         }
     }
 
@@ -409,8 +435,26 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         for user in 0..self.exchanges.len() as u32 {
             while let Some((number, due)) = self.take_waiting(user) {
-                let request = &self.spec.requests[(number % self.spec.requests.len() as u64) as usize];
+                let request = &self.spec.requests[self.request_of(user, number) as usize];
                 self.recorder.dropped(request, due, now.max(due));
+            }
+            self.leave(ops, user, now);
+        }
+    }
+
+    /// The schedule is over for a user that is at nothing: it does what it does last.
+    fn leave(&mut self, ops: &mut impl Ops<'r>, user: u32, now: u64) {
+        let idle = !self.exchanges[user as usize].under_way;
+        if idle && self.journey.as_ref().is_some_and(|j| !j.is_outside(user) && !j.is_gone(user)) {
+            self.next(ops, user, now);
+        }
+    }
+
+    /// Fails what could not be written; in a turn of its own, or users would fail without end within one.
+    fn fail_unwritten(&mut self, ops: &mut impl Ops<'r>) {
+        for (id, trouble) in std::mem::take(&mut self.unwritten) {
+            if self.exchanges[id as usize].under_way {
+                self.fail(ops, id, Failure::Check, Reason::Script(trouble));
             }
         }
     }
