@@ -21,6 +21,7 @@ mod worker;
 pub mod generator;
 pub mod http1;
 pub mod io;
+pub mod journey;
 pub mod run;
 pub mod schedule;
 pub mod source;
