@@ -1,0 +1,467 @@
+//! When an answer is good: checks of its status, head, body, size and time, and which one failed.
+//!
+//! Judging stops at the first check that does not hold. Its words are made only for those who ask ([`Checks::words`]),
+//! since few failures are shown and all are counted.
+
+use memchr::memmem;
+
+use crate::journey::capture::{header, number};
+use crate::journey::json::{Kind, Pointer, Value};
+
+/// An answer as checks see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer<'a> {
+    /// Its status.
+    pub status: u16,
+    /// Its head, from the status line to the empty line.
+    pub head: &'a [u8],
+    /// Its decoded body; may be empty when [`Checks::needs_body`] says so.
+    pub body: &'a [u8],
+    /// Length of the decoded body in bytes.
+    pub size: u64,
+    /// Time since the request was started, nanoseconds.
+    pub time_ns: u64,
+}
+
+/// All checks of a step.
+#[derive(Clone, Debug, Default)]
+pub struct Checks {
+    /// Statuses that are good; empty: below 400.
+    pub statuses: Vec<u16>,
+    /// Of header fields: name, and what it must be.
+    pub headers: Vec<(Box<[u8]>, Expect)>,
+    /// Texts that the body must contain.
+    pub contains: Vec<Text>,
+    /// Of values in the JSON body.
+    pub json: Vec<JsonCheck>,
+    /// Of the decoded body's length in bytes.
+    pub size: Vec<Bound>,
+    /// Of the time since the start in nanoseconds.
+    pub time: Vec<Bound>,
+}
+
+/// A check of a value in the JSON body.
+#[derive(Clone, Debug)]
+pub struct JsonCheck {
+    /// As in the plan, for messages.
+    pub shown: Box<str>,
+    /// Where the value is.
+    pub pointer: Pointer,
+    /// What it must be.
+    pub expect: Expect,
+}
+
+/// What a value must be.
+#[derive(Clone, Debug)]
+pub enum Expect {
+    /// It is there, whatever it is, or it is not.
+    Exists(bool),
+    /// This text; in a JSON body a text, not a number that looks like it.
+    Text(Box<[u8]>),
+    /// A text that has this one in it.
+    Contains(Text),
+    /// This number.
+    Number(Decimal),
+    /// `true` or `false`; JSON only.
+    Bool(bool),
+    /// `null`; JSON only.
+    Null,
+    /// A number within bounds.
+    Within(Vec<Bound>),
+}
+
+/// A text to look for, prepared.
+#[derive(Clone, Debug)]
+pub struct Text(Box<memmem::Finder<'static>>);
+
+impl Text {
+    /// Prepares a text.
+    pub fn new(text: &[u8]) -> Text {
+        Text(Box::new(memmem::Finder::new(text).into_owned()))
+    }
+
+    #[inline]
+    fn is_in(&self, bytes: &[u8]) -> bool {
+        self.0.find(bytes).is_some()
+    }
+}
+
+/// A number to compare with: whole ones exactly, however long, since ids are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decimal {
+    /// A whole number.
+    Whole(i128),
+    /// Any other.
+    Real(f64),
+}
+
+impl Decimal {
+    /// Reads one.
+    pub fn parse(text: &[u8]) -> Option<Decimal> {
+        let whole = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).map(Decimal::Whole);
+        whole.or_else(|| number(text).map(Decimal::Real))
+    }
+
+    fn real(self) -> f64 {
+        match self {
+            Decimal::Whole(n) => n as f64,
+            Decimal::Real(n) => n,
+        }
+    }
+
+    fn equals(self, other: Decimal) -> bool {
+        match (self, other) {
+            (Decimal::Whole(a), Decimal::Whole(b)) => a == b,
+            (a, b) => a.real() == b.real(),
+        }
+    }
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// How.
+    pub operator: Operator,
+    /// With what.
+    pub value: f64,
+}
+
+/// How two numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+impl Operator {
+    /// As it is written.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Operator::Less => "<",
+            Operator::AtMost => "<=",
+            Operator::Greater => ">",
+            Operator::AtLeast => ">=",
+            Operator::Equal => "==",
+            Operator::NotEqual => "!=",
+        }
+    }
+}
+
+impl Bound {
+    #[inline]
+    fn holds(self, value: f64) -> bool {
+        match self.operator {
+            Operator::Less => value < self.value,
+            Operator::AtMost => value <= self.value,
+            Operator::Greater => value > self.value,
+            Operator::AtLeast => value >= self.value,
+            Operator::Equal => value == self.value,
+            Operator::NotEqual => value != self.value,
+        }
+    }
+}
+
+/// Which check did not hold: its place among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The status.
+    Status,
+    /// One of [`Checks::headers`].
+    Header(u16),
+    /// One of [`Checks::contains`].
+    Contains(u16),
+    /// One of [`Checks::json`].
+    Json(u16),
+    /// One of [`Checks::size`].
+    Size(u16),
+    /// One of [`Checks::time`].
+    Time(u16),
+}
+
+impl Checks {
+    /// Whether the body has to be kept for them, not only counted.
+    pub fn needs_body(&self) -> bool {
+        !self.contains.is_empty() || !self.json.is_empty()
+    }
+
+    /// Whether the head has to be kept for them, not only its status.
+    pub fn needs_head(&self) -> bool {
+        !self.headers.is_empty()
+    }
+
+    /// Whether the status alone is good. An answer with a bad one is counted by its status, not as a failed check,
+    /// when the plan says nothing about statuses.
+    #[inline]
+    pub fn status_is_good(&self, status: u16) -> bool {
+        if self.statuses.is_empty() { status < 400 } else { self.statuses.contains(&status) }
+    }
+
+    /// Judges an answer.
+    ///
+    /// # Errors
+    /// The first check that does not hold: status, head, size, body, time.
+    #[inline]
+    pub fn judge(&self, answer: &Answer<'_>) -> Result<(), Failed> {
+        if !self.status_is_good(answer.status) {
+            return Err(Failed::Status);
+        }
+        let first = |at: Option<usize>, kind: fn(u16) -> Failed| at.map_or(Ok(()), |at| Err(kind(at as u16)));
+        let header = |(name, expect): &(Box<[u8]>, Expect)| !expect.of_header(header(answer.head, name));
+        first(self.headers.iter().position(header), Failed::Header)?;
+        first(self.size.iter().position(|b| !b.holds(answer.size as f64)), Failed::Size)?;
+        first(self.contains.iter().position(|t| !t.is_in(answer.body)), Failed::Contains)?;
+        first(self.json.iter().position(|c| !c.holds(answer.body)), Failed::Json)?;
+        first(self.time.iter().position(|b| !b.holds(answer.time_ns as f64)), Failed::Time)
+    }
+
+    /// A failed check in words, with what the answer had instead.
+    #[cold]
+    pub fn words(&self, failed: Failed, answer: &Answer<'_>) -> String {
+        let missing = || "a check failed".to_owned();
+        match failed {
+            Failed::Status => format!("status {} is not {}", answer.status, self.good_statuses()),
+            Failed::Header(at) => self.headers.get(usize::from(at)).map_or_else(missing, |(name, expect)| {
+                let found = header(answer.head, name).map_or("it is not there".to_owned(), quoted);
+                format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.words())
+            }),
+            Failed::Contains(at) => self.contains.get(usize::from(at)).map_or_else(missing, |text| {
+                format!("the body does not contain {}", quoted(text.0.needle()))
+            }),
+            Failed::Json(at) => self.json.get(usize::from(at)).map_or_else(missing, |check| {
+                let found = match check.pointer.find(answer.body) {
+                    Ok(Some(value)) => String::from_utf8_lossy(value.raw).chars().take(60).collect(),
+                    Ok(None) => "it is not there".to_owned(),
+                    Err(_) => "the body is not JSON".to_owned(),
+                };
+                format!("JSON `{}` {}: {found}", check.shown, check.expect.words())
+            }),
+            Failed::Size(at) => self.size.get(usize::from(at)).map_or_else(missing, |bound| {
+                format!("size {} B is not {} {} B", answer.size, bound.operator.sign(), bound.value)
+            }),
+            Failed::Time(at) => self.time.get(usize::from(at)).map_or_else(missing, |bound| {
+                let ms = |ns: f64| loadlab_record::units::format_duration_ns(ns);
+                let (sign, most) = (bound.operator.sign(), ms(bound.value));
+                format!("time {} is not {sign} {most}", ms(answer.time_ns as f64))
+            }),
+        }
+    }
+
+    fn good_statuses(&self) -> String {
+        let all: Vec<String> = self.statuses.iter().map(u16::to_string).collect();
+        if all.is_empty() { "below 400".to_owned() } else { all.join(" or ") }
+    }
+}
+
+impl JsonCheck {
+    #[inline]
+    fn holds(&self, body: &[u8]) -> bool {
+        match self.pointer.find(body) {
+            Ok(found) => self.expect.of_json(found),
+            Err(_) => false,
+        }
+    }
+}
+
+impl Expect {
+    #[inline]
+    fn of_header(&self, found: Option<&[u8]>) -> bool {
+        let Some(value) = found else { return matches!(self, Expect::Exists(false)) };
+        match self {
+            Expect::Exists(wanted) => *wanted,
+            Expect::Text(text) => value == &**text,
+            Expect::Contains(text) => text.is_in(value),
+            Expect::Number(expect) => Decimal::parse(value).is_some_and(|n| n.equals(*expect)),
+            Expect::Within(bounds) => number(value).is_some_and(|n| bounds.iter().all(|b| b.holds(n))),
+            Expect::Bool(_) | Expect::Null => false,
+        }
+    }
+
+    #[inline]
+    fn of_json(&self, found: Option<Value<'_>>) -> bool {
+        let Some(value) = found else { return matches!(self, Expect::Exists(false)) };
+        match self {
+            Expect::Exists(wanted) => *wanted,
+            Expect::Text(text) => value.is_text(text),
+            Expect::Contains(text) => value.kind == Kind::Text && contains(value, text),
+            Expect::Number(expect) => {
+                value.kind == Kind::Number && Decimal::parse(value.raw).is_some_and(|n| n.equals(*expect))
+            }
+            Expect::Within(bounds) => value.number().is_some_and(|n| bounds.iter().all(|b| b.holds(n))),
+            Expect::Bool(expect) => value.raw == if *expect { &b"true"[..] } else { b"false" },
+            Expect::Null => value.kind == Kind::Null,
+        }
+    }
+
+    /// What does not hold.
+    fn words(&self) -> String {
+        match self {
+            Expect::Exists(true) => "is missing".to_owned(),
+            Expect::Exists(false) => "should not be there".to_owned(),
+            Expect::Text(text) => format!("is not {}", quoted(text)),
+            Expect::Contains(text) => format!("does not contain {}", quoted(text.0.needle())),
+            Expect::Number(Decimal::Whole(n)) => format!("is not {n}"),
+            Expect::Number(Decimal::Real(n)) => format!("is not {n}"),
+            Expect::Bool(expect) => format!("is not {expect}"),
+            Expect::Null => "is not null".to_owned(),
+            Expect::Within(bounds) => {
+                let all: Vec<_> =
+                    bounds.iter().map(|b| format!("{} {}", b.operator.sign(), b.value)).collect();
+                format!("is not {}", all.join(" and "))
+            }
+        }
+    }
+}
+
+/// A JSON text with escapes has to be written out to be searched; one without is searched as it stands.
+fn contains(value: Value<'_>, text: &Text) -> bool {
+    if !value.raw.contains(&b'\\') {
+        return text.is_in(&value.raw[1..value.raw.len() - 1]);
+    }
+    let mut plain = Vec::new();
+    value.write_text(&mut plain).is_ok() && text.is_in(&plain)
+}
+
+/// At most 60 characters, in backquotes.
+fn quoted(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let line: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let more = if text.chars().nth(60).is_some() { "…" } else { "" };
+    format!("`{line}{more}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\nX-Count: 12\r\n\r\n";
+    const BODY: &[u8] =
+        br#"{"id":9007199254740993,"name":"a\/b","price":2.50,"on":true,"gone":null,"list":[1],"as_text":"3"}"#;
+
+    fn judged(checks: Checks) -> String {
+        let answer =
+            Answer { status: 200, head: HEAD, body: BODY, size: BODY.len() as u64, time_ns: 5_000_000 };
+        match checks.judge(&answer) {
+            Ok(()) => "good".to_owned(),
+            Err(failed) => checks.words(failed, &answer),
+        }
+    }
+
+    fn text(text: &str) -> Expect {
+        Expect::Text(text.as_bytes().into())
+    }
+
+    fn contains(text: &str) -> Expect {
+        Expect::Contains(Text::new(text.as_bytes()))
+    }
+
+    fn bound(operator: Operator, value: f64) -> Vec<Bound> {
+        vec![Bound { operator, value }]
+    }
+
+    #[test]
+    fn statuses() {
+        assert_eq!(judged(Checks::default()), "good");
+        assert_eq!(judged(Checks { statuses: vec![201, 200], ..Checks::default() }), "good");
+        assert_eq!(
+            judged(Checks { statuses: vec![201, 204], ..Checks::default() }),
+            "status 200 is not 201 or 204"
+        );
+        assert!(!Checks::default().status_is_good(400));
+    }
+
+    #[test]
+    fn headers() {
+        for (name, expect, judgement) in [
+            ("content-type", contains("json"), "good"),
+            (
+                "Content-Type",
+                text("application/json"),
+                "header `Content-Type` is not `application/json`: `application/json; charset=utf-8`",
+            ),
+            ("x-count", Expect::Number(Decimal::Whole(12)), "good"),
+            ("x-count", Expect::Within(bound(Operator::Less, 10.0)), "header `x-count` is not < 10: `12`"),
+            ("x-none", Expect::Exists(false), "good"),
+            ("x-none", Expect::Exists(true), "header `x-none` is missing: it is not there"),
+            ("x-none", contains("a"), "header `x-none` does not contain `a`: it is not there"),
+            ("x-count", Expect::Exists(false), "header `x-count` should not be there: `12`"),
+        ] {
+            let headers = vec![(name.as_bytes().into(), expect)];
+            assert_eq!(judged(Checks { headers, ..Checks::default() }), judgement, "{name}");
+        }
+    }
+
+    #[test]
+    fn json_values() {
+        for (pointer, expect, judgement) in [
+            ("/id", Expect::Number(Decimal::Whole(9_007_199_254_740_993)), "good"),
+            (
+                "/id",
+                Expect::Number(Decimal::Whole(9_007_199_254_740_992)),
+                "JSON `/id` is not 9007199254740992: 9007199254740993",
+            ),
+            ("/price", Expect::Number(Decimal::Real(2.5)), "good"),
+            ("/price", Expect::Within(bound(Operator::AtLeast, 3.0)), "JSON `/price` is not >= 3: 2.50"),
+            ("/name", text("a/b"), "good"),
+            ("/name", contains("/b"), "good"),
+            ("/name", text("a"), "JSON `/name` is not `a`: \"a\\/b\""),
+            ("/as_text", Expect::Number(Decimal::Whole(3)), "JSON `/as_text` is not 3: \"3\""),
+            ("/as_text", text("3"), "good"),
+            ("/on", Expect::Bool(true), "good"),
+            ("/on", Expect::Bool(false), "JSON `/on` is not false: true"),
+            ("/gone", Expect::Null, "good"),
+            ("/gone", Expect::Exists(true), "good"),
+            ("/list/1", Expect::Exists(true), "JSON `/list/1` is missing: it is not there"),
+            ("/list", Expect::Exists(false), "JSON `/list` should not be there: [1]"),
+        ] {
+            let check =
+                JsonCheck { shown: pointer.into(), pointer: Pointer::parse(pointer).unwrap(), expect };
+            assert_eq!(judged(Checks { json: vec![check], ..Checks::default() }), judgement, "{pointer}");
+        }
+        let check = JsonCheck {
+            shown: "/a".into(),
+            pointer: Pointer::parse("/a").unwrap(),
+            expect: Expect::Exists(false),
+        };
+        let checks = Checks { json: vec![check], ..Checks::default() };
+        let answer = Answer { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
+        let failed = checks.judge(&answer).unwrap_err();
+        assert_eq!(checks.words(failed, &answer), "JSON `/a` should not be there: the body is not JSON");
+    }
+
+    #[test]
+    fn bodies_sizes_and_times() {
+        let with = |change: &dyn Fn(&mut Checks)| {
+            let mut checks = Checks::default();
+            change(&mut checks);
+            judged(checks)
+        };
+        assert_eq!(with(&|c| c.contains = vec![Text::new(b"price"), Text::new(b"on")]), "good");
+        assert_eq!(with(&|c| c.contains = vec![Text::new(b"nope")]), "the body does not contain `nope`");
+        assert_eq!(with(&|c| c.size = bound(Operator::Greater, 10.0)), "good");
+        assert_eq!(with(&|c| c.size = bound(Operator::Equal, 10.0)), "size 97 B is not == 10 B");
+        assert_eq!(with(&|c| c.time = bound(Operator::AtMost, 5e6)), "good");
+        assert_eq!(with(&|c| c.time = bound(Operator::Less, 2e6)), "time 5.00 ms is not < 2.00 ms");
+        assert_eq!(with(&|c| c.time = bound(Operator::NotEqual, 2e6)), "good");
+    }
+
+    #[test]
+    fn they_say_what_they_need() {
+        let checks = Checks { contains: vec![Text::new(b"a")], ..Checks::default() };
+        assert!(checks.needs_body() && !checks.needs_head());
+        let checks = Checks { size: bound(Operator::Less, 1.0), ..Checks::default() };
+        assert!(!checks.needs_body());
+        let checks = Checks { headers: vec![(b"a"[..].into(), Expect::Exists(true))], ..Checks::default() };
+        assert!(checks.needs_head() && !checks.needs_body());
+    }
+}

@@ -1,0 +1,13 @@
+//! Journeys at run time, the pure part: bytes in, bytes and verdicts out.
+//!
+//! [`template`] writes requests with variables, [`capture`] takes values out of answers ([`json`] finds the place of
+//! one in a document), [`check`] judges answers, [`rows`] deals the rows of data feeds, [`cookies`] is a user's jar.
+//! Nothing here knows a plan, a connection or a clock: times, numbers and randomness are handed in. What is made
+//! before a load starts may allocate; what runs for a request writes into buffers that it is given.
+
+pub mod capture;
+pub mod check;
+pub mod cookies;
+pub mod json;
+pub mod rows;
+pub mod template;

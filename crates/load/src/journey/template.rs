@@ -1,0 +1,657 @@
+//! Texts with variables, compiled: what a request is written from while the load runs.
+//!
+//! A template is a list of segments. Texts are final already; a variable is a number (which feed, which column, which
+//! capture) and the way its value is escaped at that place. Writing one appends to a buffer and looks nothing up by
+//! name. It does not know what it writes: a path, a header field or a body.
+
+use crate::journey::capture::Captured;
+use crate::journey::rows::Rows;
+use crate::schedule::Random;
+
+/// A value that is known only when a request is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// The user's number, from 0.
+    User,
+    /// How many journeys this user has made before, from 0.
+    Iteration,
+    /// The request's number within the load; no two requests have the same.
+    Sequence,
+    /// A random UUID (version 4), another one at each place.
+    Uuid,
+    /// The time since 1970, UTC.
+    Now(Unit),
+    /// A whole number from `low` to `high`, both included, another one at each place.
+    Random {
+        /// Least.
+        low: i64,
+        /// Greatest; not below `low`.
+        high: i64,
+    },
+    /// A cell of the user's row.
+    Feed {
+        /// Which feed, index.
+        feed: u16,
+        /// Which of the columns that were kept, index.
+        column: u16,
+    },
+    /// What was captured.
+    Capture(u16),
+}
+
+/// How a time is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Whole seconds.
+    Seconds,
+    /// Whole milliseconds.
+    Millis,
+    /// Whole microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+    /// `2026-11-20T09:30:00.000Z` (RFC 3339).
+    Rfc3339,
+}
+
+/// What a place does to the values put into it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escape {
+    /// Nothing: bodies that are plain text.
+    Raw,
+    /// A part of a path or query: percent-encoded but for letters, digits and `-._~` (RFC 3986 §2.3).
+    Url,
+    /// A path or query that is a URL's already: only what would end the request line early is encoded.
+    UrlRaw,
+    /// Within the quotes of a JSON text (RFC 8259 §7).
+    Json,
+    /// `application/x-www-form-urlencoded`: a blank is `+`.
+    Form,
+    /// A header field's value: line breaks and other control characters are refused.
+    Header,
+}
+
+/// Why a request cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing has been captured for this slot.
+    Unset(u16),
+    /// The user has no row of this feed: it ran out.
+    NoRow(u16),
+    /// A value for a header field holds a control character.
+    ControlCharacter,
+}
+
+impl Fault {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fault::Unset(_) => "a value it needs was not captured",
+            Fault::NoRow(_) => "a data feed ran out",
+            Fault::ControlCharacter => "a value for a header field holds a control character",
+        }
+    }
+}
+
+/// What variables stand for in one request.
+pub struct Values<'a> {
+    /// The user's number over all threads, from 0.
+    pub user: u64,
+    /// How many journeys the user has made before.
+    pub iteration: u64,
+    /// The request's number over all threads.
+    pub sequence: u64,
+    /// Nanoseconds since 1970.
+    pub now_ns: u64,
+    /// All feeds.
+    pub feeds: &'a [Rows],
+    /// The user's row in each of them; [`Rows::NONE`] where there is none.
+    pub rows: &'a [u32],
+    /// What `setup` and this user captured.
+    pub captured: Captured<'a>,
+    /// For random values.
+    pub random: &'a mut Random,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Segment {
+    Text(Box<[u8]>),
+    Put(Variable, Escape),
+    /// What is within, in base64: a user and a password.
+    Base64(Template),
+}
+
+/// A compiled text with variables.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Template {
+    segments: Vec<Segment>,
+}
+
+impl Template {
+    /// A text without variables.
+    pub fn fixed(text: &[u8]) -> Self {
+        Template { segments: vec![Segment::Text(text.into())] }
+    }
+
+    /// Appends a text that is escaped here and now.
+    ///
+    /// # Errors
+    /// A control character where a header field is written.
+    pub fn push_text(&mut self, text: &[u8], escape: Escape) -> Result<(), Fault> {
+        let mut bytes = match self.segments.last_mut() {
+            Some(Segment::Text(last)) => std::mem::take(last).into_vec(),
+            _ => {
+                self.segments.push(Segment::Text(Box::default()));
+                Vec::new()
+            }
+        };
+        let outcome = escape.write(text, &mut bytes);
+        if let Some(Segment::Text(last)) = self.segments.last_mut() {
+            *last = bytes.into_boxed_slice();
+        }
+        outcome
+    }
+
+    /// Appends a variable.
+    pub fn push(&mut self, variable: Variable, escape: Escape) {
+        self.segments.push(Segment::Put(variable, escape));
+    }
+
+    /// Appends another template.
+    pub fn append(&mut self, other: Template) {
+        for segment in other.segments {
+            match (self.segments.last_mut(), segment) {
+                (Some(Segment::Text(last)), Segment::Text(text)) => {
+                    *last = [&last[..], &text[..]].concat().into_boxed_slice();
+                }
+                (_, segment) => self.segments.push(segment),
+            }
+        }
+    }
+
+    /// Appends another template whose bytes are written in base64 (RFC 4648 §4).
+    pub fn push_base64(&mut self, inner: Template) {
+        self.segments.push(Segment::Base64(inner));
+    }
+
+    /// The text, when it has no variable.
+    pub fn as_fixed(&self) -> Option<&[u8]> {
+        match self.segments.as_slice() {
+            [] => Some(b""),
+            [Segment::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The variables in it, in order.
+    pub fn variables(&self) -> Vec<Variable> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            match segment {
+                Segment::Put(variable, _) => found.push(*variable),
+                Segment::Base64(inner) => found.extend(inner.variables()),
+                Segment::Text(_) => {}
+            }
+        }
+        found
+    }
+
+    /// Appends the text to `out`. After an error what was appended so far is of no use.
+    ///
+    /// # Errors
+    /// A value that is missing, or that cannot stand at its place.
+    #[inline]
+    pub fn write(&self, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(text) => out.extend_from_slice(text),
+                Segment::Put(variable, escape) => put(*variable, *escape, values, out)?,
+                Segment::Base64(inner) => {
+                    let from = out.len();
+                    inner.write(values, out)?;
+                    to_base64(out, from);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn put(variable: Variable, escape: Escape, values: &mut Values<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    match variable {
+        Variable::User => number(values.user, out),
+        Variable::Iteration => number(values.iteration, out),
+        Variable::Sequence => number(values.sequence, out),
+        Variable::Uuid => uuid(values.random, out),
+        Variable::Now(unit) => now(values.now_ns, unit, escape, out),
+        Variable::Random { low, high } => {
+            let drawn = between(low, high, values.random);
+            if drawn < 0 {
+                out.push(b'-');
+            }
+            number(drawn.unsigned_abs(), out);
+        }
+        Variable::Feed { feed, column } => {
+            let row = values.rows.get(usize::from(feed)).copied().unwrap_or(Rows::NONE);
+            let rows = values.feeds.get(usize::from(feed)).ok_or(Fault::NoRow(feed))?;
+            let cell = rows.cell(row, column).ok_or(Fault::NoRow(feed))?;
+            return escape.write(cell, out);
+        }
+        Variable::Capture(slot) => {
+            let value = values.captured.get(slot).ok_or(Fault::Unset(slot))?;
+            return escape.write(value, out);
+        }
+    }
+    Ok(())
+}
+
+/// A number in decimal.
+#[inline]
+pub fn number(value: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = value;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// With so many digits at least, zeros in front.
+fn padded(value: u64, digits: u32, out: &mut Vec<u8>) {
+    let mut least = 10u64.pow(digits - 1);
+    while value < least && least > 1 {
+        out.push(b'0');
+        least /= 10;
+    }
+    number(value, out);
+}
+
+/// A uniform draw from `low..=high`: the product of a 64-bit draw with the number of values, its upper half. The bias
+/// is below one in 2^64 / (high − low).
+#[inline]
+fn between(low: i64, high: i64, random: &mut Random) -> i64 {
+    let count = (i128::from(high) - i128::from(low) + 1).max(1) as u128;
+    let drawn = (u128::from(random.next_u64()) * count) >> 64;
+    (i128::from(low) + drawn as i128) as i64
+}
+
+/// RFC 9562 §5.4: 122 random bits, the version and the variant.
+#[inline]
+fn uuid(random: &mut Random, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let bits = (u128::from(random.next_u64()) << 64) | u128::from(random.next_u64());
+    let bits = bits & !(0xf << 76) & !(0b11 << 62) | (4 << 76) | (0b10 << 62);
+    for digit in 0..32 {
+        if matches!(digit, 8 | 12 | 16 | 20) {
+            out.push(b'-');
+        }
+        out.push(HEX[(bits >> (124 - 4 * digit)) as usize & 0xf]);
+    }
+}
+
+fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
+    match unit {
+        Unit::Seconds => number(now_ns / 1_000_000_000, out),
+        Unit::Millis => number(now_ns / 1_000_000, out),
+        Unit::Micros => number(now_ns / 1_000, out),
+        Unit::Nanos => number(now_ns, out),
+        Unit::Rfc3339 => {
+            // Of what it is made from only the colon means something to a place.
+            let colon: &[u8] = if matches!(escape, Escape::Url | Escape::Form) { b"%3A" } else { b":" };
+            let seconds = now_ns / 1_000_000_000;
+            let (year, month, day) = civil(seconds / 86_400);
+            padded(year, 4, out);
+            out.push(b'-');
+            padded(month, 2, out);
+            out.push(b'-');
+            padded(day, 2, out);
+            out.push(b'T');
+            padded(seconds / 3600 % 24, 2, out);
+            out.extend_from_slice(colon);
+            padded(seconds / 60 % 60, 2, out);
+            out.extend_from_slice(colon);
+            padded(seconds % 60, 2, out);
+            out.push(b'.');
+            padded(now_ns / 1_000_000 % 1000, 3, out);
+            out.push(b'Z');
+        }
+    }
+}
+
+/// Year, month and day of a day since 1970-01-01. Years are counted from March, so that the leap day is the last of
+/// its year: 400 of them have 146,097 days, and months of 30.6 days on average fall into place by one division.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// Turns what `out` holds from `from` on into base64, in place: from its end, so that no byte is written over before
+/// it was read.
+fn to_base64(out: &mut Vec<u8>, from: usize) {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let len = out.len() - from;
+    let groups = len.div_ceil(3);
+    out.resize(from + 4 * groups, 0);
+    for group in (0..groups).rev() {
+        let here = (len - 3 * group).min(3);
+        let mut bits = 0u32;
+        for i in 0..3 {
+            let byte = if i < here { out[from + 3 * group + i] } else { 0 };
+            bits = (bits << 8) | u32::from(byte);
+        }
+        for i in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 0x3f];
+            out[from + 4 * group + i] = if i <= here { digit } else { b'=' };
+        }
+    }
+}
+
+impl Escape {
+    /// Appends a value the way its place wants it.
+    ///
+    /// # Errors
+    /// A control character for a header field.
+    #[inline]
+    pub fn write(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Escape::Raw => out.extend_from_slice(value),
+            Escape::Header => {
+                if value.iter().any(|b| is_control(*b) && *b != b'\t') {
+                    return Err(Fault::ControlCharacter);
+                }
+                out.extend_from_slice(value);
+            }
+            Escape::Url => percent(value, out, is_unreserved),
+            Escape::UrlRaw => percent(value, out, |b| b > b' ' && b < 0x7f && b != b'#'),
+            Escape::Form => form(value, out),
+            Escape::Json => json(value, out),
+        }
+        Ok(())
+    }
+}
+
+fn is_control(byte: u8) -> bool {
+    byte < b' ' || byte == 0x7f
+}
+
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
+
+fn percent(value: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool) {
+    for &byte in value {
+        if plain(byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[
+                b'%',
+                HEX_UPPER[usize::from(byte >> 4)],
+                HEX_UPPER[usize::from(byte & 15)],
+            ]);
+        }
+    }
+}
+
+fn form(value: &[u8], out: &mut Vec<u8>) {
+    for part in value.split_inclusive(|b| *b == b' ') {
+        let (part, blank) = match part.strip_suffix(b" ") {
+            Some(part) => (part, true),
+            None => (part, false),
+        };
+        percent(part, out, |b| b.is_ascii_alphanumeric() || matches!(b, b'*' | b'-' | b'.' | b'_'));
+        if blank {
+            out.push(b'+');
+        }
+    }
+}
+
+/// Bytes that are no UTF-8 become U+FFFD: the document stays one.
+fn json(value: &[u8], out: &mut Vec<u8>) {
+    for chunk in value.utf8_chunks() {
+        for byte in chunk.valid().bytes() {
+            match byte {
+                b'"' => out.extend_from_slice(b"\\\""),
+                b'\\' => out.extend_from_slice(b"\\\\"),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                b'\t' => out.extend_from_slice(b"\\t"),
+                0..b' ' => {
+                    let low = HEX_UPPER[usize::from(byte & 15)];
+                    out.extend_from_slice(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), low]);
+                }
+                _ => out.push(byte),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journey::capture::Slots;
+    use proptest::prelude::*;
+
+    fn written(template: &Template, slots: &Slots, seed: u64) -> Result<String, Fault> {
+        let feeds =
+            [Rows::from_csv(b"name,mail\nAda,a@x\nB C,\"b,\"\"c\"\n", &["name".into(), "mail".into()])
+                .unwrap()];
+        let mut random = Random::new(seed);
+        let mut values = Values {
+            user: 7,
+            iteration: 3,
+            sequence: u64::MAX,
+            now_ns: 1_795_166_999_123_456_789,
+            feeds: &feeds,
+            rows: &[1],
+            captured: Captured { shared: slots, own: slots },
+            random: &mut random,
+        };
+        let mut out = b"> ".to_vec();
+        template.write(&mut values, &mut out)?;
+        Ok(String::from_utf8_lossy(&out[2..]).into_owned())
+    }
+
+    fn one(variable: Variable, escape: Escape) -> String {
+        let mut template = Template::default();
+        template.push(variable, escape);
+        written(&template, &Slots::new(0), 1).unwrap()
+    }
+
+    #[test]
+    fn variables_are_written() {
+        let mail = Variable::Feed { feed: 0, column: 1 };
+        for (variable, escape, expect) in [
+            (Variable::User, Escape::Raw, "7"),
+            (Variable::Iteration, Escape::Raw, "3"),
+            (Variable::Sequence, Escape::Json, "18446744073709551615"),
+            (Variable::Now(Unit::Seconds), Escape::Raw, "1795166999"),
+            (Variable::Now(Unit::Millis), Escape::Raw, "1795166999123"),
+            (Variable::Now(Unit::Micros), Escape::Raw, "1795166999123456"),
+            (Variable::Now(Unit::Nanos), Escape::Raw, "1795166999123456789"),
+            (Variable::Now(Unit::Rfc3339), Escape::Json, "2026-11-20T09:29:59.123Z"),
+            (Variable::Now(Unit::Rfc3339), Escape::Url, "2026-11-20T09%3A29%3A59.123Z"),
+            (Variable::Random { low: 5, high: 5 }, Escape::Raw, "5"),
+            (Variable::Random { low: -3, high: -3 }, Escape::Raw, "-3"),
+            (mail, Escape::Raw, "b,\"c"),
+            (mail, Escape::Url, "b%2C%22c"),
+            (mail, Escape::Json, "b,\\\"c"),
+            (Variable::Feed { feed: 0, column: 0 }, Escape::Form, "B+C"),
+        ] {
+            assert_eq!(one(variable, escape), expect, "{variable:?} {escape:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_escaped_for_their_place() {
+        let all = "a B&=+%/?#\"\\\n\u{1}é~*";
+        for (escape, expect) in [
+            (Escape::Raw, all),
+            (Escape::Url, "a%20B%26%3D%2B%25%2F%3F%23%22%5C%0A%01%C3%A9~%2A"),
+            (Escape::UrlRaw, "a%20B&=+%/?%23\"\\%0A%01%C3%A9~*"),
+            (Escape::Form, "a+B%26%3D%2B%25%2F%3F%23%22%5C%0A%01%C3%A9%7E*"),
+            (Escape::Json, "a B&=+%/?#\\\"\\\\\\n\\u0001é~*"),
+        ] {
+            let mut out = Vec::new();
+            assert_eq!(escape.write(all.as_bytes(), &mut out), Ok(()), "{escape:?}");
+            assert_eq!(String::from_utf8(out).unwrap(), expect, "{escape:?}");
+        }
+        let mut out = Vec::new();
+        assert_eq!(Escape::Header.write(b"a\tb\xff", &mut out), Ok(()));
+        assert_eq!(Escape::Header.write(b"a\r\nb", &mut out), Err(Fault::ControlCharacter));
+        assert_eq!(Escape::Header.write(b"\x7f", &mut out), Err(Fault::ControlCharacter));
+    }
+
+    #[test]
+    fn what_is_missing_is_a_fault() {
+        let mut template = Template::default();
+        template.push(Variable::Capture(0), Escape::Raw);
+        let mut slots = Slots::new(1);
+        assert_eq!(written(&template, &slots, 1), Err(Fault::Unset(0)));
+        slots.set(0, b"x y").unwrap();
+        assert_eq!(written(&template, &slots, 1).as_deref(), Ok("x y"));
+        let mut template = Template::default();
+        template.push(Variable::Feed { feed: 1, column: 0 }, Escape::Raw);
+        assert_eq!(written(&template, &slots, 1), Err(Fault::NoRow(1)));
+    }
+
+    #[test]
+    fn texts_join_and_base64_nests() {
+        let mut template = Template::fixed(b"a");
+        template.push_text(b" b", Escape::Url).unwrap();
+        template.append(Template::fixed(b"c"));
+        assert_eq!(template.as_fixed(), Some(&b"a%20bc"[..]));
+        assert_eq!(template.push_text(b"\n", Escape::Header), Err(Fault::ControlCharacter));
+        let mut inner = Template::default();
+        inner.push(Variable::Feed { feed: 0, column: 0 }, Escape::Raw);
+        inner.push_text(b":secret", Escape::Raw).unwrap();
+        let mut basic = Template::fixed(b"Basic ");
+        basic.push_base64(inner);
+        basic.push_text(b"!", Escape::Raw).unwrap();
+        assert_eq!(written(&basic, &Slots::new(0), 1).as_deref(), Ok("Basic QiBDOnNlY3JldA==!"));
+        assert_eq!(basic.variables(), [Variable::Feed { feed: 0, column: 0 }]);
+        assert_eq!(basic.as_fixed(), None);
+    }
+
+    #[test]
+    fn days_have_their_dates() {
+        for (days, date) in [
+            (0, (1970, 1, 1)),
+            (58, (1970, 2, 28)),
+            (59, (1970, 3, 1)),
+            (11_016, (2000, 2, 29)),
+            (20_777, (2026, 11, 20)),
+            (47_540, (2100, 2, 28)),
+            (47_541, (2100, 3, 1)),
+        ] {
+            assert_eq!(civil(days), date, "{days}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn escaped_json_is_the_value_again(value: String) {
+            let mut out = b"\"".to_vec();
+            Escape::Json.write(value.as_bytes(), &mut out).unwrap();
+            out.push(b'"');
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), value);
+        }
+
+        #[test]
+        fn json_of_any_bytes_is_json(value: Vec<u8>) {
+            let mut out = b"\"".to_vec();
+            Escape::Json.write(&value, &mut out).unwrap();
+            out.push(b'"');
+            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), String::from_utf8_lossy(&value));
+        }
+
+        #[test]
+        fn nothing_leaves_its_place(value: Vec<u8>) {
+            for escape in [Escape::Url, Escape::UrlRaw, Escape::Form] {
+                let mut out = Vec::new();
+                escape.write(&value, &mut out).unwrap();
+                prop_assert!(out.iter().all(|b| (0x21..0x7f).contains(b) && *b != b'#'));
+                if escape != Escape::UrlRaw {
+                    prop_assert!(!out.iter().any(|b| b"&=/?;,".contains(b)));
+                    let unplus: Vec<u8> = out.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
+                    prop_assert_eq!(unpercent(&unplus), value.clone());
+                }
+            }
+        }
+
+        #[test]
+        fn random_numbers_are_within_their_bounds(a: i64, b: i64, seed: u64) {
+            let (low, high) = (a.min(b), a.max(b));
+            let drawn: i64 = {
+                let mut random = Random::new(seed);
+                between(low, high, &mut random)
+            };
+            prop_assert!((low..=high).contains(&drawn));
+        }
+
+        #[test]
+        fn uuids_have_their_form(seed: u64) {
+            let mut out = Vec::new();
+            let mut random = Random::new(seed);
+            uuid(&mut random, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            let parts: Vec<usize> = text.split('-').map(str::len).collect();
+            prop_assert_eq!(parts, [8, 4, 4, 4, 12]);
+            prop_assert_eq!(text.as_bytes()[14], b'4');
+            prop_assert!(b"89ab".contains(&text.as_bytes()[19]));
+        }
+
+        #[test]
+        fn base64_is_that_of_others(before: Vec<u8>, value: Vec<u8>) {
+            use base64::Engine;
+            let mut out = [before.clone(), value.clone()].concat();
+            to_base64(&mut out, before.len());
+            let expect = base64::engine::general_purpose::STANDARD.encode(&value);
+            prop_assert_eq!(&out[before.len()..], expect.as_bytes());
+            prop_assert_eq!(&out[..before.len()], &before[..]);
+        }
+    }
+
+    fn unpercent(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while at < text.len() {
+            if text[at] == b'%' {
+                let hex = std::str::from_utf8(&text[at + 1..at + 3]).unwrap();
+                out.push(u8::from_str_radix(hex, 16).unwrap());
+                at += 3;
+            } else {
+                out.push(text[at]);
+                at += 1;
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn random_numbers_cover_their_range_evenly() {
+        let mut random = Random::new(9);
+        let mut counts = [0u32; 6];
+        for _ in 0..60_000 {
+            counts[(between(1, 6, &mut random) - 1) as usize] += 1;
+        }
+        assert!(counts.iter().all(|n| (9_500..10_500).contains(n)), "{counts:?}");
+    }
+}
