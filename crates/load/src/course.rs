@@ -55,14 +55,16 @@ impl Course {
     pub fn of_number(&self, number: u64, seed: u64) -> u32 {
         match self.weights.last() {
             None => self.before + (number % u64::from(self.round.max(1))) as u32,
-            Some(_) => self.before + self.draw(&mut Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))),
+            Some(_) => {
+                self.before + self.draw(&mut Random::new(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+            }
         }
     }
 
     fn draw(&self, random: &mut Random) -> u32 {
         let Some(all) = self.weights.last() else { return 0 };
         // 64 random bits scaled to the sum: even to one part in 2^64 / sum.
-        let at = (u128::from(random.next_u64()) * u128::from(*all) >> 64) as u64;
+        let at = ((u128::from(random.next_u64()) * u128::from(*all)) >> 64) as u64;
         self.weights.partition_point(|w| *w <= at) as u32
     }
 }
@@ -95,7 +97,9 @@ impl Progress {
     pub fn step(&mut self, course: &Course, random: &mut Random, step: Step) -> bool {
         let in_round = course.before + course.round;
         match (self.stage, step) {
-            (Stage::Outside, Step::Leave) | (Stage::After, Step::EndRound | Step::Leave) => self.stage = Stage::Gone,
+            (Stage::Outside, Step::Leave) | (Stage::After, Step::EndRound | Step::Leave) => {
+                self.stage = Stage::Gone
+            }
             (Stage::Gone, _) => {}
             (Stage::Before | Stage::Round, Step::Leave) => self.leave(course),
             (Stage::Outside, _) => self.begin(course, random),
@@ -106,7 +110,9 @@ impl Progress {
                 self.rounds += 1;
                 self.begin(course, random);
             }
-            (Stage::Round, Step::On) if course.weights.is_empty() && self.request + 1 < in_round => self.request += 1,
+            (Stage::Round, Step::On) if course.weights.is_empty() && self.request + 1 < in_round => {
+                self.request += 1
+            }
             (Stage::Round, _) => {
                 self.rounds += 1;
                 self.begin_round(course, random);

@@ -71,7 +71,10 @@ impl Feed {
                     _ => (u64::MAX, share_before(spec.requests.len() as u64, place)),
                 };
                 let each = match spec.until {
-                    Until::Repeats(n) => n.saturating_mul(spec.requests.len() as u64),
+                    // Rounds of a journey differ in length: its course counts them.
+                    Until::Repeats(n) if spec.journey.is_none() => {
+                        n.saturating_mul(spec.requests.len() as u64)
+                    }
                     _ => u64::MAX,
                 };
                 let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
@@ -154,12 +157,6 @@ impl Backlog {
         }
         self.waiting -= 1;
         Some(noticed)
-    }
-
-    /// All go.
-    pub fn clear(&mut self) {
-        self.runs.clear();
-        self.waiting = 0;
     }
 
     /// Halves the runs: neighbours become one, noticed when the later one was (blocking is understated by

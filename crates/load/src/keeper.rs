@@ -168,7 +168,9 @@ impl Keeper {
             address: slot.address.map(|a| a.to_string()).unwrap_or_default(),
             error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
             request: request.label.clone(),
-            request_head: text(slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of)),
+            request_head: text(
+                slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
+            ),
             status: slot.status,
             response_head: (!head.is_empty()).then(|| text(&head[..head.len().min(HEAD_BYTES)])),
             response_body: (!body.is_empty()).then(|| text(&body[..body.len().min(BODY_BYTES)])),

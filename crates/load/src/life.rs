@@ -8,8 +8,8 @@ use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::conn::{Exchange, Phase};
-use crate::deadline::NONE;
 use crate::course::Step;
+use crate::deadline::NONE;
 use crate::feed::Feed;
 use crate::http1::Fault;
 use crate::io::{ConnId, Event, Ops, Sink};
@@ -184,6 +184,9 @@ impl<'r> Worker<'r> {
         self.recorder.started(request, due_ns, noticed_ns, now);
         if self.turn.is_some() {
             self.take_turn(id);
+        }
+        if let (Some(journey), Feed::Open(_)) = (&mut self.journey, &self.feed) {
+            journey.take_rows(id);
         }
         let exchange = &mut self.exchanges[id as usize];
         (exchange.request, exchange.due_ns, exchange.started_ns) = (index, due_ns, now);
@@ -375,6 +378,7 @@ impl<'r> Worker<'r> {
         let (outcome, trouble) = match &mut self.journey {
             None => (judge(request, head.status), None),
             Some(journey) => {
+                let exchange = &self.exchanges[exchange_id as usize];
                 let time_ns = now.saturating_sub(exchange.started_ns);
                 let of_answer = (head.status, time_ns);
                 journey.judge(exchange_id, exchange.request, exchange.kept.as_deref(), of_answer)

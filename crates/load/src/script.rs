@@ -157,7 +157,11 @@ impl Script {
     /// Whether the exchange has to be kept until it is judged: its answer, or a request that nobody could write again.
     pub fn wants_room(&self) -> bool {
         let checks = &self.checks;
-        self.message.is_some() || !self.captures.is_empty() || checks.needs_body() || checks.needs_head() || !checks.size.is_empty()
+        self.message.is_some()
+            || !self.captures.is_empty()
+            || checks.needs_body()
+            || checks.needs_head()
+            || !checks.size.is_empty()
     }
 
     fn needs_body(&self) -> bool {
@@ -232,6 +236,8 @@ pub struct Users<'r> {
     sequence: (u64, u64),
     head: Vec<u8>,
     body: Vec<u8>,
+    // Boxes, since they wander into exchanges and back.
+    #[allow(clippy::vec_box)]
     spare: Vec<Box<Kept>>,
     /// A user had to leave because a feed had no row left.
     pub ran_out: bool,
@@ -344,7 +350,13 @@ impl<'r> Users<'r> {
     ///
     /// # Errors
     /// A value that is missing or cannot stand where it is wanted.
-    pub fn write(&mut self, user: u32, number: u64, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
+    pub fn write(
+        &mut self,
+        user: u32,
+        number: u64,
+        request: u32,
+        now_ns: u64,
+    ) -> Result<&[u8], template::Fault> {
         let Some(message) = &self.scripts[request as usize].message else { return Ok(&[]) };
         let state = &self.users[user as usize];
         let sequence = self.sequence.0;

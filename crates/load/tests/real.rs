@@ -276,7 +276,7 @@ fn a_copy_ends_with_its_connection<I: Io<'static>>(mut b: Driven<I>) {
         b.io.ops().close(0);
     }
     drop(b);
-    assert_eq!(deaf.settled().connections, 3);
+    assert_eq!(deaf.settled_after(3).connections, 3);
 }
 
 fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
@@ -493,7 +493,7 @@ fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
     }
     b.turn();
     drop(b);
-    let counts = server.settled();
+    let counts = server.settled_after(8);
     assert_eq!(counts.connections, 8);
 }
 

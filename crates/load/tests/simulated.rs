@@ -38,6 +38,7 @@ fn spec(model: Model, until: Until) -> LoadSpec {
         timeout_ns: 30 * S,
         keep_alive: true,
         requests: vec![request.build().unwrap()],
+        journey: None,
         order: Order::Journey,
         hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
         tags: vec![],

@@ -145,6 +145,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             timeout_ns: args.timeout,
             keep_alive,
             requests,
+            journey: None,
             order: Order::Shared,
             hosts,
             tags: Vec::new(),

@@ -193,6 +193,7 @@ pub fn load_spec(
         timeout_ns: load.timeout_ns,
         keep_alive: load.keep_alive,
         requests,
+        journey: None,
         order: Order::Journey,
         hosts: hosts.addresses,
         tags,

@@ -74,6 +74,11 @@ impl<S: Server> Sim<S> {
         }
     }
 
+    /// The other end, afterwards.
+    pub fn into_server(self) -> S {
+        self.ops.server
+    }
+
     /// Looks at the other end.
     pub fn server(&self, look: impl FnOnce(&S)) {
         look(&self.ops.server);

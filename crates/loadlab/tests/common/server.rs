@@ -179,6 +179,11 @@ impl Server {
         self.until("all connections have ended", |books| books.open == 0)
     }
 
+    /// Waits until so many connections were accepted, and all have ended: an accept may come after the peer's end.
+    pub fn settled_after(&self, connections: u64) -> Counts {
+        self.until("all connections came and ended", |b| b.open == 0 && b.counts.connections >= connections)
+    }
+
     /// Waits until so many requests were read.
     pub fn after(&self, requests: u64) -> Counts {
         self.until("enough requests came", |books| books.counts.requests >= requests)

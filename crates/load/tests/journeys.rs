@@ -1,0 +1,340 @@
+//! Journeys in simulated time, against a shop that knows its customers: whoever it does not know gets 401.
+
+use std::collections::BTreeMap;
+
+use loadlab_load::course::{Course, Step};
+use loadlab_load::io::ConnId;
+use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::journey::capture::{Capture, From, Slots};
+use loadlab_load::journey::check::Checks;
+use loadlab_load::journey::json::Pointer;
+use loadlab_load::journey::rows::{Dealing, Rows};
+use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::run::simulate;
+use loadlab_load::script::{Deal, Journey, Message, Script};
+use loadlab_load::source::RequestParts;
+use loadlab_load::spec::{Order, Think};
+use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_record::Failure;
+use loadlab_record::example::Example;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+/// Answers each request after 10 ms.
+#[derive(Default)]
+struct Shop {
+    /// Requests by method, path without its number, and status.
+    seen: BTreeMap<String, u64>,
+    /// Token by user name.
+    tokens: BTreeMap<String, String>,
+    /// Paths asked for, in order.
+    paths: Vec<String>,
+    /// Every n-th login is refused; 0: none.
+    refuses: u64,
+    /// Items have no price.
+    no_prices: bool,
+}
+
+impl Shop {
+    fn answer(&mut self, text: &str) -> (u16, String) {
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let (method, path) = {
+            let mut words = head.split(' ');
+            (words.next().unwrap(), words.next().unwrap())
+        };
+        self.paths.push(path.to_owned());
+        if method == "POST" {
+            let length = head.split("Content-Length: ").nth(1).unwrap().split("\r\n").next().unwrap();
+            assert_eq!(length.parse::<usize>().unwrap(), body.len(), "{text}");
+        }
+        let token = head.split("Authorization: Bearer ").nth(1).map(|t| t.split("\r\n").next().unwrap());
+        let known = token.is_some_and(|t| self.tokens.values().any(|k| k == t));
+        if path == "/login" {
+            let logins = self.seen.iter().filter(|(k, _)| k.contains("/login")).map(|(_, n)| n).sum::<u64>();
+            if self.refuses > 0 && (logins + 1) % self.refuses == 0 {
+                return (403, "{}".into());
+            }
+            let token = format!("token-{}", logins);
+            self.tokens.insert(body.to_owned(), token.clone());
+            return (200, format!("{{\"token\": \"{token}\"}}"));
+        }
+        match (known, path) {
+            (false, _) => (401, "{}".into()),
+            (_, "/buy") => (201, "{}".into()),
+            (_, "/logout") => (204, String::new()),
+            _ if self.no_prices => (200, "{\"id\": 1}".into()),
+            _ => (200, format!("{{\"id\": 1, \"price\": 9.5, \"path\": \"{path}\"}}")),
+        }
+    }
+}
+
+impl Server for Shop {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = std::str::from_utf8(bytes).unwrap().to_owned();
+        let (status, body) = self.answer(&text);
+        let mut first = text.split(' ');
+        let method = first.next().unwrap();
+        let path = first.next().unwrap().trim_end_matches(|c: char| c.is_ascii_digit());
+        *self.seen.entry(format!("{method} {path} {status}")).or_default() += 1;
+        let answer = match status {
+            204 => "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+            _ => format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n\r\n{body}", body.len()),
+        };
+        // In two pieces, so that a body is put together again.
+        let (a, b) = answer.split_at(answer.len() - 2);
+        let at = at_ns + 10 * MS;
+        vec![(at, Reply::Bytes(a.into())), (at, Reply::Bytes(b.into()))]
+    }
+}
+
+/// Text, with `{u}` for the user, `{n}` for the sequence, `{i}` for the iteration, `{a}` and `{b}` for the first
+/// columns of feeds 0 and 1, `{c}` for what was captured.
+fn template(text: &str) -> Template {
+    let mut template = Template::default();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{').filter(|(_, a)| a.as_bytes().get(1) == Some(&b'}'))
+    {
+        template.push_text(before.as_bytes(), Escape::Raw).unwrap();
+        let variable = match &after[..1] {
+            "u" => Variable::User,
+            "n" => Variable::Sequence,
+            "i" => Variable::Iteration,
+            "a" => Variable::Feed { feed: 0, column: 0 },
+            "b" => Variable::Feed { feed: 1, column: 0 },
+            "c" => Variable::Capture(0),
+            other => panic!("{other}"),
+        };
+        template.push(variable, Escape::Raw);
+        rest = &after[2..];
+    }
+    template.push_text(rest.as_bytes(), Escape::Raw).unwrap();
+    template
+}
+
+fn step(head: &str, body: Option<&str>) -> Script {
+    let message = Message { head: template(&format!("{head}\r\nHost: sim\r\n")), body: body.map(template) };
+    Script { message: Some(message), ..Script::plain() }
+}
+
+fn token() -> (u16, Capture) {
+    (0, Capture { from: From::Json(Pointer::parse("/token").unwrap()), is_number: false })
+}
+
+const BEARER: &str = "Authorization: Bearer {c}";
+
+/// Login, two steps, logout.
+fn shopping(rounds: u64) -> Journey {
+    let feed = |text: &str| Rows::from_csv(text.as_bytes(), &["name".to_owned()]).unwrap();
+    let login = Script {
+        captures: vec![token()],
+        on_failure: Step::EndRound,
+        ..step("POST /login HTTP/1.1", Some("{a}"))
+    };
+    let item = step(&format!("GET /item/{{b}} HTTP/1.1\r\n{BEARER}"), None);
+    let buy = Script {
+        checks: Checks { statuses: vec![201], ..Checks::default() },
+        ..step(&format!("POST /buy HTTP/1.1\r\n{BEARER}"), Some("{\"user\": {u}, \"n\": {n}, \"i\": {i}}"))
+    };
+    let logout = step(&format!("POST /logout HTTP/1.1\r\n{BEARER}"), Some(""));
+    Journey {
+        course: Course { before: 1, round: 2, after: 1, weights: vec![], rounds },
+        scripts: vec![login, item, buy, logout],
+        feeds: vec![feed("name\nann\nbob\ncyd\n"), feed("name\n1\n2\n3\n4\n5\n")],
+        dealings: vec![
+            Deal { dealing: Dealing::default(), per_user: true },
+            Deal { dealing: Dealing::default(), per_user: false },
+        ],
+        shared: Slots::new(0),
+        own: 1,
+        unix_ns: 1_790_000_000 * S,
+    }
+}
+
+fn spec(model: Model, until: Until, journey: Journey) -> LoadSpec {
+    let request = |_| RequestParts {
+        method: "GET".into(),
+        host: "sim".into(),
+        path: "/".into(),
+        keep_alive: true,
+        ..RequestParts::default()
+    };
+    LoadSpec {
+        name: "load".into(),
+        model,
+        until,
+        ramp_ns: 0,
+        stages: vec![],
+        warmup_ns: 0,
+        grace_ns: 5 * S,
+        pace_ns: None,
+        pace_when_behind: WhenBehind::Queue,
+        think: Think::None,
+        timeout_ns: 30 * S,
+        keep_alive: true,
+        requests: (0..journey.scripts.len()).map(|i| request(i).build().unwrap()).collect(),
+        journey: Some(Box::new(journey)),
+        order: Order::Journey,
+        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
+        tags: vec![],
+        held: None,
+        sources: vec![],
+        threads: 1,
+        cpus: vec![],
+        io: IoChoice::Auto,
+        seed: 1,
+    }
+}
+
+fn go(spec: &LoadSpec, shop: Shop) -> (Outcome, Shop, Vec<Example>) {
+    let mut sim = Sim::new(shop);
+    let mut examples = Vec::new();
+    let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Example(example) = event {
+            examples.push(*example);
+        }
+    })
+    .unwrap();
+    outcome.measured.counts.balance().unwrap();
+    (outcome, sim.into_server(), examples)
+}
+
+fn seen(shop: &Shop) -> Vec<(&str, u64)> {
+    shop.seen.iter().map(|(k, n)| (k.as_str(), *n)).collect()
+}
+
+#[test]
+fn everyone_logs_in_once_shops_in_rounds_and_logs_out() {
+    let spec = spec(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4));
+    let (outcome, shop, _) = go(&spec, Shop::default());
+    let expect =
+        [("GET /item/ 200", 12), ("POST /buy 201", 12), ("POST /login 200", 3), ("POST /logout 204", 3)];
+    assert_eq!(seen(&shop), expect);
+    assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.started), (30, 30));
+    assert_eq!(shop.tokens.keys().collect::<Vec<_>>(), ["ann", "bob", "cyd"], "each has a row of its own");
+    // Twelve rounds deal five items in turn.
+    for (item, times) in [("1", 3), ("2", 3), ("3", 2), ("4", 2), ("5", 2)] {
+        assert_eq!(shop.paths.iter().filter(|p| **p == format!("/item/{item}")).count(), times, "{item}");
+    }
+    assert_eq!(outcome.measured.connections.opened, 3);
+}
+
+#[test]
+fn when_time_is_up_users_finish_their_step_and_log_out() {
+    let spec = spec(Model::Closed { users: 3 }, Until::Elapsed(S), shopping(u64::MAX));
+    let (outcome, shop, _) = go(&spec, Shop::default());
+    let counts = &outcome.measured.counts;
+    assert_eq!((shop.seen["POST /login 200"], shop.seen["POST /logout 204"]), (3, 3));
+    // 100 requests of 10 ms each fit into the second; the last begins at 0.99 s.
+    assert_eq!((counts.ok, counts.failed()), (3 * 101, 0));
+    assert_eq!(outcome.measured.elapsed_s, 1.01);
+}
+
+#[test]
+fn users_who_think_log_out_too() {
+    let mut journey = shopping(u64::MAX);
+    journey.scripts[1].think = Some(Think::Constant(20 * S));
+    let spec = spec(Model::Closed { users: 2 }, Until::Elapsed(S), journey);
+    let (outcome, shop, _) = go(&spec, Shop::default());
+    let expect = [("GET /item/ 200", 2), ("POST /login 200", 2), ("POST /logout 204", 2)];
+    assert_eq!(seen(&shop), expect);
+    assert_eq!(outcome.measured.elapsed_s, 1.01);
+}
+
+#[test]
+fn a_refused_login_is_tried_again_and_counts_as_a_round() {
+    let spec = spec(Model::Closed { users: 1 }, Until::Repeats(3), shopping(3));
+    let shop = Shop { refuses: 1, ..Shop::default() };
+    let (outcome, shop, examples) = go(&spec, shop);
+    // Three tries; the logout cannot be written without a token, and is not sent.
+    assert_eq!(seen(&shop), [("POST /login 403", 3)]);
+    let counts = &outcome.measured.counts;
+    assert_eq!(
+        (counts.started, counts.failures.get(Failure::Http4xx), counts.failures.get(Failure::Check)),
+        (4, 3, 1)
+    );
+    let told: Vec<_> = examples.iter().map(|e| (e.outcome.as_str(), e.error.as_deref().unwrap())).collect();
+    assert_eq!(told[0], ("http_4xx", "status 403 is not below 400"));
+    assert_eq!(told[3], ("check", "a value it needs was not captured"));
+    assert_eq!(examples[0].request_head, "POST /login HTTP/1.1\r\nHost: sim\r\nContent-Length: 3\r\n\r\n");
+}
+
+#[test]
+fn a_capture_that_finds_nothing_fails_its_step_and_ends_the_round() {
+    let mut journey = shopping(2);
+    let price = Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: true };
+    journey.own = 2;
+    journey.scripts[1].captures = vec![(1, price)];
+    let spec = spec(Model::Closed { users: 1 }, Until::Repeats(2), journey);
+    let (outcome, shop, examples) = go(&spec, Shop { no_prices: true, ..Shop::default() });
+    assert_eq!(seen(&shop), [("GET /item/ 200", 2), ("POST /login 200", 1), ("POST /logout 204", 1)]);
+    assert_eq!(outcome.measured.counts.failures.get(Failure::Check), 2);
+    assert_eq!(examples[0].error.as_deref(), Some("there was nothing to capture"));
+    assert_eq!(examples[0].response_body.as_deref(), Some("{\"id\": 1}"));
+}
+
+#[test]
+fn a_feed_that_runs_out_lets_users_leave() {
+    let mut journey = shopping(u64::MAX);
+    journey.dealings[1].dealing.is_once = true;
+    let spec = spec(Model::Closed { users: 2 }, Until::Repeats(100), journey);
+    let (outcome, shop, _) = go(&spec, Shop::default());
+    let expect =
+        [("GET /item/ 200", 5), ("POST /buy 201", 5), ("POST /login 200", 2), ("POST /logout 204", 2)];
+    assert_eq!(seen(&shop), expect);
+    assert_eq!((outcome.measured.counts.failed(), outcome.measured.counts.dropped), (0, 0));
+}
+
+#[test]
+fn failed_checks_go_on_or_end_the_round() {
+    for (on_failure, bought) in [(Step::On, 6), (Step::EndRound, 0)] {
+        let mut journey = shopping(3);
+        journey.scripts[1].checks.contains = vec![loadlab_load::journey::check::Text::new(b"nowhere")];
+        journey.scripts[1].on_failure = on_failure;
+        let spec = spec(Model::Closed { users: 2 }, Until::Repeats(3), journey);
+        let (outcome, shop, examples) = go(&spec, Shop::default());
+        assert_eq!(outcome.measured.counts.failures.get(Failure::Check), 6);
+        assert_eq!(shop.seen.get("POST /buy 201").copied().unwrap_or(0), bought);
+        assert_eq!(examples[0].error.as_deref(), Some("the body does not contain `nowhere`"));
+    }
+}
+
+#[test]
+fn a_rate_of_requests_takes_them_by_weight_with_a_row_each() {
+    let mut journey = shopping(u64::MAX);
+    journey.scripts = vec![step("GET /a/{b} HTTP/1.1", None), step("GET /b/{n} HTTP/1.1", None)];
+    journey.course = Course { before: 0, round: 2, after: 0, weights: vec![1, 4], rounds: u64::MAX };
+    let model = Model::Open {
+        rate_per_s: 1000.0,
+        arrivals: Arrivals::Constant,
+        when_behind: WhenBehind::Queue,
+        max_in_flight: 100,
+    };
+    let (outcome, shop, _) = go(&spec(model, Until::Elapsed(10 * S), journey), Shop::default());
+    assert_eq!(outcome.measured.counts.failures.get(Failure::Http4xx), 10_000);
+    let a = shop.seen["GET /a/ 401"];
+    assert_eq!(a + shop.seen["GET /b/ 401"], 10_000);
+    assert!((2_300..2_700).contains(&a), "a quarter: {a}");
+    let mut numbers: Vec<&str> = shop.paths.iter().filter_map(|p| p.strip_prefix("/b/")).collect();
+    let all = numbers.len();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), all, "no sequence number comes twice");
+}
+
+#[test]
+fn a_journey_is_the_same_each_time() {
+    let run = || {
+        let mut journey = shopping(u64::MAX);
+        journey.scripts[2].think = Some(Think::Exponential(30 * MS));
+        journey.dealings[1].dealing = Dealing { is_shuffled: true, is_once: false, seed: 3 };
+        let (outcome, shop, _) =
+            go(&spec(Model::Closed { users: 7 }, Until::Elapsed(3 * S), journey), Shop::default());
+        (outcome.measured.counts, shop.paths)
+    };
+    assert_eq!(run(), run());
+}
