@@ -61,6 +61,15 @@ impl Course {
         }
     }
 
+    /// The first request of a user of which only its number is known.
+    pub fn first_of(&self, number: u64, seed: u64) -> u32 {
+        match (self.before, self.weights.is_empty()) {
+            (0, true) => 0,
+            (0, false) => self.of_number(number, seed),
+            _ => 0,
+        }
+    }
+
     fn draw(&self, random: &mut Random) -> u32 {
         let Some(all) = self.weights.last() else { return 0 };
         // 64 random bits scaled to the sum: even to one part in 2^64 / sum.
@@ -91,6 +100,12 @@ impl Progress {
             Stage::Round => self.request == course.before || !course.weights.is_empty(),
             _ => false,
         }
+    }
+
+    /// Begins with what [`Course::first_of`] says.
+    pub fn begin_with(&mut self, course: &Course, request: u32) {
+        let stage = if course.before > 0 { Stage::Before } else { Stage::Round };
+        *self = Progress { stage, request, rounds: 0 };
     }
 
     /// Goes to the next request; false if there is none.

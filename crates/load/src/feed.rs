@@ -52,6 +52,10 @@ pub struct Open {
     pub backlog: Backlog,
     /// Places without a request.
     pub free: Vec<u32>,
+    /// Users that have arrived and whose next request falls due later: when, who.
+    pub later: BinaryHeap<Reverse<(u64, u32)>>,
+    /// For think times.
+    pub random: Random,
     /// Most places.
     pub cap: usize,
     /// What becomes of those who find no place.
@@ -97,6 +101,8 @@ impl Feed {
                     noticing: schedule,
                     backlog: Backlog::default(),
                     free: Vec::new(),
+                    later: BinaryHeap::new(),
+                    random: Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32)),
                     cap: share_of(*max_in_flight, place).min(held).max(1) as usize,
                     when_behind: *when_behind,
                 })

@@ -30,16 +30,70 @@ impl<'r> Worker<'r> {
         match &mut self.feed {
             Feed::Closed(_) => self.user_next(ops, id, now, over),
             Feed::Open(open) => {
-                if over || open.backlog.len() == 0 {
-                    open.free.push(id);
-                    return;
+                let none = over || open.backlog.len() == 0;
+                match self.journey.as_ref().filter(|j| j.has_sessions()) {
+                    None => {}
+                    Some(journey) if !journey.is_gone(id) => return self.session_next(ops, id, now),
+                    Some(_) => self.session_ends(ops, id),
                 }
-                let noticed = open.backlog.pop().unwrap_or(now);
-                if let Some((number, due)) = open.starting.take() {
-                    let index = self.request_of(id, number);
-                    self.begin(ops, id, index, due, noticed);
-                }
+                self.place_free(ops, id, now, none);
             }
+        }
+    }
+
+    /// A place is free, and takes the arrival that has waited longest, unless there is `none`.
+    #[inline]
+    fn place_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
+        let Feed::Open(open) = &mut self.feed else { return };
+        if none {
+            return open.free.push(id);
+        }
+        let noticed = open.backlog.pop().unwrap_or(now);
+        if let Some((number, due)) = open.starting.take() {
+            let index = self.request_of(id, number);
+            self.arrives(id, number, index);
+            self.begin(ops, id, index, due, noticed);
+        }
+    }
+
+    /// What a schedule's arrival means for the place it has got: new rows for a request, or another user.
+    #[inline]
+    pub(crate) fn arrives(&mut self, place: u32, number: u64, index: u32) {
+        match &mut self.journey {
+            None => {}
+            Some(journey) if journey.has_sessions() => journey.arrive(place, number, index),
+            Some(journey) => {
+                journey.take_rows(place);
+            }
+        }
+    }
+
+    /// A user that has arrived is free: its next request falls due when it has thought. It finishes its journey
+    /// though the schedule may be over.
+    fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
+        let last = self.exchanges[place as usize].request;
+        let own = self.journey.as_ref().and_then(|j| j.script(last).think);
+        let Feed::Open(open) = &mut self.feed else { return };
+        let due = now + own.unwrap_or(self.spec.think).draw(&mut open.random);
+        if due > now {
+            return open.later.push(Reverse((due, place)));
+        }
+        self.session_begins(ops, place, due, now);
+    }
+
+    /// Its next request has fallen due.
+    pub(crate) fn session_begins(&mut self, ops: &mut impl Ops<'r>, place: u32, due_ns: u64, now: u64) {
+        let Some(journey) = &self.journey else { return };
+        let index = journey.request_of(place);
+        self.recorder.due(&self.spec.requests[index as usize], due_ns, now);
+        self.begin(ops, place, index, due_ns, now);
+    }
+
+    /// It leaves, and takes its connection along: the next user in its place makes one of its own.
+    fn session_ends(&mut self, ops: &mut impl Ops<'r>, place: u32) {
+        let conn = self.exchanges[place as usize].conn;
+        if self.turn.is_none() && self.conns[conn as usize].phase != Phase::Closed {
+            self.shut(ops, conn);
         }
     }
 
@@ -185,9 +239,6 @@ impl<'r> Worker<'r> {
         if self.turn.is_some() {
             self.take_turn(id);
         }
-        if let (Some(journey), Feed::Open(_)) = (&mut self.journey, &self.feed) {
-            journey.take_rows(id);
-        }
         let exchange = &mut self.exchanges[id as usize];
         (exchange.request, exchange.due_ns, exchange.started_ns) = (index, due_ns, now);
         (exchange.resent, exchange.answered, exchange.under_way) = (false, false, true);
@@ -276,7 +327,6 @@ impl<'r> Worker<'r> {
     fn transmit_step(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let user = self.conns[id as usize].exchange;
-        let number = self.number_of(user);
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.exchanges[user as usize];
         let script = journey.script(exchange.request);
@@ -288,7 +338,7 @@ impl<'r> Worker<'r> {
             }
         }
         let (length, sent) = if written {
-            match journey.write(user, number, exchange.request, now) {
+            match journey.write(user, exchange.request, now) {
                 Ok(bytes) => {
                     if let Some(kept) = &mut exchange.kept {
                         kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
@@ -452,7 +502,7 @@ impl<'r> Worker<'r> {
         if let Some(kept) = exchange.kept.take() {
             journey.give_back(kept);
         }
-        if let Feed::Open(_) = self.feed {
+        if matches!(self.feed, Feed::Open(_)) && !journey.has_sessions() {
             return;
         }
         let step = match (outcome, error) {

@@ -59,6 +59,8 @@ pub struct Journey {
     pub shared: Slots,
     /// How many values each user may capture.
     pub own: u16,
+    /// A schedule's arrivals are users, who make their rounds and leave; else they are single requests.
+    pub sessions: bool,
     /// Wall clock at the load's start, nanoseconds since 1970.
     pub unix_ns: u64,
 }
@@ -218,6 +220,8 @@ pub fn by_status(status: u16) -> Outcome {
 /// What one user remembers.
 #[derive(Debug)]
 struct User {
+    /// Over all workers, from 0.
+    number: u64,
     progress: Progress,
     slots: Slots,
     rows: Box<[u32]>,
@@ -260,13 +264,14 @@ impl<'r> Users<'r> {
             spare: Vec::new(),
             ran_out: false,
         };
-        (0..count).for_each(|_| users.add());
+        (0..count as u64).for_each(|id| users.add(slot + id * slots));
         users
     }
 
     /// One user more.
-    pub fn add(&mut self) {
+    pub fn add(&mut self, number: u64) {
         self.users.push(User {
+            number,
             progress: Progress::default(),
             slots: Slots::new(self.journey.own),
             rows: vec![Rows::NONE; self.cursors.len()].into_boxed_slice(),
@@ -339,30 +344,31 @@ impl<'r> Users<'r> {
         })
     }
 
-    /// A user forgets everything: another one takes its place.
-    pub fn renew(&mut self, user: u32) {
-        let state = &mut self.users[user as usize];
-        state.progress = Progress::default();
+    /// Another user arrives in a place, and begins with this request; what was remembered there is forgotten.
+    pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
+        let state = &mut self.users[place as usize];
+        state.number = number;
+        state.progress.begin_with(&self.journey.course, request);
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
+        self.take_rows(place);
     }
 
-    /// Writes a request that has variables, by the user of this number over all workers.
+    /// Arrivals are users, not requests.
+    pub fn has_sessions(&self) -> bool {
+        self.journey.sessions
+    }
+
+    /// Writes a request that has variables.
     ///
     /// # Errors
     /// A value that is missing or cannot stand where it is wanted.
-    pub fn write(
-        &mut self,
-        user: u32,
-        number: u64,
-        request: u32,
-        now_ns: u64,
-    ) -> Result<&[u8], template::Fault> {
+    pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
         let Some(message) = &self.scripts[request as usize].message else { return Ok(&[]) };
         let state = &self.users[user as usize];
         let sequence = self.sequence.0;
         self.sequence.0 += self.sequence.1;
         let mut values = Values {
-            user: number,
+            user: state.number,
             iteration: state.progress.rounds,
             sequence,
             now_ns: self.journey.unix_ns + now_ns,

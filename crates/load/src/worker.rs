@@ -241,7 +241,10 @@ impl<'r> Worker<'r> {
             Some(at) => at.saturating_add(self.spec.grace_ns),
         };
         let feed = match &self.feed {
-            Feed::Open(open) => open.noticing.peek().unwrap_or(u64::MAX),
+            Feed::Open(open) => {
+                let later = open.later.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
+                open.noticing.peek().unwrap_or(u64::MAX).min(later)
+            }
             Feed::Closed(users) => {
                 let later = users.later.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
                 self.user_due(users.awake).unwrap_or(u64::MAX).min(later)
@@ -280,6 +283,9 @@ impl<'r> Worker<'r> {
         match (&self.journey, &self.feed) {
             (None, _) => (number % self.spec.requests.len() as u64) as u32,
             (Some(journey), Feed::Closed(_)) => journey.request_of(id),
+            (Some(journey), Feed::Open(_)) if journey.has_sessions() => {
+                journey.course().first_of(number, self.spec.seed)
+            }
             (Some(journey), Feed::Open(_)) => journey.course().of_number(number, self.spec.seed),
         }
     }
@@ -293,7 +299,9 @@ impl<'r> Worker<'r> {
                 let none_left = users.awake as usize == self.exchanges.len() && users.later.is_empty();
                 self.stopped_ns.is_some() || users.budget == 0 || none_left
             }
-            Feed::Open(open) => open.noticing.peek().is_none() && open.backlog.len() == 0,
+            Feed::Open(open) => {
+                open.noticing.peek().is_none() && open.backlog.len() == 0 && open.later.is_empty()
+            }
         }
     }
 
@@ -304,7 +312,23 @@ impl<'r> Worker<'r> {
                 self.wake_users(ops);
                 self.resume_users(ops);
             }
-            Feed::Open(_) => self.notice(ops, STARTS_PER_TURN, u64::MAX),
+            Feed::Open(_) => {
+                self.resume_sessions(ops);
+                self.notice(ops, STARTS_PER_TURN, u64::MAX);
+            }
+        }
+    }
+
+    /// Goes on with users that have arrived and thought.
+    fn resume_sessions(&mut self, ops: &mut impl Ops<'r>) {
+        for _ in 0..STARTS_PER_TURN {
+            let now = self.now(ops);
+            let Feed::Open(open) = &mut self.feed else { return };
+            if open.later.peek().is_none_or(|Reverse((due, _))| *due > now) {
+                return;
+            }
+            let Some(Reverse((due, place))) = open.later.pop() else { return };
+            self.session_begins(ops, place, due, now);
         }
     }
 
@@ -366,11 +390,13 @@ impl<'r> Worker<'r> {
             match free {
                 Some(id) => {
                     open.starting.take();
+                    self.arrives(id, number, index);
                     self.begin(ops, id, index, due, now);
                 }
                 None if self.exchanges.len() < open.cap => {
                     open.starting.take();
                     let id = self.new_place();
+                    self.arrives(id, number, index);
                     self.begin(ops, id, index, due, now);
                 }
                 None if open.when_behind == WhenBehind::Drop => {
@@ -391,8 +417,9 @@ impl<'r> Worker<'r> {
             self.conns.push(Conn::new());
             self.exchanges.push(Exchange::new(id));
         }
+        let number = self.number_of(id);
         if let Some(journey) = &mut self.journey {
-            journey.add();
+            journey.add(number);
         }
         id
     }

@@ -151,6 +151,7 @@ fn shopping(rounds: u64) -> Journey {
         ],
         shared: Slots::new(0),
         own: 1,
+        sessions: false,
         unix_ns: 1_790_000_000 * S,
     }
 }
@@ -324,6 +325,46 @@ fn a_rate_of_requests_takes_them_by_weight_with_a_row_each() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), all, "no sequence number comes twice");
+}
+
+fn arrivals(rate_per_s: f64, max_in_flight: u64, when_behind: WhenBehind) -> Model {
+    Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind, max_in_flight }
+}
+
+#[test]
+fn users_arrive_make_their_journey_and_leave() {
+    let mut journey = shopping(2);
+    journey.sessions = true;
+    journey.scripts[1].think = Some(Think::Constant(500 * MS));
+    let names: String = (0..30).map(|i| format!("u{i}\n")).collect();
+    journey.feeds[0] = Rows::from_csv(format!("name\n{names}").as_bytes(), &["name".to_owned()]).unwrap();
+    let spec = spec(arrivals(10.0, 1000, WhenBehind::Queue), Until::Elapsed(3 * S), journey);
+    let (outcome, shop, _) = go(&spec, Shop::default());
+    // 30 arrivals; those of the last second finish within the grace.
+    let expect =
+        [("GET /item/ 200", 60), ("POST /buy 201", 60), ("POST /login 200", 30), ("POST /logout 204", 30)];
+    assert_eq!(seen(&shop), expect);
+    let measured = &outcome.measured;
+    assert_eq!((measured.counts.ok, measured.counts.dropped), (180, 0));
+    assert_eq!(measured.connections.opened, 30, "each has a connection of its own");
+    // Six steps of 10 ms and two thoughts of 500 ms: a session lasts 1.06 s, so eleven are there at a time.
+    assert_eq!(measured.connections.peak, 11);
+    assert_eq!(measured.elapsed_s, 2.9 + 1.06);
+    assert_eq!(measured.series.late.max_ns(), Some(0));
+}
+
+#[test]
+fn users_that_find_no_place_wait_or_are_dropped() {
+    for (when_behind, dropped) in [(WhenBehind::Queue, 0), (WhenBehind::Drop, 15)] {
+        let mut journey = shopping(1);
+        journey.sessions = true;
+        // One place; a session of four steps takes 40 ms, and one arrives each 20 ms.
+        let spec = spec(arrivals(50.0, 1, when_behind), Until::Requests(30), journey);
+        let (outcome, shop, _) = go(&spec, Shop::default());
+        let counts = &outcome.measured.counts;
+        assert_eq!((counts.dropped, counts.ok), (dropped, (30 - dropped) * 4), "{:?}", seen(&shop));
+        assert_eq!(outcome.measured.connections.peak, 1);
+    }
 }
 
 #[test]
