@@ -15,7 +15,7 @@ use crate::http1::Fault;
 use crate::io::{ConnId, Event, Ops, Sink};
 use crate::keeper::{Ending, Reason};
 use crate::recorder::Times;
-use crate::script::Trouble;
+use crate::script::{Ended, Trouble};
 use crate::source::Request;
 use crate::spec::{Model, Order, WhenBehind};
 use crate::worker::Worker;
@@ -428,10 +428,10 @@ impl<'r> Worker<'r> {
         let (outcome, trouble) = match &mut self.journey {
             None => (judge(request, head.status), None),
             Some(journey) => {
-                let exchange = &self.exchanges[exchange_id as usize];
+                let exchange = &mut self.exchanges[exchange_id as usize];
                 let time_ns = now.saturating_sub(exchange.started_ns);
-                let of_answer = (head.status, time_ns);
-                journey.judge(exchange_id, exchange.request, exchange.kept.as_deref(), of_answer)
+                let ended = Ended { status: head.status, time_ns, now_ns: now };
+                journey.judge(exchange_id, exchange.request, exchange.kept.as_deref_mut(), ended)
             }
         };
         self.finish(ops, exchange_id, now, outcome, (trouble.map(Reason::Script), response));
@@ -522,8 +522,10 @@ impl<'r> Worker<'r> {
         let kept = exchange.kept.as_deref();
         let told = match (ending.error, &self.journey) {
             (Some(Reason::Script(trouble)), Some(journey)) => {
-                let of_answer = (ending.status.unwrap_or(0), ending.times.end_ns - ending.times.started_ns);
-                Some(journey.script(exchange.request).told(trouble, kept, of_answer))
+                let Times { started_ns, end_ns, .. } = ending.times;
+                let status = ending.status.unwrap_or(0);
+                let ended = Ended { status, time_ns: end_ns - started_ns, now_ns: end_ns };
+                Some(journey.script(exchange.request).told(trouble, kept, ended))
             }
             _ => None,
         };

@@ -9,6 +9,8 @@ use crate::course::{Course, Progress, Step};
 use crate::http1::Keep;
 use crate::journey::capture::{self, Capture, Captured, Slots};
 use crate::journey::check::{Answer, Checks, Failed};
+use crate::journey::cookies::{Jar, Site};
+use crate::journey::decode;
 use crate::journey::rows::{Cursor, Dealing, Rows};
 use crate::journey::template::{self, Template, Values};
 use crate::schedule::Random;
@@ -17,6 +19,7 @@ use crate::spec::Think;
 /// Most bytes of a body that are kept for checks and captures. What is beyond is counted, not looked at, and a
 /// check or capture that needs the body fails, saying so.
 pub const MAX_BODY: usize = 4 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Kept bodies larger than this give their memory back.
 const BODY_KEPT: usize = 64 * 1024;
 
@@ -31,6 +34,8 @@ pub struct Script {
     pub captures: Vec<(u16, Capture)>,
     /// What a failure means for the user's way.
     pub on_failure: Step,
+    /// The host, and whether it is reached in secret, where users keep cookies; the request has to be written then.
+    pub cookies: Option<(Box<str>, bool)>,
     /// How long a user waits before the request that follows, if other than the load says.
     pub think: Option<Think>,
 }
@@ -80,6 +85,9 @@ pub struct Kept {
     head: Vec<u8>,
     body: Vec<u8>,
     size: u64,
+    /// The body as it was meant, if it came encoded.
+    decoded: Vec<u8>,
+    is_decoded: bool,
     /// Beginning of the request, if it was written for this exchange.
     pub request: Vec<u8>,
 }
@@ -103,7 +111,11 @@ impl Kept {
         self.head.clear();
         self.body.clear();
         self.request.clear();
-        self.size = 0;
+        self.decoded.clear();
+        (self.size, self.is_decoded) = (0, false);
+        if self.decoded.capacity() > BODY_KEPT {
+            self.decoded = Vec::new();
+        }
         if self.body.capacity() > BODY_KEPT {
             self.body = Vec::new();
         }
@@ -111,6 +123,17 @@ impl Kept {
 
     fn is_cut(&self) -> bool {
         self.size > self.body.len() as u64
+    }
+
+    /// Undoes the content's encoding, if it has one.
+    fn decode(&mut self) -> Result<(), decode::Fault> {
+        self.is_decoded = decode::decode(&self.head, &self.body, MAX_BODY, &mut self.decoded)?;
+        Ok(())
+    }
+
+    /// The path that was asked for, without its query.
+    fn path(&self) -> &[u8] {
+        path_of(&self.request)
     }
 }
 
@@ -125,6 +148,8 @@ pub enum Trouble {
     Capture(u16, capture::Fault),
     /// The body is longer than [`MAX_BODY`].
     TooLong,
+    /// The body does not decode.
+    Encoded(decode::Fault),
 }
 
 impl Trouble {
@@ -139,6 +164,7 @@ impl Trouble {
             Trouble::Check(Failed::Size(_)) => "check failed: size",
             Trouble::Check(Failed::Time(_)) => "check failed: time",
             Trouble::Capture(_, fault) => fault.words(),
+            Trouble::Encoded(fault) => fault.words(),
             Trouble::TooLong => "the body is longer than what is kept for checks and captures",
         }
     }
@@ -152,6 +178,7 @@ impl Script {
             checks: Checks::default(),
             captures: Vec::new(),
             on_failure: Step::On,
+            cookies: None,
             think: None,
         }
     }
@@ -170,14 +197,22 @@ impl Script {
         self.checks.needs_body() || self.captures.iter().any(|(_, c)| c.needs_body())
     }
 
-    /// Judges an answer by all but its status's class, and takes values out of a good one.
-    fn judge(&mut self, answer: &Answer<'_>, slots: &mut Slots, cut: bool) -> (Outcome, Option<Trouble>) {
-        if !self.checks.status_is_good(answer.status) {
-            return (by_status(answer.status), Some(Trouble::Check(Failed::Status)));
+    /// Judges an answer, and takes values out of a good one.
+    fn judge(&mut self, kept: &mut Kept, ended: Ended, slots: &mut Slots) -> (Outcome, Option<Trouble>) {
+        if !self.checks.status_is_good(ended.status) {
+            return (by_status(ended.status), Some(Trouble::Check(Failed::Status)));
         }
-        if cut && self.needs_body() {
-            return (Outcome::Failed(Failure::Check), Some(Trouble::TooLong));
+        let failed = |trouble| (Outcome::Failed(Failure::Check), Some(trouble));
+        if kept.is_cut() && self.needs_body() {
+            return failed(Trouble::TooLong);
         }
+        if !kept.is_cut()
+            && (self.needs_body() || !self.checks.size.is_empty())
+            && let Err(fault) = kept.decode()
+        {
+            return failed(Trouble::Encoded(fault));
+        }
+        let answer = &answer(kept, ended);
         if let Err(failed) = self.checks.judge(answer) {
             return (Outcome::Failed(Failure::Check), Some(Trouble::Check(failed)));
         }
@@ -192,20 +227,41 @@ impl Script {
 
     /// A trouble with this answer in words.
     #[cold]
-    pub fn told(&self, trouble: Trouble, kept: Option<&Kept>, (status, time_ns): (u16, u64)) -> String {
+    pub fn told(&self, trouble: Trouble, kept: Option<&Kept>, ended: Ended) -> String {
         match (trouble, kept) {
             (Trouble::Check(failed), _) => {
                 let empty = Kept::default();
                 let kept = kept.unwrap_or(&empty);
-                self.checks.words(failed, &answer(kept, status, time_ns))
+                self.checks.words(failed, &answer(kept, ended))
             }
             (other, _) => other.words().to_owned(),
         }
     }
 }
 
-fn answer(kept: &Kept, status: u16, time_ns: u64) -> Answer<'_> {
-    Answer { status, head: &kept.head, body: &kept.body, size: kept.size, time_ns }
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The answer's status.
+    pub status: u16,
+    /// From the request's start to its end.
+    pub time_ns: u64,
+    /// When, on the load's clock.
+    pub now_ns: u64,
+}
+
+fn answer(kept: &Kept, ended: Ended) -> Answer<'_> {
+    let (body, size) = match kept.is_decoded {
+        true => (kept.decoded.as_slice(), kept.decoded.len() as u64),
+        false => (kept.body.as_slice(), kept.size),
+    };
+    Answer { status: ended.status, head: &kept.head, body, size, time_ns: ended.time_ns }
+}
+
+/// The path of a request's first line, without its query.
+fn path_of(request: &[u8]) -> &[u8] {
+    let target = request.split(|b| *b == b' ').nth(1).unwrap_or_default();
+    target.split(|b| *b == b'?').next().unwrap_or_default()
 }
 
 /// The outcome of a status that is not good.
@@ -225,6 +281,7 @@ struct User {
     progress: Progress,
     slots: Slots,
     rows: Box<[u32]>,
+    jar: Jar,
 }
 
 /// One worker's users of a journey.
@@ -274,6 +331,7 @@ impl<'r> Users<'r> {
             number,
             progress: Progress::default(),
             slots: Slots::new(self.journey.own),
+            jar: Jar::default(),
             rows: vec![Rows::NONE; self.cursors.len()].into_boxed_slice(),
         });
     }
@@ -350,6 +408,7 @@ impl<'r> Users<'r> {
         state.number = number;
         state.progress.begin_with(&self.journey.course, request);
         (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
+        state.jar.clear();
         self.take_rows(place);
     }
 
@@ -363,7 +422,8 @@ impl<'r> Users<'r> {
     /// # Errors
     /// A value that is missing or cannot stand where it is wanted.
     pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
-        let Some(message) = &self.scripts[request as usize].message else { return Ok(&[]) };
+        let script = &self.scripts[request as usize];
+        let Some(message) = &script.message else { return Ok(&[]) };
         let state = &self.users[user as usize];
         let sequence = self.sequence.0;
         self.sequence.0 += self.sequence.1;
@@ -379,6 +439,15 @@ impl<'r> Users<'r> {
         };
         self.head.clear();
         message.head.write(&mut values, &mut self.head)?;
+        if let Some((host, is_secure)) = &script.cookies {
+            self.body.clear();
+            let site = Site { host: host.as_bytes(), path: path_of(&self.head), is_secure: *is_secure };
+            if state.jar.write(&site, values.now_ns / SECOND_NS, &mut self.body) {
+                self.head.extend_from_slice(b"Cookie: ");
+                self.head.extend_from_slice(&self.body);
+                self.head.extend_from_slice(b"\r\n");
+            }
+        }
         if let Some(body) = &message.body {
             self.body.clear();
             body.write(&mut values, &mut self.body)?;
@@ -408,13 +477,19 @@ impl<'r> Users<'r> {
         &mut self,
         user: u32,
         request: u32,
-        kept: Option<&Kept>,
-        (status, time_ns): (u16, u64),
+        kept: Option<&mut Kept>,
+        ended: Ended,
     ) -> (Outcome, Option<Trouble>) {
-        let empty = Kept::default();
-        let kept = kept.unwrap_or(&empty);
-        let slots = &mut self.users[user as usize].slots;
-        self.scripts[request as usize].judge(&answer(kept, status, time_ns), slots, kept.is_cut())
+        let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
+        let mut empty = Kept::default();
+        let kept = kept.unwrap_or(&mut empty);
+        if let Some((host, is_secure)) = &script.cookies {
+            let site = Site { host: host.as_bytes(), path: kept.path(), is_secure: *is_secure };
+            let now_s = (self.journey.unix_ns + ended.now_ns) / SECOND_NS;
+            let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
+            capture::headers(&kept.head).filter(set).for_each(|(_, v)| state.jar.set(v, &site, now_s));
+        }
+        script.judge(kept, ended, &mut state.slots)
     }
 
     /// What a user captured, slot by slot.

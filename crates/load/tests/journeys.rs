@@ -6,7 +6,7 @@ use loadlab_load::course::{Course, Step};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
-use loadlab_load::journey::check::Checks;
+use loadlab_load::journey::check::{Bound, Checks, Operator, Text};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::template::{Escape, Template, Variable};
@@ -294,7 +294,7 @@ fn a_feed_that_runs_out_lets_users_leave() {
 fn failed_checks_go_on_or_end_the_round() {
     for (on_failure, bought) in [(Step::On, 6), (Step::EndRound, 0)] {
         let mut journey = shopping(3);
-        journey.scripts[1].checks.contains = vec![loadlab_load::journey::check::Text::new(b"nowhere")];
+        journey.scripts[1].checks.contains = vec![Text::new(b"nowhere")];
         journey.scripts[1].on_failure = on_failure;
         let spec = spec(Model::Closed { users: 2 }, Until::Repeats(3), journey);
         let (outcome, shop, examples) = go(&spec, Shop::default());
@@ -365,6 +365,52 @@ fn users_that_find_no_place_wait_or_are_dropped() {
         assert_eq!((counts.dropped, counts.ok), (dropped, (30 - dropped) * 4), "{:?}", seen(&shop));
         assert_eq!(outcome.measured.connections.peak, 1);
     }
+}
+
+/// Hands out a cookie at the first visit, tells in a compressed page what it was sent.
+struct Baker;
+
+impl Server for Baker {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let cookie = text.split("Cookie: ").nth(1).map_or("none", |c| c.split("\r\n").next().unwrap());
+        let page = format!("{{\"cookie\": \"{cookie}\", \"padding\": \"{}\"}}", "x".repeat(500));
+        let mut packed = Vec::new();
+        let mut encoder = flate2::read::GzEncoder::new(page.as_bytes(), flate2::Compression::best());
+        std::io::Read::read_to_end(&mut encoder, &mut packed).unwrap();
+        let set = if cookie == "none" { "Set-Cookie: id=42; Path=/; HttpOnly\r\n" } else { "" };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\n{set}Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+            packed.len()
+        );
+        vec![(at_ns + MS, Reply::Bytes([head.into_bytes(), packed].concat()))]
+    }
+}
+
+#[test]
+fn cookies_come_back_and_compressed_pages_are_looked_into() {
+    let mut journey = shopping(3);
+    let page = Script { cookies: Some(("sim".into(), false)), ..step("GET / HTTP/1.1", None) };
+    let size = |value| vec![Bound { operator: Operator::AtLeast, value }];
+    let first = Script {
+        checks: Checks { contains: vec![Text::new(b"\"none\"")], ..Checks::default() },
+        ..page.clone()
+    };
+    let later = Script {
+        checks: Checks { contains: vec![Text::new(b"\"id=42\"")], size: size(500.0), ..Checks::default() },
+        ..page
+    };
+    journey.course = Course { before: 1, round: 1, after: 0, weights: vec![], rounds: 3 };
+    journey.scripts = vec![first, later];
+    let spec = spec(Model::Closed { users: 3 }, Until::Repeats(3), journey);
+    let outcome = simulate(&spec, &Control::default(), &mut Sim::new(Baker), &mut |_| {}).unwrap();
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.ok, counts.failed()), (12, 0));
+    assert!(outcome.measured.bytes.received < 12 * 300, "bytes are those of the wire");
 }
 
 #[test]

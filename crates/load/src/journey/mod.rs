@@ -8,6 +8,7 @@
 pub mod capture;
 pub mod check;
 pub mod cookies;
+pub mod decode;
 pub mod json;
 pub mod rows;
 pub mod template;

@@ -1,0 +1,97 @@
+//! Compressed bodies, decoded for checks and captures. What is counted as received stays what came over the wire.
+
+use std::io::Read;
+
+use flate2::bufread::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
+
+use crate::journey::capture::header;
+
+/// Why a body cannot be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Its encoding is none of gzip and deflate.
+    Unknown,
+    /// It does not decode.
+    Broken,
+    /// It is longer than what is kept.
+    TooLong,
+}
+
+impl Fault {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fault::Unknown => "the body is encoded, neither as gzip nor as deflate",
+            Fault::Broken => "the body does not decode as its content-encoding says",
+            Fault::TooLong => "the decoded body is longer than what is kept for checks and captures",
+        }
+    }
+}
+
+/// Decodes a body as its head says, into `out`, at most so many bytes; false if it is not encoded, and `out` is empty.
+///
+/// # Errors
+/// See [`Fault`].
+pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Result<bool, Fault> {
+    out.clear();
+    let encoding = header(head, b"content-encoding").unwrap_or_default();
+    if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") || body.is_empty() {
+        return Ok(false);
+    }
+    let is = |name: &[u8]| encoding.eq_ignore_ascii_case(name);
+    let read = if is(b"gzip") || is(b"x-gzip") {
+        read_all(MultiGzDecoder::new(body), most, out)
+    } else if is(b"deflate") {
+        // By name zlib (RFC 9110 §8.4.1.2), by habit of some servers without its frame.
+        let zlib = read_all(ZlibDecoder::new(body), most, out);
+        match zlib {
+            Err(Fault::Broken) => read_all(DeflateDecoder::new(body), most, out),
+            other => other,
+        }
+    } else {
+        Err(Fault::Unknown)
+    };
+    read.map(|()| true)
+}
+
+fn read_all(decoder: impl Read, most: usize, out: &mut Vec<u8>) -> Result<(), Fault> {
+    out.clear();
+    decoder.take(most as u64 + 1).read_to_end(out).map_err(|_| Fault::Broken)?;
+    if out.len() > most { Err(Fault::TooLong) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::read::{DeflateEncoder, GzEncoder, ZlibEncoder};
+
+    fn all(mut reader: impl Read) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn check(encoding: &str, body: &[u8], expect: Result<Option<&[u8]>, Fault>) {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\n\r\n");
+        let mut out = b"before".to_vec();
+        let got = decode(head.as_bytes(), body, 1000, &mut out);
+        assert_eq!(got.map(|decoded| decoded.then_some(out.as_slice())), expect, "{encoding}");
+    }
+
+    #[test]
+    fn bodies_decode_or_say_why_not() {
+        let text = b"hello hello hello";
+        let best = Compression::best();
+        check("gzip", &all(GzEncoder::new(&text[..], best)), Ok(Some(text)));
+        check("X-GZIP", &all(GzEncoder::new(&text[..], best)), Ok(Some(text)));
+        check("deflate", &all(ZlibEncoder::new(&text[..], best)), Ok(Some(text)));
+        check("deflate", &all(DeflateEncoder::new(&text[..], best)), Ok(Some(text)));
+        check("identity", text, Ok(None));
+        check("br", text, Err(Fault::Unknown));
+        check("gzip", text, Err(Fault::Broken));
+        check("gzip", &all(GzEncoder::new(&text[..], best))[..20], Err(Fault::Broken));
+        let bomb = all(GzEncoder::new(&[0u8; 1 << 20][..], best));
+        check("gzip", &bomb, Err(Fault::TooLong));
+    }
+}
