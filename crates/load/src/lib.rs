@@ -17,6 +17,7 @@ mod feed;
 mod keeper;
 mod life;
 mod recorder;
+mod users;
 mod worker;
 
 pub mod generator;

@@ -74,7 +74,10 @@ impl<'r> Worker<'r> {
         let last = self.exchanges[place as usize].request;
         let own = self.journey.as_ref().and_then(|j| j.script(last).think);
         let Feed::Open(open) = &mut self.feed else { return };
-        let due = now + own.unwrap_or(self.spec.think).draw(&mut open.random);
+        let due = match self.journey.as_ref().and_then(|j| j.redirected_to(place)) {
+            Some(_) => now,
+            None => now + own.unwrap_or(self.spec.think).draw(&mut open.random),
+        };
         if due > now {
             return open.later.push(Reverse((due, place)));
         }
@@ -119,7 +122,10 @@ impl<'r> Worker<'r> {
         if users.budget == 0 || self.exchanges[id as usize].begun >= users.each {
             return;
         }
-        let thought = now + own.unwrap_or(self.spec.think).draw(&mut users.random);
+        let thought = match self.journey.as_ref().and_then(|j| j.redirected_to(id)) {
+            Some(_) => now,
+            None => now + own.unwrap_or(self.spec.think).draw(&mut users.random),
+        };
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),
             Some(due) => self.user_later(id, due),
@@ -245,19 +251,20 @@ impl<'r> Worker<'r> {
         let conn_id = exchange.conn;
         let conn = &mut self.conns[conn_id as usize];
         (conn.exchange, conn.refused) = (id, 0);
-        let (phase, elsewhere) = (conn.phase, conn.host != request.host);
+        let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
+        let (phase, elsewhere) = (conn.phase, conn.host != host);
         self.deadlines.push(&mut self.exchanges, id, now.saturating_add(self.spec.timeout_ns));
         match phase {
             Phase::Idle if !elsewhere => {
                 self.conns[conn_id as usize].rested = true;
                 self.transmit(ops, conn_id);
             }
-            Phase::Closed => self.connect(ops, conn_id, request.host, now),
+            Phase::Closed => self.connect(ops, conn_id, host, now),
             // Being opened to be held: the request goes out once it stands.
             Phase::Connecting => {}
             Phase::Idle | Phase::Busy => {
                 self.shut(ops, conn_id);
-                self.connect(ops, conn_id, request.host, now);
+                self.connect(ops, conn_id, host, now);
             }
         }
     }
@@ -506,11 +513,13 @@ impl<'r> Worker<'r> {
             return;
         }
         let step = match (outcome, error) {
+            (Outcome::Ok, _) if journey.redirected_to(id).is_some() => return,
             (Outcome::Ok, _) => Step::On,
             // What follows may need what is missing.
             (_, Some(Reason::Script(Trouble::Unwritten(_) | Trouble::Capture(..)))) => Step::EndRound,
             _ => journey.script(exchange.request).on_failure,
         };
+        journey.stop_redirect(id);
         journey.advance(id, step);
     }
 

@@ -1,25 +1,21 @@
 //! What a step of a journey adds to a request: a text that is written anew each time, checks of the answer, values
-//! taken out of it. And the users who walk through such steps, with what each of them remembers.
-//!
-//! Nothing here sends or counts; the worker asks for bytes and for a verdict.
+//! taken out of it. Nothing here sends or counts.
 
 use loadlab_record::outcome::{Failure, Outcome};
 
-use crate::course::{Course, Progress, Step};
+use crate::course::{Course, Step};
 use crate::http1::Keep;
-use crate::journey::capture::{self, Capture, Captured, Slots};
+use crate::journey::capture::{self, Capture, Slots};
 use crate::journey::check::{Answer, Checks, Failed};
-use crate::journey::cookies::{Jar, Site};
 use crate::journey::decode;
-use crate::journey::rows::{Cursor, Dealing, Rows};
-use crate::journey::template::{self, Template, Values};
-use crate::schedule::Random;
+use crate::journey::redirect::{self, Site};
+use crate::journey::rows::{Dealing, Rows};
+use crate::journey::template::{self, Template};
 use crate::spec::Think;
 
 /// Most bytes of a body that are kept for checks and captures. What is beyond is counted, not looked at, and a
 /// check or capture that needs the body fails, saying so.
 pub const MAX_BODY: usize = 4 << 20;
-const SECOND_NS: u64 = 1_000_000_000;
 /// Kept bodies larger than this give their memory back.
 const BODY_KEPT: usize = 64 * 1024;
 
@@ -34,8 +30,10 @@ pub struct Script {
     pub captures: Vec<(u16, Capture)>,
     /// What a failure means for the user's way.
     pub on_failure: Step,
-    /// The host, and whether it is reached in secret, where users keep cookies; the request has to be written then.
-    pub cookies: Option<(Box<str>, bool)>,
+    /// Where it goes: index into the load's hosts.
+    pub host: u16,
+    /// So many redirects in a row are followed; the request has to be written then.
+    pub redirects: u8,
     /// How long a user waits before the request that follows, if other than the load says.
     pub think: Option<Think>,
 }
@@ -43,8 +41,12 @@ pub struct Script {
 /// A request with variables in it.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Request line and header fields, each with its line end; without length and without the empty line.
-    pub head: Template,
+    /// Method.
+    pub method: Box<str>,
+    /// Path and query.
+    pub target: Template,
+    /// Header fields, each with its line end; without `Host`, length and cookies.
+    pub fields: Template,
     /// The body, if it has one.
     pub body: Option<Template>,
 }
@@ -56,6 +58,10 @@ pub struct Journey {
     pub course: Course,
     /// One for each request.
     pub scripts: Vec<Script>,
+    /// The load's hosts, in the same order.
+    pub sites: Vec<Site>,
+    /// Users keep cookies; all requests have to be written then.
+    pub cookies: bool,
     /// Data.
     pub feeds: Vec<Rows>,
     /// How each of them is dealt.
@@ -131,9 +137,14 @@ impl Kept {
         Ok(())
     }
 
-    /// The path that was asked for, without its query.
-    fn path(&self) -> &[u8] {
-        path_of(&self.request)
+    /// Its final head.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// What was asked for: path and query.
+    pub fn target(&self) -> &[u8] {
+        self.request.split(|b| *b == b' ').nth(1).unwrap_or_default()
     }
 }
 
@@ -148,6 +159,8 @@ pub enum Trouble {
     Capture(u16, capture::Fault),
     /// The body is longer than [`MAX_BODY`].
     TooLong,
+    /// A redirect that is not followed.
+    Redirect(redirect::Fault),
     /// The body does not decode.
     Encoded(decode::Fault),
 }
@@ -164,6 +177,7 @@ impl Trouble {
             Trouble::Check(Failed::Size(_)) => "check failed: size",
             Trouble::Check(Failed::Time(_)) => "check failed: time",
             Trouble::Capture(_, fault) => fault.words(),
+            Trouble::Redirect(fault) => fault.words(),
             Trouble::Encoded(fault) => fault.words(),
             Trouble::TooLong => "the body is longer than what is kept for checks and captures",
         }
@@ -178,7 +192,8 @@ impl Script {
             checks: Checks::default(),
             captures: Vec::new(),
             on_failure: Step::On,
-            cookies: None,
+            host: 0,
+            redirects: 0,
             think: None,
         }
     }
@@ -198,7 +213,7 @@ impl Script {
     }
 
     /// Judges an answer, and takes values out of a good one.
-    fn judge(&mut self, kept: &mut Kept, ended: Ended, slots: &mut Slots) -> (Outcome, Option<Trouble>) {
+    pub fn judge(&mut self, kept: &mut Kept, ended: Ended, slots: &mut Slots) -> (Outcome, Option<Trouble>) {
         if !self.checks.status_is_good(ended.status) {
             return (by_status(ended.status), Some(Trouble::Check(Failed::Status)));
         }
@@ -258,12 +273,6 @@ fn answer(kept: &Kept, ended: Ended) -> Answer<'_> {
     Answer { status: ended.status, head: &kept.head, body, size, time_ns: ended.time_ns }
 }
 
-/// The path of a request's first line, without its query.
-fn path_of(request: &[u8]) -> &[u8] {
-    let target = request.split(|b| *b == b' ').nth(1).unwrap_or_default();
-    target.split(|b| *b == b'?').next().unwrap_or_default()
-}
-
 /// The outcome of a status that is not good.
 pub fn by_status(status: u16) -> Outcome {
     Outcome::Failed(match status {
@@ -271,230 +280,4 @@ pub fn by_status(status: u16) -> Outcome {
         400.. => Failure::Http4xx,
         _ => Failure::Check,
     })
-}
-
-/// What one user remembers.
-#[derive(Debug)]
-struct User {
-    /// Over all workers, from 0.
-    number: u64,
-    progress: Progress,
-    slots: Slots,
-    rows: Box<[u32]>,
-    jar: Jar,
-}
-
-/// One worker's users of a journey.
-#[derive(Debug)]
-pub struct Users<'r> {
-    journey: &'r Journey,
-    /// Its own, since looking for a value keeps where it was found.
-    scripts: Vec<Script>,
-    cursors: Vec<Cursor>,
-    users: Vec<User>,
-    random: Random,
-    /// Number of the next request written here, and by how much it grows: no two workers share one.
-    sequence: (u64, u64),
-    head: Vec<u8>,
-    body: Vec<u8>,
-    // Boxes, since they wander into exchanges and back.
-    #[allow(clippy::vec_box)]
-    spare: Vec<Box<Kept>>,
-    /// A user had to leave because a feed had no row left.
-    pub ran_out: bool,
-}
-
-impl<'r> Users<'r> {
-    /// The users of a slot among several.
-    pub fn new(journey: &'r Journey, count: usize, seed: u64, (slot, slots): (u64, u64)) -> Self {
-        let feeds = journey.feeds.iter().zip(&journey.dealings);
-        let cursors = feeds.map(|(rows, deal)| Cursor::new(rows.count(), deal.dealing, slot, slots));
-        let mut users = Users {
-            journey,
-            scripts: journey.scripts.clone(),
-            cursors: cursors.collect(),
-            users: Vec::new(),
-            random: Random::new(seed ^ 0x5eed_0003 ^ slot.rotate_left(32)),
-            sequence: (slot, slots),
-            head: Vec::new(),
-            body: Vec::new(),
-            spare: Vec::new(),
-            ran_out: false,
-        };
-        (0..count as u64).for_each(|id| users.add(slot + id * slots));
-        users
-    }
-
-    /// One user more.
-    pub fn add(&mut self, number: u64) {
-        self.users.push(User {
-            number,
-            progress: Progress::default(),
-            slots: Slots::new(self.journey.own),
-            jar: Jar::default(),
-            rows: vec![Rows::NONE; self.cursors.len()].into_boxed_slice(),
-        });
-    }
-
-    /// The script of a request.
-    #[inline]
-    pub fn script(&self, request: u32) -> &Script {
-        &self.scripts[request as usize]
-    }
-
-    /// The order of requests.
-    pub fn course(&self) -> &'r Course {
-        &self.journey.course
-    }
-
-    /// The request a user makes next.
-    #[inline]
-    pub fn request_of(&self, user: u32) -> u32 {
-        self.users[user as usize].progress.request
-    }
-
-    /// It has not begun.
-    pub fn is_outside(&self, user: u32) -> bool {
-        self.users[user as usize].progress.is_outside()
-    }
-
-    /// It is at what it does last.
-    pub fn is_leaving(&self, user: u32) -> bool {
-        self.users[user as usize].progress.is_leaving()
-    }
-
-    /// It will make no further request.
-    pub fn is_gone(&self, user: u32) -> bool {
-        self.users[user as usize].progress.is_gone()
-    }
-
-    /// A user goes on to its next request; false if there is none. It begins with rows of its own, and each round
-    /// takes new ones of the other feeds.
-    #[inline]
-    pub fn advance(&mut self, user: u32, step: Step) -> bool {
-        let course = &self.journey.course;
-        let state = &mut self.users[user as usize];
-        let begins = state.progress.is_outside();
-        let more = state.progress.step(course, &mut self.random, step);
-        let begins_round = more && state.progress.begins_round(course);
-        let dealt = (!begins || self.deal(user, true)) && (!begins_round || self.deal(user, false));
-        if more && !dealt {
-            self.ran_out = true;
-            return self.users[user as usize].progress.step(course, &mut self.random, Step::Leave);
-        }
-        more
-    }
-
-    /// A place takes a request that is nobody's journey: new rows for each.
-    pub fn take_rows(&mut self, place: u32) -> bool {
-        let dealt = self.deal(place, true) && self.deal(place, false);
-        self.ran_out |= !dealt;
-        dealt
-    }
-
-    /// The next row of each feed of the kind; false if one has none left.
-    fn deal(&mut self, user: u32, per_user: bool) -> bool {
-        let rows = &mut self.users[user as usize].rows;
-        let deals = self.cursors.iter_mut().zip(&self.journey.dealings).zip(rows);
-        deals.filter(|((_, deal), _)| deal.per_user == per_user).fold(true, |all, ((cursor, _), row)| {
-            *row = cursor.next().unwrap_or(Rows::NONE);
-            all && *row != Rows::NONE
-        })
-    }
-
-    /// Another user arrives in a place, and begins with this request; what was remembered there is forgotten.
-    pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
-        let state = &mut self.users[place as usize];
-        state.number = number;
-        state.progress.begin_with(&self.journey.course, request);
-        (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
-        state.jar.clear();
-        self.take_rows(place);
-    }
-
-    /// Arrivals are users, not requests.
-    pub fn has_sessions(&self) -> bool {
-        self.journey.sessions
-    }
-
-    /// Writes a request that has variables.
-    ///
-    /// # Errors
-    /// A value that is missing or cannot stand where it is wanted.
-    pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
-        let script = &self.scripts[request as usize];
-        let Some(message) = &script.message else { return Ok(&[]) };
-        let state = &self.users[user as usize];
-        let sequence = self.sequence.0;
-        self.sequence.0 += self.sequence.1;
-        let mut values = Values {
-            user: state.number,
-            iteration: state.progress.rounds,
-            sequence,
-            now_ns: self.journey.unix_ns + now_ns,
-            feeds: &self.journey.feeds,
-            rows: &state.rows,
-            captured: Captured { shared: &self.journey.shared, own: &state.slots },
-            random: &mut self.random,
-        };
-        self.head.clear();
-        message.head.write(&mut values, &mut self.head)?;
-        if let Some((host, is_secure)) = &script.cookies {
-            self.body.clear();
-            let site = Site { host: host.as_bytes(), path: path_of(&self.head), is_secure: *is_secure };
-            if state.jar.write(&site, values.now_ns / SECOND_NS, &mut self.body) {
-                self.head.extend_from_slice(b"Cookie: ");
-                self.head.extend_from_slice(&self.body);
-                self.head.extend_from_slice(b"\r\n");
-            }
-        }
-        if let Some(body) = &message.body {
-            self.body.clear();
-            body.write(&mut values, &mut self.body)?;
-            self.head.extend_from_slice(b"Content-Length: ");
-            template::number(self.body.len() as u64, &mut self.head);
-            self.head.extend_from_slice(b"\r\n\r\n");
-            self.head.extend_from_slice(&self.body);
-        } else {
-            self.head.extend_from_slice(b"\r\n");
-        }
-        Ok(&self.head)
-    }
-
-    /// Room for an answer.
-    pub fn room(&mut self) -> Box<Kept> {
-        self.spare.pop().unwrap_or_default()
-    }
-
-    /// Takes the room back.
-    pub fn give_back(&mut self, mut kept: Box<Kept>) {
-        kept.clear();
-        self.spare.push(kept);
-    }
-
-    /// Judges a complete answer to a user's request, of which head and body were kept if they were wanted.
-    pub fn judge(
-        &mut self,
-        user: u32,
-        request: u32,
-        kept: Option<&mut Kept>,
-        ended: Ended,
-    ) -> (Outcome, Option<Trouble>) {
-        let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
-        let mut empty = Kept::default();
-        let kept = kept.unwrap_or(&mut empty);
-        if let Some((host, is_secure)) = &script.cookies {
-            let site = Site { host: host.as_bytes(), path: kept.path(), is_secure: *is_secure };
-            let now_s = (self.journey.unix_ns + ended.now_ns) / SECOND_NS;
-            let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
-            capture::headers(&kept.head).filter(set).for_each(|(_, v)| state.jar.set(v, &site, now_s));
-        }
-        script.judge(kept, ended, &mut state.slots)
-    }
-
-    /// What a user captured, slot by slot.
-    pub fn captured(&self, user: u32) -> Vec<Option<Vec<u8>>> {
-        let slots = self.users.get(user as usize).map(|u| &u.slots);
-        (0..self.journey.own).map(|slot| slots.and_then(|s| s.get(slot)).map(<[u8]>::to_vec)).collect()
-    }
 }

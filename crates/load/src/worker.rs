@@ -15,8 +15,9 @@ use crate::http1::Memo;
 use crate::io::{Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
 use crate::recorder::{Recorder, Times};
-use crate::script::{self, Trouble};
+use crate::script::Trouble;
 use crate::spec::{LoadSpec, Until, WhenBehind};
+use crate::users;
 
 /// Requests started in one turn before events are looked at again.
 const STARTS_PER_TURN: usize = 64;
@@ -58,7 +59,7 @@ pub struct Worker<'r> {
     pub(crate) deadlines: Deadlines,
     pub(crate) feed: Feed,
     /// Users of a journey, if there is one; a user has the number of its exchange.
-    pub(crate) journey: Option<script::Users<'r>>,
+    pub(crate) journey: Option<users::Users<'r>>,
     /// Exchanges whose request could not be written, to be failed in the next turn.
     pub(crate) unwritten: Vec<(u32, Trouble)>,
     pub(crate) memo: Memo,
@@ -150,7 +151,7 @@ impl<'r> Worker<'r> {
         let held = spec.held.as_ref().map(|h| share_of(h.connections, place) as u32);
         let shares = (place.slot, place.slots);
         let journey = spec.journey.as_deref();
-        let journey = journey.map(|j| script::Users::new(j, places as usize, spec.seed, shares));
+        let journey = journey.map(|j| users::Users::new(j, places as usize, spec.seed, shares));
         let own = |id| if held.is_some() { NONE } else { id };
         Worker {
             spec,

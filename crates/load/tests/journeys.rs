@@ -8,6 +8,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::check::{Bound, Checks, Operator, Text};
 use loadlab_load::journey::json::Pointer;
+use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::run::simulate;
@@ -117,7 +118,14 @@ fn template(text: &str) -> Template {
 }
 
 fn step(head: &str, body: Option<&str>) -> Script {
-    let message = Message { head: template(&format!("{head}\r\nHost: sim\r\n")), body: body.map(template) };
+    let (first, fields) = head.split_once("\r\n").unwrap_or((head, ""));
+    let mut words = first.split(' ');
+    let message = Message {
+        method: words.next().unwrap().into(),
+        target: template(words.next().unwrap()),
+        fields: template(&if fields.is_empty() { String::new() } else { format!("{fields}\r\n") }),
+        body: body.map(template),
+    };
     Script { message: Some(message), ..Script::plain() }
 }
 
@@ -150,6 +158,8 @@ fn shopping(rounds: u64) -> Journey {
             Deal { dealing: Dealing::default(), per_user: false },
         ],
         shared: Slots::new(0),
+        sites: vec![Site { authority: "sim".into(), host: "sim".into(), is_secure: false }],
+        cookies: false,
         own: 1,
         sessions: false,
         unix_ns: 1_790_000_000 * S,
@@ -394,7 +404,8 @@ impl Server for Baker {
 #[test]
 fn cookies_come_back_and_compressed_pages_are_looked_into() {
     let mut journey = shopping(3);
-    let page = Script { cookies: Some(("sim".into(), false)), ..step("GET / HTTP/1.1", None) };
+    journey.cookies = true;
+    let page = step("GET / HTTP/1.1", None);
     let size = |value| vec![Bound { operator: Operator::AtLeast, value }];
     let first = Script {
         checks: Checks { contains: vec![Text::new(b"\"none\"")], ..Checks::default() },
@@ -411,6 +422,71 @@ fn cookies_come_back_and_compressed_pages_are_looked_into() {
     let counts = &outcome.measured.counts;
     assert_eq!((counts.ok, counts.failed()), (12, 0));
     assert!(outcome.measured.bytes.received < 12 * 300, "bytes are those of the wire");
+}
+
+/// `/N` leads to `/N-1`, `/0` answers; `/away` leads to a stranger, `/other` to the second host.
+#[derive(Default)]
+struct Signpost(Vec<String>);
+
+impl Server for Signpost {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let line = text.lines().next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
+        let path = line.split(' ').nth(1).unwrap();
+        let answer = match path.trim_start_matches('/') {
+            "away" => "HTTP/1.1 302 F\r\nLocation: http://stranger/\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "other" => "HTTP/1.1 307 T\r\nLocation: http://second/0\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            "0" => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_owned(),
+            n => {
+                let n: u32 = n.parse().unwrap();
+                format!("HTTP/1.1 303 S\r\nLocation: /{}\r\nContent-Length: 0\r\n\r\n", n - 1)
+            }
+        };
+        let host = text.split("Host: ").nth(1).unwrap().lines().next().unwrap();
+        self.0.push(format!("{line} {host} {}", text.split("\r\n\r\n").nth(1).unwrap()));
+        vec![(at_ns + MS, Reply::Bytes(answer.into_bytes()))]
+    }
+}
+
+#[test]
+fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
+    let run = |path: &str, most: u8| {
+        let mut journey = shopping(1);
+        journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+        let start = step(&format!("POST {path} HTTP/1.1"), Some("x"));
+        let checks = Checks { statuses: vec![200], ..Checks::default() };
+        journey.scripts = vec![Script { redirects: most, checks, ..start }];
+        journey.sites.push(Site { authority: "second".into(), host: "second".into(), is_secure: false });
+        let mut spec = spec(Model::Closed { users: 1 }, Until::Repeats(1), journey);
+        spec.hosts.push(vec!["127.0.0.2:80".parse().unwrap()]);
+        let mut sim = Sim::new(Signpost::default());
+        let mut why = None;
+        let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |event| {
+            if let LoadEvent::Example(example) = event {
+                why = example.error;
+            }
+        });
+        let measured = outcome.unwrap().measured;
+        (sim.into_server().0, measured.counts.ok, measured.counts.failed(), measured.connections.opened, why)
+    };
+    let (asked, ok, failed, opened, _) = run("/2", 2);
+    assert_eq!(asked, ["POST /2 sim x", "GET /1 sim ", "GET /0 sim "]);
+    assert_eq!((ok, failed, opened), (3, 0, 1));
+    let (asked, ok, failed, _, why) = run("/3", 2);
+    assert_eq!((asked.len(), ok, failed), (3, 2, 1));
+    assert_eq!(why.as_deref(), Some("it was redirected more often than the plan follows"));
+    let (asked, ok, failed, opened, _) = run("/other", 1);
+    assert_eq!(asked, ["POST /other sim x", "POST /0 second x"]);
+    assert_eq!((ok, failed, opened), (2, 0, 2));
+    let (_, ok, failed, _, why) = run("/away", 5);
+    assert_eq!((ok, failed), (0, 1));
+    assert_eq!(why.as_deref(), Some("it is redirected to a host that no step of the load goes to"));
+    let (_, _, failed, _, why) = run("/2", 0);
+    assert_eq!((failed, why.as_deref()), (1, Some("status 303 is not 200")));
 }
 
 #[test]

@@ -10,5 +10,6 @@ pub mod check;
 pub mod cookies;
 pub mod decode;
 pub mod json;
+pub mod redirect;
 pub mod rows;
 pub mod template;

@@ -1,0 +1,149 @@
+//! Where a redirect leads: a `Location` against the place it came from (RFC 9110 §10.2.2, RFC 3986 §5.2).
+
+/// A host of a load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// As the `Host` header has it: the port is there unless it is the scheme's.
+    pub authority: Box<str>,
+    /// Without the port.
+    pub host: Box<str>,
+    /// It is reached by https.
+    pub is_secure: bool,
+}
+
+/// Why a redirect is not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It leads to a host that the plan does not name.
+    Elsewhere,
+    /// It cannot be read.
+    Unreadable,
+    /// There were too many in a row.
+    TooMany,
+}
+
+impl Fault {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fault::Elsewhere => "it is redirected to a host that no step of the load goes to",
+            Fault::Unreadable => "the location it is redirected to cannot be read",
+            Fault::TooMany => "it was redirected more often than the plan follows",
+        }
+    }
+}
+
+/// Whether a status redirects, and whether the method and body stay as they were.
+pub fn redirects(status: u16) -> Option<bool> {
+    match status {
+        301..=303 => Some(false),
+        307 | 308 => Some(true),
+        _ => None,
+    }
+}
+
+/// Which site, and what to ask it for. `from` is the site that answered and `asked` what it had been asked for.
+///
+/// # Errors
+/// See [`Fault`].
+pub fn leads_to(location: &[u8], from: u16, asked: &[u8], sites: &[Site]) -> Result<(u16, Vec<u8>), Fault> {
+    let text = std::str::from_utf8(location).map_err(|_| Fault::Unreadable)?.trim();
+    let text = text.split('#').next().unwrap_or_default();
+    if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
+        return Err(Fault::Unreadable);
+    }
+    let here = sites.get(usize::from(from)).ok_or(Fault::Unreadable)?;
+    let (secure, rest) = match text.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+        Some((scheme, _)) if scheme.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            return Err(Fault::Elsewhere);
+        }
+        _ => match text.strip_prefix("//") {
+            Some(rest) => (here.is_secure, rest),
+            None => return Ok((from, within(text, asked))),
+        },
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+    let port = if secure { ":443" } else { ":80" };
+    let plain = |a: &str| a.strip_suffix(port).unwrap_or(a).to_ascii_lowercase();
+    let same = |s: &Site| s.is_secure == secure && plain(&s.authority) == plain(authority);
+    let site = sites.iter().position(same).ok_or(Fault::Elsewhere)?;
+    let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Ok((site as u16, target.into_bytes()))
+}
+
+/// A relative reference on the same site.
+fn within(text: &str, asked: &[u8]) -> Vec<u8> {
+    let path_end = asked.iter().position(|b| *b == b'?').unwrap_or(asked.len());
+    let path = &asked[..path_end];
+    let (reference, query) = text.split_at(text.find('?').unwrap_or(text.len()));
+    let whole = match reference.as_bytes().first() {
+        None if query.is_empty() => return asked.to_vec(),
+        None => path.to_vec(),
+        Some(b'/') => reference.as_bytes().to_vec(),
+        Some(_) => {
+            let folder = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+            [&path[..folder], reference.as_bytes()].concat()
+        }
+    };
+    [without_dots(&whole), query.as_bytes().to_vec()].concat()
+}
+
+/// `.` and `..` taken out.
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let parts: Vec<&[u8]> = path.split(|b| *b == b'/').skip(1).collect();
+    for (i, part) in parts.iter().enumerate() {
+        let is_last = i + 1 == parts.len();
+        match *part {
+            b"." | b".." => {
+                if *part == b".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push(b"");
+                }
+            }
+            other => kept.push(other),
+        }
+    }
+    kept.iter().flat_map(|part| [b"/", *part].concat()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(location: &str, expect: Result<(u16, &str), Fault>) {
+        let site = |authority: &str, is_secure| Site {
+            authority: authority.into(),
+            host: authority.split(':').next().unwrap().into(),
+            is_secure,
+        };
+        let sites = [site("shop:8080", false), site("pay", true), site("shop", false)];
+        let got = leads_to(location.as_bytes(), 0, b"/a/b?c=d", &sites);
+        let got = got.map(|(site, target)| (site, String::from_utf8(target).unwrap()));
+        assert_eq!(got.as_ref().map(|(s, t)| (*s, t.as_str())).map_err(|f| *f), expect, "{location}");
+    }
+
+    #[test]
+    fn locations() {
+        check("/x?y=z#top", Ok((0, "/x?y=z")));
+        check("x", Ok((0, "/a/x")));
+        check("../x", Ok((0, "/x")));
+        check("../../x/./y/..", Ok((0, "/x/")));
+        check("?e=f", Ok((0, "/a/b?e=f")));
+        check("", Ok((0, "/a/b?c=d")));
+        check("http://SHOP:8080/x", Ok((0, "/x")));
+        check("http://shop/x", Ok((2, "/x")));
+        check("http://shop:80", Ok((2, "/")));
+        check("https://pay?x", Ok((1, "/?x")));
+        check("//shop:8080/y", Ok((0, "/y")));
+        check("http://other/", Err(Fault::Elsewhere));
+        check("http://pay/", Err(Fault::Elsewhere));
+        check("ftp://shop/", Err(Fault::Elsewhere));
+        check("/a b", Err(Fault::Unreadable));
+        check("/search?u=http://x/", Ok((0, "/search?u=http://x/")));
+    }
+}
