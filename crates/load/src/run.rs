@@ -102,6 +102,8 @@ pub struct Outcome {
     pub cut_short: bool,
     /// When it began, seconds on the trial's clock.
     pub at_s: f64,
+    /// What the first user had captured at the end, slot by slot: of use where there is one alone.
+    pub captured: Vec<Option<Vec<u8>>>,
 }
 
 /// Why a load could not run.
@@ -553,9 +555,10 @@ impl<'s> Collector<'s> {
             measured.connections.memory_bytes_each =
                 self.spec.held.as_ref().map(|h| *grown as f64 / h.connections.max(1) as f64);
         }
+        let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
-        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s }
+        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }
     }
 }
 

@@ -80,6 +80,8 @@ pub struct WorkerEnd {
     pub stopped_ns: Option<u64>,
     /// Slow exchanges.
     pub slowest: Vec<Example>,
+    /// What its first user had captured at the end, slot by slot.
+    pub captured: Vec<Option<Vec<u8>>>,
 }
 
 /// What follows a turn.
@@ -110,6 +112,7 @@ pub fn drive<'r, I: Io<'r>>(io: &mut I, mut worker: Worker<'r>) -> std::io::Resu
         ended_ns: now,
         stopped_ns: worker.stopped_ns,
         slowest: worker.keeper.slowest(&worker.spec.requests),
+        captured: worker.journey.as_ref().map(|j| j.captured(0)).unwrap_or_default(),
     })
 }
 

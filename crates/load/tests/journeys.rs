@@ -232,6 +232,7 @@ fn everyone_logs_in_once_shops_in_rounds_and_logs_out() {
         assert_eq!(shop.paths.iter().filter(|p| **p == format!("/item/{item}")).count(), times, "{item}");
     }
     assert_eq!(outcome.measured.connections.opened, 3);
+    assert_eq!(outcome.captured, [Some(b"token-0".to_vec())]);
 }
 
 #[test]
