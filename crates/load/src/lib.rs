@@ -20,6 +20,7 @@ mod worker;
 
 pub mod generator;
 pub mod http1;
+pub mod http2;
 pub mod io;
 pub mod run;
 pub mod schedule;
