@@ -25,21 +25,21 @@ enum Memory {
 }
 
 /// Sizes of pieces, again and again. Same seed, same cuts.
-struct Cuts {
+pub(crate) struct Cuts {
     state: u32,
     whole: bool,
 }
 
 impl Cuts {
-    fn whole() -> Self {
+    pub(crate) fn whole() -> Self {
         Cuts { state: 0, whole: true }
     }
 
-    fn seeded(seed: u8) -> Self {
+    pub(crate) fn seeded(seed: u8) -> Self {
         Cuts { state: u32::from(seed) * 2 + 1, whole: false }
     }
 
-    fn next(&mut self, left: usize) -> usize {
+    pub(crate) fn next(&mut self, left: usize) -> usize {
         if self.whole {
             return left;
         }

@@ -7,7 +7,9 @@
 use std::process::ExitCode;
 
 pub mod expr;
+pub mod hpack;
 pub mod http1;
+pub mod http2;
 pub mod plan;
 pub mod record;
 

@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_fuzz::{expr, files_of, http1, plan, record};
+use loadlab_fuzz::{expr, files_of, hpack, http1, http2, plan, record};
 use loadlab_load::http1::{Memo, Reader};
+use loadlab_load::http2::hpack::Decoder;
+use loadlab_load::http2::{Session, Settings};
 use loadlab_plan::{Options, Plan};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::read_run;
@@ -44,6 +46,36 @@ fn http1_keeps_its_promises() {
     };
     let good = seeds("http1").iter().filter(|(_, bytes)| answered(bytes)).count();
     assert!(good >= 5, "only {good} seeds begin with a whole answer");
+}
+
+#[test]
+fn http2_keeps_its_promises() {
+    run("http2", http2::target);
+    // What comes behind the SETTINGS that most seeds leave to the target is no fault of the frames.
+    let frames = |bytes: &[u8]| {
+        let (mut rest, mut count) = (&bytes[2..], 0);
+        while let [a, b, c, _, _, _, _, _, _, after @ ..] = rest {
+            let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            rest = after.get(length..).unwrap_or_default();
+            count += usize::from(after.len() >= length);
+        }
+        count
+    };
+    let good = seeds("http2").iter().filter(|(_, bytes)| frames(bytes) >= 2).count();
+    assert!(good >= 6, "only {good} seeds are several frames");
+    let refused = Session::new(Settings::default()).receive(b"HTTP/1.1 ", &mut Vec::new(), &mut |_| {});
+    assert!(refused.is_err());
+}
+
+#[test]
+fn hpack_keeps_its_promises() {
+    run("hpack", hpack::target);
+    let first_is_good = |bytes: &[u8]| {
+        let block = &bytes[2..2 + usize::from(bytes[1]).min(bytes.len() - 2)];
+        Decoder::new(4096, 4096).decode(block, |_, _| {}).is_ok()
+    };
+    let good = seeds("hpack").iter().filter(|(_, bytes)| first_is_good(bytes)).count();
+    assert!(good >= 4, "only {good} seeds begin with a good block");
 }
 
 #[test]

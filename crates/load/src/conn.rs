@@ -68,6 +68,8 @@ pub struct Exchange {
     pub resent: bool,
     /// At least a byte of its response came.
     pub answered: bool,
+    /// Status of its answer, where that is not the reader's to know.
+    pub status: u16,
     /// Bytes of the request that have not gone out.
     pub unsent: usize,
     /// When the request fell due; times are on the load's clock.
@@ -106,6 +108,7 @@ impl Exchange {
             under_way: false,
             resent: false,
             answered: false,
+            status: 0,
             unsent: 0,
             due_ns: 0,
             started_ns: 0,

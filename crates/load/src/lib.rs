@@ -16,12 +16,14 @@ mod deadline;
 mod feed;
 mod keeper;
 mod life;
+mod multiplex;
 mod recorder;
 mod users;
 mod worker;
 
 pub mod generator;
 pub mod http1;
+pub mod http2;
 pub mod io;
 pub mod journey;
 pub mod run;

@@ -249,6 +249,10 @@ impl<'r> Worker<'r> {
         (exchange.request, exchange.due_ns, exchange.started_ns) = (index, due_ns, now);
         (exchange.resent, exchange.answered, exchange.under_way) = (false, false, true);
         let conn_id = exchange.conn;
+        if self.multiplex.is_some() {
+            self.deadlines.push(&mut self.exchanges, id, now.saturating_add(self.spec.timeout_ns));
+            return self.begin_stream(ops, id, request.host, now);
+        }
         let conn = &mut self.conns[conn_id as usize];
         (conn.exchange, conn.refused) = (id, 0);
         let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
@@ -305,6 +309,11 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         let conn = &mut self.conns[id as usize];
         let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
+        if self.multiplex.is_some() {
+            self.recorder.roll(now);
+            self.recorder.connected(u64::MAX, took_ns);
+            return self.streams_open(ops, id);
+        }
         if exchange == NONE {
             conn.phase = Phase::Idle;
             self.recorder.connected(u64::MAX, took_ns);
@@ -372,6 +381,9 @@ impl<'r> Worker<'r> {
 
     #[inline]
     fn received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, bytes: &[u8], last: bool) {
+        if self.multiplex.is_some() {
+            return self.streams_received(ops, id, bytes);
+        }
         let now = self.now(ops);
         self.recorder.roll(now);
         self.recorder.received(bytes.len());
@@ -449,7 +461,9 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         self.recorder.roll(now);
         let conn = self.exchanges[id as usize].conn;
-        if self.conns[conn as usize].phase != Phase::Closed {
+        if self.multiplex.is_some() {
+            self.cancel_stream(ops, id);
+        } else if self.conns[conn as usize].phase != Phase::Closed {
             self.shut(ops, conn);
         }
         self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
@@ -457,7 +471,7 @@ impl<'r> Worker<'r> {
 
     /// Counts and keeps, then goes on.
     #[inline]
-    fn finish(
+    pub(crate) fn finish(
         &mut self,
         ops: &mut impl Ops<'r>,
         id: u32,
@@ -590,6 +604,10 @@ impl<'r> Worker<'r> {
         if phase == Phase::Connecting && self.other_address(ops, id) {
             return;
         }
+        if self.multiplex.is_some() {
+            let failure = if phase == Phase::Connecting { Failure::Connect } else { Failure::Reset };
+            return self.streams_ended(ops, id, Some((failure, reason)));
+        }
         let Some(exchange) = self.exchanges.get(exchange_id as usize) else {
             // Nothing is under way on it.
             match phase {
@@ -663,7 +681,7 @@ impl<'r> Worker<'r> {
 
 /// Ok or not, by its status.
 #[inline]
-fn judge(request: &Request, status: u16) -> Outcome {
+pub(crate) fn judge(request: &Request, status: u16) -> Outcome {
     let ok = match request.ok_statuses.as_slice() {
         [] => status < 400,
         statuses => statuses.contains(&status),

@@ -37,6 +37,8 @@ pub struct LoadSpec {
     pub journey: Option<Box<crate::script::Journey>>,
     /// Who takes which next; paced users always go through their own.
     pub order: Order,
+    /// HTTP/2, if that is spoken; else HTTP/1.1.
+    pub http2: Option<Http2>,
     /// Where requests go: for each host of the load all its addresses; connections take them in turn.
     pub hosts: Vec<Vec<std::net::SocketAddr>>,
     /// Names of the tags that requests refer to by index.
@@ -109,6 +111,15 @@ impl Think {
             Think::Uniform(low, high) => Some(low + (high - low) / 2),
         }
     }
+}
+
+/// Requests as HTTP/2 says them.
+#[derive(Clone, Debug)]
+pub struct Http2 {
+    /// Heads of the load's requests, in the same order; bodies are those of the requests.
+    pub heads: Vec<crate::http2::Head>,
+    /// Most streams of a connection: so many users, or requests in flight, share one.
+    pub streams: u32,
 }
 
 /// Connections that are held open.
@@ -206,7 +217,8 @@ impl LoadSpec {
             (None, Model::Closed { users }) => *users,
             (None, Model::Open { max_in_flight, .. }) => *max_in_flight,
         };
-        usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)
+        let streams = self.http2.as_ref().map_or(1, |h| u64::from(h.streams.max(1)));
+        usize::try_from(all.div_ceil(self.busy_threads()).div_ceil(streams)).unwrap_or(usize::MAX)
     }
 
     /// Requests one thread is likely to have under way at one time.

@@ -14,6 +14,7 @@ use crate::feed::{Feed, share_of};
 use crate::http1::Memo;
 use crate::io::{Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
+use crate::multiplex::Multiplex;
 use crate::recorder::{Recorder, Times};
 use crate::script::Trouble;
 use crate::spec::{LoadSpec, Until, WhenBehind};
@@ -60,6 +61,8 @@ pub struct Worker<'r> {
     pub(crate) feed: Feed,
     /// Users of a journey, if there is one; a user has the number of its exchange.
     pub(crate) journey: Option<users::Users<'r>>,
+    /// Streams, if requests share connections.
+    pub(crate) multiplex: Option<Multiplex<'r>>,
     /// Exchanges whose request could not be written, to be failed in the next turn.
     pub(crate) unwritten: Vec<(u32, Trouble)>,
     pub(crate) memo: Memo,
@@ -155,7 +158,17 @@ impl<'r> Worker<'r> {
         let shares = (place.slot, place.slots);
         let journey = spec.journey.as_deref();
         let journey = journey.map(|j| users::Users::new(j, places as usize, spec.seed, shares));
-        let own = |id| if held.is_some() { NONE } else { id };
+        let multiplex = spec.http2.as_ref().map(Multiplex::new);
+        let own = |id| match &multiplex {
+            Some(multiplex) => multiplex.connection_of(id),
+            None if held.is_some() => NONE,
+            None => id,
+        };
+        let connections = match (held, &multiplex, places) {
+            (Some(held), _, _) => held,
+            (None, Some(multiplex), 1..) => multiplex.connection_of(places - 1) + 1,
+            (None, _, places) => places,
+        };
         Worker {
             spec,
             control,
@@ -165,7 +178,7 @@ impl<'r> Worker<'r> {
                 Until::Elapsed(ns) => ns,
                 _ => u64::MAX,
             },
-            conns: (0..held.unwrap_or(places)).map(|_| Conn::new()).collect(),
+            conns: (0..connections).map(|_| Conn::new()).collect(),
             addresses: Addresses::new(&spec.hosts),
             exchanges: (0..places).map(|id| Exchange::new(own(id))).collect(),
             turn: held.map(|_| 0),
@@ -174,6 +187,7 @@ impl<'r> Worker<'r> {
             deadlines: Deadlines::new(),
             feed,
             journey,
+            multiplex,
             unwritten: Vec::new(),
             memo: Memo::default(),
             recorder,
@@ -415,7 +429,13 @@ impl<'r> Worker<'r> {
     /// One more request may be in flight than ever before.
     fn new_place(&mut self) -> u32 {
         let id = self.exchanges.len() as u32;
-        if self.turn.is_some() {
+        if let Some(multiplex) = &self.multiplex {
+            let conn = multiplex.connection_of(id);
+            if self.conns.len() <= conn as usize {
+                self.conns.push(Conn::new());
+            }
+            self.exchanges.push(Exchange::new(conn));
+        } else if self.turn.is_some() {
             self.exchanges.push(Exchange::new(NONE));
         } else {
             self.conns.push(Conn::new());

@@ -146,6 +146,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             keep_alive,
             requests,
             journey: None,
+            http2: None,
             order: Order::Shared,
             hosts,
             tags: Vec::new(),

@@ -194,6 +194,7 @@ pub fn load_spec(
         keep_alive: load.keep_alive,
         requests,
         journey: None,
+        http2: None,
         order: Order::Journey,
         hosts: hosts.addresses,
         tags,

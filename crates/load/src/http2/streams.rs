@@ -1,0 +1,193 @@
+//! The open streams of a connection, found by their identifier.
+//!
+//! An open-addressed table that is also the store. Identifiers ascend by two and few are open at once, so the place
+//! is nearly always the first looked at, and after it has grown to the most streams at once nothing allocates.
+
+/// A body whose length was not announced.
+pub const ANY_LENGTH: u64 = u64::MAX;
+
+/// An open stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// Its identifier; 0 is a free place.
+    pub id: u32,
+    /// The caller's name for the request.
+    pub token: u32,
+    /// Bytes of body that may be sent on it; below 0 after the peer has taken some back.
+    pub send_window: i64,
+    /// Bytes of the request's body that were sent.
+    pub sent: u64,
+    /// Bytes of the response's body to come, or [`ANY_LENGTH`].
+    pub left: u64,
+    /// Bytes the peer may still send before we allow more.
+    pub receive_window: i64,
+    /// The request is sent whole.
+    pub all_sent: bool,
+    /// It waits in the queue of bodies.
+    pub queued: bool,
+    /// The final head came.
+    pub head: bool,
+    /// The response has no body whatever its head says.
+    pub no_body: bool,
+}
+
+const FREE: Stream = Stream {
+    id: 0,
+    token: 0,
+    send_window: 0,
+    sent: 0,
+    left: 0,
+    receive_window: 0,
+    all_sent: false,
+    queued: false,
+    head: false,
+    no_body: false,
+};
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Streams {
+    /// A power of two, at least twice as many as are open.
+    places: Vec<Stream>,
+    open: usize,
+}
+
+impl Streams {
+    /// How many are open.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.open
+    }
+
+    #[inline]
+    fn home(&self, id: u32) -> usize {
+        (id >> 1) as usize & (self.places.len().wrapping_sub(1))
+    }
+
+    /// Where a stream is.
+    #[inline]
+    fn find(&self, id: u32) -> Option<usize> {
+        if self.places.is_empty() {
+            return None;
+        }
+        let mask = self.places.len() - 1;
+        let mut at = self.home(id);
+        loop {
+            match self.places[at].id {
+                0 => return None,
+                found if found == id => return Some(at),
+                _ => at = (at + 1) & mask,
+            }
+        }
+    }
+
+    /// A stream.
+    #[inline]
+    pub fn get(&mut self, id: u32) -> Option<&mut Stream> {
+        self.find(id).map(|at| &mut self.places[at])
+    }
+
+    /// The stream of a request. Looks at every one: for what is rare.
+    pub fn of_token(&self, token: u32) -> Option<Stream> {
+        self.iter().find(|s| s.token == token).copied()
+    }
+
+    /// Every open one, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Stream> {
+        self.places.iter().filter(|s| s.id != 0)
+    }
+
+    /// Every open one, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Stream> {
+        self.places.iter_mut().filter(|s| s.id != 0)
+    }
+
+    /// Adds one with a new identifier; its `id` is not 0.
+    #[inline]
+    pub fn insert(&mut self, stream: Stream) {
+        if (self.open + 1) * 2 > self.places.len() {
+            self.grow();
+        }
+        self.place(stream);
+        self.open += 1;
+    }
+
+    #[inline]
+    fn place(&mut self, stream: Stream) {
+        let mask = self.places.len() - 1;
+        let mut at = self.home(stream.id);
+        while self.places[at].id != 0 {
+            at = (at + 1) & mask;
+        }
+        self.places[at] = stream;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let larger = (self.places.len() * 2).max(2);
+        let old = std::mem::replace(&mut self.places, vec![FREE; larger]);
+        old.into_iter().filter(|s| s.id != 0).for_each(|s| self.place(s));
+    }
+
+    /// Takes one out. Those behind it that it had pushed from their places move up.
+    #[inline]
+    pub fn remove(&mut self, id: u32) -> Option<Stream> {
+        let mut hole = self.find(id)?;
+        let mask = self.places.len() - 1;
+        let stream = self.places[hole];
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let next = self.places[at];
+            if next.id == 0 {
+                break;
+            }
+            // It may fill the hole unless its home lies behind the hole (cyclically).
+            let from_home = at.wrapping_sub(self.home(next.id)) & mask;
+            let from_hole = at.wrapping_sub(hole) & mask;
+            if from_home >= from_hole {
+                self.places[hole] = next;
+                hole = at;
+            }
+        }
+        self.places[hole].id = 0;
+        self.open -= 1;
+        Some(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in prop::collection::vec((any::<bool>(), 0usize..40), 0..400)) {
+            let (mut streams, mut model) = (Streams::default(), BTreeMap::new());
+            let mut next = 1;
+            for (add, nth) in steps {
+                if add || model.is_empty() {
+                    streams.insert(Stream { id: next, token: next * 7, ..FREE });
+                    model.insert(next, next * 7);
+                    // Some are skipped, so that homes collide.
+                    next += 2 + nth as u32 / 8 * 2;
+                } else {
+                    let id = *model.keys().nth(nth % model.len()).unwrap();
+                    let token = model.remove(&id);
+                    prop_assert_eq!(streams.remove(id).map(|s| s.token), token);
+                    prop_assert_eq!(streams.remove(id), None);
+                }
+                prop_assert_eq!(streams.len(), model.len());
+                for (id, token) in &model {
+                    prop_assert_eq!(streams.get(*id).map(|s| s.token), Some(*token));
+                    prop_assert_eq!(streams.of_token(*token).map(|s| s.id), Some(*id));
+                }
+                prop_assert_eq!(streams.get(next), None);
+                prop_assert_eq!(streams.iter().count(), model.len());
+            }
+            prop_assert!(streams.places.len() <= 512);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The life of a request that shares its connection with others: HTTP/2.
+//!
+//! It differs from that in [`crate::life`] in what a connection is to a request: one of many on it, and a timeout or a
+//! failure of one leaves the others alone. A request waits where its connection is still being made, has no stream
+//! left, or is about to be closed by the server; that wait is part of its time.
+
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::conn::Phase;
+use crate::http2::{Code, Event, Session, Settings};
+use crate::io::{ConnId, Ops};
+use crate::keeper::Reason;
+use crate::script::Ended;
+use crate::spec::Http2;
+use crate::worker::Worker;
+
+/// All connections of one worker that carry streams.
+pub struct Multiplex<'r> {
+    spec: &'r Http2,
+    links: Vec<Link>,
+    /// What is to be written on the connection at hand.
+    out: Vec<u8>,
+    /// The connection whose bytes are being taken: what is sent on it meanwhile goes out behind them, together.
+    at_hand: Option<ConnId>,
+    /// What came on it.
+    told: Vec<Told>,
+}
+
+/// One connection.
+#[derive(Default)]
+struct Link {
+    session: Option<Box<Session>>,
+    /// Exchanges that wait for it.
+    waiting: Vec<u32>,
+}
+
+/// An exchange whose fate is known.
+enum Told {
+    Complete(u32),
+    Failed(u32, Failure, &'static str),
+    /// The server never looked at it.
+    Again(u32),
+}
+
+impl<'r> Multiplex<'r> {
+    pub fn new(spec: &'r Http2) -> Self {
+        Multiplex { spec, links: Vec::new(), out: Vec::new(), at_hand: None, told: Vec::new() }
+    }
+
+    /// The connection that a place shares.
+    pub fn connection_of(&self, place: u32) -> ConnId {
+        place / self.spec.streams.max(1)
+    }
+
+    fn link(&mut self, conn: ConnId) -> &mut Link {
+        let index = conn as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, Link::default);
+        }
+        &mut self.links[index]
+    }
+}
+
+impl<'r> Worker<'r> {
+    /// The first action for a request: it goes out, or waits until it can.
+    pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
+        let conn = self.exchanges[id as usize].conn;
+        let Some(multiplex) = &mut self.multiplex else { return };
+        multiplex.link(conn).waiting.push(id);
+        match self.conns[conn as usize].phase {
+            Phase::Closed => {
+                self.conns[conn as usize].refused = 0;
+                self.connect(ops, conn, host, now);
+            }
+            Phase::Connecting => {}
+            Phase::Idle | Phase::Busy => self.send_waiting(ops, conn),
+        }
+    }
+
+    /// The connection stands: it says hello, and what waits goes out.
+    pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        self.conns[conn as usize].phase = Phase::Idle;
+        let Some(multiplex) = &mut self.multiplex else { return };
+        let settings = Settings { tell_fields: self.journey.is_some(), ..Settings::default() };
+        let mut session = Box::new(Session::new(settings));
+        session.start(&mut multiplex.out);
+        multiplex.link(conn).session = Some(session);
+        self.send_waiting(ops, conn);
+    }
+
+    /// Sends as much of what waits as there are streams for.
+    fn send_waiting(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let Some(multiplex) = &mut self.multiplex else { return };
+        if multiplex.at_hand == Some(conn) {
+            return;
+        }
+        let spec = multiplex.spec;
+        let Multiplex { links, out, .. } = multiplex;
+        let Link { session: Some(session), waiting } = &mut links[conn as usize] else { return };
+        let ready = (session.room() as usize).min(waiting.len());
+        for id in waiting.drain(..ready) {
+            let exchange = &self.exchanges[id as usize];
+            let request = &self.spec.requests[exchange.request as usize];
+            let body = &request.bytes[request.head_len..];
+            // There was room for it.
+            let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
+        }
+        self.write_out(ops, conn);
+    }
+
+    /// Hands over what is to be written, with the bodies that may go on.
+    fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let Some(multiplex) = &mut self.multiplex else { return };
+        let Multiplex { links, out, .. } = multiplex;
+        loop {
+            if !out.is_empty() {
+                ops.send_copy(conn, out);
+                self.recorder.sent(out.len());
+                out.clear();
+            }
+            let Some(session) = &mut links[conn as usize].session else { return };
+            if !session.wants_flush() {
+                return;
+            }
+            let (exchanges, requests) = (&self.exchanges, &self.spec.requests);
+            let body_of = |id: u32| {
+                let request = &requests[exchanges[id as usize].request as usize];
+                &request.bytes[request.head_len..]
+            };
+            session.flush(body_of, out);
+        }
+    }
+
+    /// Bytes of a connection that carries streams.
+    pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8]) {
+        let now = self.now(ops);
+        self.recorder.roll(now);
+        self.recorder.received(bytes.len());
+        let Some(multiplex) = &mut self.multiplex else { return };
+        let Some(mut session) = multiplex.link(conn).session.take() else { return };
+        multiplex.at_hand = Some(conn);
+        let mut told = std::mem::take(&mut multiplex.told);
+        let exchanges = &mut self.exchanges;
+        let result = session.receive(bytes, &mut multiplex.out, &mut |event| match event {
+            Event::Head { token, status, end } => {
+                let exchange = &mut exchanges[token as usize];
+                (exchange.answered, exchange.status) = (true, status);
+                if end {
+                    told.push(Told::Complete(token));
+                }
+            }
+            Event::Data { token, bytes, end } => {
+                if let Some(kept) = &mut exchanges[token as usize].kept {
+                    crate::http1::Keep::body(&mut **kept, bytes);
+                }
+                if end {
+                    told.push(Told::Complete(token));
+                }
+            }
+            Event::Field { .. } | Event::GoAway { .. } | Event::SettingsChanged { .. } => {}
+            Event::Reset { token, code: Code::REFUSED_STREAM } | Event::Unprocessed { token } => {
+                told.push(Told::Again(token));
+            }
+            Event::Reset { token, .. } => {
+                told.push(Told::Failed(token, Failure::Reset, "the server reset the stream"));
+            }
+            Event::Malformed { token, words } => told.push(Told::Failed(token, Failure::Protocol, words)),
+        });
+        multiplex.link(conn).session = Some(session);
+        for one in told.drain(..) {
+            self.settle(ops, one, now);
+        }
+        if let Some(multiplex) = &mut self.multiplex {
+            multiplex.told = told;
+            multiplex.at_hand = None;
+        }
+        match result {
+            Ok(()) => self.send_waiting(ops, conn),
+            Err(fault) => {
+                self.write_out(ops, conn);
+                self.streams_ended(ops, conn, Some((Failure::Protocol, Reason::Words(fault.words))));
+            }
+        }
+        self.end_quietly(ops, conn);
+    }
+
+    /// A connection that the server has said goodbye on is closed when nothing is open on it; what waits for it goes
+    /// to the next.
+    fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let Some(multiplex) = &mut self.multiplex else { return };
+        let link = multiplex.link(conn);
+        if !link.session.as_ref().is_some_and(|s| s.is_ending() && s.open() == 0) {
+            return;
+        }
+        let waits = !link.waiting.is_empty();
+        self.shut(ops, conn);
+        if waits {
+            let (now, host) = (self.now(ops), self.conns[conn as usize].host);
+            self.recorder.resent();
+            self.connect(ops, conn, host, now);
+        }
+    }
+
+    fn settle(&mut self, ops: &mut impl Ops<'r>, told: Told, now: u64) {
+        match told {
+            Told::Complete(id) => self.complete_stream(ops, id, now),
+            Told::Failed(id, failure, words) => {
+                let outcome = Outcome::Failed(failure);
+                self.finish(ops, id, now, outcome, (Some(Reason::Words(words)), (&[], None)));
+            }
+            Told::Again(id) if self.exchanges[id as usize].resent => {
+                let words = "the server refused the stream, and again";
+                let reason = (Some(Reason::Words(words)), (&[][..], None));
+                self.finish(ops, id, now, Outcome::Failed(Failure::Reset), reason);
+            }
+            Told::Again(id) => {
+                let exchange = &mut self.exchanges[id as usize];
+                (exchange.resent, exchange.answered) = (true, false);
+                let conn = exchange.conn;
+                if let Some(multiplex) = &mut self.multiplex {
+                    multiplex.link(conn).waiting.push(id);
+                }
+            }
+        }
+    }
+
+    fn complete_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let exchange = &mut self.exchanges[id as usize];
+        let status = exchange.status;
+        self.recorder.status(status);
+        let (outcome, trouble) = match &mut self.journey {
+            None => (crate::life::judge(&self.spec.requests[exchange.request as usize], status), None),
+            Some(journey) => {
+                let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
+                journey.judge(id, exchange.request, exchange.kept.as_deref_mut(), ended)
+            }
+        };
+        self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (&[], None)));
+    }
+
+    /// A request is given up; its connection goes on without it.
+    pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+        let conn = self.exchanges[id as usize].conn;
+        let Some(multiplex) = &mut self.multiplex else { return };
+        multiplex.link(conn).waiting.retain(|waiting| *waiting != id);
+        let Multiplex { links, out, .. } = multiplex;
+        if let Some(session) = &mut links[conn as usize].session {
+            session.cancel(id, out);
+            self.write_out(ops, conn);
+        }
+    }
+
+    /// A connection is gone, and with it all that was open on it. What waited and was not sent goes to the next one,
+    /// unless there could be none.
+    pub(crate) fn streams_ended(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        why: Option<(Failure, Reason)>,
+    ) {
+        let now = self.now(ops);
+        let connecting = self.conns[conn as usize].phase == Phase::Connecting;
+        let host = self.conns[conn as usize].host;
+        let Some(multiplex) = &mut self.multiplex else { return };
+        let link = multiplex.link(conn);
+        let session = link.session.take();
+        let open: Vec<u32> = session.iter().flat_map(|s| s.open_tokens()).collect();
+        let waiting = std::mem::take(&mut link.waiting);
+        self.recorder.roll(now);
+        if self.conns[conn as usize].phase != Phase::Closed {
+            self.shut(ops, conn);
+        }
+        let closed = Reason::Words("connection closed by the server");
+        let (failure, reason) = why.unwrap_or((Failure::Reset, closed));
+        let mut lost = open;
+        if connecting {
+            lost.extend(&waiting);
+        }
+        for id in lost {
+            let answered = self.exchanges[id as usize].answered;
+            let failure = if failure == Failure::Reset && answered { Failure::Truncated } else { failure };
+            self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
+        }
+        if !connecting && !waiting.is_empty() {
+            if let Some(multiplex) = &mut self.multiplex {
+                multiplex.link(conn).waiting.extend(waiting);
+            }
+            if self.conns[conn as usize].phase == Phase::Closed {
+                self.connect(ops, conn, host, now);
+            }
+        }
+    }
+}
