@@ -228,6 +228,12 @@ pub struct BenchArgs {
     /// A new connection for every request
     #[arg(long, help_heading = "Request")]
     pub no_keep_alive: bool,
+    /// Speak HTTP/2, which the server must know to expect (prior knowledge)
+    #[arg(long, help_heading = "Request")]
+    pub http2: bool,
+    /// HTTP/2: requests that share one connection at a time; 200 users with 10 streams have 20 connections
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
+    pub streams: u32,
     /// Give a request up after this time
     #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "30s", help_heading = "Request")]
     pub timeout: u64,

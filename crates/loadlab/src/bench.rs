@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Held, Order, Think};
+use loadlab_load::spec::{Held, Http2, Order, Think};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::preflight;
-use loadlab_run::{Bench, BenchError, BenchResult, bench, parse_expressions, requests_for_urls};
+use loadlab_run::{Bench, BenchError, BenchResult, bench, http2_heads, parse_expressions, requests_for_urls};
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
@@ -107,6 +107,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let expect = expressions("--expect", &args.expect).map_err(usage)?;
     let stop_when = expressions("--stop-when", &args.stop_when).map_err(usage)?;
     check_connections(args).map_err(usage)?;
+    check_http2(args).map_err(usage)?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     check_cpus(&cpus).map_err(usage)?;
     // What was typed has been looked at; from here on it is the world that may not agree.
@@ -118,6 +119,13 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)
     })?;
+    let http2 = match args.http2 {
+        false => None,
+        true => Some(Http2 {
+            heads: http2_heads(&urls, &parts).map_err(|error| usage(error.to_string()))?,
+            streams: args.streams,
+        }),
+    };
     let sources = match &args.source {
         Some(given) => given.0.clone(),
         None => target::sources_for(&hosts, args.connections.unwrap_or(0).max(args.users.unwrap_or(0))),
@@ -146,7 +154,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             keep_alive,
             requests,
             journey: None,
-            http2: None,
+            http2,
             order: Order::Shared,
             hosts,
             tags: Vec::new(),
@@ -189,6 +197,16 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+/// HTTP/2 shares connections in its own way.
+fn check_http2(args: &BenchArgs) -> Result<(), String> {
+    let other = match (args.http2, args.connections, args.no_keep_alive) {
+        (true, Some(_), _) => "--connections holds connections for one request each",
+        (true, _, true) => "--no-keep-alive closes each connection after one request",
+        _ => return Ok(()),
+    };
+    Err(format!("--http2 shares connections, and {other}\nhint: --streams says how many requests share one"))
 }
 
 fn model_of(args: &BenchArgs) -> Model {

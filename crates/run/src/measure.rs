@@ -274,7 +274,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
         think_s: spec.think.mean_ns().map(|ns| ns as f64 / 1e9),
         pace_s: spec.pace_ns.map(|ns| ns as f64 / 1e9),
         keep_alive: spec.keep_alive,
-        protocol: "http/1.1".to_owned(),
+        protocol: if spec.http2.is_some() { "http/2" } else { "http/1.1" }.to_owned(),
         url: url.to_owned(),
         seed: spec.seed,
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::source::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{Order, Think};
 use loadlab_load::target::{Allowed, TargetError, Url};
@@ -104,6 +105,31 @@ pub fn requests_for_urls(
     Ok((requests, hosts.addresses))
 }
 
+/// The heads of the same requests as HTTP/2 says them.
+///
+/// # Errors
+/// A URL that is none; a head that HTTP/2 cannot say.
+pub fn http2_heads(urls: &[String], parts: &RequestParts) -> Result<Vec<Head>, UrlError> {
+    let mut heads = Heads::default();
+    let mut all = Vec::new();
+    for text in urls {
+        let url = Url::parse(text)?;
+        let mut headers = parts.headers.clone();
+        if let Some(body) = &parts.body {
+            headers.push(("content-length".to_owned(), body.len().to_string()));
+        }
+        let head = heads.add(&HeadParts {
+            method: &parts.method,
+            scheme: "http",
+            authority: &url.authority,
+            path: &url.path,
+            headers: &headers,
+        });
+        all.push(head?);
+    }
+    Ok(all)
+}
+
 /// Why a URL cannot be requested.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
@@ -113,6 +139,9 @@ pub enum UrlError {
     /// The request.
     #[error(transparent)]
     Request(#[from] RequestError),
+    /// The request over HTTP/2.
+    #[error(transparent)]
+    Http2(#[from] HeadError),
 }
 
 impl UrlError {
@@ -120,7 +149,7 @@ impl UrlError {
     pub fn is_usage(&self) -> bool {
         match self {
             UrlError::Target(error) => error.is_usage(),
-            UrlError::Request(_) => true,
+            UrlError::Request(_) | UrlError::Http2(_) => true,
         }
     }
 }
