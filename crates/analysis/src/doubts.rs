@@ -8,7 +8,7 @@
 use loadlab_record::Histogram;
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::{Doubt, Ended, Summary};
+use loadlab_record::summary::{Doubt, Ended, LoadFacts, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
 
 use crate::summarise::{Planned, Totals};
@@ -97,7 +97,7 @@ fn accounting(grounds: &Grounds<'_>) -> Option<Doubt> {
 /// Grave when what is reported is materially the generator's doing: p99 of lateness above 1 ms and above
 /// 10 % of the median response, or above 10 ms outright. Otherwise told when it shows in the tail.
 fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    if summary.load.model == "closed" && summary.load.pace_s.is_none() {
+    if summary.load.model == "closed" && !has_due_times(&summary.load) {
         return None;
     }
     let series = &grounds.measured.series;
@@ -132,6 +132,11 @@ fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         evidence,
         "lower the rate, give loadlab more or freer cores (`--threads`, `--cpus`), or load from another machine",
     )
+}
+
+/// Requests of its users fall due at times of their own: at a pace, or when a user has thought.
+fn has_due_times(load: &LoadFacts) -> bool {
+    load.pace_s.is_some() || load.think_s.is_some_and(|s| s > 0.0)
 }
 
 /// All responses, censored and failed ones at their age.
@@ -171,8 +176,9 @@ fn throttled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let users = asked_of_little(summary, grounds)?;
     let series = &grounds.measured.series;
+    // From the start on, as the engine counts; where users start as they are due, service is response.
     let sum_ns =
-        series.response_ok.sum_ns() + series.response_censored.sum_ns() + series.response_failed.sum_ns();
+        series.service_ok.sum_ns() + series.service_censored.sum_ns() + series.response_failed.sum_ns();
     let from_times = sum_ns as f64 / 1e9 / grounds.load_s;
     let off = (summary.concurrency_mean - from_times).abs() / summary.concurrency_mean.max(f64::MIN_POSITIVE);
     // Every user may have one request that straddles the end of the window and is told only in one account.
@@ -209,11 +215,13 @@ fn asked_of_little(summary: &Summary, grounds: &Grounds<'_>) -> Option<u64> {
 }
 
 /// Users that neither wait for an answer nor think: the load was smaller than the plan says. Only asked
-/// where nothing else explains it: no ramp, no think time, no failures to recover from, bounded by time.
+/// where nothing else explains it: no ramp, stages or late start, no think time, no failures to recover from, bounded by time.
 fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let users = asked_of_little(summary, grounds)? as f64;
     let load = &summary.load;
     let explained = load.ramp_s > 0.0
+        || !load.stages.is_empty()
+        || load.loads.values().any(|l| !l.stages.is_empty() || l.start_s > 0.0)
         || load.think_s.is_some_and(|s| s > 0.0)
         || load.duration_s.is_none()
         || summary.ended != Ended::Complete
@@ -311,8 +319,10 @@ fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     }
     let how = match grounds.planned.drops_when_behind {
         true => "as the plan wants when it is behind",
+        false if summary.load.pace_s.is_some() => "still waiting for their user when the load ended",
         false => "still waiting for a slot when the load ended",
     };
+    let pace = if summary.load.pace_s.is_some() { "pace" } else { "rate" };
     doubt(
         "dropped",
         false,
@@ -322,7 +332,9 @@ fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             format_count(requests.due as f64),
             percent(share)
         ),
-        "the system does not keep up with this rate; percentiles count what was dropped at its age, as a lower bound",
+        &format!(
+            "the system does not keep up with this {pace}; percentiles count what was dropped at its age, as a lower bound"
+        ),
     )
 }
 

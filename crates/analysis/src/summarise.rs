@@ -13,7 +13,8 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, Window};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{
-    Distribution, Ended, Generator, LoadFacts, Loss, Rates, Requests, Summary, TagSummary, Verdict,
+    Distribution, Ended, Generator, LoadFacts, LoadSummary, Loss, Rates, Requests, Summary, TagSummary,
+    Verdict,
 };
 
 use crate::components;
@@ -126,6 +127,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         connect_ms: Distribution::of(&series.connect),
         tls_ms: Distribution::of(&series.tls),
         by_tag: totals.by_tag.iter().map(|(tag, m)| (tag.clone(), tag_summary(m))).collect(),
+        by_load: by_load(input),
         connections: totals.connections,
         generator: input.generator.clone(),
         components: components::summaries(input.samples, input.events, &input.planned.cpu_limits, during),
@@ -143,6 +145,30 @@ fn tag_summary(measured: &TagMeasured) -> TagSummary {
         ok_response_ms: Distribution::of(&measured.response_ok),
         failed_response_ms: Distribution::of(&measured.response_failed),
     }
+}
+
+/// Of several loads each one's own figures; batches of one are together.
+fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
+    let names: BTreeSet<&str> = input.loads.iter().map(|run| run.load.as_str()).collect();
+    if names.len() < 2 && input.facts.loads.is_empty() {
+        return BTreeMap::new();
+    }
+    let summary = |name: &str| {
+        let runs: Vec<LoadRun> = input.loads.iter().filter(|run| run.load == name).cloned().collect();
+        let totals = Totals::of(&runs);
+        let ticks: Vec<Tick> = input.ticks.iter().filter(|t| t.load == name).cloned().collect();
+        let series = &totals.series;
+        let summary = LoadSummary {
+            window: window_of(&runs),
+            requests: Requests::from(&totals.counts),
+            failures: totals.counts.failures.clone(),
+            rate_per_s: rates(&runs, &ticks),
+            response_ms: Distribution::with_censored(&series.response_ok, &series.response_censored),
+            ok_response_ms: Distribution::of(&series.response_ok),
+        };
+        (name.to_owned(), summary)
+    };
+    names.into_iter().map(summary).collect()
 }
 
 /// Sums over loads and batches.
@@ -278,22 +304,23 @@ fn overlapping(intervals: Vec<(f64, f64)>) -> Vec<Group> {
 
 /// Rates per second of the measured window.
 ///
-/// Loads that run at the same time add their rates, each over its own window; batches and loads that run one
-/// after the other share the time: their rates are weighted by the length of it. For one load and its
-/// batches that is Σ events / Σ window lengths.
+/// Loads that run at the same time add their rates, each over its own window and for as long as it ran; batches
+/// and loads that run one after the other share the time. For one load and its batches that is Σ events / Σ window
+/// lengths. A load that begins later or ends earlier than another did send nothing meanwhile, which counts; what
+/// it sent in its warm-up is not known to the window, and is taken to be as much as after it.
 fn rates(loads: &[LoadRun], ticks: &[Tick]) -> Rates {
     let mut sums = [0.0; 3];
     let mut length_s = 0.0;
     for group in overlapping(loads.iter().map(window_interval).collect()) {
         let group_s = group.to_s - group.from_s;
         length_s += group_s;
-        for i in group.members {
+        for &i in &group.members {
             let m = &loads[i].measured;
             let own_s = m.window.length_s();
             if own_s > 0.0 {
                 let events = [m.in_window.due, m.in_window.started, m.in_window.ok];
                 for (sum, n) in sums.iter_mut().zip(events) {
-                    *sum += n as f64 / own_s * group_s;
+                    *sum += n as f64 / own_s * present_s(&loads[i], &group);
                 }
             }
         }
@@ -301,6 +328,12 @@ fn rates(loads: &[LoadRun], ticks: &[Tick]) -> Rates {
     let per_s = sums.map(|sum| if length_s > 0.0 { sum / length_s } else { 0.0 });
     let (ok_stdev, ok_max) = spread(ticks);
     Rates { due: per_s[0], started: per_s[1], ok: per_s[2], ok_stdev, ok_max }
+}
+
+/// How long a load ran within a group's time, its warm-up included.
+fn present_s(run: &LoadRun, group: &Group) -> f64 {
+    let to_s = run.at_s + run.measured.window.to_s;
+    (to_s.min(group.to_s) - run.at_s.max(group.from_s)).max(0.0)
 }
 
 /// Sample standard deviation and maximum of goodput over whole ticks of the window. A tick counts as whole

@@ -85,9 +85,21 @@ fn batches_share_the_time_and_concurrent_loads_add_their_rates() {
     let s = summarise(input(closed(1), &at_once));
     assert_eq!((s.rate_per_s.ok, s.elapsed_s, s.concurrency_mean), (150.0, 10.0, 1.5));
 
-    // one starts as the other has run for half of its time
+    // one starts as the other has run for half of its time: 100/s, 200/s, 100/s for 5 s each
     let staggered = [load("a", 0.0, 1000, 10, 10.0), load("b", 5.0, 1000, 10, 10.0)];
-    assert_eq!(summarise(input(closed(1), &staggered)).rate_per_s.ok, 200.0);
+    let s = summarise(input(closed(1), &staggered));
+    assert_eq!(s.rate_per_s.ok, 2000.0 / 15.0);
+    assert_eq!((s.window.from_s, s.window.to_s), (0.0, 15.0));
+    // and each has its own
+    let b = &s.by_load["b"];
+    assert_eq!((b.rate_per_s.ok, b.requests.ok, b.window.from_s), (100.0, 1000, 5.0));
+    assert_eq!(s.by_load.len(), 2);
+
+    // a warm-up of one of two loads takes nothing off its rate
+    let mut warm = load("a", 0.0, 500, 10, 10.0);
+    warm.measured.window.from_s = 5.0;
+    let both = [warm, load("b", 0.0, 1000, 10, 10.0)];
+    assert_eq!(summarise(input(closed(1), &both)).rate_per_s.ok, 200.0);
 
     // one after the other is no concurrency: 100/s all the time
     let in_turn = [load("a", 0.0, 1000, 10, 10.0), load("b", 10.0, 1000, 10, 10.0)];

@@ -2,6 +2,7 @@
 //!
 //! It reads events, never the engine's state, and writes to standard error alone.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
@@ -23,9 +24,16 @@ pub struct View {
 struct State {
     /// A renewable line stands on the terminal.
     drawn: bool,
+    /// Loads that run.
+    loads: BTreeMap<String, Running>,
+}
+
+/// A load that runs.
+#[derive(Default)]
+struct Running {
     planned_s: Option<f64>,
     planned_requests: Option<u64>,
-    /// Last whole second told as a plain line, by load.
+    /// Last whole second told as a plain line.
     told_s: u64,
     prefix: String,
 }
@@ -76,16 +84,20 @@ impl View {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         match event {
-            RunEvent::LoadStarted { planned_s, planned_requests, batch, .. } => {
-                (state.planned_s, state.planned_requests, state.told_s) = (*planned_s, *planned_requests, 0);
-                state.prefix = match batch {
+            RunEvent::LoadStarted { load, planned_s, planned_requests, batch } => {
+                let prefix = match batch {
                     (_, 1) => String::new(),
                     (at, of) => format!("batch {}/{of} ", at + 1),
                 };
+                let (planned_s, planned_requests) = (*planned_s, *planned_requests);
+                let running = Running { planned_s, planned_requests, told_s: 0, prefix };
+                state.loads.insert(load.clone(), running);
             }
             RunEvent::Progress(progress) => self.progress(state, progress),
-            RunEvent::LoadEnded { how, .. } if how.starts_with("stopped") => self.line(state, how),
-            RunEvent::LoadEnded { .. } => self.wipe(state),
+            RunEvent::LoadEnded { load, how } => {
+                state.loads.remove(load);
+                if how.starts_with("stopped") { self.line(state, how) } else { self.wipe(state) }
+            }
             other => {
                 if let Some(text) = words(other) {
                     self.line(state, &text);
@@ -95,14 +107,20 @@ impl View {
     }
 
     fn progress(&self, state: &mut State, progress: &Progress) {
+        // Several at once say who they are.
+        let name = match state.loads.len() {
+            0 | 1 => String::new(),
+            _ => format!("{}: ", progress.load),
+        };
+        let load = state.loads.entry(progress.load.clone()).or_default();
         if self.terminal {
             let width = output::width(&std::io::stderr());
-            let text = progress_line(state, progress, width);
+            let text = progress_line(&name, load, progress, width);
             self.erase_and(&text);
             state.drawn = true;
-        } else if progress.at_s as u64 > state.told_s {
-            state.told_s = progress.at_s as u64;
-            let text = progress_line(state, progress, 200);
+        } else if progress.at_s as u64 > load.told_s {
+            load.told_s = progress.at_s as u64;
+            let text = progress_line(&name, load, progress, 200);
             let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
         }
     }
@@ -127,11 +145,11 @@ impl View {
 }
 
 /// How far, and how it goes: parts are left out from the end where the terminal is narrow.
-fn progress_line(state: &State, p: &Progress, width: usize) -> String {
+fn progress_line(name: &str, load: &Running, p: &Progress, width: usize) -> String {
     let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
-    let left = left_of(state, p);
+    let left = left_of(load, p);
     let parts = [
-        format!("{}{}", state.prefix, left),
+        format!("{name}{}{left}", load.prefix),
         format!("{}/s", format_count(p.ok_per_s.round())),
         format!("{} ok", format_count(p.counts.ok as f64)),
         match p.counts.failed() {
@@ -158,9 +176,9 @@ fn progress_line(state: &State, p: &Progress, width: usize) -> String {
     line
 }
 
-fn left_of(state: &State, p: &Progress) -> String {
+fn left_of(load: &Running, p: &Progress) -> String {
     let done = p.counts.ok + p.counts.failed();
-    let share = match (state.planned_s, state.planned_requests) {
+    let share = match (load.planned_s, load.planned_requests) {
         (Some(s), _) if s > 0.0 => Some(p.at_s / s),
         (_, Some(n)) if n > 0 => Some(done as f64 / n as f64),
         _ => None,
@@ -168,7 +186,7 @@ fn left_of(state: &State, p: &Progress) -> String {
     let Some(share) = share.map(|s| s.clamp(0.0, 1.0)) else { return format!("{:.0}s", p.at_s) };
     let filled = (share * 10.0).round() as usize;
     let bar = format!("{}{}", "█".repeat(filled), "░".repeat(10 - filled));
-    let left_s = match state.planned_s {
+    let left_s = match load.planned_s {
         Some(s) => s - p.at_s,
         None if share > 0.0 => p.at_s / share - p.at_s,
         None => return format!("{bar} {:.0}s", p.at_s),

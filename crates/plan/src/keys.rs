@@ -20,10 +20,10 @@ pub(crate) struct Section {
     pub needs: &'static [Need],
 }
 
-/// A key that needs another.
+/// A key that needs another: any of these; messages name the first.
 pub(crate) struct Need {
     pub key: &'static str,
-    pub needs: &'static str,
+    pub needs: &'static [&'static str],
     pub hint: &'static str,
 }
 
@@ -49,8 +49,12 @@ pub(crate) enum Shape {
     Version,
     Text,
     Duration,
-    /// A duration that must be zero for now.
-    Zero,
+    /// A duration, or how durations are spread.
+    Think,
+    /// The shortest and the longest duration.
+    Between,
+    /// A number of users, or a rate; 0 is both.
+    Level,
     Size,
     Cpu,
     /// A count, or `none`.
@@ -327,8 +331,8 @@ pub(crate) static LOAD: Section = Section {
         key("rate", Shape::Rate, "Open model: requests fall due at this rate, whatever the system does."),
         key(
             "stages",
-            Shape::NotYet("`stages` are not supported yet"),
-            "A rate or number of users that changes in stages.",
+            Shape::ListOf(&Shape::In(&STAGE)),
+            "A number of users or a rate that changes in stages, one after the other; the last one ends the load.",
         ),
         key("duration", Shape::Duration, "Ends the schedule after this time."),
         key("requests", Shape::Count(1, MOST), "Ends after so many requests, shared by all users."),
@@ -339,13 +343,17 @@ pub(crate) static LOAD: Section = Section {
             Shape::Duration,
             "Percentiles and rates leave out this first part. Default 0s: nothing is left out.",
         ),
-        key("pace", Shape::Duration, "Each user's steps fall due at this interval; needs `users`."),
-        key("think", Shape::Zero, "A pause after each answer; only 0s so far."),
+        key("pace", Shape::Duration, "Each user's steps fall due at this interval; needs users."),
+        key(
+            "think",
+            Shape::Think,
+            "Each user's pause after an answer: a duration, `{uniform: [1s, 3s]}` or `{exponential: 2s}`. Default 0s.",
+        ),
         key("batches", Shape::In(&BATCHES), "The same load again, against the living system."),
         key(
             "arrivals",
             Shape::OneOf(&["constant", "poisson"]),
-            "How requests of a `rate` are spread. Default constant.",
+            "How requests of a rate are spread. Default constant.",
         ),
         key(
             "when_behind",
@@ -355,7 +363,7 @@ pub(crate) static LOAD: Section = Section {
         key(
             "max_in_flight",
             Shape::Count(1, MAX_USERS),
-            "Most requests of a `rate` at a time. Default 10000; reaching it is a doubt.",
+            "Most requests of a rate at a time. Default 10000; reaching it is a doubt.",
         ),
         key("timeout", Shape::Duration, "Longest wait for an answer. Default 30s."),
         key(
@@ -371,27 +379,63 @@ pub(crate) static LOAD: Section = Section {
         ),
         key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
-        key(
-            "from",
-            Shape::NotYet("loads that start at an offset are not supported yet"),
-            "When this load starts.",
-        ),
+        key("start", Shape::Duration, "It begins so long after the trial's loads do. Default 0s."),
         key("feed", Shape::NotYet("data feeds are not supported yet"), "Rows of data for the journey."),
     ],
     required: &["journey"],
     groups: &[
         Group {
             keys: &["users", "rate", "stages"],
-            why: "a load is either closed (so many users) or open (a rate)",
+            why: "a load is either closed (so many users) or open (a rate); `stages` say which by their unit",
         },
-        Group { keys: &["duration", "requests", "repeats"], why: "a load ends in one way" },
+        Group {
+            keys: &["duration", "requests", "repeats", "stages"],
+            why: "a load ends in one way; `stages` end with the last of them",
+        },
     ],
     needs: &[
-        Need { key: "pace", needs: "users", hint: "with a `rate`, requests fall due anyway" },
-        Need { key: "repeats", needs: "users", hint: "`requests` or `duration` end a `rate`" },
-        Need { key: "arrivals", needs: "rate", hint: "users send when their last request has ended" },
-        Need { key: "max_in_flight", needs: "rate", hint: "each user has one request at a time" },
+        Need { key: "pace", needs: &["users", "stages"], hint: keys_hint::PACE },
+        Need { key: "think", needs: &["users", "stages"], hint: keys_hint::THINK },
+        Need { key: "repeats", needs: &["users"], hint: "`requests` or `duration` end a `rate`" },
+        Need { key: "arrivals", needs: &["rate", "stages"], hint: keys_hint::ARRIVALS },
+        Need { key: "max_in_flight", needs: &["rate", "stages"], hint: keys_hint::MAX_IN_FLIGHT },
     ],
+};
+
+/// Why some keys are for users alone, and some for a rate; also said of `stages` of the other kind.
+pub(crate) mod keys_hint {
+    pub const PACE: &str = "with a `rate`, requests fall due anyway";
+    pub const THINK: &str = "with a `rate`, requests fall due whether or not an answer has come";
+    pub const ARRIVALS: &str = "users send when their last request has ended";
+    pub const MAX_IN_FLIGHT: &str = "each user has one request at a time";
+}
+
+pub(crate) static STAGE: Section = Section {
+    id: "stage",
+    called: "a stage",
+    doc: "A stage of a load: on the way to a level, or holding it.",
+    keys: &[
+        key("to", Shape::Level, "The level at its end: users (`100`) or a rate (`1000/s`)."),
+        key("over", Shape::Duration, "How long it takes to get there, in a straight line; 0s is a jump."),
+        key("hold", Shape::Duration, "Stays at the level for so long."),
+        key("from", Shape::Level, "The level at its start. Default: where the last stage ended; 0 at first."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["to", "hold"], why: "a stage goes to a level, or holds the one it is at" }],
+    needs: &[Need { key: "over", needs: &["to"], hint: "`hold` says itself how long" }],
+};
+
+pub(crate) static THINK: Section = Section {
+    id: "think",
+    called: "`think`",
+    doc: "How think times are spread.",
+    keys: &[
+        key("uniform", Shape::Between, "Anything between two times with equal chance: `[1s, 3s]`."),
+        key("exponential", Shape::Duration, "Exponentially, with this mean: many short, few long."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["uniform", "exponential"], why: "think times are spread in one way" }],
+    needs: &[],
 };
 
 pub(crate) static BATCHES: Section = Section {
@@ -503,8 +547,8 @@ pub(crate) static DRAIN: Section = Section {
 
 /// All sections, for hints about keys that stand in the wrong place.
 pub(crate) static SECTIONS: &[&Section] = &[
-    &PLAN, &SYSTEM, &COMPONENT, &READY, &LIMITS, &STOP, &PROBE, &LOAD, &BATCHES, &STEP, &BODY, &CHECK, &AXES,
-    &DRAIN,
+    &PLAN, &SYSTEM, &COMPONENT, &READY, &LIMITS, &STOP, &PROBE, &LOAD, &STAGE, &THINK, &BATCHES, &STEP,
+    &BODY, &CHECK, &AXES, &DRAIN,
 ];
 
 impl Section {

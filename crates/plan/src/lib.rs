@@ -23,6 +23,7 @@ mod reader;
 mod schema;
 mod source;
 mod spec;
+mod stages;
 mod suggest;
 mod system;
 mod template;
@@ -36,6 +37,7 @@ pub use plan::{Options, Order, Plan};
 pub use schema::schema;
 pub use spec::{
     Arrivals, Body, Case, Command, ComponentSpec, DrainSpec, Expression, Fresh, Limits, LoadSpec, Model,
-    PortSpec, ProbeSpec, Purpose, ReadySign, ReadySpec, Step, StopSpec, SystemSpec, Until, WhenBehind,
+    PortSpec, ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, Step, StopSpec, SystemSpec, Think, Until,
+    WhenBehind,
 };
 pub use template::{Template, UnknownName};

@@ -7,7 +7,8 @@ use crate::keys::{self, METHODS};
 use crate::node::{Node, Value, shorten};
 use crate::reader::{Fields, Reader};
 use crate::source::Span;
-use crate::spec::{Arrivals, Body, LoadSpec, Model, Step, Until, WhenBehind};
+use crate::spec::{Arrivals, Body, LoadSpec, Model, Step, Think, Until, WhenBehind};
+use crate::stages::{self, Stages};
 use crate::suggest;
 use crate::system::{in_folder, json_template, read_url};
 use crate::template::Template;
@@ -18,8 +19,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Reads one load; `None` when it lacks what a load must have (which was said).
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Option<LoadSpec> {
     let fields = r.fields(node, &keys::LOAD, at)?;
-    let model = read_model(r, &fields);
-    let until = read_until(r, &fields);
+    let stages = stages::read(r, &fields);
+    let model = read_model(r, &fields, stages.as_ref());
+    let until = read_until(r, &fields, stages.as_ref());
     let (batches, pause_ns) = read_batches(r, &fields);
     let when_behind = match r.choice(&fields, "when_behind") {
         Some("drop") => WhenBehind::Drop,
@@ -27,13 +29,8 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     };
     let ramp_ns = r.duration(&fields, "ramp").unwrap_or(0);
     let warmup_ns = r.duration(&fields, "warmup").unwrap_or(0);
-    if let Some(1..) = r.duration(&fields, "think") {
-        let span = fields.get("think").map_or(at, |n| n.span);
-        r.push(
-            Problem::new(span, "`think` times are not supported yet")
-                .hint("`0s`, or `pace` for a fixed interval"),
-        );
-    }
+    let start_ns = r.duration(&fields, "start").unwrap_or(0);
+    let think = read_think(r, &fields, stages.as_ref());
     let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(30 * SECOND_NS);
     let grace_ns = r.duration(&fields, "grace").unwrap_or(5 * SECOND_NS);
     let keep_alive = r.flag(&fields, "keep_alive").unwrap_or(true);
@@ -49,6 +46,9 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
         warmup_ns,
         batches,
         pause_ns,
+        start_ns,
+        stages: stages.map_or_else(Vec::new, |s| s.list),
+        think,
         when_behind,
         timeout_ns,
         grace_ns,
@@ -59,7 +59,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     })
 }
 
-fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Model> {
+fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Option<Model> {
     let users = r.count(fields, "users");
     let rate_per_s = fields.get("rate").and_then(|n| r.rate(n));
     let pace_ns = r.positive_duration(fields, "pace");
@@ -69,22 +69,64 @@ fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Model> {
     };
     let max_in_flight = r.count(fields, "max_in_flight").unwrap_or(10_000);
     let has = |key: &str| fields.get(key).is_some();
-    if has("users") && has("when_behind") && !has("pace") {
+    let staged_users = stages.is_some_and(|s| !s.is_rate);
+    if (has("users") || staged_users) && has("when_behind") && !has("pace") {
         let problem = Problem::new(fields.key_span("when_behind"), "users without `pace` are never behind");
         r.push(problem.hint("leave it out, or give them a `pace`"));
     }
-    match (has("users"), has("rate")) {
-        (true, false) => users.map(|users| Model::Closed { users, pace_ns }),
-        (false, true) => rate_per_s.map(|rate_per_s| Model::Open { rate_per_s, arrivals, max_in_flight }),
+    if let Some(stages) = stages {
+        of_the_other_kind(r, fields, stages);
+    }
+    match (has("users"), has("rate"), stages) {
+        (true, false, None) => users.map(|users| Model::Closed { users, pace_ns }),
+        (false, true, None) => {
+            rate_per_s.map(|rate_per_s| Model::Open { rate_per_s, arrivals, max_in_flight })
+        }
+        (false, false, Some(stages)) if stages.is_rate => {
+            Some(Model::Open { rate_per_s: stages.most, arrivals, max_in_flight })
+        }
+        (false, false, Some(stages)) => Some(Model::Closed { users: stages.most as u64, pace_ns }),
         _ => None,
     }
 }
 
-fn read_until(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Until> {
+/// Keys that mean nothing with stages, or with stages of this kind.
+fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
+    use keys::keys_hint::{ARRIVALS, MAX_IN_FLIGHT, PACE, THINK};
+    let (others, kind) = match stages.is_rate {
+        true => ([("pace", PACE), ("think", THINK)], "a rate"),
+        false => ([("arrivals", ARRIVALS), ("max_in_flight", MAX_IN_FLIGHT)], "users"),
+    };
+    for (key, hint) in others.into_iter().filter(|(key, _)| fields.get(key).is_some()) {
+        let problem =
+            Problem::new(fields.key_span(key), format!("`{key}` has no meaning for stages of {kind}"));
+        r.push(problem.related("`stages` is here", fields.key_span("stages")).hint(hint));
+    }
+    if fields.get("ramp").is_some() {
+        let problem = Problem::new(fields.key_span("ramp"), "`ramp` and `stages` exclude each other");
+        let problem = problem.related("`stages` is here", fields.key_span("stages"));
+        r.push(problem.hint("a ramp is a stage: `{ to: 100, over: 10s }`"));
+    }
+}
+
+/// Think times, of users without a pace.
+fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Think {
+    let think = stages::read_think(r, fields);
+    if think != Think::None && fields.get("pace").is_some() && !stages.is_some_and(|s| s.is_rate) {
+        let problem = Problem::new(fields.key_span("think"), "`think` and `pace` exclude each other");
+        let problem = problem.related("`pace` is here", fields.key_span("pace"));
+        r.push(problem.hint(
+            "take `pace` for steps at fixed times, however long an answer takes, `think` for a pause after each answer",
+        ));
+    }
+    think
+}
+
+fn read_until(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Option<Until> {
     let duration = r.positive_duration(fields, "duration").map(Until::DurationNs);
     let requests = r.count(fields, "requests").map(Until::Requests);
     let repeats = r.count(fields, "repeats").map(Until::Repeats);
-    duration.or(requests).or(repeats)
+    duration.or(requests).or(repeats).or(stages.map(|s| Until::DurationNs(s.length_ns)))
 }
 
 fn read_batches(r: &mut Reader<'_>, fields: &Fields<'_>) -> (u32, u64) {
@@ -102,15 +144,16 @@ fn fits_together(
     (ramp_ns, warmup_ns): (u64, u64),
 ) {
     let Some(Until::DurationNs(duration_ns)) = until else { return };
-    let duration = fields.key_span("duration");
+    let key = if fields.get("duration").is_some() { "duration" } else { "stages" };
+    let (duration, is_here) = (fields.key_span(key), format!("`{key}` is here"));
     if warmup_ns >= duration_ns && warmup_ns > 0 {
         let problem =
             Problem::new(fields.key_span("warmup"), "`warmup` leaves nothing of the load to measure");
-        r.push(problem.related("`duration` is here", duration).hint("a warm-up shorter than the load"));
+        r.push(problem.related(&is_here, duration).hint("a warm-up shorter than the load"));
     }
-    if ramp_ns > duration_ns {
+    if ramp_ns > duration_ns && key == "duration" {
         let problem = Problem::new(fields.key_span("ramp"), "`ramp` is longer than the load");
-        r.push(problem.related("`duration` is here", duration));
+        r.push(problem.related(is_here, duration));
     }
 }
 

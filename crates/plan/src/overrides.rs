@@ -74,11 +74,17 @@ impl Overrides {
     }
 
     /// Whoever sets `requests` does not want the plan's `duration` any more: of keys that exclude each other the
-    /// one that was asked for stays. Two that were asked for stay both, and are refused later.
+    /// one that was asked for stays. Two that were asked for stay both, and are refused later. So does a key that
+    /// says more than the one that was set (`stages` beside a `duration`): without it more would be missing.
     fn make_room(&self, root: &mut Node, segments: &[&str]) {
         let Some((last, parents)) = segments.split_last() else { return };
         let Some(section) = section_at(parents) else { return };
-        let Some(group) = section.groups.iter().find(|g| g.keys.contains(last)) else { return };
+        let groups = |key: &str| section.groups.iter().filter(|g| g.keys.contains(&key)).count();
+        let of_last: Vec<_> = section.groups.iter().filter(|g| g.keys.contains(last)).collect();
+        let gives_way = |key: &str| {
+            let shared = of_last.iter().filter(|g| g.keys.contains(&key)).count();
+            shared > 0 && shared == groups(key)
+        };
         let mut node = root;
         for segment in parents {
             match child(node, segment) {
@@ -92,7 +98,7 @@ impl Overrides {
         }
         entries.retain(|e| {
             let path = parents.iter().copied().chain([e.key.as_str()]).collect::<Vec<_>>().join(".");
-            e.key == *last || !group.keys.contains(&e.key.as_str()) || self.set.contains(&path)
+            e.key == *last || !gives_way(&e.key) || self.set.contains(&path)
         });
     }
 }

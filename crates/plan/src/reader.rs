@@ -192,8 +192,9 @@ impl<'a> Reader<'a> {
         self.check_groups(entries, section, at, whole);
         let has = |name: &str| entries.iter().find(|e| e.key == name);
         for need in section.needs {
-            if let (Some(entry), None, true) = (has(need.key), has(need.needs), whole) {
-                let message = format!("`{}` belongs to `{}`, which is not here", need.key, need.needs);
+            let met = need.needs.iter().any(|name| has(name).is_some());
+            if let (Some(entry), false, true) = (has(need.key), met, whole) {
+                let message = format!("`{}` belongs to `{}`, which is not here", need.key, need.needs[0]);
                 self.push(Problem::new(entry.key_span, message).hint(need.hint));
             }
         }

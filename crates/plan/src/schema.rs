@@ -10,7 +10,6 @@ use crate::keys::{self, Key, Section, Shape};
 /// A text with a `${name}` in it, where the case decides.
 const TEMPLATE: &str = r"\$\{";
 const DURATION: &str = "^([0-9._]+(ns|us|µs|ms|s|m|min|h|d))+$";
-const ZERO: &str = "^([0._]+(ns|us|µs|ms|s|m|min|h|d))+$";
 const SIZE: &str = "^[0-9._]+ *([kKmMgGtT]i?)?[bB]?$";
 const RATE: &str = "^[0-9._]+ *(/(s|sec|m|min|h))?$";
 const CPU: &str = "^[0-9._]+ *%?$";
@@ -50,9 +49,12 @@ fn section(section: &Section) -> Value {
         out.insert("allOf".into(), section.groups.iter().map(|g| one_of(g.keys)).collect());
     }
     if !section.needs.is_empty() {
+        let any = |names: &[&str]| -> Value {
+            json!({ "anyOf": names.iter().map(|n| json!({ "required": [n] })).collect::<Vec<_>>() })
+        };
         let needs: Map<String, Value> =
-            section.needs.iter().map(|n| (n.key.to_owned(), json!([n.needs]))).collect();
-        out.insert("dependentRequired".into(), Value::Object(needs));
+            section.needs.iter().map(|n| (n.key.to_owned(), any(n.needs))).collect();
+        out.insert("dependentSchemas".into(), Value::Object(needs));
     }
     Value::Object(out)
 }
@@ -90,8 +92,13 @@ fn shape(shape: &Shape) -> Value {
         Shape::Version => json!({ "enum": [1, "1"] }),
         Shape::Text => text(),
         Shape::Scalar => text(),
-        Shape::Duration => json!({ "anyOf": [{ "const": 0 }, written(&format!("{DURATION}|^0$"))] }),
-        Shape::Zero => json!({ "anyOf": [{ "const": 0 }, written(&format!("{ZERO}|^0$"))] }),
+        Shape::Duration => duration(),
+        Shape::Think => json!({ "anyOf": [duration(), { "$ref": "#/$defs/think" }] }),
+        Shape::Between => json!({ "type": "array", "minItems": 2, "maxItems": 2, "items": duration() }),
+        Shape::Level => json!({ "anyOf": [
+            { "type": "integer", "minimum": 0, "maximum": keys::MAX_USERS },
+            written(&format!("{COUNT}|{RATE}")),
+        ] }),
         Shape::Size => positive_or(&format!("{SIZE}|^none$")),
         Shape::Cpu => positive_or(&format!("{CPU}|^none$")),
         Shape::CountOrNone => {
@@ -130,6 +137,10 @@ fn shape(shape: &Shape) -> Value {
     }
 }
 
+fn duration() -> Value {
+    json!({ "anyOf": [{ "const": 0 }, written(&format!("{DURATION}|^0$"))] })
+}
+
 fn command() -> Value {
     json!({ "anyOf": [text(), { "type": "array", "minItems": 1, "items": text() }] })
 }
@@ -164,7 +175,8 @@ mod tests {
                 assert!(section.key(name).is_some(), "{}.{name}", section.id);
             }
             for need in section.needs {
-                assert!(section.key(need.key).is_some() && section.key(need.needs).is_some(), "{}", need.key);
+                let known = need.needs.iter().all(|name| section.key(name).is_some());
+                assert!(section.key(need.key).is_some() && known, "{}", need.key);
             }
         }
     }

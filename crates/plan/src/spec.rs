@@ -212,6 +212,13 @@ pub struct LoadSpec {
     pub batches: u32,
     /// Between two batches.
     pub pause_ns: u64,
+    /// Begins so long after the trial's loads do.
+    pub start_ns: u64,
+    /// How users or rate change; empty: not, but for the ramp. The model then has the most they reach, and the load
+    /// ends with the last stage.
+    pub stages: Vec<Stage>,
+    /// Each user's pause after an answer.
+    pub think: Think,
     /// What happens to requests that cannot start when due.
     pub when_behind: WhenBehind,
     /// Longest wait for an answer.
@@ -246,6 +253,42 @@ pub enum Model {
         arrivals: Arrivals,
         /// Most at a time.
         max_in_flight: u64,
+    },
+}
+
+/// A stage of a load: in a straight line from one level to another. Levels are users, or requests per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    /// At its start.
+    pub from: f64,
+    /// At its end.
+    pub to: f64,
+    /// How long it takes; 0 is a jump.
+    pub over_ns: u64,
+}
+
+/// How long a user pauses after an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Think {
+    /// Not at all.
+    #[default]
+    None,
+    /// Always the same.
+    Constant {
+        /// So long.
+        ns: u64,
+    },
+    /// Anything in between with equal chance.
+    Uniform {
+        /// The shortest.
+        low_ns: u64,
+        /// The longest.
+        high_ns: u64,
+    },
+    /// Exponentially distributed.
+    Exponential {
+        /// The mean.
+        mean_ns: u64,
     },
 }
 

@@ -25,8 +25,12 @@ impl Reader<'_> {
 
     /// A duration under a key, in nanoseconds; at most a year, so that sums of them fit.
     pub fn duration(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
+        self.duration_of(fields.get(key)?, key)
+    }
+
+    /// The same of a value that stands somewhere under the key.
+    pub fn duration_of(&mut self, node: &Node, key: &str) -> Option<u64> {
         const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
-        let node = fields.get(key)?;
         let ns = self.unit(node, "a duration such as `300ms`, `10s` or `1m30s`", units::parse_duration_ns)?;
         if ns > YEAR_NS {
             self.push(Problem::new(node.span, format!("`{key}` is longer than a year")));

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use crate::node::shorten_to;
 use crate::plan::{Order, Plan};
 use crate::spec::{
-    Arrivals, Body, Case, Command, ComponentSpec, Fresh, Limits, LoadSpec, Model, ReadySign, Step, Until,
-    WhenBehind,
+    Arrivals, Body, Case, Command, ComponentSpec, Fresh, Limits, LoadSpec, Model, ReadySign, Step, Think,
+    Until, WhenBehind,
 };
 use loadlab_record::units::{format_bytes, format_count};
 
@@ -198,18 +198,23 @@ fn limits(limits: &Limits) -> Option<String> {
 /// Who sends, how long, how often.
 fn load_line(load: &LoadSpec) -> String {
     let who = match &load.model {
-        Model::Closed { users, pace_ns: None } => {
-            format!("{}, each sends when its last request has ended", many(*users, "user"))
-        }
-        Model::Closed { users, pace_ns: Some(pace) } => {
-            format!("{}, each with a request due every {}", many(*users, "user"), duration(*pace))
+        Model::Closed { users, pace_ns } => {
+            let who = match load.stages.is_empty() {
+                true => many(*users, "user"),
+                false => format!("up to {} in stages", many(*users, "user")),
+            };
+            match pace_ns {
+                Some(pace) => format!("{who}, each with a request due every {}", duration(*pace)),
+                None => format!("{who}, each sends when its last request has ended{}", think(load.think)),
+            }
         }
         Model::Open { rate_per_s, arrivals, .. } => {
             let spread = match arrivals {
                 Arrivals::Constant => "evenly",
                 Arrivals::Poisson => "at random (Poisson)",
             };
-            format!("{} requests due per second, spread {spread}", round(*rate_per_s))
+            let up_to = if load.stages.is_empty() { "" } else { "up to " };
+            format!("{up_to}{} requests due per second, spread {spread}", round(*rate_per_s))
         }
     };
     let until = match load.until {
@@ -222,12 +227,52 @@ fn load_line(load: &LoadSpec) -> String {
         (n, 0) => format!(", {n} times"),
         (n, pause) => format!(", {n} times with pauses of {}", duration(pause)),
     };
-    format!("{who}, {until}{batches}")
+    let start = match load.start_ns {
+        0 => String::new(),
+        ns => format!("after {}: ", duration(ns)),
+    };
+    format!("{start}{who}, {until}{batches}")
+}
+
+fn think(think: Think) -> String {
+    match think {
+        Think::None => String::new(),
+        Think::Constant { ns } => format!(" and it has thought for {}", duration(ns)),
+        Think::Uniform { low_ns, high_ns } => {
+            format!(" and it has thought for {} to {}", duration(low_ns), duration(high_ns))
+        }
+        Think::Exponential { mean_ns } => {
+            format!(" and it has thought for {} on average (exponentially distributed)", duration(mean_ns))
+        }
+    }
+}
+
+/// `0 → 100 over 10s, 100 for 30s, at once to 20`; the first twelve.
+fn stages(load: &LoadSpec) -> Option<String> {
+    let unit = if matches!(load.model, Model::Open { .. }) { "/s" } else { "" };
+    let mut level = 0.0;
+    let mut said: Vec<String> = Vec::new();
+    for stage in &load.stages {
+        let (from, to, over) = (round(stage.from), round(stage.to), duration(stage.over_ns));
+        let jump = if stage.from == level || said.is_empty() { "" } else { "at once " };
+        said.push(match () {
+            () if stage.over_ns == 0 => format!("at once to {to}{unit}"),
+            () if stage.from == stage.to => format!("{jump}{to}{unit} for {over}"),
+            () => format!("{jump}{from}{unit} → {to}{unit} over {over}"),
+        });
+        level = stage.to;
+    }
+    let more = said.len().saturating_sub(12);
+    said.truncate(12);
+    if more > 0 {
+        said.push(format!("and {more} more"));
+    }
+    (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
 }
 
 /// What differs from the defaults.
 fn details(load: &LoadSpec) -> Option<String> {
-    let mut said = Vec::new();
+    let mut said: Vec<String> = stages(load).into_iter().collect();
     if load.ramp_ns > 0 {
         said.push(format!("ramp of {}", duration(load.ramp_ns)));
     }

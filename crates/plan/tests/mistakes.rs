@@ -107,10 +107,10 @@ fn the_file_itself() {
 fn loads() {
     const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
     insta::assert_snapshot!(load(J), @r"
-    plan.yaml:3:1: a load needs one of `users`, `rate`
-      hint: a load is either closed (so many users) or open (a rate)
-    plan.yaml:3:1: a load needs one of `duration`, `requests`, `repeats`
-      hint: a load ends in one way
+    plan.yaml:3:1: a load needs one of `users`, `rate`, `stages`
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
+    plan.yaml:3:1: a load needs one of `duration`, `requests`, `repeats`, `stages`
+      hint: a load ends in one way; `stages` end with the last of them
     ");
     insta::assert_snapshot!(load(&format!("  users: 0\n  duration: 0s\n{J}")), @r"
     plan.yaml:4:10: `users` is 0; it can be 1 to 10000000
@@ -118,9 +118,9 @@ fn loads() {
     ");
     insta::assert_snapshot!(load(&format!("  users: 5\n  rate: 10/s\n  duration: 1s\n  requests: 5\n{J}")), @r"
     plan.yaml:5:3: `users` and `rate` exclude each other
-      hint: a load is either closed (so many users) or open (a rate)
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
     plan.yaml:7:3: `duration` and `requests` exclude each other
-      hint: a load ends in one way
+      hint: a load ends in one way; `stages` end with the last of them
     ");
     insta::assert_snapshot!(load(&format!("  rate: fast\n  duration: ten\n{J}")), @r"
     plan.yaml:4:9: `fast` is not a rate such as `1000/s` or `30/m`
@@ -139,15 +139,13 @@ fn loads() {
     plan.yaml:6:3: users without `pace` are never behind
       hint: leave it out, or give them a `pace`
     ");
-    insta::assert_snapshot!(load(&format!("  users: 1\n  duration: 5s\n  warmup: 5s\n  ramp: 6s\n  think: 1s\n{J}")), @r"
+    insta::assert_snapshot!(load(&format!("  users: 1\n  duration: 5s\n  warmup: 5s\n  ramp: 6s\n{J}")), @r"
     plan.yaml:6:3: `warmup` leaves nothing of the load to measure
       hint: a warm-up shorter than the load
     plan.yaml:7:3: `ramp` is longer than the load
-    plan.yaml:8:10: `think` times are not supported yet
-      hint: `0s`, or `pace` for a fixed interval
     ");
-    insta::assert_snapshot!(load(&format!("  stages: []\n  duration: 5s\n  keep-alive: no\n{J}")), @r"
-    plan.yaml:4:3: `stages` are not supported yet
+    insta::assert_snapshot!(load(&format!("  feed: []\n  duration: 5s\n  keep-alive: no\n{J}")), @r"
+    plan.yaml:4:3: data feeds are not supported yet
     plan.yaml:6:3: unknown key `keep-alive` in a load
       hint: did you mean `keep_alive`?
     ");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::plan;
-use loadlab_plan::{Body, Command, Fresh, Model, Options, Plan, ReadySign, Until, WhenBehind};
+use loadlab_plan::{Body, Command, Fresh, Model, Options, Plan, ReadySign, Stage, Think, Until, WhenBehind};
 
 #[test]
 fn the_experiment_in_words() {
@@ -243,4 +243,58 @@ fn an_axis_that_nothing_uses_is_a_remark() {
     let plan = Plan::parse("plan.yaml", &text, &Options::default()).expect("a plan");
     assert_eq!(plan.notes, ["nothing uses `${case.copy}`: cases that differ only in `copy` are the same"]);
     assert_eq!(plan.cases()[0].loads, plan.cases()[1].loads);
+}
+
+#[test]
+fn stages_think_times_and_starts() {
+    let words = plan("models", &Options::default()).words();
+    let loads: Vec<&str> = words.iter().map(String::as_str).filter(|w| w.starts_with("load ")).collect();
+    insta::assert_snapshot!(loads.join("\n"), @r"
+    load visitors: up to 100 users in stages, each sends when its last request has ended and it has thought for 1s to 3s, for 1m50s
+    load visitors: stages: 0 → 100 over 10s, 100 for 30s, 100 → 0 over 5s, 0 for 1m, at once to 20, 20 for 5s; percentiles and rates leave out the first 10s; timeout 30s, grace 5s (in again=20)
+    load visitors: stages: 0 → 100 over 10s, 100 for 30s, 100 → 0 over 5s, 0 for 1m, at once to 40, 40 for 5s; percentiles and rates leave out the first 10s; timeout 30s, grace 5s (in again=40)
+    load robots: after 10s: up to 1000 requests due per second, spread at random (Poisson), for 35s
+    load robots: stages: 0.5/s → 1000/s over 10s, 1000/s for 20s, at once to 0/s, 0/s for 5s; what cannot start when due is dropped; at most 200 in flight; timeout 30s, grace 5s
+    load meters: after 1m30s: up to 40 users in stages, each with a request due every 500ms, for 10s
+    load meters: stages: 40 for 10s; what cannot start when due is dropped; timeout 30s, grace 5s
+    load readers: 10 users, each sends when its last request has ended and it has thought for 2s on average (exponentially distributed), for 30s
+    load readers: timeout 30s, grace 5s
+    load scripts: 2 users, each sends when its last request has ended and it has thought for 2s, 5 rounds of the journey each
+    load scripts: timeout 30s, grace 5s
+    ");
+    let all = plan("models", &Options::default());
+    let [visitors, robots, meters, readers, scripts] = all.cases()[1].loads.as_slice() else {
+        panic!("five loads")
+    };
+    let stage = |from: f64, to: f64, s: u64| Stage { from, to, over_ns: s * 1_000_000_000 };
+    assert_eq!(
+        visitors.stages,
+        [
+            stage(0.0, 100.0, 10),
+            stage(100.0, 100.0, 30),
+            stage(100.0, 0.0, 5),
+            stage(0.0, 0.0, 60),
+            stage(0.0, 40.0, 0),
+            stage(40.0, 40.0, 5)
+        ]
+    );
+    assert_eq!(
+        (&visitors.model, visitors.until),
+        (&Model::Closed { users: 100, pace_ns: None }, Until::DurationNs(110_000_000_000))
+    );
+    assert_eq!(visitors.think, Think::Uniform { low_ns: 1_000_000_000, high_ns: 3_000_000_000 });
+    assert_eq!(robots.stages[0], stage(0.5, 1000.0, 10));
+    assert!(
+        matches!(robots.model, Model::Open { rate_per_s, max_in_flight: 200, .. } if rate_per_s == 1000.0)
+    );
+    assert_eq!((robots.start_ns, robots.when_behind), (10_000_000_000, WhenBehind::Drop));
+    assert_eq!(meters.model, Model::Closed { users: 40, pace_ns: Some(500_000_000) });
+    assert_eq!((meters.start_ns, meters.when_behind), (90_000_000_000, WhenBehind::Drop));
+    assert_eq!(readers.think, Think::Exponential { mean_ns: 2_000_000_000 });
+    assert_eq!((readers.stages.len(), scripts.think), (0, Think::Constant { ns: 2_000_000_000 }));
+
+    let with =
+        |profile: &str| plan("models", &Options { profile: Some(profile.into()), ..Options::default() });
+    assert_eq!(with("calm").cases()[0].loads[0].model, Model::Closed { users: 5, pace_ns: None });
+    assert_eq!(with("short").cases()[0].loads[0].until, Until::DurationNs(1_000_000_000));
 }

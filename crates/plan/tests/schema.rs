@@ -82,8 +82,13 @@ const BROKEN: &[(&str, &str)] = &[
     ("/loads/browse/duration", r#""1""#),
     ("/loads/browse/duration", r#"10"#),
     ("/loads/browse/duration", r#"null"#),
-    ("/loads/browse/think", r#""1s""#),
-    ("/loads/browse/stages", r#"[]"#),
+    ("/loads/browse/think", r#""fast""#),
+    ("/loads/browse/think", r#"{ "uniform": ["1s"] }"#),
+    ("/loads/browse/think", r#"{ "uniform": ["1s", "2s"], "exponential": "1s" }"#),
+    ("/loads/browse/think", r#"{ "normal": "1s" }"#),
+    ("/loads/browse/stages", r#"[{ "to": 5, "over": "1s" }]"#),
+    ("/loads/browse/start", r#""soon""#),
+    ("/loads/trickle/think", r#""1s""#),
     ("/loads/browse/arrivals", r#""poisson""#),
     ("/loads/browse/max_in_flight", r#"5"#),
     ("/loads/browse/journey", r#"[]"#),
@@ -108,11 +113,33 @@ const BROKEN: &[(&str, &str)] = &[
     ("/loads", r#"[]"#),
 ];
 
+/// The same for the plan with stages.
+const BROKEN_STAGES: &[(&str, &str)] = &[
+    ("/loads/visitors/stages", r#"[]"#),
+    ("/loads/visitors/stages", r#"5"#),
+    ("/loads/visitors/stages/0/to", r#"-1"#),
+    ("/loads/visitors/stages/0/to", r#"1.5"#),
+    ("/loads/visitors/stages/0/to", r#""many""#),
+    ("/loads/visitors/stages/0/to", r#"10000001"#),
+    ("/loads/visitors/stages/0/hold", r#""1s""#),
+    ("/loads/visitors/stages/1/over", r#""1s""#),
+    ("/loads/visitors/stages/1/hold", r#"30"#),
+    ("/loads/visitors/stages/1", r#"{}"#),
+    ("/loads/visitors/stages/1", r#"{ "from": 5 }"#),
+    ("/loads/visitors/users", r#"5"#),
+    ("/loads/visitors/duration", r#""5s""#),
+    ("/loads/visitors/requests", r#"5"#),
+    ("/loads/robots/rate", r#""5/s""#),
+    ("/loads/readers/stages", r#"[{ "to": 5, "over": "1s" }]"#),
+];
+
 #[test]
 fn broken_plans_are_refused_by_both() {
     let validator = validator();
     let base = as_json(common::GOOD[0].1);
-    for (path, value) in BROKEN {
+    let staged = as_json(common::plan_text("models"));
+    let broken = BROKEN.iter().map(|b| (&base, b)).chain(BROKEN_STAGES.iter().map(|b| (&staged, b)));
+    for (base, (path, value)) in broken {
         let value: Value = serde_json::from_str(value).expect("JSON");
         let mut broken = base.clone();
         put(&mut broken, path, value.clone());
@@ -129,6 +156,8 @@ fn put(root: &mut Value, path: &str, value: Value) {
     let parent = root.pointer_mut(parent).expect("a parent in the plan");
     if value.is_null() {
         parent.as_object_mut().expect("a map").remove(key);
+    } else if parent.is_array() {
+        parent[key.parse::<usize>().expect("an item's number")] = value;
     } else {
         parent[key] = value;
     }
@@ -220,7 +249,7 @@ proptest! {
 
     /// What the parser takes, the schema takes.
     #[test]
-    fn accepted_plans_validate(which in 0usize..4, changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
+    fn accepted_plans_validate(which in 0usize..5, changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: Validator = validator());
         let mut plan = as_json(common::GOOD[which].1);
         for (index, value) in changes {

@@ -63,6 +63,9 @@ pub struct Summary {
     pub tls_ms: Distribution,
     /// By tag.
     pub by_tag: BTreeMap<String, TagSummary>,
+    /// By load, where a trial has several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub by_load: BTreeMap<String, LoadSummary>,
     /// Connections of the load.
     pub connections: Connections,
     /// What the generator used.
@@ -142,10 +145,16 @@ pub struct Expectation {
 pub struct LoadFacts {
     /// `closed` or `open`.
     pub model: String,
-    /// Users, in the closed model.
+    /// Users, in the closed model; with stages the most at a time.
     pub users: Option<u64>,
-    /// Rate, in the open model.
+    /// Rate, in the open model; with stages the highest.
     pub rate_per_s: Option<f64>,
+    /// Begins so long after the trial's loads do.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub start_s: f64,
+    /// How users or rate change.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub stages: Vec<StageFacts>,
     /// Planned duration, if it is bounded by time.
     pub duration_s: Option<f64>,
     /// Planned requests, if it is bounded by number.
@@ -155,6 +164,9 @@ pub struct LoadFacts {
     /// Mean think time between a user's requests, if there is any.
     #[serde(default)]
     pub think_s: Option<f64>,
+    /// How think times are spread, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub think: Option<ThinkFacts>,
     /// Interval at which a user's steps fall due, if users are paced (they then have due times of their own).
     #[serde(default)]
     pub pace_s: Option<f64>,
@@ -166,6 +178,53 @@ pub struct LoadFacts {
     pub url: String,
     /// Seed of everything random.
     pub seed: u64,
+    /// Each load's own, where a trial has several; the rest is then what they ask for together.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub loads: BTreeMap<String, LoadFacts>,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+/// A stage of a load: in a straight line from one level to another. Levels are users, or requests per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StageFacts {
+    /// At its start.
+    pub from: f64,
+    /// At its end.
+    pub to: f64,
+    /// How long it takes; 0 is a jump.
+    pub over_s: f64,
+}
+
+/// How think times are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ThinkFacts {
+    /// Always this.
+    ConstantS(f64),
+    /// Anything between these with equal chance.
+    UniformS(f64, f64),
+    /// Exponentially, with this mean.
+    ExponentialS(f64),
+}
+
+/// What one of several loads came to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadSummary {
+    /// From its first window's start to its last one's end, on the trial's clock.
+    pub window: Window,
+    /// By what became of them.
+    pub requests: Requests,
+    /// Failures by kind.
+    pub failures: Failures,
+    /// Over its own windows.
+    pub rate_per_s: Rates,
+    /// end − due, censored ones included.
+    pub response_ms: Distribution,
+    /// end − due of ok outcomes.
+    pub ok_response_ms: Distribution,
 }
 
 /// Requests by what became of them. `due = started + dropped`, `started = ok + failed + in_flight`.

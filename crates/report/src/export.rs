@@ -136,6 +136,15 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, trouble: Option<&str>) 
             row(&format!("{name}.{figure}"), value.into(), "number");
         }
     }
+    for (load, l) in &summary.by_load {
+        row(&format!("load.{load}.due"), Value::Known(l.requests.due as f64), "count");
+        row(&format!("load.{load}.dropped"), Value::Known(l.requests.dropped as f64), "count");
+        row(&format!("load.{load}.failed"), Value::Known(l.requests.failed as f64), "count");
+        row(&format!("load.{load}.goodput"), Value::Known(l.rate_per_s.ok), "per_s");
+        for figure in ["mean", "p50", "p95", "p99", "max"] {
+            row(&format!("load.{load}.{figure}"), metric::figure(&l.response_ms, figure), "ms");
+        }
+    }
     for (tag, t) in &summary.by_tag {
         row(&format!("tag.{tag}.requests"), Value::Known(t.requests.started as f64), "count");
         row(&format!("tag.{tag}.failed"), Value::Known(t.requests.failed as f64), "count");

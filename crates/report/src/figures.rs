@@ -17,7 +17,7 @@ pub fn ms(value: f64) -> String {
 
 /// A duration in seconds, for elapsed times: `10.0 s`, `1m30s`.
 pub fn seconds(value: f64) -> String {
-    format_duration_ns(value * 1e9)
+    if value == 0.0 { "0 s".to_owned() } else { format_duration_ns(value * 1e9) }
 }
 
 /// A share in 0..=1 as per cent: as many digits as it takes not to round a failure away (`0.02 %`, `99.98 %`).

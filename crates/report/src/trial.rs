@@ -6,7 +6,9 @@ use std::fmt::Write;
 
 use loadlab_record::Histogram;
 use loadlab_record::example::{Example, Kept};
-use loadlab_record::summary::{Distribution, Doubt, Expectation, Generator, LoadFacts, Summary, Verdict};
+use loadlab_record::summary::{
+    Distribution, Doubt, Expectation, Generator, LoadFacts, Summary, ThinkFacts, Verdict,
+};
 
 use crate::bins::{Bin, bins};
 use crate::figures::{self, bytes, count, ms, percent, plural, rate, seconds};
@@ -311,7 +313,15 @@ pub fn verdict_word(verdict: Verdict) -> (&'static str, Tone) {
 
 /// Closed model without pacing: what a slow answer made its user miss is in no figure.
 pub fn waits_unseen(load: &LoadFacts) -> bool {
-    load.model == "closed" && load.pace_s.is_none()
+    match load.loads.is_empty() {
+        true => load.model == "closed" && load.pace_s.is_none(),
+        false => load.loads.values().any(waits_unseen),
+    }
+}
+
+/// Users pause after an answer.
+pub fn thinks(load: &LoadFacts) -> bool {
+    load.think_s.is_some_and(|s| s > 0.0)
 }
 
 /// What was asked for, an item a fact.
@@ -320,20 +330,66 @@ pub fn load_words(load: &LoadFacts) -> Vec<String> {
     if !load.url.is_empty() {
         words.push(harmless(&load.url));
     }
+    let up_to = if load.stages.is_empty() { "" } else { "up to " };
     match (load.users, load.rate_per_s) {
-        (Some(users), _) if load.model == "closed" => words.push(plural(users, "user", "users")),
-        (_, Some(per_s)) => words.push(rate(per_s)),
+        (Some(users), _) if load.model == "closed" => {
+            words.push(format!("{up_to}{}", plural(users, "user", "users")));
+        }
+        (_, Some(per_s)) => words.push(format!("{up_to}{}", rate(per_s))),
         _ => words.push(format!("{} model", load.model)),
     }
     words.extend(load.pace_s.map(|s| format!("a step every {}", seconds(s))));
-    words.extend(load.think_s.filter(|s| *s > 0.0).map(|s| format!("think {}", seconds(s))));
+    words.extend(think_words(load));
     words.extend((load.ramp_s > 0.0).then(|| format!("ramp {}", seconds(load.ramp_s))));
+    words.extend(stage_words(load));
     words.extend(load.duration_s.map(seconds));
+    words.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
     words.extend(load.requests.map(|n| plural(n, "request", "requests")));
     words.push(load.protocol.clone());
     words.push(if load.keep_alive { "keep-alive" } else { "a connection per request" }.to_owned());
     words.retain(|w| !w.is_empty());
     words
+}
+
+fn think_words(load: &LoadFacts) -> Option<String> {
+    let mean_s = load.think_s.filter(|s| *s > 0.0)?;
+    Some(match load.think {
+        Some(ThinkFacts::UniformS(low, high)) => format!("think {} to {}", seconds(low), seconds(high)),
+        Some(ThinkFacts::ExponentialS(mean)) => format!("think {} on average (exponential)", seconds(mean)),
+        Some(ThinkFacts::ConstantS(_)) | None => format!("think {}", seconds(mean_s)),
+    })
+}
+
+/// Stages that are spelled out.
+const STAGES: usize = 12;
+
+/// `stages: 0 → 100 over 10.0 s, 100 for 30.0 s`; the first few.
+fn stage_words(load: &LoadFacts) -> Option<String> {
+    let mut said: Vec<String> = stages(load).into_iter().take(STAGES).map(|(_, text)| text).collect();
+    if load.stages.len() > STAGES {
+        said.push(format!("and {} more", load.stages.len() - STAGES));
+    }
+    (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
+}
+
+/// When each stage begins, seconds from the load's start, and what it does; jumps among them.
+pub(crate) fn stages(load: &LoadFacts) -> Vec<(f64, String)> {
+    let level = |value: f64| match load.rate_per_s.is_some() {
+        true => rate(value),
+        false => figures::number(value),
+    };
+    let mut at_s = 0.0;
+    let mut said = Vec::new();
+    for stage in &load.stages {
+        let over = seconds(stage.over_s);
+        said.push(match () {
+            () if stage.over_s == 0.0 => (at_s, format!("at once to {}", level(stage.to))),
+            () if stage.from == stage.to => (at_s, format!("{} for {over}", level(stage.to))),
+            () => (at_s, format!("{} → {} over {over}", level(stage.from), level(stage.to))),
+        });
+        at_s += stage.over_s;
+    }
+    said
 }
 
 /// The kinds of time that say something of their own, with a name each.
@@ -347,7 +403,7 @@ fn time_columns(s: &Summary) -> Vec<(&'static str, &Distribution)> {
     add(s.response_ms.censored > 0, "ok", &s.ok_response_ms);
     add(s.failed_response_ms.count > 0, "failed", &s.failed_response_ms);
     add(s.service_ms != s.response_ms && s.service_ms.count > 0, "service", &s.service_ms);
-    let own_due = !waits_unseen(&s.load);
+    let own_due = !waits_unseen(&s.load) || thinks(&s.load);
     add(own_due && s.late_ms.count > 0, "late", &s.late_ms);
     add(s.blocked_ms.max.is_some_and(|max| max >= 0.1), "blocked", &s.blocked_ms);
     add(s.connect_ms.count > 0, "connect", &s.connect_ms);

@@ -1,23 +1,25 @@
 //! One load, measured: the engine's seconds into the record, its conditions watched, its end explained.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
-use loadlab_load::{LoadSpec, Model, run};
+use loadlab_load::spec::Think;
+use loadlab_load::stages::Stage;
+use loadlab_load::{LoadSpec, Model, WhenBehind, run};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 use loadlab_record::expr::{Expr, Kind, kind_of};
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{InWindow, Measured, Series, Tick, Window};
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
+use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
 use loadlab_system::Notice;
 
 use crate::event::{Progress, RunEvent};
 use crate::gauge::Gauge;
-use crate::stage::{Stage, Tell, Trouble};
+use crate::stage::{self, Tell, Trouble};
 
 /// What to measure.
 pub struct Order<'a> {
@@ -52,7 +54,7 @@ pub struct MeasuredLoad {
 /// Runs one load to its end. Trouble of the run is put onto the stage; what was measured comes back.
 pub fn measure(
     order: &Order<'_>,
-    stage: &Stage,
+    stage: &stage::Stage,
     notices: Option<&Mutex<Receiver<Notice>>>,
     tell: Tell<'_>,
 ) -> Option<MeasuredLoad> {
@@ -85,7 +87,7 @@ pub fn measure(
 
 struct Measuring<'a> {
     order: &'a Order<'a>,
-    stage: &'a Stage,
+    stage: &'a stage::Stage,
     control: Control,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
@@ -251,7 +253,7 @@ impl Measuring<'_> {
     }
 }
 
-/// What a summary says was asked for.
+/// What a summary says was asked for. When it starts is the trial's affair.
 pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (model, users, rate) = match &spec.model {
         Model::Closed { users } => ("closed", Some(*users), None),
@@ -268,25 +270,41 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
         model: model.to_owned(),
         users,
         rate_per_s: rate,
+        start_s: 0.0,
+        stages: spec.stages.iter().map(stage_facts).collect(),
         duration_s,
         requests,
         ramp_s: spec.ramp_ns as f64 / 1e9,
         think_s: spec.think.mean_ns().map(|ns| ns as f64 / 1e9),
+        think: match spec.think {
+            Think::None => None,
+            Think::Constant(ns) => Some(ThinkFacts::ConstantS(ns as f64 / 1e9)),
+            Think::Uniform(low, high) => Some(ThinkFacts::UniformS(low as f64 / 1e9, high as f64 / 1e9)),
+            Think::Exponential(mean) => Some(ThinkFacts::ExponentialS(mean as f64 / 1e9)),
+        },
         pace_s: spec.pace_ns.map(|ns| ns as f64 / 1e9),
         keep_alive: spec.keep_alive,
         protocol: if spec.http2.is_some() { "http/2" } else { "http/1.1" }.to_owned(),
         url: url.to_owned(),
         seed: spec.seed,
+        loads: BTreeMap::new(),
     }
+}
+
+fn stage_facts(stage: &Stage) -> StageFacts {
+    StageFacts { from: stage.from, to: stage.to, over_s: stage.over_ns as f64 / 1e9 }
 }
 
 /// The limits of a load that a summary must know to judge it.
 pub fn planned_of(spec: &LoadSpec) -> Planned {
     match &spec.model {
-        Model::Closed { .. } => Planned::default(),
+        Model::Closed { .. } => Planned {
+            drops_when_behind: spec.pace_ns.is_some() && spec.pace_when_behind == WhenBehind::Drop,
+            ..Planned::default()
+        },
         Model::Open { max_in_flight, when_behind, .. } => Planned {
             max_in_flight: Some(*max_in_flight),
-            drops_when_behind: *when_behind == loadlab_load::WhenBehind::Drop,
+            drops_when_behind: *when_behind == WhenBehind::Drop,
             ..Planned::default()
         },
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::source::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{Order, Think};
+use loadlab_load::stages::Stage;
 use loadlab_load::target::{Allowed, TargetError, Url};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
@@ -212,13 +213,20 @@ pub fn load_spec(
             plan::Until::Repeats(n) => Until::Repeats(n),
         },
         ramp_ns: load.ramp_ns,
+        stages: load.stages.iter().map(stage).collect(),
         warmup_ns: load.warmup_ns,
         grace_ns: load.grace_ns,
         pace_ns: match load.model {
             plan::Model::Closed { pace_ns, .. } => pace_ns,
             plan::Model::Open { .. } => None,
         },
-        think: Think::None,
+        pace_when_behind: when_behind(load),
+        think: match load.think {
+            plan::Think::None => Think::None,
+            plan::Think::Constant { ns } => Think::Constant(ns),
+            plan::Think::Uniform { low_ns, high_ns } => Think::Uniform(low_ns, high_ns),
+            plan::Think::Exponential { mean_ns } => Think::Exponential(mean_ns),
+        },
         timeout_ns: load.timeout_ns,
         keep_alive: load.keep_alive,
         requests,
@@ -237,6 +245,17 @@ pub fn load_spec(
     Ok((spec, first_url))
 }
 
+fn stage(stage: &plan::Stage) -> Stage {
+    Stage { from: stage.from, to: stage.to, over_ns: stage.over_ns }
+}
+
+fn when_behind(load: &plan::LoadSpec) -> WhenBehind {
+    match load.when_behind {
+        plan::WhenBehind::Queue => WhenBehind::Queue,
+        plan::WhenBehind::Drop => WhenBehind::Drop,
+    }
+}
+
 fn model_of(load: &plan::LoadSpec) -> Model {
     match &load.model {
         plan::Model::Closed { users, .. } => Model::Closed { users: *users },
@@ -246,10 +265,7 @@ fn model_of(load: &plan::LoadSpec) -> Model {
                 plan::Arrivals::Constant => Arrivals::Constant,
                 plan::Arrivals::Poisson => Arrivals::Poisson,
             },
-            when_behind: match load.when_behind {
-                plan::WhenBehind::Queue => WhenBehind::Queue,
-                plan::WhenBehind::Drop => WhenBehind::Drop,
-            },
+            when_behind: when_behind(load),
             max_in_flight: *max_in_flight,
         },
     }

@@ -9,7 +9,7 @@ use loadlab_analysis::{Exit, LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
-use loadlab_plan::Case;
+use loadlab_plan::{self as plan, Case};
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
@@ -88,6 +88,8 @@ struct Prepare {
     facts: LoadFacts,
     batches: u32,
     pause_ns: u64,
+    /// From the start of the trial's loads to its own.
+    start_ns: u64,
 }
 
 /// What the loads of a trial measured together.
@@ -144,8 +146,9 @@ impl Trial<'_> {
         for planned in &self.case.loads {
             let (spec, url) =
                 translate::load_spec(planned, self.plan_dir, &names, self.allowed, self.threads)?;
-            let facts = facts_of(&spec, &url);
-            loads.push(Prepare { spec, facts, batches: planned.batches, pause_ns: planned.pause_ns });
+            let facts = LoadFacts { start_s: planned.start_ns as f64 / 1e9, ..facts_of(&spec, &url) };
+            let plan::LoadSpec { batches, pause_ns, start_ns, .. } = *planned;
+            loads.push(Prepare { spec, facts, batches, pause_ns, start_ns });
         }
         Ok(Prepared { loads, probes: site.probes(self.case)? })
     }
@@ -227,7 +230,10 @@ impl Trial<'_> {
         let mut planned = match ready.loads.as_slice() {
             [load] => planned_of(&load.spec),
             // Each has a cap of its own; their sum is nobody's.
-            _ => Planned::default(),
+            loads => Planned {
+                drops_when_behind: loads.iter().any(|l| planned_of(&l.spec).drops_when_behind),
+                ..Planned::default()
+            },
         };
         for component in &self.case.system.components {
             if let Some(cores) = component.limits.cpu_cores {
@@ -240,7 +246,7 @@ impl Trial<'_> {
             None => measured.ended.unwrap_or(Ended::Broken),
         };
         summarise(TrialInput {
-            facts: together(ready.loads.iter().map(|l| &l.facts)),
+            facts: together(&ready.loads),
             loads: &measured.loads,
             ticks: &measured.ticks,
             samples: &samples,
@@ -256,16 +262,26 @@ impl Trial<'_> {
     }
 }
 
-/// What was asked for by all loads of a case: users and rates add up; what differs is not told.
-fn together<'a>(mut loads: impl Iterator<Item = &'a LoadFacts>) -> LoadFacts {
-    let mut all = loads.next().cloned().unwrap_or_default();
-    for load in loads {
+/// What was asked for by all loads of a case: users and rates add up; what differs is told of each by itself.
+fn together(loads: &[Prepare]) -> LoadFacts {
+    let Some((first, others)) = loads.split_first() else { return LoadFacts::default() };
+    let mut all = first.facts.clone();
+    if others.is_empty() {
+        return all;
+    }
+    all.loads = loads.iter().map(|l| (l.spec.name.clone(), l.facts.clone())).collect();
+    // From the first one's start to the last one's end.
+    let ends: Option<Vec<f64>> = all.loads.values().map(|l| l.duration_s.map(|s| l.start_s + s)).collect();
+    all.start_s = all.loads.values().map(|l| l.start_s).fold(f64::INFINITY, f64::min);
+    all.duration_s = ends.and_then(|e| e.into_iter().reduce(f64::max)).map(|end_s| end_s - all.start_s);
+    all.stages = Vec::new();
+    for load in others.iter().map(|l| &l.facts) {
         all.users = all.users.map_or(load.users, |users| Some(users + load.users.unwrap_or(0)));
         all.rate_per_s = add(all.rate_per_s, load.rate_per_s);
-        all.duration_s = all.duration_s.filter(|s| load.duration_s == Some(*s));
         all.requests = all.requests.zip(load.requests).map(|(a, b)| a + b);
         all.ramp_s = all.ramp_s.max(load.ramp_s);
         all.think_s = all.think_s.or(load.think_s);
+        all.think = all.think.filter(|think| load.think == Some(*think));
         all.pace_s = all.pace_s.or(load.pace_s);
         all.keep_alive &= load.keep_alive;
         if all.model != load.model {
@@ -314,7 +330,7 @@ fn before_load(trouble: &Trouble) -> String {
     format!("{}, before the load began", trouble.words())
 }
 
-/// All loads of the case, at once, each with its batches. One load runs on this thread.
+/// All loads of the case, each from its start on, with its batches. One load runs on this thread.
 fn load_all(
     conditions: &Conditions,
     ready: &Prepared,
@@ -346,7 +362,10 @@ fn batches(
     tell: Tell<'_>,
 ) -> Vec<MeasuredLoad> {
     let mut done = Vec::new();
-    let mut start_ns = zero_ns;
+    let mut start_ns = zero_ns.saturating_add(load.start_ns);
+    if load.start_ns > 0 && wait(stage, notices, start_ns - LEAD_NS, tell) {
+        return done;
+    }
     for batch in 0..load.batches {
         let name = load.spec.name.clone();
         stage.event_at(start_ns, What::LoadStarted { load: name.clone(), batch });
@@ -364,7 +383,8 @@ fn batches(
         tell(RunEvent::LoadEnded { load: name, how });
         let complete = measured.ended == Ended::Complete;
         done.push(measured);
-        if !complete || batch + 1 == load.batches || pause(stage, notices, load.pause_ns, tell) {
+        let pause_to_ns = clock::now_ns().saturating_add(load.pause_ns);
+        if !complete || batch + 1 == load.batches || wait(stage, notices, pause_to_ns, tell) {
             break;
         }
         start_ns = clock::now_ns() + LEAD_NS;
@@ -372,9 +392,8 @@ fn batches(
     done
 }
 
-/// Waits between two batches; true if the trial must end.
-fn pause(stage: &Stage, notices: &Mutex<Receiver<Notice>>, pause_ns: u64, tell: Tell<'_>) -> bool {
-    let until_ns = clock::now_ns().saturating_add(pause_ns);
+/// Waits until a time at which nothing is sent by a load; true if the trial must end.
+fn wait(stage: &Stage, notices: &Mutex<Receiver<Notice>>, until_ns: u64, tell: Tell<'_>) -> bool {
     loop {
         stage.notices(notices, tell);
         let now_ns = clock::now_ns();

@@ -5,17 +5,22 @@
 use loadlab_plan::{Options, Plan};
 
 /// Plans that must be accepted.
-pub const GOOD: [(&str, &str); 4] = [
+pub const GOOD: [(&str, &str); 5] = [
     ("edges", include_str!("../plans/edges.yaml")),
     ("axes", include_str!("../plans/axes.yaml")),
     ("least", include_str!("../plans/least.yaml")),
+    ("models", include_str!("../plans/models.yaml")),
     ("stair-stepper", include_str!("../../../../labs/stair-stepper/plan.yaml")),
 ];
 
+/// The text of a plan of the table above.
+pub fn plan_text(name: &str) -> &'static str {
+    GOOD.iter().find(|(n, _)| *n == name).expect("a plan of the table").1
+}
+
 /// Parses a plan of the table above.
 pub fn plan(name: &str, options: &Options) -> Plan {
-    let (_, text) = GOOD.iter().find(|(n, _)| *n == name).expect("a plan of the table");
-    match Plan::parse("lab/plan.yaml", text, options) {
+    match Plan::parse("lab/plan.yaml", plan_text(name), options) {
         Ok(plan) => plan,
         Err(errors) => panic!("{errors}"),
     }

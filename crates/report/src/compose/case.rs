@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use loadlab_analysis::findings::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Unit, Value};
-use loadlab_record::summary::{Distribution, Summary};
+use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
 use super::{Order, case_id, charts, remarks, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
@@ -25,6 +25,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
         blocks.push(Block::Remarks(expectations));
     }
     blocks.extend(tables::components(case, order).map(Block::Table));
+    blocks.extend(by_load(case).map(Block::Table));
     blocks.extend(by_tag(case).map(Block::Table));
     blocks.extend(probes(case).map(Block::Table));
     let charts = charts::of_case(index, case, order);
@@ -52,11 +53,53 @@ fn facts(case: &CaseFindings<'_>) -> Vec<Fact> {
     let mut facts: Vec<Fact> =
         case.case.facts.values.iter().map(|(axis, value)| Fact::new(axis, value)).collect();
     if let Some(summary) = case.whole().next() {
-        facts.push(Fact::new("load", load_words(&summary.load).join(" · ")));
+        if summary.load.loads.is_empty() {
+            facts.push(Fact::new("load", load_words(&summary.load).join(" · ")));
+        }
+        for (name, load) in &summary.load.loads {
+            facts.push(Fact::new(format!("load {name}"), load_words(load).join(" · ")));
+        }
         let generator = generator_words(&summary.generator, summary.elapsed_s);
         facts.push(Fact::new("generator", generator.join(" · ")));
     }
     facts
+}
+
+/// What each of several loads came to.
+fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
+    let loads: BTreeSet<&str> = case.summaries().flat_map(|s| s.by_load.keys().map(String::as_str)).collect();
+    if loads.is_empty() {
+        return None;
+    }
+    let cell = |name: &str, unit: Unit, read: &dyn Fn(&LoadSummary) -> Value| {
+        let of = |s: &Summary| s.by_load.get(name).map_or(Value::Nothing, read);
+        Cell::new(figures::value(Spread::of(case.whole().map(of).collect()).median, unit))
+    };
+    let times = ["p50", "p95", "p99", "max"];
+    let rows = loads.iter().map(|name| {
+        let count = |read: fn(&LoadSummary) -> u64| {
+            cell(name, Unit::Count, &|l: &LoadSummary| Value::Known(read(l) as f64))
+        };
+        let mut row = vec![
+            Cell::new(*name),
+            cell(name, Unit::S, &|l| Value::Known(l.window.from_s)),
+            cell(name, Unit::S, &|l| Value::Known(l.window.to_s)),
+            count(|l| l.requests.due),
+            count(|l| l.requests.dropped),
+            count(|l| l.requests.failed),
+            cell(name, Unit::PerS, &|l| Value::Known(l.rate_per_s.ok)),
+        ];
+        row.extend(times.map(|time| cell(name, Unit::Ms, &|l| metric::figure(&l.response_ms, time))));
+        row
+    });
+    let head = ["load", "from", "to", "due", "dropped", "failed", "ok"];
+    Some(Table {
+        caption: "By load".into(),
+        head: head.into_iter().chain(times).map(str::to_owned).collect(),
+        words: Vec::new(),
+        rows: rows.collect(),
+        note: Some("From and to: what its rate and times cover, on the trial's clock.".into()),
+    })
 }
 
 /// Requests and response times by tag, if requests have tags.

@@ -13,10 +13,12 @@ use loadlab_record::event::What;
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
+use loadlab_record::summary::LoadFacts;
 
 use super::Order;
 use crate::document::{Band, Chart, Line, Mark};
 use crate::figures;
+use crate::trial::stages;
 
 /// No chart has more moments than this: more are neither seen nor quick to draw.
 const MOMENTS: usize = 600;
@@ -33,7 +35,7 @@ pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<
         summary.components.iter().filter_map(|(n, c)| Some((n.as_str(), c.cpu_limit? * 100.0))).collect();
     let trial = Trial {
         prefix: format!("case-{}", index + 1),
-        marks: marks(record),
+        marks: marks(record).into_iter().chain(turns(record, &summary.load)).collect(),
         bands: bands(record),
         ticks: rebin(&record.ticks),
         samples: Samples::of(record, order),
@@ -360,6 +362,32 @@ fn marks(record: &TrialRecord) -> Vec<Mark> {
         .filter(news)
         .filter_map(|e| Some(Mark { at_s: e.at_s, text: text(&e.what)? }))
         .collect()
+}
+
+/// Turns of one kind that are marked; beyond, marks hide what they point at.
+const TURNS: usize = 12;
+
+/// Where a load's stages begin, and where loads begin that do not begin at once.
+fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for event in &record.events {
+        let What::LoadStarted { load, batch } = &event.what else { continue };
+        let own = facts.loads.get(load).unwrap_or(facts);
+        let name = if facts.loads.is_empty() { String::new() } else { format!("{load}, ") };
+        if *batch == 0 && own.start_s > 0.0 && !facts.loads.is_empty() {
+            marks.push(Mark { at_s: event.at_s, text: format!("{load} begins") });
+        }
+        // A jump is seen by where the next stage begins.
+        let numbered = stages(own).into_iter().zip(&own.stages).enumerate().skip(1);
+        let lasting = numbered.filter(|(_, (_, stage))| stage.over_s > 0.0).take(TURNS);
+        marks.extend(lasting.map(|(i, ((at_s, text), _))| Mark {
+            at_s: event.at_s + at_s,
+            text: format!("{name}stage {}: {text}", i + 1),
+        }));
+    }
+    marks.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    marks.truncate(2 * TURNS);
+    marks
 }
 
 /// What is marked in a trial's charts, in words.

@@ -101,12 +101,13 @@ fn compared(findings: &Findings<'_>) -> Section {
 }
 
 fn closed_model_note(findings: &Findings<'_>) -> Option<String> {
-    let closed =
-        findings.cases.iter().flat_map(CaseFindings::summaries).any(|s| crate::trial::waits_unseen(&s.load));
-    closed.then(|| {
-        "Response times of users without pacing hold only for that many users: each sends its next request when \
-         its last one has ended, which hides the waiting a slow answer would have caused."
-            .to_owned()
+    let loads = || findings.cases.iter().flat_map(CaseFindings::summaries).map(|s| &s.load);
+    let thinking = if loads().any(crate::trial::thinks) { " and its think time is over" } else { "" };
+    loads().any(crate::trial::waits_unseen).then(|| {
+        format!(
+            "Response times of users without pacing hold only for that many users: each sends its next request when \
+             its last one has ended{thinking}, which hides the waiting a slow answer would have caused."
+        )
     })
 }
 

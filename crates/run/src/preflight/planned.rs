@@ -42,12 +42,14 @@ impl Planned {
     /// Of a load that is ready for the engine.
     pub fn of(spec: &LoadSpec) -> Planned {
         let every_ns = spec.pace_ns.or(spec.think.mean_ns());
+        let steps = spec.stages.iter().map(|s| (s.from, s.to, s.over_ns));
         let load = match spec.model {
             Model::Closed { users } => Load::Users { users, at_most_per_s: per_s(users, every_ns) },
             Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
         };
         let hosts = || spec.hosts.iter().flatten();
         let mut planned = Planned::shaped(&load, spec.ramp_ns);
+        planned.rise_in(steps);
         if let Some(held) = &spec.held {
             planned.connections = held.connections;
             planned.connections_most = held.connections;
@@ -73,14 +75,21 @@ impl Planned {
     pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Planned {
         let shape = match load.model {
             plan::Model::Closed { users, pace_ns } => {
-                Load::Users { users, at_most_per_s: per_s(users, pace_ns) }
+                let every_ns = pace_ns.or(match load.think {
+                    plan::Think::None => None,
+                    plan::Think::Constant { ns } => Some(ns),
+                    plan::Think::Uniform { low_ns, high_ns } => Some(low_ns + (high_ns - low_ns) / 2),
+                    plan::Think::Exponential { mean_ns } => Some(mean_ns),
+                });
+                Load::Users { users, at_most_per_s: per_s(users, every_ns) }
             }
             plan::Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
         };
         let mut planned = Planned::shaped(&shape, load.ramp_ns);
+        planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
         planned.keep_alive = load.keep_alive;
         match load.until {
-            plan::Until::DurationNs(ns) => planned.duration_s = Some(ns as f64 / 1e9),
+            plan::Until::DurationNs(ns) => planned.duration_s = Some((load.start_ns + ns) as f64 / 1e9),
             plan::Until::Requests(n) => planned.requests = Some(n),
             plan::Until::Repeats(n) => {
                 planned.requests = Some(all(n, planned.connections, load.journey.len()));
@@ -123,6 +132,19 @@ impl Planned {
             sources: 1,
             threads: 1,
             io: IoChoice::Auto,
+        }
+    }
+
+    /// In stages (from, to, over which time) users come as fast as at the steepest of them, jumps included.
+    fn rise_in(&mut self, stages: impl Iterator<Item = (f64, f64, u64)>) {
+        let (mut level, mut most) = (0.0, None::<f64>);
+        for (from, to, over_ns) in stages {
+            let slope = (to - from).max(0.0) * (1e9 / over_ns.max(1) as f64).min(1.0);
+            most = Some(most.unwrap_or(0.0).max((from - level).max(0.0) + slope));
+            level = to;
+        }
+        if let (Some(most), true) = (most, self.burst > 0) {
+            self.burst = most.ceil() as u64;
         }
     }
 
@@ -222,6 +244,13 @@ mod tests {
         assert_eq!((planned.connections, planned.connections_most, planned.burst), (3001, 3070, 300));
         assert_eq!((planned.threads, planned.loopback, planned.keep_alive), (4, false, false));
         assert_eq!(planned.destinations, ["127.0.0.1:1", "10.0.0.9:2"]);
+        let staged = text.replace(
+            "users: 3000, ramp: 10s, duration: 1m",
+            "start: 1m, stages: [{ from: 50, to: 3000, over: 10s }, { hold: 1m }]",
+        );
+        let plan = plan::Plan::parse("p.yaml", &staged, &plan::Options::default()).unwrap();
+        let stages = Planned::of_case(&plan.cases()[0], 1).unwrap();
+        assert_eq!((stages.connections, stages.burst, stages.duration_s), (3001, 345, Some(130.0)));
         // Users without a pace are bounded by nothing but the answers.
         assert_eq!((planned.rate_per_s, planned.requests, planned.duration_s), (None, None, Some(60.0)));
     }
@@ -238,6 +267,8 @@ mod tests {
             ("rate: 100/s, duration: 10m", Some(6000.0)),
             ("rate: 100/s, requests: 300", Some(300.0)),
             ("users: 10, pace: 100ms, duration: 10s", Some(1000.0)),
+            ("users: 10, think: { uniform: [0s, 200ms] }, duration: 10s", Some(1000.0)),
+            ("stages: [{ to: 100/s, over: 10s }]", Some(1000.0)),
             ("users: 10, requests: 70", Some(70.0)),
             ("users: 10, repeats: 7", Some(70.0)),
             ("users: 10, duration: 10s", None),

@@ -1,0 +1,240 @@
+//! Stages, think times, paces and starts that do not go together: what a person gets to read.
+
+mod common;
+
+use common::{HEAD, briefly, mistakes, plain};
+use loadlab_plan::Options;
+
+const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
+
+/// What is wrong with a load, in short.
+fn load(inside: &str) -> String {
+    briefly(&format!("{HEAD}load:\n{inside}\n{J}"), &Options::default())
+}
+
+#[test]
+fn stages_say_who_and_how_long_themselves() {
+    let both = format!("{HEAD}load:\n  users: 5\n  stages: [{{ to: 100, over: 10s }}]\n  duration: 5s\n{J}");
+    insta::assert_snapshot!(plain(&both), @r"
+    plan.yaml:5:3: `users` and `stages` exclude each other
+       |
+     5 |   stages: [{ to: 100, over: 10s }]
+       |   ^^^^^^
+      `users` is here: plan.yaml:4:3
+       |
+     4 |   users: 5
+       |   ^^^^^
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
+
+    plan.yaml:6:3: `stages` and `duration` exclude each other
+       |
+     6 |   duration: 5s
+       |   ^^^^^^^^
+      `stages` is here: plan.yaml:5:3
+       |
+     5 |   stages: [{ to: 100, over: 10s }]
+       |   ^^^^^^
+      hint: a load ends in one way; `stages` end with the last of them
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10/s, over: 10s }]\n  rate: 5/s\n  ramp: 5s"), @r"
+    plan.yaml:5:3: `stages` and `rate` exclude each other
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
+    plan.yaml:6:3: `ramp` and `stages` exclude each other
+      hint: a ramp is a stage: `{ to: 100, over: 10s }`
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  repeats: 3"), @r"
+    plan.yaml:5:3: `stages` and `repeats` exclude each other
+      hint: a load ends in one way; `stages` end with the last of them
+    plan.yaml:5:3: `repeats` belongs to `users`, which is not here
+      hint: `requests` or `duration` end a `rate`
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  warmup: 10s"), @r"
+    plan.yaml:5:3: `warmup` leaves nothing of the load to measure
+      hint: a warm-up shorter than the load
+    ");
+}
+
+#[test]
+fn levels_have_one_unit() {
+    let mixed = "  stages: [{ to: 10, over: 10s }, { to: 100/s, over: 1s }, { to: 5/s, over: 1s }]";
+    insta::assert_snapshot!(plain(&format!("{HEAD}load:\n{mixed}\n{J}")), @r"
+    plan.yaml:4:41: this is a rate, an earlier level is a number of users
+       |
+     4 |   stages: [{ to: 10, over: 10s }, { to: 100/s, over: 1s }, { to: 5/s, over: 1s }]
+       |                                         ^^^^^
+      the earlier one: plan.yaml:4:18
+       |
+     4 |   stages: [{ to: 10, over: 10s }, { to: 100/s, over: 1s }, { to: 5/s, over: 1s }]
+       |                  ^^
+      hint: all levels of a load are users (`100`), or all are rates (`100/s`)
+    ");
+    insta::assert_snapshot!(load("  stages: [{ from: 10/s, to: 10, over: 10s }]"), @r"
+    plan.yaml:4:30: this is a number of users, an earlier level is a rate
+      hint: all levels of a load are users (`100`), or all are rates (`100/s`)
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 1.5, over: 1s }]"), @"plan.yaml:4:18: `1.5` is not a number of users such as `100`, or a rate such as `1000/s`");
+    insta::assert_snapshot!(load("  stages: [{ to: 10/fortnight, over: 1s }]"), @"plan.yaml:4:18: `10/fortnight` is not a number of users such as `100`, or a rate such as `1000/s`");
+    insta::assert_snapshot!(load("  stages: [{ to: 20000000, over: 1s }]"), @"plan.yaml:4:18: 20000000 users; there can be 0 to 10000000");
+    insta::assert_snapshot!(load("  stages: [{ to: -3, over: 1s }]"), @"plan.yaml:4:18: `-3` is not a number of users such as `100`, or a rate such as `1000/s`");
+    for fine in
+        ["[{ to: 0, over: 1s }, { to: 5/s, over: 1s }]", "[{ to: 0/s, over: 1s }, { to: 5/s, over: 1s }]"]
+    {
+        assert_eq!(load(&format!("  stages: {fine}")), "", "{fine}");
+    }
+}
+
+#[test]
+fn a_stage_is_one_thing() {
+    insta::assert_snapshot!(load("  stages: [{ to: 10 }]"), @r"
+    plan.yaml:4:14: a stage with `to` needs `over`
+      hint: how long it takes to get there; `over: 0s` is a jump
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, hold: 10s }]"), @r"
+    plan.yaml:4:22: `to` and `hold` exclude each other
+      hint: a stage goes to a level, or holds the one it is at
+    ");
+    insta::assert_snapshot!(load("  stages: [{ over: 10s }]"), @r"
+    plan.yaml:4:12: a stage needs one of `to`, `hold`
+      hint: a stage goes to a level, or holds the one it is at
+    plan.yaml:4:14: `over` belongs to `to`, which is not here
+      hint: `hold` says itself how long
+    ");
+    insta::assert_snapshot!(load("  stages: [{ hold: 10s, over: 10s }]"), @r"
+    plan.yaml:4:3: these stages ask for nothing: all are at 0
+      hint: begin with `{ to: 100, over: 10s }`
+    plan.yaml:4:25: `over` belongs to `to`, which is not here
+      hint: `hold` says itself how long
+    ");
+    insta::assert_snapshot!(load("  stages: [{ users: 10, over: 10s }]"), @r"
+    plan.yaml:4:14: unknown key `users` in a stage
+      hint: `users` is a key of a load
+    ");
+    insta::assert_snapshot!(load("  stages: { to: 10, over: 10s }"), @r"
+    plan.yaml:4:11: expected a list of stages such as `[{ to: 100, over: 10s }, { hold: 30s }]`, found a map
+      hint: a list is written `[a, b]`, or one `- item` a line
+    ");
+    insta::assert_snapshot!(load("  stages: [10, 20]"), @r"
+    plan.yaml:4:12: expected a map for a stage, found `10`
+      hint: its keys are `to`, `over`, `hold`, `from`
+    ");
+}
+
+#[test]
+fn stages_ask_for_something_and_take_time() {
+    insta::assert_snapshot!(load("  stages: []"), @r"
+    plan.yaml:4:3: `stages` has no stage
+      hint: such as `{ to: 100, over: 10s }`
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 0s }]"), @r"
+    plan.yaml:4:3: these stages take no time
+      hint: add one that holds: `{ hold: 30s }`
+    ");
+    insta::assert_snapshot!(load("  stages: [{ hold: 10s }]"), @r"
+    plan.yaml:4:3: these stages ask for nothing: all are at 0
+      hint: begin with `{ to: 100, over: 10s }`
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 366d }, { hold: 1d }]"), @r"
+    plan.yaml:4:3: these stages take longer than a year
+      hint: shorter ones
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 1s }, { hold: 0s }]"), @"plan.yaml:4:42: `hold` must be longer than 0");
+}
+
+#[test]
+fn what_belongs_to_the_other_model() {
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  arrivals: poisson\n  max_in_flight: 5\n  when_behind: drop"), @r"
+    plan.yaml:5:3: `arrivals` has no meaning for stages of users
+      hint: users send when their last request has ended
+    plan.yaml:6:3: `max_in_flight` has no meaning for stages of users
+      hint: each user has one request at a time
+    plan.yaml:7:3: users without `pace` are never behind
+      hint: leave it out, or give them a `pace`
+    ");
+    insta::assert_snapshot!(load("  stages: [{ to: 10/s, over: 10s }]\n  pace: 1s\n  think: 1s"), @r"
+    plan.yaml:5:3: `pace` has no meaning for stages of a rate
+      hint: with a `rate`, requests fall due anyway
+    plan.yaml:6:3: `think` has no meaning for stages of a rate
+      hint: with a `rate`, requests fall due whether or not an answer has come
+    ");
+    insta::assert_snapshot!(load("  rate: 10/s\n  duration: 1s\n  think: 1s"), @r"
+    plan.yaml:6:3: `think` belongs to `users`, which is not here
+      hint: with a `rate`, requests fall due whether or not an answer has come
+    ");
+}
+
+#[test]
+fn think_times() {
+    let think = |text: &str| load(&format!("  users: 1\n  duration: 5s\n  think: {text}"));
+    for fine in ["0s", "2s", "{ uniform: [1s, 3s] }", "{ uniform: [0s, 0s] }", "{ exponential: 2s }"] {
+        assert_eq!(think(fine), "", "{fine}");
+    }
+    insta::assert_snapshot!(think("2"), @r"
+    plan.yaml:6:10: `2` is not a duration such as `300ms`, `10s` or `1m30s`
+      hint: with its unit: `2s`?
+    ");
+    insta::assert_snapshot!(think("[1s, 2s]"), @r"
+    plan.yaml:6:10: expected a map for `think`, found a list
+      hint: its keys are `uniform`, `exponential`
+    ");
+    insta::assert_snapshot!(think("{ uniform: 1s }"), @r"
+    plan.yaml:6:21: expected the shortest and the longest time: `uniform: [1s, 3s]`, found `1s`
+      hint: a list is written `[a, b]`, or one `- item` a line
+    ");
+    insta::assert_snapshot!(think("{ uniform: [1s] }"), @r"
+    plan.yaml:6:12: `uniform` takes two times
+      hint: the shortest and the longest: `uniform: [1s, 3s]`
+    ");
+    insta::assert_snapshot!(think("{ uniform: [3s, 1s] }"), @r"
+    plan.yaml:6:26: the longest time is shorter than the shortest
+      hint: the shortest comes first
+    ");
+    insta::assert_snapshot!(think("{ exponential: 0s }"), @"plan.yaml:6:25: `exponential` must be longer than 0");
+    insta::assert_snapshot!(think("{ normal: 1s }"), @r"
+    plan.yaml:6:12: unknown key `normal` in `think`
+      hint: one of `uniform`, `exponential`
+    ");
+    let both = format!("{HEAD}load:\n  users: 1\n  duration: 5s\n  pace: 1s\n  think: 1s\n{J}");
+    insta::assert_snapshot!(plain(&both), @r"
+    plan.yaml:7:3: `think` and `pace` exclude each other
+       |
+     7 |   think: 1s
+       |   ^^^^^
+      `pace` is here: plan.yaml:6:3
+       |
+     6 |   pace: 1s
+       |   ^^^^
+      hint: take `pace` for steps at fixed times, however long an answer takes, `think` for a pause after each answer
+    ");
+}
+
+#[test]
+fn options_that_meet_stages() {
+    let text = common::plan_text("models");
+    let set = |path: &str, value: &str| {
+        let options = Options { set: vec![(path.to_owned(), value.to_owned())], ..Options::default() };
+        mistakes(text, &options)
+    };
+    insta::assert_snapshot!(set("loads.visitors.duration", "5s"), @r#"
+    plan.yaml:10:5: `warmup` leaves nothing of the load to measure
+       |
+    10 |     warmup: 10s
+       |     ^^^^^^
+      `duration` is here: --set loads.visitors.duration=5s
+       |
+       | loads.visitors.duration=5s
+       |                ^^^^^^^^
+      hint: a warm-up shorter than the load
+
+    --set loads.visitors.duration=5s: `stages` and `duration` exclude each other
+       |
+       | loads.visitors.duration=5s
+       |                ^^^^^^^^
+      `stages` is here: plan.yaml:8:5
+       |
+     8 |     stages: [{ to: 100, over: 10s }, { hold: 30s }, { to: 0, over: 5s }, { hold: 1m }, { to: "${case…
+       |     ^^^^^^
+      hint: a load ends in one way; `stages` end with the last of them
+    "#);
+    assert_eq!(set("loads.readers.stages", "[{ to: 3, over: 1s }]"), "no mistake");
+    assert_eq!(set("loads.visitors.stages.0.over", "1s"), "no mistake");
+}
