@@ -87,6 +87,36 @@
     ctx.restore();
   };
 
+  // Where the plan changes the load: quiet, and named at the foot, in as many rows as keep names apart.
+  const drawTurns = (chart) => (u) => {
+    const { ctx, bbox } = u;
+    ctx.save();
+    ctx.strokeStyle = style("--faint");
+    ctx.fillStyle = style("--faint");
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
+    ctx.textBaseline = "bottom";
+    ctx.textAlign = "left";
+    ctx.lineWidth = devicePixelRatio;
+    ctx.setLineDash([devicePixelRatio, 3 * devicePixelRatio]);
+    const ends = [0, 0, 0];
+    for (const [at, text] of chart.turns) {
+      const x = u.valToPos(at, "x", true);
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const label = text.split(":")[0];
+      const from = x + 4 * devicePixelRatio;
+      const to = from + ctx.measureText(label).width;
+      const row = ends.findIndex((end) => end < from);
+      if (row < 0 || to > bbox.left + bbox.width) continue;
+      ends[row] = to;
+      ctx.fillText(label, from, bbox.top + bbox.height - (3 + 13 * row) * devicePixelRatio);
+    }
+    ctx.restore();
+  };
+
   const powersOfTwo = Array.from({ length: 50 }, (_, i) => 2 ** i);
 
   const options = (chart, width, readout) => {
@@ -128,7 +158,7 @@
       ],
       hooks: {
         drawAxes: [drawBands(chart)],
-        draw: [drawMarks(chart)],
+        draw: [drawTurns(chart), drawMarks(chart)],
         setCursor: [(u) => readout(u, format)],
       },
     };

@@ -210,6 +210,8 @@ pub struct Chart {
     pub lines: Vec<Line>,
     /// Moments worth marking.
     pub marks: Vec<Mark>,
+    /// Moments at which the plan changes the load: stages, and loads that begin later. Up to a `:` is what they are called.
+    pub turns: Vec<Mark>,
     /// Stretches of time worth marking.
     pub bands: Vec<Band>,
     /// What a reader must know about it.

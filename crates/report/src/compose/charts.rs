@@ -22,6 +22,9 @@ use crate::trial::stages;
 
 /// No chart has more moments than this: more are neither seen nor quick to draw.
 const MOMENTS: usize = 600;
+/// Shorter moments tell no rate: the few milliseconds in which a load's last responses come would be drawn as a
+/// peak, or as nothing at all.
+const RATE_FROM_S: f64 = 0.1;
 /// A limit above so many times the largest value would squash what there is to see.
 const LIMIT_IN_SIGHT: f64 = 4.0;
 
@@ -35,7 +38,8 @@ pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<
         summary.components.iter().filter_map(|(n, c)| Some((n.as_str(), c.cpu_limit? * 100.0))).collect();
     let trial = Trial {
         prefix: format!("case-{}", index + 1),
-        marks: marks(record).into_iter().chain(turns(record, &summary.load)).collect(),
+        marks: marks(record),
+        turns: turns(record, &summary.load),
         bands: bands(record),
         ticks: rebin(&record.ticks),
         samples: Samples::of(record, order),
@@ -59,6 +63,7 @@ pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<
 struct Trial<'a> {
     prefix: String,
     marks: Vec<Mark>,
+    turns: Vec<Mark>,
     bands: Vec<Band>,
     ticks: Vec<Bin<'a>>,
     samples: Samples<'a>,
@@ -73,7 +78,8 @@ struct Bin<'a> {
 
 impl Bin<'_> {
     fn per_s(&self, read: impl Fn(&Tick) -> u64) -> Option<f64> {
-        (self.length_s > 0.0).then(|| self.ticks.iter().map(|t| read(t)).sum::<u64>() as f64 / self.length_s)
+        (self.length_s >= RATE_FROM_S)
+            .then(|| self.ticks.iter().map(|t| read(t)).sum::<u64>() as f64 / self.length_s)
     }
 
     fn largest(&self, load: &str, read: impl Fn(&TickMs) -> Option<f64>) -> Option<f64> {
@@ -185,6 +191,7 @@ impl Trial<'_> {
             at_s,
             lines,
             marks: self.marks.clone(),
+            turns: self.turns.clone(),
             bands: self.bands.clone(),
             note: None,
         })
@@ -395,7 +402,8 @@ pub fn happenings(chart: &Chart) -> Option<String> {
     let span =
         |b: &Band| format!("{} from {} to {}", b.text, figures::seconds(b.from_s), figures::seconds(b.to_s));
     let moment = |m: &Mark| format!("{} at {}", m.text, figures::seconds(m.at_s));
-    let words: Vec<String> = chart.bands.iter().map(span).chain(chart.marks.iter().map(moment)).collect();
+    let moments = chart.turns.iter().chain(&chart.marks).map(moment);
+    let words: Vec<String> = chart.bands.iter().map(span).chain(moments).collect();
     (!words.is_empty()).then(|| format!("Marked: {}.", words.join("; ")))
 }
 

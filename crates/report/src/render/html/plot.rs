@@ -142,11 +142,12 @@ fn still(out: &mut String, chart: &Chart, axes: &Axes) {
             let _ = write!(out, "<path class=\"{class} c{}\" d=\"{d}\"/>", line.colour % COLOURS);
         }
     }
-    for mark in &chart.marks {
+    let turns = chart.turns.iter().map(|m| ("turn", m));
+    for (class, mark) in turns.chain(chart.marks.iter().map(|m| ("mark", m))) {
         let x = axes.x(mark.at_s).clamp(0.0, WIDTH);
         let _ = write!(
             out,
-            "<path class=\"mark\" d=\"M{x:.1} 0V{HEIGHT}\"><title>{}</title></path>",
+            "<path class=\"{class}\" d=\"M{x:.1} 0V{HEIGHT}\"><title>{}</title></path>",
             escape(&mark.text)
         );
     }
@@ -195,6 +196,7 @@ pub(super) fn data(document: &Document) -> String {
                 "at": chart.at_s.iter().map(|v| round(*v)).collect::<Vec<_>>(),
                 "lines": lines,
                 "marks": chart.marks.iter().map(|m| json!([round(m.at_s), harmless(&m.text)])).collect::<Vec<_>>(),
+                "turns": chart.turns.iter().map(|m| json!([round(m.at_s), harmless(&m.text)])).collect::<Vec<_>>(),
                 "bands": chart.bands.iter().map(|b| json!([round(b.from_s), round(b.to_s), harmless(&b.text)])).collect::<Vec<_>>(),
             }),
         );
