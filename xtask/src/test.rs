@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{cargo, shown};
+use crate::command::{cargo, program, shown};
 use crate::steps::{Outcome, Steps};
 use crate::{house, lab, packages, page, readme, root};
 
@@ -39,11 +39,24 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step("tests of labs", tests_of_labs);
     steps.step("fuzz targets", fuzz_targets);
     if !args.quick {
+        steps.step("peers", peers);
         steps.step("labs end to end", lab::run_all);
         steps.step("reports in a browser", page::open_all);
         steps.step("readme", readme::run_all);
     }
     steps.finish()
+}
+
+/// The comparison with peers in small: our own programs, a second each. That it works is checked, not what it finds.
+fn peers() -> Outcome {
+    let only = ["loadlab", "loadlab-epoll", "bare-epoll", "bare-timer"].map(|tool| ["--only", tool]);
+    let cases = ["get-50", "close", "post-1k", "late-1000"].map(|case| ["--case", case]);
+    // A process of its own: it moves into another network.
+    let mut command = program(std::env::current_exe().context("this program's file")?);
+    command.args(["bench-peers", "--seconds", "1", "--rounds", "1"]);
+    let ran = shown(command.args(only.as_flattened()).args(cases.as_flattened()))?;
+    ensure!(ran.status.success(), "bench-peers: {}", ran.status);
+    Ok(format!("{} rows", cases.len()))
 }
 
 fn format() -> Outcome {

@@ -62,8 +62,9 @@ mod tests {
     #[test]
     fn the_root_is_furnished_and_the_map_whole() {
         let long = "words ".repeat(50);
-        let map =
-            format!("{long} `record` `plan` `load` crates/system `run` `analysis` `report` `loadlab` xtask/");
+        let map = format!(
+            "{long} `record` `plan` `load` crates/system `run` `analysis` `report` `loadlab` `benches` xtask/"
+        );
         let files = |map| {
             vec![
                 ("ARCHITECTURE.md", map),

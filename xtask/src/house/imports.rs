@@ -21,7 +21,8 @@ pub const TABLE: &[(&str, &[&str])] = &[
     ("analysis", &["record"]),
     ("report", &["record", "analysis"]),
     ("loadlab", &["plan", "load", "system", "run", "record", "analysis", "report"]),
-    // Looks at the others from outside.
+    // Look at the others from outside.
+    ("benches", &[]),
     ("xtask", &[]),
 ];
 

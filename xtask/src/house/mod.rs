@@ -154,7 +154,7 @@ fn is_shipped(path: &str) -> bool {
     let parts: Vec<_> = path.split('/').collect();
     matches!(
         parts.as_slice(),
-        ["crates", _, "src", ..] | ["xtask", "src", ..] | ["labs", _, "service", "src", ..]
+        ["crates", _, "src", ..] | ["benches" | "xtask", "src", ..] | ["labs", _, "service", "src", ..]
     )
 }
 

@@ -70,7 +70,7 @@ impl Source {
         let mut finder = TestFinder { ranges: Vec::new(), modules: Vec::new(), path };
         finder.visit_file(&file);
         let TestFinder { ranges, modules, .. } = finder;
-        let below_tests = path.split('/').any(|part| matches!(part, "tests" | "benches" | "fuzz"));
+        let below_tests = path.split('/').any(|part| matches!(part, "tests" | "fuzz"));
         Ok(Source {
             path: path.to_owned(),
             text: text.to_owned(),

@@ -1,155 +1,273 @@
-//! `cargo xtask bench-peers`: loadlab and other load generators against one nginx, turn by turn, each on one
-//! thread and one core. What counts is the work a generator gets out of its own CPU time, beside throughput,
-//! median latency and memory; ratios are taken within a round, so that a machine that slows down slows all.
+//! `cargo xtask bench-peers`: loadlab, other load generators and bare loops, turn by turn, each on one thread and one
+//! core. What counts is the work a generator gets out of its own CPU time, beside throughput, latency, lateness and
+//! memory; ratios are taken within a round, so that a machine that slows down slows all. What loadlab is held to
+//! stands beside what was measured.
 //!
-//! A row more is a [`Case`] in [`CASES`] or a [`tools::Tool`] in [`tools::TOOLS`].
+//! A row more is a [`cases::Case`], a generator more a [`tools::Tool`] or an [`open::OpenTool`].
 
+mod cases;
+mod closed;
+mod freeze;
+mod lateness;
 mod measure;
+mod memory;
+mod network;
+mod open;
+mod page;
 mod parse;
 mod server;
+mod stub;
 mod table;
+mod targets;
 mod tools;
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use crate::command::{cargo, find, shown};
 use crate::packages::install_packages;
-use measure::{Cores, Used, busy_share, measure};
-use server::Server;
-use table::Run;
+use crate::root::target;
+use cases::{CASES, Case};
+use measure::{Cores, Used, busy_share};
+use open::OPEN_TOOLS;
+use targets::{Check, Figure};
 use tools::{TOOLS, Tool};
 
 /// Options of `cargo xtask bench-peers`.
 #[derive(clap::Args)]
 pub struct Args {
     /// How long each tool runs in each round
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// How often every tool runs
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    /// Only these tools (loadlab and wrk always run); may be repeated
+    /// Only these tools; may be repeated
     #[arg(long, value_name = "TOOL")]
     only: Vec<String>,
-    /// Instead: loadlab's peak memory at 50 connections in runs of 5 s and 30 s, which must be the same
+    /// Only these rows; may be repeated
+    #[arg(long, value_name = "NAME")]
+    case: Vec<String>,
+    /// Exit with 1 if a target is missed as well
     #[arg(long)]
-    memory: bool,
+    strict: bool,
     /// Install the tools that Debian has and this machine has not
     #[arg(long)]
     install: bool,
 }
 
-/// What all tools are asked to do.
-pub struct Case {
-    /// For the table.
-    pub name: &'static str,
-    /// Path on the server.
-    pub path: &'static str,
-    /// Connections, each kept alive and used again as soon as it is answered.
-    pub connections: u64,
-}
-
-/// The rows of the comparison.
-pub const CASES: &[Case] = &[
-    Case { name: "GET 128 B, 50 connections", path: "/128", connections: 50 },
-    Case { name: "GET 128 B, 200 connections", path: "/128", connections: 200 },
-];
-
-/// Tables of shorter runs, or of some tools only, are not kept.
-const KEPT_SECONDS: u64 = 5;
+/// Tables of shorter runs, or of some tools or rows only, are not kept.
+const KEPT_SECONDS: u64 = 3;
 const KEPT_ROUNDS: u64 = 3;
 /// A machine that is busier than this with other things is not quiet; how long it is looked at before.
 const QUIET: f64 = 0.10;
 const LOOK: Duration = Duration::from_secs(2);
-/// Runs whose peaks are compared by `--memory`.
-const MEMORY_SECONDS: [u64; 2] = [5, 30];
-/// A peak that is larger by more than this has grown: a share, and pages that come and go.
-const GROWTH_SHARE: f64 = 0.03;
-const GROWTH_BYTES: f64 = 256.0 * 1024.0;
+
+/// What all rows share.
+pub struct Bench {
+    /// Who runs where.
+    pub cores: Cores,
+    /// A folder for files; it goes with this.
+    pub scratch: PathBuf,
+    /// This program is in a network of its own, and may make others.
+    pub own_network: bool,
+    /// How long each tool runs.
+    pub seconds: u64,
+    /// How often.
+    pub rounds: u64,
+    only: Vec<String>,
+}
+
+impl Bench {
+    fn new(args: &Args) -> Result<Bench> {
+        let scratch = target().join(format!("xtask/peers-{}", std::process::id()));
+        fs::create_dir_all(&scratch)?;
+        let own_network = match network::fresh()? {
+            Ok(()) => true,
+            Err(why) => {
+                println!("{why}: connections share ports and firewall with the rest of this machine");
+                false
+            }
+        };
+        let cores = Cores::choose()?;
+        let Args { seconds, rounds, ref only, .. } = *args;
+        Ok(Bench { cores, scratch, own_network, seconds, rounds, only: only.clone() })
+    }
+
+    /// Whether a tool was asked for.
+    fn asks(&self, tool: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == tool)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // Below target/: what stays does no harm.
+        let _ = fs::remove_dir_all(&self.scratch);
+    }
+}
 
 /// Runs it.
 ///
 /// # Errors
-/// loadlab cannot be built, or nginx or wrk is not there. A tool's failure is told in the table.
+/// loadlab cannot be built, nginx is not there, or a name is unknown. A tool's failure is told in the table.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let absent: Vec<_> = TOOLS.iter().filter(|t| t.path().is_none() && t.name != "loadlab").collect();
+    let began = Instant::now();
+    known(args)?;
     if args.install {
-        let packages: Vec<_> = absent.iter().filter_map(|t| t.package).collect();
+        let packages: Vec<_> =
+            TOOLS.iter().filter(|t| t.path().is_none()).filter_map(|t| t.package).collect();
         install_packages(&packages)?;
     }
-    let ran = shown(&mut cargo(&["build", "--locked", "--release"]))?;
+    let build = ["build", "--locked", "--release", "-p", "loadlab", "-p", "loadlab-benches"];
+    let ran = shown(&mut cargo(&build))?;
     ensure!(ran.status.success(), "cargo build: {}", ran.status);
     ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
-    let cores = Cores::choose()?;
-    if let Some(remark) = cores.remark() {
-        println!("{remark}");
-    }
+    raise_file_limit();
     let others = busy_share(LOOK)?;
     if others > QUIET {
         println!("this machine is {:.0} % busy with other things: figures are noise", others * 100.0);
     }
-    let server = Server::start(&cores)?;
-    if args.memory { memory(&server, &cores) } else { compare(args, others <= QUIET, &server, &cores) }
-}
-
-fn compare(args: &Args, quiet: bool, server: &Server, cores: &Cores) -> Result<ExitCode> {
-    let tools = chosen(args)?;
-    let mut runs = Vec::new();
-    for case in CASES {
-        for round in 0..args.rounds {
-            for turn in 0..tools.len() {
-                let tool = tools[(turn + round as usize) % tools.len()];
-                let figures = one(tool, case, args.seconds, server, cores);
-                match &figures {
-                    Ok(f) => println!("{}, round {}: {}", case.name, round + 1, f.line(tool.name)),
-                    Err(e) => println!("{}, round {}: {}: {e:#}", case.name, round + 1, tool.name),
-                }
-                runs.push(Run { tool: tool.name, case: case.name, round, figures });
-            }
-        }
+    let bench = Bench::new(args)?;
+    if let Some(remark) = bench.cores.remark() {
+        println!("{remark}");
     }
-    let table = table::table(&tools, &runs);
-    println!("\n{table}");
-    if args.seconds >= KEPT_SECONDS && args.rounds >= KEPT_ROUNDS && args.only.is_empty() && quiet {
-        let path = table::keep(&table, &tools, (args.seconds, args.rounds), cores)?;
+    let tools = here(&bench);
+    let found = measure_all(&bench, args, &tools)?;
+    let text = found.text();
+    println!("\n{text}");
+    if args.only.is_empty() && args.case.is_empty() && others <= QUIET && args.is_long() {
+        let path = page::keep(&text, &tools, (args.seconds, args.rounds), &bench.cores)?;
         println!("kept in {path}");
     } else {
         println!(
-            "not kept in {}: that takes all tools, {KEPT_SECONDS} s, {KEPT_ROUNDS} rounds and a quiet machine",
-            table::PAGE
+            "not kept in {}: that takes all tools and rows, {KEPT_SECONDS} s, {KEPT_ROUNDS} rounds and a quiet machine",
+            page::PAGE
         );
     }
-    let failed = runs.iter().filter(|r| r.figures.is_err()).count();
-    println!("{} runs, {failed} failed", runs.len());
-    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let missed = found.checks.iter().filter(|c| !c.reached).count();
+    println!(
+        "{} targets, {missed} missed; {} in {:.0} s",
+        found.checks.len(),
+        if found.failed { "something FAILED to run" } else { "all ran" },
+        began.elapsed().as_secs_f64()
+    );
+    let bad = found.failed || (args.strict && missed > 0);
+    Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+impl Args {
+    fn is_long(&self) -> bool {
+        self.seconds >= KEPT_SECONDS && self.rounds >= KEPT_ROUNDS
+    }
+
+    fn wants(&self, case: &str) -> bool {
+        self.case.is_empty() || self.case.iter().any(|name| name == case)
+    }
+}
+
+/// Names of tools and rows are known.
+fn known(args: &Args) -> Result<()> {
+    let tools: Vec<_> = TOOLS.iter().map(|t| t.name).chain(OPEN_TOOLS.iter().map(|t| t.name)).collect();
+    let closed = CASES.iter().map(|c| c.name).chain(lateness::RATES.iter().map(|r| r.0));
+    let cases: Vec<_> = closed.chain([freeze::NAME]).chain(memory::NAMES.iter().copied()).collect();
+    for (names, all, what) in [(&args.only, &tools, "tool"), (&args.case, &cases, "row")] {
+        for name in names {
+            ensure!(
+                all.contains(&name.as_str()),
+                "there is no {what} `{name}`\nhint: one of {}",
+                all.join(", ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// As many open files as a generator may have: 10,000 connections are more than shells give.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The tools that are here and asked for; says which are not here.
-fn chosen(args: &Args) -> Result<Vec<&'static Tool>> {
-    for name in &args.only {
-        ensure!(TOOLS.iter().any(|t| t.name == name), "there is no tool `{name}` in xtask's table");
-    }
-    let asked = |t: &&Tool| {
-        args.only.is_empty() || matches!(t.name, "loadlab" | "wrk") || args.only.iter().any(|o| o == t.name)
-    };
+fn here(bench: &Bench) -> Vec<&'static Tool> {
     let mut tools = Vec::new();
-    for tool in TOOLS.iter().filter(asked) {
+    for tool in TOOLS.iter().filter(|t| bench.asks(t.name)) {
         match (tool.path(), tool.package) {
             (Some(_), _) => tools.push(tool),
             (None, Some(package)) => {
-                println!("absent: {} (apt-get install {package}, or --install)", tool.name)
+                println!("absent: {} (apt-get install {package}, or --install)", tool.name);
             }
             (None, None) => println!("absent: {} (not in Debian)", tool.name),
         }
     }
-    ensure!(
-        tools.iter().any(|t| t.name == "wrk"),
-        "wrk is what all are compared with\nhint: apt-get install wrk"
-    );
-    Ok(tools)
+    for tool in OPEN_TOOLS.iter().filter(|t| bench.asks(t.name) && t.path().is_none()) {
+        if TOOLS.iter().all(|t| t.name != tool.name) {
+            println!("absent: {} (not in Debian)", tool.name);
+        }
+    }
+    tools
+}
+
+/// Tables, targets, and whether something failed to run.
+#[derive(Default)]
+struct Found {
+    tables: Vec<String>,
+    checks: Vec<Check>,
+    failed: bool,
+}
+
+impl Found {
+    fn text(&self) -> String {
+        let mut all = self.tables.clone();
+        all.push(targets::table(&self.checks));
+        all.join("\n")
+    }
+
+    /// A table whose lines come from several rows.
+    fn take(&mut self, heading: &str, rows: Vec<(String, Vec<Check>, bool)>) {
+        if rows.is_empty() {
+            return;
+        }
+        let mut table = heading.to_owned();
+        for (lines, checks, failed) in rows {
+            table.push_str(&lines);
+            self.checks.extend(checks);
+            self.failed |= failed;
+        }
+        self.tables.push(table);
+    }
+}
+
+fn measure_all(bench: &Bench, args: &Args, tools: &[&'static Tool]) -> Result<Found> {
+    let mut found = Found::default();
+    let cases: Vec<&Case> = CASES.iter().filter(|c| args.wants(c.name)).collect();
+    if !cases.is_empty() {
+        let runs = closed::compare(bench, &cases, tools)?;
+        found.failed |= runs.iter().any(|r| r.figures.is_err());
+        found.checks.extend(table::checks(&cases, |tool| bench.asks(tool), &runs));
+        found.tables.push(table::table(&cases, tools, &runs));
+    }
+    let late = lateness::RATES.iter().filter(|(name, _)| args.wants(name));
+    let late = late.map(|(_, rate)| lateness::row(bench, *rate)).collect::<Result<_>>()?;
+    found.take(lateness::HEADING, late);
+    if args.wants(freeze::NAME) {
+        found.take("", vec![freeze::row(bench)?]);
+    }
+    let mut memory = Vec::new();
+    if args.wants(memory::NAMES[0]) && bench.asks("loadlab") {
+        memory.push(memory::few(bench)?);
+    }
+    if args.wants(memory::NAMES[1]) {
+        memory.push(memory::many(bench, tools)?);
+    }
+    found.take(memory::HEADING, memory);
+    Ok(found)
 }
 
 /// What one run of one tool gave.
@@ -161,57 +279,13 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Requests per second of the generator's CPU time.
-    pub fn per_cpu_s(&self) -> f64 {
-        self.told.requests / self.used.cpu_s
-    }
-
     fn line(&self, tool: &str) -> String {
         format!(
             "{tool}: {:.0} requests/CPU-s, {:.0}/s, p50 {}, {:.1} MB",
-            self.per_cpu_s(),
+            Figure::PerCpu.of(self).unwrap_or(0.0),
             self.told.rate_per_s,
             self.told.p50,
             self.used.peak_bytes as f64 / 1e6
         )
     }
-}
-
-fn one(tool: &Tool, case: &Case, seconds: u64, server: &Server, cores: &Cores) -> Result<Figures> {
-    let order = tools::Order {
-        case,
-        seconds,
-        url: server.url(case.path),
-        core: cores.generator,
-        scratch: server.dir(),
-    };
-    let before = server.requests()?;
-    let ran = measure((tool.command)(&order)?, cores, server.dir(), Duration::from_secs(seconds + 60))?;
-    let after = server.requests()?;
-    ensure!(ran.status.success(), "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
-    let told = (tool.parse)(&order, &ran.stdout)
-        .with_context(|| format!("{}'s output cannot be read:\n{}", tool.name, ran.stdout))?;
-    ensure!(told.requests > 0.0, "{}: not one request was answered", tool.name);
-    // The server's own count says whether a tool counts what it did.
-    let served = (after - before) as f64;
-    let slack = served * 0.02 + 2.0 * case.connections as f64;
-    let differ = (served - told.requests).abs();
-    ensure!(differ <= slack, "{} tells of {} requests, nginx answered {served}", tool.name, told.requests);
-    Ok(Figures { told, used: ran.used })
-}
-
-/// loadlab's peak memory does not depend on how long it runs.
-fn memory(server: &Server, cores: &Cores) -> Result<ExitCode> {
-    let tool = TOOLS.iter().find(|t| t.name == "loadlab").context("no loadlab among the tools")?;
-    let mut peaks = Vec::new();
-    for seconds in MEMORY_SECONDS {
-        let figures = one(tool, &CASES[0], seconds, server, cores)?;
-        let (peak, requests) = (figures.used.peak_bytes as f64, figures.told.requests);
-        println!("{seconds:>3} s: peak {:.2} MB after {requests} requests", peak / 1e6);
-        peaks.push(peak);
-    }
-    let (short, long) = (peaks[0], peaks[1]);
-    let grown = long - short > GROWTH_BYTES.max(short * GROWTH_SHARE);
-    println!("{}", if grown { "it grows with the length of the run" } else { "it does not grow" });
-    Ok(if grown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -66,6 +66,14 @@ pub fn loadlab(_: &Order, text: &str) -> Result<Told> {
     })
 }
 
+/// A bare loop's JSON object.
+pub fn bare(_: &Order, text: &str) -> Result<Told> {
+    let json: Value = serde_json::from_str(text)?;
+    let number = |name: &str| json[name].as_f64().with_context(|| format!("no {name}"));
+    let p50 = P50::Ms(number("p50_us")? / 1e3);
+    Ok(Told { requests: number("requests")?, rate_per_s: number("rate_per_s")?, p50 })
+}
+
 /// wrk's text.
 pub fn wrk(_: &Order, text: &str) -> Result<Told> {
     for trouble in ["Non-2xx or 3xx responses:", "Socket errors:"] {
@@ -207,7 +215,7 @@ fn k6_of(text: &str) -> Result<Told> {
     })
 }
 
-fn word_after<'t>(text: &'t str, label: &str) -> Result<&'t str> {
+pub fn word_after<'t>(text: &'t str, label: &str) -> Result<&'t str> {
     let rest = text.split_once(label).with_context(|| format!("no `{label}`"))?.1;
     rest.split_whitespace().next().with_context(|| format!("nothing after `{label}`"))
 }
@@ -229,7 +237,7 @@ fn first_number(text: &str) -> Result<f64> {
 }
 
 /// `637.00us`, `1.54ms`, `2.1s` in milliseconds.
-fn duration_ms(text: &str) -> Result<f64> {
+pub fn duration_ms(text: &str) -> Result<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let value: f64 = text[..digits].parse().with_context(|| format!("`{text}`"))?;
     Ok(value
@@ -247,11 +255,12 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::peers::CASES;
+    use crate::peers::cases::CASES;
 
     fn told(parse: fn(&Order, &str) -> Result<Told>, text: &str) -> Result<Told> {
         let url = String::new();
-        parse(&Order { case: &CASES[0], seconds: 1, url, core: 0, scratch: Path::new("") }, text)
+        let (server, body, scratch) = (String::new(), Path::new(""), Path::new(""));
+        parse(&Order { case: &CASES[0], seconds: 1, url, server, body, core: 0, scratch }, text)
     }
 
     fn is(requests: f64, rate_per_s: f64, p50: P50) -> Told {
@@ -310,6 +319,9 @@ mod tests {
         let text = "{\"requests\": {\"ok\": 10, \"failed\": 0}, \"rate_per_s\": {\"ok\": 9.5}, \"response_ms\": {\"p50\": 0.4}}";
         assert_eq!(told(loadlab, text).unwrap(), is(10.0, 9.5, P50::Ms(0.4)));
         assert!(told(loadlab, &text.replace("\"failed\": 0", "\"failed\": 1")).is_err());
+        let text = "{\"backend\": \"uring\", \"requests\": 10, \"rate_per_s\": 9.5, \"p50_us\": 400.5}";
+        assert_eq!(told(bare, text).unwrap(), is(10.0, 9.5, P50::Ms(0.4005)));
+        assert!(told(bare, &text.replace("400.5", "null")).is_err());
         let text = "a line before\n{\"transactions\": 9964, \"successful_transactions\": 9964, \"failed_transactions\": 0,\n\
             \"transaction_rate\": 10600.00, \"response_time\": 0.00}\n";
         assert_eq!(told(siege, text).unwrap(), is(9964.0, 10600.0, P50::Untold));

@@ -1,5 +1,5 @@
 //! nginx for the comparison: one worker on a core of its own, on loopback, with files and settings in a folder of
-//! its own that goes with it. It counts its requests, so that nobody has to be believed.
+//! this run. It counts its requests, so that nobody has to be believed.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::cases::POSTED;
 use super::measure::{Cores, start_on};
 use crate::command::{find, program};
-use crate::root::target;
 
 /// Files that can be asked for, by size in bytes; each is named by it.
-const FILES: &[usize] = &[128];
+const FILES: &[usize] = &[128, 10_240, 1_048_576];
 /// How long it may take to come up.
 const READY: Duration = Duration::from_secs(10);
 
@@ -27,17 +27,19 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until it answers.
+    /// Starts it, with its files in a folder, and waits until it answers.
     ///
     /// # Errors
     /// It is not installed or does not come up.
-    pub fn start(cores: &Cores) -> Result<Server> {
-        let dir = target().join(format!("xtask/peers-{}", std::process::id()));
+    pub fn start(cores: &Cores, dir: &Path) -> Result<Server> {
+        let dir = dir.to_path_buf();
         let files = dir.join("files");
         fs::create_dir_all(&files)?;
         for size in FILES {
             fs::write(files.join(size.to_string()), "x".repeat(*size))?;
         }
+        fs::write(files.join("post"), "")?;
+        fs::write(dir.join("body"), "y".repeat(POSTED))?;
         // Free now; that somebody takes it before nginx does would be told by nginx.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let settings = dir.join("nginx.conf");
@@ -56,9 +58,14 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// Its folder; others may write there.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The file with the body that is posted.
+    pub fn body(&self) -> PathBuf {
+        self.dir.join("body")
     }
 
     /// How many requests it has answered so far.
@@ -101,15 +108,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // SIGTERM lets the master end its worker; a folder that stays is below target/ and does no harm.
+        // SIGTERM lets the master end its worker.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
+/// One server for all rows. A POST is answered when its body has been read: a mirrored subrequest that goes nowhere
+/// makes nginx read it, and what it would refuse (a file cannot be posted to) becomes 200 and 128 bytes.
 fn config(dir: &Path, address: SocketAddr) -> String {
     let dir = dir.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -120,7 +128,10 @@ fn config(dir: &Path, address: SocketAddr) -> String {
         "daemon off;\nworker_processes 1;\nworker_rlimit_nofile 20000;\npid {dir}/nginx.pid;\n\
          error_log stderr error;\nevents {{ worker_connections 16384; }}\nhttp {{\n    access_log off;\n{temporary}    \
          keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n    tcp_nodelay on;\n    sendfile on;\n    \
-         open_file_cache max=100;\n    server {{\n        listen {address} backlog=4096;\n        root {dir}/files;\n        \
-         location = /status {{ stub_status; }}\n    }}\n}}\n"
+         open_file_cache max=100;\n    client_header_buffer_size 4k;\n    client_body_buffer_size 16k;\n    \
+         server {{\n        listen {address} backlog=4096;\n        root {dir}/files;\n        \
+         location = /status {{ stub_status; }}\n        \
+         location = /post {{ mirror /read; error_page 405 =200 /128; }}\n        \
+         location = /read {{ internal; return 204; }}\n    }}\n}}\n"
     )
 }

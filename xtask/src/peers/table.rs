@@ -1,23 +1,18 @@
-//! Medians over the rounds, as figures and as ratios to wrk, in one table; and the page that keeps the last one.
+//! The table of the closed rows: medians over the rounds, as figures and as ratios to wrk.
 
 use std::fmt::Write;
-use std::fs;
-use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::measure::Cores;
+use super::Figures;
+use super::cases::Case;
+use super::targets::{Check, Figure};
 use super::tools::Tool;
-use super::{CASES, Figures};
-use crate::command::{captured, find, program};
-use crate::root::root;
 
-/// Where the last table is kept, relative to the repository.
-pub const PAGE: &str = "docs/benchmarks.md";
-const BEGIN: &str = "<!-- bench-peers: begin -->";
-const END: &str = "<!-- bench-peers: end -->";
 /// What all are compared with.
-const REFERENCE: &str = "wrk";
+pub const REFERENCE: &str = "wrk";
+/// Columns behind the tool's name.
+const COLUMNS: usize = 9;
 
 /// One run of one tool.
 pub struct Run {
@@ -31,63 +26,94 @@ pub struct Run {
     pub figures: Result<Figures>,
 }
 
-/// The table, in Markdown.
-pub fn table(tools: &[&Tool], runs: &[Run]) -> String {
+/// The table, in Markdown, with the reasons why a tool is not in a row below it.
+pub fn table(cases: &[&Case], tools: &[&Tool], runs: &[Run]) -> String {
     let mut out = String::from(
-        "| case | tool | requests per CPU-second | × wrk | requests/s | × wrk | p50 | × wrk | peak memory | × wrk |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        "| case | tool | requests per CPU-second | × wrk | MB per CPU-second | requests/s | × wrk | p50 | × wrk | \
+         peak memory | × wrk |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
     );
-    for case in CASES {
-        for tool in tools {
-            let _ =
-                writeln!(out, "| {} | {} | {} |", case.name, tool.name, cells(runs, case.name, tool.name));
+    let mut notes: Vec<&str> = Vec::new();
+    for case in cases {
+        for tool in tools.iter().filter(|t| !case.spared.contains(&t.name)) {
+            let cells = match case.cannot(tool.name) {
+                None => cells(runs, case, tool.name),
+                Some(why) => {
+                    let known = notes.iter().position(|n| *n == why);
+                    let number = known.unwrap_or_else(|| {
+                        notes.push(why);
+                        notes.len() - 1
+                    });
+                    format!("– ({}){}", number + 1, " |".repeat(COLUMNS - 1))
+                }
+            };
+            let _ = writeln!(out, "| {} | {} | {cells} |", case.title, tool.name);
         }
     }
-    out
+    for (number, why) in notes.iter().enumerate() {
+        let _ = write!(out, "{}({}) {why}. ", if number == 0 { "\n" } else { "" }, number + 1);
+    }
+    out.trim_end().to_owned() + "\n"
+}
+
+/// The targets of the rows, beside what was measured; those between tools that were `asked`.
+pub fn checks(cases: &[&Case], asked: impl Fn(&str) -> bool, runs: &[Run]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for case in cases {
+        for target in case.targets.iter().filter(|t| asked(t.of) && asked(t.against)) {
+            let ratio = ratio_of(runs, case.name, (target.of, target.against), target.figure);
+            checks.push(Check::of_ratio(case.title, target, ratio));
+        }
+    }
+    checks
+}
+
+/// A figure of one tool divided by another's, within a round; the median over rounds.
+fn ratio_of(runs: &[Run], case: &str, (tool, other): (&str, &str), figure: Figure) -> Option<f64> {
+    let of = |tool: &str, round: u64| {
+        let run = runs.iter().find(|r| r.case == case && r.tool == tool && r.round == round)?;
+        figure.of(run.figures.as_ref().ok()?)
+    };
+    let rounds = runs.iter().filter(|r| r.case == case && r.tool == tool).map(|r| r.round);
+    median(rounds.filter_map(|round| Some(of(tool, round)? / of(other, round)?)).collect())
 }
 
 /// A tool's cells in a case.
-fn cells(runs: &[Run], case: &str, tool: &str) -> String {
-    let of = |name: &'static str| move |r: &&Run| r.case == case && r.tool == name;
-    let mine: Vec<_> = runs.iter().filter(|r| r.case == case && r.tool == tool).collect();
+fn cells(runs: &[Run], case: &Case, tool: &str) -> String {
+    let mine: Vec<_> = runs.iter().filter(|r| r.case == case.name && r.tool == tool).collect();
     if let Some(error) = mine.iter().find_map(|r| r.figures.as_ref().err()) {
         let text = error.to_string().lines().next().unwrap_or_default().replace('|', "/");
-        return format!("error: {text} | | | | | | | ");
+        return format!("error: {text}{}", " |".repeat(COLUMNS - 1));
     }
-    let reference: Vec<_> = runs.iter().filter(of(REFERENCE)).collect();
-    // Within a round, then the median over rounds.
-    let column = |figure: &dyn Fn(&Figures) -> Option<f64>| {
-        let values = mine.iter().filter_map(|r| figure(r.figures.as_ref().ok()?)).collect();
-        let ratios = mine.iter().filter_map(|r| {
-            let other = reference.iter().find(|o| o.round == r.round)?;
-            Some(figure(r.figures.as_ref().ok()?)? / figure(other.figures.as_ref().ok()?)?)
-        });
-        (median(values), ratio(median(ratios.collect())))
+    let value =
+        |figure: Figure| median(mine.iter().filter_map(|r| figure.of(r.figures.as_ref().ok()?)).collect());
+    let ratio = |figure: Figure| {
+        ratio_of(runs, case.name, (tool, REFERENCE), figure).map_or("–".to_owned(), |v| format!("{v:.3}"))
     };
     let whole = |v: Option<f64>| v.map_or("–".to_owned(), |v| thousands(v.round()));
-    let (per_cpu, per_cpu_ratio) = column(&|f| Some(f.per_cpu_s()));
-    let (rate, rate_ratio) = column(&|f| Some(f.told.rate_per_s));
-    let (p50, p50_ratio) = column(&|f| f.told.p50.ms());
-    let (peak, peak_ratio) = column(&|f| Some(f.used.peak_bytes as f64));
-    let first = mine.iter().find_map(|r| r.figures.as_ref().ok());
-    let p50 = match p50 {
+    let per_cpu = value(Figure::PerCpu);
+    let bytes = case.body_bytes.and_then(|bytes| Some(per_cpu? * bytes as f64 / 1e6));
+    let p50 = match value(Figure::P50) {
         Some(ms) => format!("{ms:.3} ms"),
-        None => first.map_or("–".to_owned(), |f| f.told.p50.to_string()),
+        None => mine
+            .iter()
+            .find_map(|r| r.figures.as_ref().ok())
+            .map_or("–".to_owned(), |f| f.told.p50.to_string()),
     };
-    let peak = peak.map_or("–".to_owned(), |p| format!("{:.1} MB", p / 1e6));
+    let peak = value(Figure::Peak).map_or("–".to_owned(), |p| format!("{:.1} MB", p / 1e6));
     format!(
-        "{} | {per_cpu_ratio} | {} | {rate_ratio} | {p50} | {p50_ratio} | {peak} | {peak_ratio}",
+        "{} | {} | {} | {} | {} | {p50} | {} | {peak} | {}",
         whole(per_cpu),
-        whole(rate)
+        ratio(Figure::PerCpu),
+        whole(bytes),
+        whole(value(Figure::Rate)),
+        ratio(Figure::Rate),
+        ratio(Figure::P50),
+        ratio(Figure::Peak)
     )
 }
 
-fn ratio(value: Option<f64>) -> String {
-    value.map_or("–".to_owned(), |v| format!("{v:.3}"))
-}
-
 /// The one in the middle, or the mean of the two there.
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.len() {
@@ -97,7 +123,8 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-fn thousands(value: f64) -> String {
+/// A number as people read it.
+pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -109,64 +136,10 @@ fn thousands(value: f64) -> String {
     out
 }
 
-/// Puts the table on its page, with what it was made on; the page's name.
-///
-/// # Errors
-/// The page cannot be read or written, or has no place for it.
-pub fn keep(
-    table: &str,
-    tools: &[&Tool],
-    (seconds, rounds): (u64, u64),
-    cores: &Cores,
-) -> Result<&'static str> {
-    let mut versions: Vec<_> = tools.iter().map(|t| t.told_version()).collect();
-    versions.push(nginx_version());
-    let mut made = format!(
-        "{}, {}, {} cores, {}. Medians of {rounds} rounds of {seconds} s; ratios to wrk are taken within each round.\n",
-        line_of("date", &["-u", "+%Y-%m-%d"]),
-        cpu_model(),
-        std::thread::available_parallelism().map_or(0, usize::from),
-        line_of("uname", &["-sr"])
-    );
-    if let Some(remark) = cores.remark() {
-        let _ = writeln!(made, "{remark}.");
-    }
-    let text = format!("{made}\n{table}\nVersions: {}.\n", versions.join(" · "));
-    let path = root().join(PAGE);
-    let page = fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
-    fs::write(&path, replaced(&page, &text)?)?;
-    Ok(PAGE)
-}
-
-/// A page with other text between its marks.
-fn replaced(page: &str, text: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no `{BEGIN}`"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no `{END}`"))?;
-    Ok(format!("{before}{BEGIN}\n{text}{END}{after}"))
-}
-
-fn cpu_model() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let line = info.lines().find(|l| l.starts_with("model name"));
-    let model = line.and_then(|l| l.split_once(':')).map(|(_, model)| model.trim().to_owned());
-    model.unwrap_or_else(|| "an unnamed CPU".to_owned())
-}
-
-fn nginx_version() -> String {
-    let Some(path) = find("nginx") else { return "nginx".to_owned() };
-    let ran = captured(program(path).arg("-v"), Duration::from_secs(10));
-    let said = ran.map(|r| r.stderr).unwrap_or_default();
-    said.trim().rsplit(": ").next().unwrap_or("nginx").to_owned()
-}
-
-fn line_of(name: &str, arguments: &[&str]) -> String {
-    let ran = captured(program(name).args(arguments), Duration::from_secs(10));
-    ran.map(|r| r.stdout.trim().to_owned()).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peers::cases::CASES;
     use crate::peers::measure::Used;
     use crate::peers::parse::{P50, Told};
 
@@ -186,29 +159,21 @@ mod tests {
             run("loadlab", 1, 2400.0, P50::Ms(1.5)),
             run("loadlab", 2, 6000.0, P50::Ms(4.0)),
         ];
-        let found = cells(&runs, CASES[0].name, "loadlab");
-        assert_eq!(found, "1,200 | 1.200 | 240 | 1.200 | 1.500 ms | 0.750 | 10.0 MB | 1.000");
-        let found = cells(&runs, CASES[0].name, "wrk");
-        assert_eq!(found, "1,000 | 1.000 | 200 | 1.000 | 2.000 ms | 1.000 | 10.0 MB | 1.000");
+        let found = cells(&runs, &CASES[0], "loadlab");
+        assert_eq!(found, "1,200 | 1.200 | – | 240 | 1.200 | 1.500 ms | 0.750 | 10.0 MB | 1.000");
+        let found = cells(&runs, &CASES[0], "wrk");
+        assert_eq!(found, "1,000 | 1.000 | – | 200 | 1.000 | 2.000 ms | 1.000 | 10.0 MB | 1.000");
     }
 
     #[test]
     fn what_a_tool_does_not_tell_and_what_fails_is_shown() {
         let mut runs = vec![run("wrk", 0, 1000.0, P50::Ms(1.0)), run("siege", 0, 500.0, P50::Untold)];
-        let found = cells(&runs, CASES[0].name, "siege");
-        assert_eq!(found, "250 | 0.500 | 50 | 0.500 | untold | – | 10.0 MB | 1.000");
+        let found = cells(&runs, &CASES[0], "siege");
+        assert_eq!(found, "250 | 0.500 | – | 50 | 0.500 | untold | – | 10.0 MB | 1.000");
         runs[1].figures = Err(anyhow::anyhow!("siege's output cannot be read:\nxyz"));
-        let found = cells(&runs, CASES[0].name, "siege");
-        assert_eq!(found, "error: siege's output cannot be read: | | | | | | | ");
-        assert_eq!(found.matches('|').count(), 7, "as many cells as others");
-    }
-
-    #[test]
-    fn the_page_keeps_what_stands_around_the_table() {
-        let page = format!("# Benchmarks\n\n{BEGIN}\nold\n{END}\n\nEnd.\n");
-        let expect = format!("# Benchmarks\n\n{BEGIN}\nnew\n{END}\n\nEnd.\n");
-        assert_eq!(replaced(&page, "new\n").unwrap(), expect);
-        assert!(replaced("# Benchmarks\n", "new").is_err());
+        let found = cells(&runs, &CASES[0], "siege");
+        assert_eq!(found, "error: siege's output cannot be read: | | | | | | | |");
+        assert_eq!(found.matches('|').count(), 8, "as many cells as others");
     }
 
     #[test]

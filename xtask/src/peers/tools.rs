@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{Case, parse};
+use super::cases::{Ask, Case};
+use super::parse;
 use crate::command::{captured, find, program};
 use crate::root::target;
 
@@ -19,6 +20,10 @@ pub struct Order<'o> {
     pub seconds: u64,
     /// The server's URL for the case.
     pub url: String,
+    /// The server, as ADDRESS:PORT.
+    pub server: String,
+    /// The file with the body that is posted.
+    pub body: &'o Path,
     /// The core it is started on.
     pub core: usize,
     /// A folder for its files.
@@ -42,6 +47,15 @@ pub struct Tool {
 /// All of them; wrk is what the others are compared with.
 pub const TOOLS: &[Tool] = &[
     Tool { name: "loadlab", package: None, version: &["--version"], command: loadlab, parse: parse::loadlab },
+    Tool {
+        name: "loadlab-epoll",
+        package: None,
+        version: &["--version"],
+        command: loadlab_epoll,
+        parse: parse::loadlab,
+    },
+    Tool { name: "bare-uring", package: None, version: &[], command: bare_uring, parse: parse::bare },
+    Tool { name: "bare-epoll", package: None, version: &[], command: bare_epoll, parse: parse::bare },
     Tool { name: "wrk", package: Some("wrk"), version: &["-v"], command: wrk, parse: parse::wrk },
     Tool { name: "ab", package: Some("apache2-utils"), version: &["-V"], command: ab, parse: parse::ab },
     Tool {
@@ -64,9 +78,18 @@ pub const TOOLS: &[Tool] = &[
 ];
 
 impl Tool {
+    /// It is built here.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.name, "loadlab" | "loadlab-epoll" | "bare-epoll" | "bare-uring")
+    }
+
     /// Its program, if it is here.
     pub fn path(&self) -> Option<PathBuf> {
-        if self.name == "loadlab" { Some(target().join("release/loadlab")) } else { find(self.name) }
+        match self.name {
+            "loadlab-epoll" => Some(built("loadlab")),
+            name if self.is_ours() => Some(built(name)),
+            name => find(name),
+        }
     }
 
     /// Its version in its own words, or Debian's.
@@ -101,23 +124,71 @@ impl Tool {
     }
 }
 
-fn start(name: &str, arguments: &[&str]) -> Command {
+/// One of our own programs, built with optimisation.
+pub fn built(name: &str) -> PathBuf {
+    target().join("release").join(name)
+}
+
+/// A program on PATH, with arguments.
+pub fn start(name: &str, arguments: &[&str]) -> Command {
     let mut command = program(find(name).unwrap_or_else(|| name.into()));
     command.args(arguments);
     command
 }
 
 fn loadlab(order: &Order) -> Result<Command> {
-    let mut command = program(target().join("release/loadlab"));
+    let mut command = program(built("loadlab"));
     command.args(["bench", &order.url, "--json", "--quiet", "-t", "1"]);
     command.args(["-c", &order.case.connections.to_string(), "-d", &format!("{}s", order.seconds)]);
     command.args(["--cpus", &order.core.to_string()]);
+    match order.case.ask {
+        Ask::KeepAlive => {}
+        Ask::Close => drop(command.arg("--no-keep-alive")),
+        Ask::Post => drop(command.args(["--body", &format!("@{}", order.body.display())])),
+    }
+    Ok(command)
+}
+
+fn loadlab_epoll(order: &Order) -> Result<Command> {
+    let mut command = loadlab(order)?;
+    command.args(["--io", "epoll"]);
+    Ok(command)
+}
+
+fn bare_uring(order: &Order) -> Result<Command> {
+    bare("bare-uring", order)
+}
+
+fn bare_epoll(order: &Order) -> Result<Command> {
+    bare("bare-epoll", order)
+}
+
+fn bare(name: &str, order: &Order) -> Result<Command> {
+    let mut command = program(built(name));
+    command.args([&order.server, order.case.path, "-c", &order.case.connections.to_string()]);
+    command.args(["-s", &order.seconds.to_string()]);
+    if order.case.ask == Ask::Close {
+        command.arg("--close");
+    }
     Ok(command)
 }
 
 fn wrk(order: &Order) -> Result<Command> {
     let (connections, duration) = (format!("-c{}", order.case.connections), format!("-d{}s", order.seconds));
-    Ok(start("wrk", &["-t1", &connections, &duration, "--latency", &order.url]))
+    let mut command = start("wrk", &["-t1", &connections, &duration, "--latency"]);
+    match order.case.ask {
+        Ask::KeepAlive => {}
+        Ask::Close => drop(command.args(["-H", "Connection: close"])),
+        Ask::Post => {
+            let body = fs::read_to_string(order.body)?;
+            let script = order.scratch.join("wrk.lua");
+            // Without a function of its own the script is run once, and the request made once.
+            fs::write(&script, format!("wrk.method = \"POST\"\nwrk.body = \"{body}\"\n"))?;
+            command.arg("-s").arg(script);
+        }
+    }
+    command.arg(&order.url);
+    Ok(command)
 }
 
 /// Where ab writes its percentiles: what it prints has whole milliseconds only.
@@ -130,19 +201,38 @@ fn ab(order: &Order) -> Result<Command> {
     let csv = ab_percentiles(order);
     let _ = fs::remove_file(&csv);
     // A time limit sets the number of requests to 50,000 unless a number follows it.
-    let mut command = start("ab", &["-q", "-k", "-c", &connections, "-t", &seconds, "-n", "50000000", "-e"]);
-    command.arg(csv).arg(&order.url);
+    let mut command = start("ab", &["-q", "-c", &connections, "-t", &seconds, "-n", "50000000", "-e"]);
+    command.arg(csv);
+    // It speaks HTTP/1.0: without -k the server closes.
+    match order.case.ask {
+        Ask::KeepAlive => drop(command.arg("-k")),
+        Ask::Close => {}
+        Ask::Post => drop(command.args(["-k", "-T", "application/octet-stream", "-p"]).arg(order.body)),
+    }
+    command.arg(&order.url);
     Ok(command)
 }
 
 fn h2load(order: &Order) -> Result<Command> {
     let (connections, seconds) = (format!("-c{}", order.case.connections), order.seconds.to_string());
-    Ok(start("h2load", &["--h1", "-t1", &connections, "-D", &seconds, &order.url]))
+    let mut command = start("h2load", &["--h1", "-t1", &connections, "-D", &seconds]);
+    if order.case.ask == Ask::Post {
+        command.arg("-d").arg(order.body);
+    }
+    command.arg(&order.url);
+    Ok(command)
 }
 
 fn hey(order: &Order) -> Result<Command> {
     let (connections, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
-    Ok(start("hey", &["-cpus", "1", "-z", &duration, "-c", &connections, &order.url]))
+    let mut command = start("hey", &["-cpus", "1", "-z", &duration, "-c", &connections]);
+    match order.case.ask {
+        Ask::KeepAlive => {}
+        Ask::Close => drop(command.arg("-disable-keepalive")),
+        Ask::Post => drop(command.args(["-m", "POST", "-D"]).arg(order.body)),
+    }
+    command.arg(&order.url);
+    Ok(command)
 }
 
 /// siege has a thread for each connection and cannot be held to one; it has the one core like all others.
@@ -161,8 +251,13 @@ fn siege(order: &Order) -> Result<Command> {
 
 fn oha(order: &Order) -> Result<Command> {
     let (connections, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
-    let mut command = start("oha", &["--no-tui", "-z", &duration, "-c", &connections, &order.url]);
-    command.env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
+    let mut command = start("oha", &["--no-tui", "-z", &duration, "-c", &connections]);
+    match order.case.ask {
+        Ask::KeepAlive => {}
+        Ask::Close => drop(command.arg("--disable-keepalive")),
+        Ask::Post => drop(command.args(["-m", "POST", "-D"]).arg(order.body)),
+    }
+    command.arg(&order.url).env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
     Ok(command)
 }
 

@@ -250,6 +250,10 @@ impl<'r> Uring<'r> {
         let live = self.ops.live(conn, generation);
         match kind {
             Kind::Receive if result > 0 => {
+                if live && !cqueue::more(flags) {
+                    // It has ended: a close that follows has nothing to cancel.
+                    self.ops.slots[conn as usize].receiving = false;
+                }
                 if let Some(id) = buffer {
                     if live {
                         let bytes = self.ops.buffers(conn).bytes(id, result as usize);

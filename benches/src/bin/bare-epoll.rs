@@ -1,0 +1,163 @@
+//! The least that a closed loop over epoll can do: one receive and one send for each exchange, edge-triggered, one
+//! clock reading and one count. It is the limit that loadlab's epoll backend is held against. It knows the length of
+//! an answer and looks at nothing in it.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use loadlab_benches::{Asked, Tally, learn, now_ns, raise_file_limit};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net;
+
+/// As large as loadlab's.
+const BUFFER: usize = 128 * 1024;
+
+fn main() -> ExitCode {
+    match run(&Asked::parse()) {
+        Ok(told) => {
+            println!("{told}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Conn {
+    socket: Option<OwnedFd>,
+    connecting: bool,
+    /// Bytes of the present answer.
+    got: usize,
+    started_ns: u64,
+}
+
+struct Loop {
+    poll: OwnedFd,
+    server: SocketAddrV4,
+    request: Vec<u8>,
+    length: usize,
+    close: bool,
+    conns: Vec<Conn>,
+    tally: Tally,
+    in_flight: usize,
+}
+
+fn run(asked: &Asked) -> Result<serde_json::Value> {
+    raise_file_limit();
+    let request = asked.request();
+    let length = learn(asked.server, &request)?;
+    let mut bare = Loop {
+        poll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+        server: asked.server,
+        request,
+        length,
+        close: asked.close,
+        conns: (0..asked.connections)
+            .map(|_| Conn { socket: None, connecting: false, got: 0, started_ns: 0 })
+            .collect(),
+        tally: Tally::begin(asked),
+        in_flight: 0,
+    };
+    for conn in 0..bare.conns.len() {
+        let now = now_ns();
+        if bare.tally.more(now) {
+            bare.in_flight += 1;
+            bare.connect(conn, now)?;
+        }
+    }
+    let mut events = Vec::with_capacity(512);
+    let mut buffer = vec![0u8; BUFFER];
+    while bare.in_flight > 0 {
+        events.clear();
+        match epoll::wait(&bare.poll, rustix::buffer::spare_capacity(&mut events), None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            bare.event(event.data.u64() as usize, event.flags, &mut buffer)?;
+        }
+    }
+    Ok(bare.tally.told("epoll"))
+}
+
+impl Loop {
+    fn connect(&mut self, id: usize, now: u64) -> Result<()> {
+        let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
+        let socket = net::socket_with(net::AddressFamily::INET, net::SocketType::STREAM, flags, None)?;
+        match net::connect(&socket, &SocketAddr::V4(self.server)) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error).context("connect"),
+        }
+        let interest =
+            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        epoll::add(&self.poll, &socket, epoll::EventData::new_u64(id as u64), interest)?;
+        self.conns[id] = Conn { socket: Some(socket), connecting: true, got: 0, started_ns: now };
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, id: usize) -> Result<()> {
+        let Some(socket) = &self.conns[id].socket else { return Ok(()) };
+        let sent = net::send(socket, &self.request, net::SendFlags::NOSIGNAL).context("send")?;
+        if sent < self.request.len() {
+            bail!("a request did not go out in one piece");
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, id: usize, flags: epoll::EventFlags, buffer: &mut [u8]) -> Result<()> {
+        let conn = &mut self.conns[id];
+        if conn.connecting {
+            if !flags.contains(epoll::EventFlags::OUT) {
+                return Ok(());
+            }
+            conn.connecting = false;
+            return self.send(id);
+        }
+        if !flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP) {
+            return Ok(());
+        }
+        loop {
+            let conn = &mut self.conns[id];
+            let Some(socket) = &conn.socket else { return Ok(()) };
+            let n = match net::recv(socket, &mut *buffer, net::RecvFlags::empty()) {
+                Ok((n @ 1.., _)) => n,
+                Ok(_) => bail!("the server closed a connection"),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error).context("receive"),
+            };
+            conn.got += n;
+            if conn.got >= self.length {
+                self.complete(id)?;
+            }
+            if n < buffer.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn complete(&mut self, id: usize) -> Result<()> {
+        let now = now_ns();
+        let conn = &mut self.conns[id];
+        self.tally.answered(conn.started_ns, now);
+        (conn.got, conn.started_ns) = (0, now);
+        if self.close {
+            conn.socket = None;
+        }
+        if !self.tally.more(now) {
+            conn.socket = None;
+            self.in_flight -= 1;
+            return Ok(());
+        }
+        if self.close { self.connect(id, now) } else { self.send(id) }
+    }
+}

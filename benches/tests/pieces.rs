@@ -1,0 +1,104 @@
+//! The loops and the stub against one another: what a loop says it did is what the stub saw, and all of them tell it
+//! as JSON. How fast they are is no matter here.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use serde_json::Value;
+
+struct Stub {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    address: String,
+}
+
+impl Stub {
+    fn start(args: &[&str]) -> Stub {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_stub"))
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("ready ").unwrap().to_owned();
+        Stub { child, output, address }
+    }
+
+    fn end(mut self) -> Value {
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        self.output.read_to_string(&mut text).unwrap();
+        assert!(self.child.wait().unwrap().success());
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+/// Runs one of the loops to its end; nothing where this kernel gives no io_uring.
+fn told(binary: &str, args: &[&str]) -> Option<Value> {
+    let ran = Command::new(binary).args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    if said.contains("error: io_uring:") {
+        return None;
+    }
+    assert!(ran.status.success(), "{said}");
+    Some(serde_json::from_slice(&ran.stdout).unwrap())
+}
+
+#[test]
+fn closed_loops_count_what_the_stub_answered() {
+    let loops = [env!("CARGO_BIN_EXE_bare-epoll"), env!("CARGO_BIN_EXE_bare-uring")];
+    let mut counted = 0;
+    for binary in loops {
+        for more in [&[][..], &["--close"]] {
+            let stub = Stub::start(&[]);
+            let mut args = vec![stub.address.as_str(), "/", "-c", "17", "-n", "2000"];
+            args.extend(more);
+            let told = told(binary, &args);
+            let seen = stub.end();
+            let Some(told) = told else { continue };
+            // One more: it learns the answer's length first.
+            assert_eq!(
+                (&told["requests"], &seen["requests"]),
+                (&2000.into(), &2001.into()),
+                "{binary} {more:?}"
+            );
+            assert_eq!(seen["pieces"], 0);
+            assert!(told["p50_us"].as_f64().unwrap() > 0.0 && told["rate_per_s"].as_f64().unwrap() > 0.0);
+            counted += 1;
+        }
+    }
+    assert!(counted >= 2, "epoll at least");
+}
+
+#[test]
+fn a_loop_that_meets_no_server_or_no_page_says_so() {
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    for binary in [env!("CARGO_BIN_EXE_bare-epoll"), env!("CARGO_BIN_EXE_bare-uring")] {
+        let ran = Command::new(binary).args([&nobody, "/"]).output().unwrap();
+        assert!(!ran.status.success() && ran.stdout.is_empty());
+        assert!(String::from_utf8_lossy(&ran.stderr).contains("error: connect to 127.0.0.1:"));
+    }
+}
+
+#[test]
+fn the_timer_keeps_its_schedule_and_the_stub_works_out_the_truth() {
+    let stub = Stub::start(&["--rate", "2000", "--freeze-at-s", "0.1", "--freeze-s", "0.1"]);
+    let args = ["--rate", "2000", "-s", "0.5", "--server", &stub.address, "-c", "1000"];
+    let told = told(env!("CARGO_BIN_EXE_bare-timer"), &args).unwrap();
+    let seen = stub.end();
+    assert_eq!((&told["due"], &told["answered"], &told["not_sent"]), (&1000.into(), &1000.into(), &0.into()));
+    assert_eq!((&seen["requests"], &seen["froze"]), (&1000.into(), &true.into()));
+    // A fifth fell due in the freeze, and the first of them waited for all of it.
+    assert!(seen["response_ms"]["max"].as_f64().unwrap() >= 95.0, "{seen}");
+    assert!(told["late_ms"]["p50"].as_f64().unwrap() >= 0.0);
+}
+
+#[test]
+fn the_timer_alone() {
+    let told = told(env!("CARGO_BIN_EXE_bare-timer"), &["--rate", "1000", "-s", "0.05"]).unwrap();
+    assert_eq!(told["due"], 50);
+    assert!(told["late_ms"]["max"].as_f64() >= told["late_ms"]["p50"].as_f64());
+}

@@ -1,0 +1,67 @@
+//! A network of its own for what is measured: no firewall tracks its connections, all ports are free, and what
+//! connections leave behind in TIME_WAIT goes with it. A row whose connections live for one request gets a new one
+//! for each run: else the second tool would meet the ports of the first.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::thread::UnshareFlags;
+
+use crate::command::{captured, find, program};
+
+/// What is set in it: all ports, long queues, and room for those in TIME_WAIT.
+const SETTINGS: &[(&str, &str)] = &[
+    ("ipv4/ip_local_port_range", "1024 65535"),
+    ("core/somaxconn", "65535"),
+    ("ipv4/tcp_max_tw_buckets", "1000000"),
+];
+
+/// Moves this program into a new one, and all that it starts from now on. Servers from before cannot be reached any
+/// more. Where this program may not (it needs root), it says why and stays where it is.
+///
+/// # Errors
+/// It moved, and loopback does not come up there.
+pub fn fresh() -> Result<Result<(), String>> {
+    if find("ip").is_none() {
+        return Ok(Err("ip is not installed (apt-get install iproute2)".to_owned()));
+    }
+    // SAFETY: only CLONE_NEWNET: memory, files and descriptors stay as they are, and no other thread is concerned.
+    if let Err(error) = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) } {
+        return Ok(Err(format!("no network namespace of its own: {error}")));
+    }
+    captured(program("ip").args(["link", "set", "lo", "up"]), Duration::from_secs(10))?
+        .ok("ip link set lo up")?;
+    for (name, value) in SETTINGS {
+        let path = Path::new("/proc/sys/net").join(name);
+        if let Err(error) = fs::write(&path, value) {
+            println!("{}: {error}", path.display());
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Resets that were sent in this network so far; nothing where the kernel does not tell.
+pub fn resets() -> Option<u64> {
+    resets_of(&fs::read_to_string("/proc/net/snmp").ok()?)
+}
+
+fn resets_of(snmp: &str) -> Option<u64> {
+    let mut lines = snmp.lines().filter_map(|l| l.strip_prefix("Tcp: "));
+    let (names, values) = (lines.next()?, lines.next()?);
+    let at = names.split(' ').position(|name| name == "OutRsts")?;
+    values.split(' ').nth(at)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resets_are_found_by_name() {
+        let text = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm OutSegs OutRsts InCsumErrors\nTcp: 1 20 7 0\n";
+        assert_eq!(resets_of(text), Some(7));
+        assert_eq!(resets_of("Tcp: a b\n"), None);
+    }
+}
