@@ -30,6 +30,10 @@ const FEWEST_TOGETHER: u64 = 5;
 const TOGETHER_WITHIN: u64 = 12;
 const TOGETHER_WITHIN_NS: u64 = 50_000;
 
+/// A turn that comes so much later than it was asked for is a gap: no scheduler that has a core to give lets a
+/// thread wait for so long, and turns are asked for at least that often.
+const GAP_NS: u64 = 100_000_000;
+
 /// Go on.
 pub const RUN: u8 = 0;
 /// End the schedule; what is in flight may finish within the grace.
@@ -64,6 +68,22 @@ pub struct Worker<'r> {
     pub(crate) stashes: Vec<Box<Stash>>,
     pub(crate) stashed: usize,
     pub(crate) stopped_ns: Option<u64>,
+    /// When the next turn was asked for, on the load's clock.
+    asked_ns: u64,
+    gaps: Gaps,
+}
+
+/// Times at which the worker did not run, on the load's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    /// How many.
+    pub times: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// When that began.
+    pub longest_at_ns: u64,
 }
 
 /// What a worker leaves.
@@ -74,6 +94,12 @@ pub struct WorkerEnd {
     pub stopped_ns: Option<u64>,
     /// Slow exchanges.
     pub slowest: Vec<Example>,
+    /// When it did not run.
+    pub gaps: Gaps,
+    /// Requests of each user that had as many as it could get.
+    pub per_user: Vec<u64>,
+    /// Most requests in flight at one time, in the open model.
+    pub in_flight_peak: Option<u64>,
 }
 
 /// What follows a turn.
@@ -104,6 +130,13 @@ pub fn drive<'r, I: Io<'r>>(io: &mut I, mut worker: Worker<'r>) -> std::io::Resu
         ended_ns: now,
         stopped_ns: worker.stopped_ns,
         slowest: worker.keeper.slowest(&worker.spec.requests),
+        gaps: worker.gaps,
+        per_user: worker.per_user(now),
+        in_flight_peak: match worker.feed {
+            // A place is made only when none is free.
+            Feed::Open(_) => Some(worker.exchanges.len() as u64),
+            Feed::Closed(_) => None,
+        },
     })
 }
 
@@ -167,6 +200,8 @@ impl<'r> Worker<'r> {
             stashes: Vec::new(),
             stashed: 0,
             stopped_ns: None,
+            asked_ns: 0,
+            gaps: Gaps::default(),
         }
     }
 
@@ -188,11 +223,14 @@ impl<'r> Worker<'r> {
 
     fn turn(&mut self, ops: &mut impl Ops<'r>) -> Next {
         let now = self.now(ops);
+        self.look_for_gap(now);
+        self.asked_ns = now;
         self.recorder.roll(now);
         self.expire(ops, now);
         self.arrive(ops);
         let control = self.control.load(Ordering::Relaxed);
         let now = self.now(ops);
+        self.look_for_gap(now);
         if self.stopped_ns.is_none() && (now >= self.end_ns || control != RUN) {
             self.stop(ops, now.min(self.end_ns));
         }
@@ -205,8 +243,44 @@ impl<'r> Worker<'r> {
             self.cut(ops, now);
             return Next::Done;
         }
-        let until_ns = self.place.start_ns.saturating_add(self.next_ns(now));
+        self.asked_ns = self.next_ns(now);
+        let until_ns = self.place.start_ns.saturating_add(self.asked_ns);
         Next::Wait(Wait { until_ns, ..self.patience() })
+    }
+
+    /// Whether this thread stood still. One comparison, twice a turn.
+    #[inline]
+    fn look_for_gap(&mut self, now: u64) {
+        if now > self.asked_ns.saturating_add(GAP_NS) {
+            self.gap(self.asked_ns, now);
+        }
+    }
+
+    #[cold]
+    fn gap(&mut self, from_ns: u64, to_ns: u64) {
+        let length_ns = to_ns - from_ns;
+        self.gaps.times += 1;
+        self.gaps.sum_ns += length_ns;
+        if length_ns > self.gaps.longest_ns {
+            (self.gaps.longest_ns, self.gaps.longest_at_ns) = (length_ns, from_ns);
+        }
+    }
+
+    /// Requests each user began, of users that compete for answers; scaled to the whole load where one began later.
+    fn per_user(&self, now: u64) -> Vec<u64> {
+        let Feed::Closed(users) = &self.feed else { return Vec::new() };
+        if users.each != u64::MAX {
+            return Vec::new();
+        }
+        let end_ns = self.stopped_ns.unwrap_or(now);
+        let requests = (0..users.awake).filter_map(|user| {
+            let active_ns = end_ns.saturating_sub(self.start_of(user));
+            let begun = u128::from(self.exchanges[user as usize].begun);
+            // One that began in the second half says little about the whole.
+            let counts = active_ns > 0 && active_ns >= end_ns / 2;
+            counts.then(|| (begun * u128::from(end_ns) / u128::from(active_ns)) as u64)
+        });
+        requests.collect()
     }
 
     /// Waking a generator that sleeps costs the *system* several microseconds of its own time, where it is what
@@ -241,12 +315,15 @@ impl<'r> Worker<'r> {
 
     /// When a user begins, if it is one of this worker's and the load still runs.
     fn user_due(&self, user: u32) -> Option<u64> {
-        let Model::Closed { users } = self.spec.model else { return None };
-        if user as usize >= self.exchanges.len() || self.stopped_ns.is_some() {
-            return None;
-        }
+        let begins = (user as usize) < self.exchanges.len() && self.stopped_ns.is_none();
+        begins.then(|| self.start_of(user))
+    }
+
+    /// When a user begins: users of a ramp one after the other.
+    fn start_of(&self, user: u32) -> u64 {
+        let Model::Closed { users } = self.spec.model else { return 0 };
         let number = self.number_of(user);
-        Some((u128::from(self.spec.ramp_ns) * u128::from(number) / u128::from(users)) as u64)
+        (u128::from(self.spec.ramp_ns) * u128::from(number) / u128::from(users)) as u64
     }
 
     /// The number of a user or connection over all workers.
@@ -312,9 +389,7 @@ impl<'r> Worker<'r> {
     /// When the request that a user begins next falls due, if its requests have a pace.
     pub(crate) fn paced_due(&self, user: u32) -> Option<u64> {
         let pace_ns = self.spec.pace_ns?;
-        let Model::Closed { users } = self.spec.model else { return None };
-        let start = u128::from(self.spec.ramp_ns) * u128::from(self.number_of(user)) / u128::from(users);
-        Some(start as u64 + self.exchanges[user as usize].begun.saturating_mul(pace_ns))
+        Some(self.start_of(user) + self.exchanges[user as usize].begun.saturating_mul(pace_ns))
     }
 
     /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it.
