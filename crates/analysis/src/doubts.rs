@@ -310,7 +310,7 @@ fn own_limits(summary: &Summary) -> Option<Doubt> {
             "of {attempts} attempts to connect, limits of loadlab's own machine failed {}",
             whys.join(", ")
         ),
-        format!("{}; `loadlab check PLAN --preflight` tells what there is", hints.join("; ")),
+        format!("{}; `loadlab check --preflight` tells what there is", hints.join("; ")),
     )
 }
 

@@ -142,7 +142,7 @@ impl Measuring<'_> {
             let hint = match totals.connections.own_limits.total() {
                 0 => "is the server up, and is this its port?",
                 _ => {
-                    "this is a limit of the machine loadlab runs on, not the server's: `loadlab check PLAN --preflight` tells which"
+                    "this is a limit of the machine loadlab runs on, not the server's: `loadlab check --preflight` tells which"
                 }
             };
             self.stage
