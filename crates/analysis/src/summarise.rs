@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadlab_record::event::Event;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, Window};
+use loadlab_record::load::{
+    Bytes, Connections, Counts, Measured, PerUser, Series, TagMeasured, Tick, Window,
+};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{
     Distribution, Ended, Generator, LoadFacts, LoadSummary, Loss, Rates, Requests, Summary, TagSummary,
@@ -229,6 +231,13 @@ impl Totals {
         self.connections.opening_s = larger(self.connections.opening_s, m.connections.opening_s);
         self.connections.memory_bytes_each =
             larger(self.connections.memory_bytes_each, m.connections.memory_bytes_each);
+        self.connections.own_limits.merge(m.connections.own_limits);
+        self.connections.in_flight_peak = self.connections.in_flight_peak.max(m.connections.in_flight_peak);
+        // Users of several loads or batches are not the same: the least even load is told.
+        let evenness = |p: &PerUser| p.jain;
+        let told = [self.connections.per_user, m.connections.per_user];
+        self.connections.per_user =
+            told.into_iter().flatten().min_by(|a, b| evenness(a).total_cmp(&evenness(b)));
         self.busy_s += m.busy_s;
     }
 }

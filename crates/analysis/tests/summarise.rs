@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use loadlab_analysis::judge::{Exit, could_not_run};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
+use loadlab_record::Histogram;
 use loadlab_record::event::{Event, What};
 use loadlab_record::expr::Expr;
-use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Tick, Window};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary, Verdict};
+use loadlab_record::summary::{Ended, Generator, LoadFacts, StoodStill, Summary, Verdict};
 
 const MS: u64 = 1_000_000;
 
@@ -190,9 +191,10 @@ fn waiting_for_the_system_is_no_fault_of_the_generator() {
     m.series.late.record_n(30_000, 10_000);
     m.series.blocked.record_n(600 * MS, 10_000);
     m.series.service_ok.record_n(100 * MS, 10_000);
+    m.busy_s = 1000.0;
     m.counts.due += 500;
     m.counts.dropped = 500;
-    m.connections.peak = 100;
+    m.connections.in_flight_peak = Some(100);
     let planned = Planned { max_in_flight: Some(100), ..Planned::default() };
     let s = summarise(TrialInput { planned, ..input(open(1000.0), &runs) });
     assert_eq!(kinds(&s), [("in_flight_cap", false), ("dropped", false)]);
@@ -221,19 +223,196 @@ fn little_finds_times_that_are_missing_and_users_that_idle() {
 #[test]
 fn a_generator_without_reserve() {
     let runs = [load("main", 0.0, 1000, 10, 10.0)];
-    let busy = Generator {
-        threads: 1,
-        cpu_s: 9.5,
-        run_delay_s: Some(1.0),
-        throttled_s: Some(0.2),
-        ..Generator::default()
+    let check = |facts: LoadFacts, expect: &[&str], grave: bool| {
+        let busy = Generator {
+            threads: 1,
+            cpu_s: 9.5,
+            throttled_s: Some(0.2),
+            io: "sim".into(),
+            ..Generator::default()
+        };
+        let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
+        let s = summarise(TrialInput { generator: busy, expect: &expect, ..input(facts, &runs) });
+        assert_eq!(kinds(&s), [("throttled", grave), ("generator_cpu", grave)], "{expect:?}");
+        s
     };
-    let s = summarise(TrialInput { generator: busy, ..input(closed(1), &runs) });
-    assert_eq!(kinds(&s), [("throttled", true), ("generator_cpu", false), ("run_delay", false)]);
+    let s = check(closed(1), &[], false);
+    assert_eq!(
+        s.doubts[0].evidence,
+        "loadlab itself was stopped by a CPU limit for 200 ms of a load of 10.0 s (added up over cores); the throughput is a lower bound of what the system gives"
+    );
     assert_eq!(
         s.doubts[1].evidence,
         "1 load thread was busy for 95 % of the time; the throughput is a lower bound of what the system gives"
     );
+    check(closed(1), &["errors < 1%", "failed == 0"], false);
+    // its own queue is in every time
+    check(closed(1), &["errors < 1%", "p99 < 1s"], true);
+    check(closed(1), &["max[1s..2s] < 1s"], true);
+    // a lower bound that is high enough is, and one that is not would blame the system
+    check(closed(1), &["goodput > 10/s"], false);
+    check(closed(1), &["goodput > 1000/s"], true);
+    // lateness decides where there are due times, and nothing was late
+    check(open(100.0), &["p99 < 1s"], false);
+    check(LoadFacts { think_s: Some(0.1), ..closed(1) }, &["p99 < 1s"], false);
+}
+
+#[test]
+fn a_wait_for_a_core_is_held_against_the_response_time() {
+    // mean wait, of the time in all, response time
+    let check = |each_us: f64, share: f64, response_ms: u64, told: bool| {
+        let runs = [load("main", 0.0, 1000, response_ms, 10.0)];
+        let delay_s = share * 10.0;
+        let generator = Generator {
+            threads: 1,
+            run_delay_s: Some(delay_s),
+            time_slices: Some((delay_s * 1e6 / each_us) as u64),
+            ..Generator::default()
+        };
+        let s = summarise(TrialInput { generator, ..input(open(100.0), &runs) });
+        assert_eq!(kinds(&s), if told { &[("run_delay", false)][..] } else { &[] }, "{each_us} µs, {share}");
+        s
+    };
+    // a fifth of the time, in slices that no response time shows
+    check(20.0, 0.2, 10, false);
+    let s = check(1_500.0, 0.2, 10, true);
+    assert_eq!(
+        s.doubts[0].evidence,
+        "load threads waited 1.50 ms for a core each time they were ready (20 % of the time in all), against a median response of 10.0 ms"
+    );
+    check(1_500.0, 0.2, 50, false);
+    // a hiccup now and then
+    check(1_500.0, 0.005, 10, false);
+}
+
+#[test]
+fn limits_of_the_own_machine_are_no_failures_of_the_system() {
+    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+    let m = &mut runs[0].measured;
+    m.counts.due += 12;
+    m.counts.started += 12;
+    m.counts.failures.add(Failure::Connect, 12);
+    m.connections.attempted = 62;
+    m.connections.own_limits = OwnLimits { open_files: 9, ports: 3, memory: 0 };
+    let s = summarise(input(closed(1), &runs));
+    assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("own_limits", true)]));
+    assert_eq!(
+        s.doubts[0].evidence,
+        "of 62 attempts to connect, limits of loadlab's own machine failed 9 because no open file was left, 3 because no port to connect from was left"
+    );
+    assert!(s.doubts[0].hint.contains("ulimit -n") && s.doubts[0].hint.contains("--source"));
+    // the same number of failures that are not ours
+    runs[0].measured.connections.own_limits = OwnLimits::default();
+    assert_eq!(kinds(&summarise(input(closed(1), &runs))), []);
+}
+
+#[test]
+fn users_that_are_starved_are_told() {
+    let check = |per_user: &[u64], failed: u64, told: bool| {
+        let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+        let m = &mut runs[0].measured;
+        m.counts.due += failed;
+        m.counts.started += failed;
+        m.counts.failures.add(Failure::Reset, failed);
+        m.connections.per_user = PerUser::of(per_user.to_vec());
+        let s = summarise(input(closed(1), &runs));
+        assert_eq!(kinds(&s), if told { &[("unfair", false)][..] } else { &[] }, "{per_user:?}");
+        s
+    };
+    let mostly = |slow: usize, of: usize, fast: u64| {
+        (0..of).map(|user| if user < slow { fast / 10 } else { fast }).collect::<Vec<_>>()
+    };
+    let s = check(&mostly(5, 50, 1000), 0, true);
+    assert_eq!(
+        s.doubts[0].evidence,
+        "5 of 50 users had less than half as many requests as the one in the middle, or more than twice as many: fewest 100, middle 1,000, most 1,000 (Jain's index 0.92)"
+    );
+    // one of 50 may be anything
+    check(&mostly(1, 50, 1000), 0, false);
+    // as may be users with few requests
+    check(&mostly(5, 50, 90), 0, false);
+    // or those that are refused and back at once
+    check(&mostly(5, 50, 1000), 20, false);
+    check(&[], 0, false);
+}
+
+#[test]
+fn standing_still_is_told_with_its_length() {
+    let still = StoodStill { times: 2, sum_s: 0.7, longest_s: 0.4, longest_at_s: 2.5 };
+    let check = |facts: LoadFacts, expect: &[&str], suspended_s: f64, grave: bool| {
+        let runs = [load("main", 0.0, 1000, 10, 10.0)];
+        let generator = Generator {
+            threads: 1,
+            stood_still: still,
+            suspended_s: Some(suspended_s),
+            ..Generator::default()
+        };
+        let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
+        let s = summarise(TrialInput { generator, expect: &expect, ..input(facts, &runs) });
+        assert_eq!(kinds(&s), [("stood_still", grave)], "{expect:?}");
+        s
+    };
+    let s = check(closed(1), &[], 1e-7, false);
+    assert_eq!(
+        s.doubts[0].evidence,
+        "loadlab stood still for 400 ms, 2.50 s into the load, 2 times for 700 ms in all"
+    );
+    // two requests of 1,000 were under way: they can move p99.9 and the maximum
+    check(closed(1), &["p99 < 1s"], 0.0, false);
+    check(closed(1), &["max < 1s"], 0.0, true);
+    let s = check(closed(1), &[], 30.0, true);
+    assert!(
+        s.doubts[0].evidence.ends_with("; this machine was suspended for 30.0 s"),
+        "{}",
+        s.doubts[0].evidence
+    );
+    // lateness decides, and nothing was late
+    check(open(100.0), &["max < 1s"], 0.0, false);
+}
+
+#[test]
+fn the_usual_request_must_leave_on_time() {
+    // response times, lateness of so many in a hundred requests
+    let check = |response_us: u64, late_us: u64, of_100: u64, grave: Option<bool>| {
+        let mut runs = [load("main", 0.0, 10_000, 1, 10.0)];
+        let series = &mut runs[0].measured.series;
+        (series.response_ok, series.service_ok) = (Histogram::new(), Histogram::new());
+        let late = of_100 * 100;
+        series.response_ok.record_n(response_us * 1000, 10_000 - late);
+        series.response_ok.record_n((response_us + late_us) * 1000, late);
+        series.service_ok.record_n(response_us * 1000, 10_000);
+        runs[0].measured.busy_s = response_us as f64 / 100.0;
+        let series = &mut runs[0].measured.series;
+        series.late.record_n(20_000, 10_000 - late);
+        series.late.record_n(late_us * 1000, late);
+        let s = summarise(input(open(1000.0), &runs));
+        let expect: Vec<_> = grave.map(|g| ("late", g)).into_iter().collect();
+        assert_eq!(kinds(&s), expect, "{response_us} µs, late {late_us} µs, {of_100} %: {:?}", s.doubts);
+    };
+    // 1 ms on a median of 1 ms: the rule, one in seven, or one in fifty
+    check(1_000, 1_000, 60, Some(true));
+    check(1_000, 1_100, 15, Some(true));
+    check(1_000, 1_100, 2, Some(false));
+    // where nobody reads it
+    check(100, 60, 100, None);
+    check(20_000, 1_100, 60, None);
+    // one in fifty behind somebody else's time slice, seen at p99; and against a slow system, where it is not
+    check(1_000, 3_500, 2, Some(true));
+    check(60_000, 3_500, 2, None);
+}
+
+#[test]
+fn the_cap_is_reached_by_requests_not_by_connections() {
+    let check = |in_flight, connections, told: bool| {
+        let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+        runs[0].measured.connections.in_flight_peak = Some(in_flight);
+        runs[0].measured.connections.peak = connections;
+        let planned = Planned { max_in_flight: Some(100), ..Planned::default() };
+        let s = summarise(TrialInput { planned, ..input(open(100.0), &runs) });
+        assert_eq!(kinds(&s), if told { &[("in_flight_cap", false)][..] } else { &[] });
+    };
+    check(99, 5000, false);
+    check(100, 100, true);
 }
 
 #[test]

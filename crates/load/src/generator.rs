@@ -9,6 +9,8 @@ pub struct ThreadUse {
     pub cpu_ns: u64,
     /// Time ready to run and waiting for a core; `None` where the kernel does not tell.
     pub run_delay_ns: Option<u64>,
+    /// How often it got a core; `None` likewise.
+    pub time_slices: Option<u64>,
 }
 
 impl ThreadUse {
@@ -16,22 +18,38 @@ impl ThreadUse {
     pub fn now() -> ThreadUse {
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64;
-        ThreadUse { cpu_ns, run_delay_ns: run_delay_ns() }
+        let (run_delay_ns, time_slices) = run_delay().unzip();
+        ThreadUse { cpu_ns, run_delay_ns, time_slices }
     }
 
     /// What was used since an earlier reading.
     pub fn since(self, before: ThreadUse) -> ThreadUse {
+        let since = |now: Option<u64>, then: Option<u64>| now.zip(then).map(|(a, b)| a.saturating_sub(b));
         ThreadUse {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
-            run_delay_ns: self.run_delay_ns.zip(before.run_delay_ns).map(|(a, b)| a.saturating_sub(b)),
+            run_delay_ns: since(self.run_delay_ns, before.run_delay_ns),
+            time_slices: since(self.time_slices, before.time_slices),
         }
     }
 }
 
-/// Second field of schedstat (Documentation/scheduler/sched-stats.rst).
-fn run_delay_ns() -> Option<u64> {
+/// Second and third field of schedstat: time on a run queue, and times a core was got
+/// (Documentation/scheduler/sched-stats.rst).
+fn run_delay() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().nth(1)?.parse().ok()
+    let mut fields = text.split_whitespace().skip(1).map(|f| f.parse().ok());
+    Some((fields.next()??, fields.next()??))
+}
+
+/// How long this machine has been suspended since it booted: what one clock counts and the other does not.
+pub fn suspended_ns() -> u64 {
+    use rustix::time::{ClockId, clock_gettime};
+    let ns = |id| {
+        let t = clock_gettime(id);
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    };
+    let running_ns = ns(ClockId::Monotonic);
+    ns(ClockId::Boottime).saturating_sub(running_ns)
 }
 
 /// Resident memory of this process now.
@@ -51,39 +69,80 @@ fn status_kib(field: &str) -> u64 {
     line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Time the calling process' own cgroup has been stopped by a CPU limit, nanoseconds since its creation;
-/// `None` where it has none or the kernel does not tell.
-pub fn throttled_ns() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    for line in groups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        let (file, field, unit) = if controllers.split(',').any(|c| c == "cpu") {
-            (format!("/sys/fs/cgroup/{controllers}{path}/cpu.stat"), "throttled_time ", 1)
-        } else if controllers.is_empty() {
-            (format!("/sys/fs/cgroup{path}/cpu.stat"), "throttled_usec ", 1000)
-        } else {
-            continue;
-        };
-        let text = std::fs::read_to_string(file).unwrap_or_default();
-        if let Some(value) = text.lines().find_map(|l| l.strip_prefix(field)?.parse::<u64>().ok()) {
-            return Some(value * unit);
+/// Time this process' own cgroup, and each one around it, has been stopped by a CPU limit, nanoseconds since its
+/// creation, the innermost first; empty where there are none or the kernel does not tell. A limit may be that of a
+/// whole container or session: the groups inside it do not count its stops.
+pub fn throttled_ns() -> Vec<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of = |(file, field, unit): (String, &str, u64)| {
+        let text = std::fs::read_to_string(file).ok()?;
+        let value = text.lines().find_map(|l| l.strip_prefix(field)?.parse::<u64>().ok())?;
+        Some(value * unit)
+    };
+    cpu_stats(&groups).into_iter().filter_map(of).collect()
+}
+
+/// How much longer the one was stopped that was stopped longest. `None` if nothing can be told.
+pub fn throttled_since(before: &[u64]) -> Option<u64> {
+    let now = throttled_ns();
+    // Who was moved in between has other groups around it, with other counts.
+    (now.len() == before.len()).then(|| now.iter().zip(before).map(|(a, b)| a.saturating_sub(*b)).max())?
+}
+
+/// Files that tell of stops, from the group itself to the outermost: which, the field's name, and its unit in
+/// nanoseconds. `groups` is `/proc/self/cgroup` (cgroups(7)).
+fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
+    let mut parts = groups.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?, parts.next()?))
+    });
+    let v1 = parts.clone().find(|(controllers, _)| controllers.split(',').any(|c| c == "cpu"));
+    let (root, path, field, unit) = match (v1, parts.find(|(controllers, _)| controllers.is_empty())) {
+        (Some((controllers, path)), _) => {
+            (format!("/sys/fs/cgroup/{controllers}"), path, "throttled_time ", 1)
         }
-    }
-    None
+        (None, Some((_, path))) => ("/sys/fs/cgroup".to_owned(), path, "throttled_usec ", 1000),
+        (None, None) => return Vec::new(),
+    };
+    let around = std::path::Path::new(path).ancestors();
+    around.map(|dir| (format!("{root}{}/cpu.stat", dir.display()).replace("//", "/"), field, unit)).collect()
 }
 
 /// Puts the uses of all load threads together.
 pub fn sum(io: &str, cpus: &[usize], uses: &[ThreadUse], throttled_ns: Option<u64>, peak: u64) -> Generator {
     let delays: Option<Vec<u64>> = uses.iter().map(|u| u.run_delay_ns).collect();
+    let slices: Option<Vec<u64>> = uses.iter().map(|u| u.time_slices).collect();
     Generator {
         io: io.to_owned(),
         threads: uses.len() as u64,
         cpus: cpus.iter().map(|c| *c as u64).collect(),
         cpu_s: uses.iter().map(|u| u.cpu_ns as f64 / 1e9).sum(),
         run_delay_s: delays.map(|d| d.iter().map(|ns| *ns as f64 / 1e9).sum()),
+        time_slices: slices.map(|s| s.iter().sum()),
         throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         peak_rss_bytes: peak_rss_bytes(),
         connections_peak: peak,
+        ..Generator::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_around_this_process_by_version() {
+        let check = |groups: &str, expect: &[&str], unit: u64| {
+            let got = cpu_stats(groups);
+            assert_eq!(got.iter().map(|(file, _, _)| file.as_str()).collect::<Vec<_>>(), expect);
+            assert!(got.iter().all(|(_, _, u)| *u == unit), "{got:?}");
+        };
+        let own = "/sys/fs/cgroup/a/b/cpu.stat";
+        check("0::/a/b\n", &[own, "/sys/fs/cgroup/a/cpu.stat", "/sys/fs/cgroup/cpu.stat"], 1000);
+        let hybrid = "9:cpuset:/x\n4:cpu,cpuacct:/a\n1:name=systemd:/y\n0::/z\n";
+        let outer = "/sys/fs/cgroup/cpu,cpuacct/cpu.stat";
+        check(hybrid, &["/sys/fs/cgroup/cpu,cpuacct/a/cpu.stat", outer], 1);
+        check("1:name=systemd:/y\n", &[], 1);
+        check("", &[], 1);
     }
 }

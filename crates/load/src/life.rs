@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::net::SocketAddr;
 
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::load::OwnLimit;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::conn::{Exchange, Phase};
@@ -601,8 +602,13 @@ impl<'r> Worker<'r> {
             (conn.phase, conn.rested, conn.exchange)
         };
         let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
-        if phase == Phase::Connecting && self.other_address(ops, id) {
-            return;
+        if phase == Phase::Connecting {
+            if let Some(limit) = error.and_then(own_limit) {
+                self.recorder.own_limit(limit);
+            }
+            if self.other_address(ops, id) {
+                return;
+            }
         }
         if self.multiplex.is_some() {
             let failure = if phase == Phase::Connecting { Failure::Connect } else { Failure::Reset };
@@ -676,6 +682,16 @@ impl<'r> Worker<'r> {
         ops.close(id);
         self.conns[id as usize].phase = Phase::Closed;
         self.recorder.closed();
+    }
+}
+
+/// The limit of this machine that an error of a connect tells of; `None` if it may be the system's.
+fn own_limit(error: i32) -> Option<OwnLimit> {
+    match error {
+        libc::EMFILE | libc::ENFILE => Some(OwnLimit::OpenFiles),
+        libc::EADDRNOTAVAIL => Some(OwnLimit::Ports),
+        libc::ENOBUFS | libc::ENOMEM => Some(OwnLimit::Memory),
+        _ => None,
     }
 }
 

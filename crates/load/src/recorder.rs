@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 
 use loadlab_record::example::Example;
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, TagMeasured};
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, TagMeasured};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::source::Request;
@@ -264,6 +264,12 @@ impl Recorder {
     pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
         self.batch.connections.opened += 1;
         self.series(due_ns).connect.record(took_ns);
+    }
+
+    /// It could not be made, for want of something on this side.
+    #[cold]
+    pub fn own_limit(&mut self, limit: OwnLimit) {
+        self.batch.connections.own_limits.add(limit);
     }
 
     /// A request goes out again on a new connection.

@@ -6,8 +6,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier, OnceLock};
 
 use loadlab_record::example::{Example, KEPT};
-use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick, TickMs, Window};
-use loadlab_record::summary::Generator;
+use loadlab_record::load::{
+    Bytes, Connections, Counts, Measured, PerUser, Series, TagMeasured, Tick, TickMs, Window,
+};
+use loadlab_record::summary::{Generator, StoodStill};
 
 use crate::generator::{self, ThreadUse};
 use crate::io::epoll::{Epoll, now_ns};
@@ -15,7 +17,7 @@ use crate::io::uring::{Size, Uring};
 use crate::io::{self, Io, sim};
 use crate::recorder::{Batch, Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec, Model};
-use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
+use crate::worker::{ABORT, Gaps, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Time for all threads to be back when their connections are open.
@@ -139,7 +141,7 @@ pub fn run(
 ) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
     let start = Start::new(spec, origin);
-    let throttled_before = generator::throttled_ns();
+    let (throttled_before, suspended_before) = (generator::throttled_ns(), generator::suspended_ns());
     let (collector, ends) = std::thread::scope(|scope| {
         let mut empties = Vec::new();
         let mut threads = Vec::new();
@@ -165,11 +167,13 @@ pub fn run(
         Ok((collector, ends))
     })?;
     let ends: Vec<ThreadEnd> = ends.into_iter().collect::<Result<_, _>>()?;
-    let throttled = generator::throttled_ns().zip(throttled_before).map(|(a, b)| a.saturating_sub(b));
+    let throttled = generator::throttled_since(&throttled_before);
+    let suspended_ns = generator::suspended_ns().saturating_sub(suspended_before);
     let uses: Vec<ThreadUse> = ends.iter().map(|e| e.used).collect();
     let backend = ends.first().map_or("none", |e| e.backend);
     let peak = collector.totals.connections.peak;
-    let generator = generator::sum(backend, &bound_cpus(spec), &uses, throttled, peak);
+    let mut generator = generator::sum(backend, &bound_cpus(spec), &uses, throttled, peak);
+    generator.suspended_s = Some(suspended_ns as f64 / 1e9);
     let ends: Vec<WorkerEnd> = ends.into_iter().map(|e| e.end).collect();
     Ok(collector.outcome(ends, generator))
 }
@@ -470,10 +474,11 @@ impl<'s> Collector<'s> {
         totals.in_window.due += batch.in_window.due;
         totals.in_window.started += batch.in_window.started;
         totals.in_window.ok += batch.in_window.ok;
-        let Connections { attempted, opened, reconnects, .. } = batch.connections;
+        let Connections { attempted, opened, reconnects, own_limits, .. } = batch.connections;
         totals.connections.attempted += attempted;
         totals.connections.opened += opened;
         totals.connections.reconnects += reconnects;
+        totals.connections.own_limits.merge(own_limits);
         totals.connections.peak = self.workers.iter().map(|w| w.3).sum();
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
@@ -528,7 +533,7 @@ impl<'s> Collector<'s> {
         }
     }
 
-    fn outcome(self, ends: Vec<WorkerEnd>, generator: Generator) -> Outcome {
+    fn outcome(self, mut ends: Vec<WorkerEnd>, mut generator: Generator) -> Outcome {
         let ended_ns = ends.iter().map(|e| e.ended_ns).max().unwrap_or(0);
         let stopped_ns = ends.iter().filter_map(|e| e.stopped_ns).max();
         let planned_ns = self.spec.schedule_ns();
@@ -556,9 +561,25 @@ impl<'s> Collector<'s> {
                 self.spec.held.as_ref().map(|h| *grown as f64 / h.connections.max(1) as f64);
         }
         let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
+        measured.connections.in_flight_peak = ends.iter().map(|e| e.in_flight_peak).sum();
+        let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
+        measured.connections.per_user = PerUser::of(per_user);
+        let still = ends.iter().map(|e| stood_still(e.gaps, shift_s));
+        generator.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
         Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }
+    }
+}
+
+/// The gaps of a worker, on the trial's clock.
+fn stood_still(gaps: Gaps, shift_s: f64) -> StoodStill {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    StoodStill {
+        times: gaps.times,
+        sum_s: seconds(gaps.sum_ns),
+        longest_s: seconds(gaps.longest_ns),
+        longest_at_s: if gaps.times > 0 { seconds(gaps.longest_at_ns) + shift_s } else { 0.0 },
     }
 }
 

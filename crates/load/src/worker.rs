@@ -33,6 +33,10 @@ const FEWEST_TOGETHER: u64 = 5;
 const TOGETHER_WITHIN: u64 = 12;
 const TOGETHER_WITHIN_NS: u64 = 50_000;
 
+/// A turn that comes so much later than it was asked for is a gap: no scheduler that has a core to give lets a
+/// thread wait for so long, and turns are asked for at least that often.
+const GAP_NS: u64 = 100_000_000;
+
 /// Go on.
 pub const RUN: u8 = 0;
 /// End the schedule; what is in flight may finish within the grace.
@@ -73,6 +77,22 @@ pub struct Worker<'r> {
     pub(crate) stashes: Vec<Box<Stash>>,
     pub(crate) stashed: usize,
     pub(crate) stopped_ns: Option<u64>,
+    /// When the next turn was asked for, on the load's clock.
+    asked_ns: u64,
+    gaps: Gaps,
+}
+
+/// Times at which the worker did not run, on the load's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    /// How many.
+    pub times: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// When that began.
+    pub longest_at_ns: u64,
 }
 
 /// What a worker leaves.
@@ -85,6 +105,12 @@ pub struct WorkerEnd {
     pub slowest: Vec<Example>,
     /// What its first user had captured at the end, slot by slot.
     pub captured: Vec<Option<Vec<u8>>>,
+    /// When it did not run.
+    pub gaps: Gaps,
+    /// Requests of each user that had as many as it could get.
+    pub per_user: Vec<u64>,
+    /// Most requests in flight at one time, in the open model.
+    pub in_flight_peak: Option<u64>,
 }
 
 /// What follows a turn.
@@ -116,6 +142,13 @@ pub fn drive<'r, I: Io<'r>>(io: &mut I, mut worker: Worker<'r>) -> std::io::Resu
         stopped_ns: worker.stopped_ns,
         slowest: worker.keeper.slowest(&worker.spec.requests),
         captured: worker.journey.as_ref().map(|j| j.captured(0)).unwrap_or_default(),
+        gaps: worker.gaps,
+        per_user: worker.per_user(now),
+        in_flight_peak: match worker.feed {
+            // A place is made only when none is free.
+            Feed::Open(_) => Some(worker.exchanges.len() as u64),
+            Feed::Closed(_) => None,
+        },
     })
 }
 
@@ -195,6 +228,8 @@ impl<'r> Worker<'r> {
             stashes: Vec::new(),
             stashed: 0,
             stopped_ns: None,
+            asked_ns: 0,
+            gaps: Gaps::default(),
         }
     }
 
@@ -216,12 +251,15 @@ impl<'r> Worker<'r> {
 
     fn turn(&mut self, ops: &mut impl Ops<'r>) -> Next {
         let now = self.now(ops);
+        self.look_for_gap(now);
+        self.asked_ns = now;
         self.recorder.roll(now);
         self.expire(ops, now);
         self.fail_unwritten(ops);
         self.arrive(ops);
         let control = self.control.load(Ordering::Relaxed);
         let now = self.now(ops);
+        self.look_for_gap(now);
         if self.stopped_ns.is_none() && (now >= self.end_ns || control != RUN) {
             self.stop(ops, now.min(self.end_ns));
         }
@@ -234,8 +272,45 @@ impl<'r> Worker<'r> {
             self.cut(ops, now);
             return Next::Done;
         }
-        let until_ns = self.place.start_ns.saturating_add(self.next_ns(now));
+        self.asked_ns = self.next_ns(now);
+        let until_ns = self.place.start_ns.saturating_add(self.asked_ns);
         Next::Wait(Wait { until_ns, ..self.patience() })
+    }
+
+    /// Whether this thread stood still. One comparison, twice a turn.
+    #[inline]
+    fn look_for_gap(&mut self, now: u64) {
+        if now > self.asked_ns.saturating_add(GAP_NS) {
+            self.gap(self.asked_ns, now);
+        }
+    }
+
+    #[cold]
+    fn gap(&mut self, from_ns: u64, to_ns: u64) {
+        let length_ns = to_ns - from_ns;
+        self.gaps.times += 1;
+        self.gaps.sum_ns += length_ns;
+        if length_ns > self.gaps.longest_ns {
+            (self.gaps.longest_ns, self.gaps.longest_at_ns) = (length_ns, from_ns);
+        }
+    }
+
+    /// Requests each user began, of users that compete for answers; scaled to the whole load where one began later.
+    fn per_user(&self, now: u64) -> Vec<u64> {
+        let Feed::Closed(users) = &self.feed else { return Vec::new() };
+        if users.each != u64::MAX || !self.spec.stages.is_empty() || self.journey.is_some() {
+            return Vec::new();
+        }
+        let end_ns = self.stopped_ns.unwrap_or(now);
+        let requests = (0..users.awake).filter_map(|user| {
+            let from_ns = self.active_from(user, 0).unwrap_or(end_ns);
+            let active_ns = end_ns.saturating_sub(from_ns);
+            let begun = u128::from(self.exchanges[user as usize].begun);
+            // One that began in the second half says little about the whole.
+            let counts = active_ns > 0 && active_ns >= end_ns / 2;
+            counts.then(|| (begun * u128::from(end_ns) / u128::from(active_ns)) as u64)
+        });
+        requests.collect()
     }
 
     /// Waking a generator that sleeps costs the *system* several microseconds of its own time, where it is what

@@ -240,6 +240,15 @@ fn exit_codes_in_their_order() {
     assert_eq!(ran.code, 2, "{}", ran.stderr);
 }
 
+/// It was stopped for 400 ms, and a turn is asked for each 100 ms at least.
+fn check_stood_still(json: &serde_json::Value) {
+    assert!(doubts(json).contains(&"stood_still".to_owned()), "{json:#}");
+    let still = |key: &str| f(json, &format!("generator.stood_still.{key}")).unwrap();
+    let (longest, began) = (still("longest_s"), still("longest_at_s"));
+    assert!(longest > 0.29 && longest <= still("sum_s") && still("times") >= 1.0, "{json:#}");
+    assert!(began >= 0.0 && began + longest <= f(json, "elapsed_s").unwrap() + 0.1, "{json:#}");
+}
+
 /// Stopped from outside in the middle of a schedule: what it measured then is itself.
 fn a_generator_that_stood_still_is_invalid() {
     let _alone = alone();
@@ -265,9 +274,11 @@ fn a_generator_that_stood_still_is_invalid() {
     assert!(doubts(&json).contains(&"late".to_owned()));
     assert!(f(&json, "late_ms.max").unwrap() > 300.0);
     assert_eq!(n(&json, "requests.due"), 800);
+    check_stood_still(&json);
     // Users have no due times to miss.
     let (code, json) = stand_still(&["-c", "4"]);
     assert_eq!((code, doubts(&json).contains(&"late".to_owned())), (1, false), "{json:#}");
+    check_stood_still(&json);
     // A server that is slow, or never answers, is no fault of the generator.
     let server = Server::start(always(vec![Step::Hang]));
     let (json, code) = measured(&[&server.url("/"), "-r", "100/s", "-d", "1s", "--timeout", "300ms"]);

@@ -120,6 +120,29 @@ fn a_component_that_dies_in_the_middle() {
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
+/// Stopped in the middle of a load, and let go on: every form of the report says so.
+#[test]
+fn loadlab_is_stopped_under_load() {
+    let lab = Lab::new();
+    let load = "load:\n  rate: 200/s\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let running = lab.start(&plan(&[component("web", "", &[])], load), &[]);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    run_support::eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
+    running.signal(rustix::process::Signal::STOP);
+    let stopped = std::time::Instant::now();
+    run_support::eventually("half a second", || (stopped.elapsed().as_millis() > 500).then_some(()));
+    running.signal(rustix::process::Signal::CONT);
+    let ran = running.end();
+    ran.expect(4, &["INVALID"]);
+    let record = lab.record();
+    let summary = record.summary("default", 1);
+    assert!(summary["generator"]["stood_still"]["longest_s"].as_f64().unwrap() > 0.39, "{summary}");
+    for format in ["text", "md", "html", "json"] {
+        let report = record.report(format).replace("\\_", "_");
+        assert!(report.contains("stood_still") && report.contains("loadlab stood still for"), "{format}");
+    }
+}
+
 /// The server itself dies under load: what it answered is counted, what it did not is no mystery.
 #[test]
 fn the_server_dies_under_load() {

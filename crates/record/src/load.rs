@@ -236,6 +236,96 @@ pub struct Connections {
     /// What each held connection took of loadlab's own memory, bytes (the kernel's share is not in it).
     #[serde(default)]
     pub memory_bytes_each: Option<f64>,
+    /// Attempts that failed on a limit of the machine loadlab runs on, not of the system's.
+    #[serde(default)]
+    pub own_limits: OwnLimits,
+    /// Most requests in flight at one time in the open model (of each load thread, added up); `null` in the closed.
+    #[serde(default)]
+    pub in_flight_peak: Option<u64>,
+    /// How requests fell on users; `null` where each user has a number of its own, or there are none.
+    #[serde(default)]
+    pub per_user: Option<PerUser>,
+}
+
+/// A limit of loadlab's own machine that keeps it from connecting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnLimit {
+    /// Open files, of this process or of the machine (EMFILE, ENFILE).
+    OpenFiles,
+    /// Ports to connect from (EADDRNOTAVAIL).
+    Ports,
+    /// Memory of the kernel (ENOBUFS, ENOMEM).
+    Memory,
+}
+
+/// Attempts to connect that failed on limits of loadlab's own machine, by limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnLimits {
+    /// No descriptor was left.
+    pub open_files: u64,
+    /// No port was left to connect from, or the source address is not this machine's.
+    pub ports: u64,
+    /// The kernel had no memory for it.
+    pub memory: u64,
+}
+
+impl OwnLimits {
+    /// One more.
+    pub fn add(&mut self, limit: OwnLimit) {
+        match limit {
+            OwnLimit::OpenFiles => self.open_files += 1,
+            OwnLimit::Ports => self.ports += 1,
+            OwnLimit::Memory => self.memory += 1,
+        }
+    }
+
+    /// Adds another's counts.
+    pub fn merge(&mut self, other: OwnLimits) {
+        self.open_files += other.open_files;
+        self.ports += other.ports;
+        self.memory += other.memory;
+    }
+
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.open_files + self.ports + self.memory
+    }
+}
+
+/// How requests fell on the users of a closed load. A user that began later, in a ramp, counts as if it had gone on
+/// like that all the time; one that began in the second half is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PerUser {
+    /// Users that count.
+    pub users: u64,
+    /// Requests of the user that had the fewest.
+    pub min: u64,
+    /// Requests of the user in the middle.
+    pub median: u64,
+    /// Requests of the user that had the most.
+    pub max: u64,
+    /// Users with less than half as many as the one in the middle, or more than twice as many.
+    pub apart: u64,
+    /// Jain's index, (Σx)² / (n · Σx²): 1 if all had the same, 1/n if one had everything.
+    pub jain: f64,
+}
+
+impl PerUser {
+    /// From the requests of each user, in any order; `None` without users.
+    pub fn of(mut requests: Vec<u64>) -> Option<PerUser> {
+        requests.sort_unstable();
+        let (min, max) = (*requests.first()?, *requests.last()?);
+        let median = requests[(requests.len() - 1) / 2];
+        let apart = requests
+            .iter()
+            .filter(|n| n.saturating_mul(2) < median || **n > median.saturating_mul(2))
+            .count();
+        let users = requests.len() as f64;
+        let sum: f64 = requests.iter().map(|n| *n as f64).sum();
+        let squares: f64 = requests.iter().map(|n| (*n as f64).powi(2)).sum();
+        let jain = if squares > 0.0 { sum * sum / (users * squares) } else { 1.0 };
+        Some(PerUser { users: requests.len() as u64, min, median, max, apart: apart as u64, jain })
+    }
 }
 
 /// One second of load: one line of `ticks.jsonl`. Events are counted in their own second.
@@ -301,5 +391,28 @@ impl From<&Histogram> for TickMs {
             p99: h.quantile_ns(0.99).map(ms),
             max: h.max_ns().map(ms),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_requests_fell_on_users() {
+        let check = |requests: &[u64], expect: Option<(u64, u64, u64, u64, f64)>| {
+            let got = PerUser::of(requests.to_vec());
+            let got = got.map(|p| (p.min, p.median, p.max, p.apart, (p.jain * 1e3).round() / 1e3));
+            assert_eq!(got, expect, "{requests:?}");
+        };
+        check(&[], None);
+        check(&[0, 0], Some((0, 0, 0, 0, 1.0)));
+        check(&[7, 7, 7, 7], Some((7, 7, 7, 0, 1.0)));
+        check(&[100, 0, 0, 0], Some((0, 0, 100, 1, 0.25)));
+        // nine of ten fast, one ten times slower
+        check(&[100, 100, 100, 100, 100, 10, 100, 100, 100, 100], Some((10, 100, 100, 1, 0.919)));
+        // half and twice as many are not apart yet
+        check(&[50, 100, 200], Some((50, 100, 200, 0, 0.778)));
+        check(&[49, 100, 201], Some((49, 100, 201, 2, 0.773)));
     }
 }

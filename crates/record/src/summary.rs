@@ -436,12 +436,48 @@ pub struct Generator {
     pub cpu_s: f64,
     /// Time load threads were ready and waited for a core, seconds; `null` where the kernel does not tell.
     pub run_delay_s: Option<f64>,
-    /// Time loadlab's own cgroup was stopped by a CPU limit, seconds.
+    /// How often load threads got a core, each time after a wait of `run_delay_s` over this on average.
+    #[serde(default)]
+    pub time_slices: Option<u64>,
+    /// Time loadlab's own cgroup, or one around it, was stopped by a CPU limit, seconds.
     pub throttled_s: Option<f64>,
+    /// Stretches of time in which a load thread did not run at all, for whatever reason.
+    #[serde(default)]
+    pub stood_still: StoodStill,
+    /// Time this machine was suspended during the load, seconds: no clock of the load shows it.
+    #[serde(default)]
+    pub suspended_s: Option<f64>,
     /// Peak resident memory of loadlab.
     pub peak_rss_bytes: u64,
     /// Most connections open at one time.
     pub connections_peak: u64,
+}
+
+/// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
+/// ran: it was stopped, starved, or its machine was paused. Of several threads, the one that stood still longest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StoodStill {
+    /// How many.
+    pub times: u64,
+    /// Their sum, seconds.
+    pub sum_s: f64,
+    /// The longest, seconds.
+    pub longest_s: f64,
+    /// When the longest began, seconds on the trial's clock.
+    pub longest_at_s: f64,
+}
+
+impl StoodStill {
+    /// Together with what came after or before it on the same threads.
+    pub fn then(self, other: StoodStill) -> StoodStill {
+        let longer = if other.longest_s > self.longest_s { other } else { self };
+        StoodStill { times: self.times + other.times, sum_s: self.sum_s + other.sum_s, ..longer }
+    }
+
+    /// Of two threads at the same time, the one that stood still longer.
+    pub fn beside(self, other: StoodStill) -> StoodStill {
+        if other.sum_s > self.sum_s { other } else { self }
+    }
 }
 
 /// What a component used during the load.

@@ -462,6 +462,12 @@ pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
     if let Some(throttled_s) = g.throttled_s.filter(|s| *s > 0.0) {
         words.push(format!("stopped by a CPU limit for {}", seconds(throttled_s)));
     }
+    if g.stood_still.times > 0 {
+        words.push(format!("stood still for {}", seconds(g.stood_still.sum_s)));
+    }
+    if let Some(suspended_s) = g.suspended_s.filter(|s| *s >= 1e-3) {
+        words.push(format!("suspended for {}", seconds(suspended_s)));
+    }
     words.push(format!("{} at most", bytes(g.peak_rss_bytes as f64)));
     words.push(format!("{} at most", plural(g.connections_peak, "connection", "connections")));
     words

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::example::{Example, Kept};
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, TagMeasured, Window};
-use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, Summary, Verdict};
+use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, StoodStill, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
 
@@ -334,4 +334,21 @@ fn nothing_measured_is_said_and_does_not_break_it() {
     let text = trial_text(Trial { summary: &s, ok_responses: &empty, examples: &[] }, 80, false);
     assert!(text.contains("nothing was sent"), "{text}");
     assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+}
+
+#[test]
+fn what_the_generator_suffered() {
+    let check = |generator: Generator, expect: &str| {
+        assert_eq!(loadlab_report::trial::generator_words(&generator, 10.0).join(" · "), expect);
+    };
+    let quiet = Generator { io: "epoll".into(), threads: 1, cpu_s: 1.0, ..Generator::default() };
+    check(
+        Generator { suspended_s: Some(1e-7), ..quiet.clone() },
+        "epoll, 1 thread · 10.0 % busy · 0 B at most · 0 connections at most",
+    );
+    let still = StoodStill { times: 2, sum_s: 0.7, longest_s: 0.4, longest_at_s: 2.5 };
+    check(
+        Generator { throttled_s: Some(0.2), stood_still: still, suspended_s: Some(30.0), ..quiet },
+        "epoll, 1 thread · 10.0 % busy · stopped by a CPU limit for 200 ms · stood still for 700 ms · suspended for 30.0 s · 0 B at most · 0 connections at most",
+    );
 }

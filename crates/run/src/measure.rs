@@ -141,9 +141,14 @@ impl Measuring<'_> {
         if totals.connections.opened == 0 && refused > 0 {
             let error = self.examples.iter().find_map(|e| Some((e.address.clone(), e.error.clone()?)));
             let (address, why) = error.unwrap_or_default();
-            self.stage.spoil(Trouble::Unreachable(format!(
-                "cannot connect to {address}: {why}\nhint: is the server up, and is this its port?"
-            )));
+            let hint = match totals.connections.own_limits.total() {
+                0 => "is the server up, and is this its port?",
+                _ => {
+                    "this is a limit of the machine loadlab runs on, not the server's: `loadlab check --preflight` tells which"
+                }
+            };
+            self.stage
+                .spoil(Trouble::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
             return self.control.abort();
         }
         if self.stopped_by.is_none() && !self.order.stop_when.is_empty() {
@@ -303,7 +308,10 @@ pub fn planned_of(spec: &LoadSpec) -> Planned {
             ..Planned::default()
         },
         Model::Open { max_in_flight, when_behind, .. } => Planned {
-            max_in_flight: Some(*max_in_flight),
+            // Each request in flight needs one of the connections that are held.
+            max_in_flight: Some(
+                spec.held.as_ref().map_or(*max_in_flight, |h| h.connections.min(*max_in_flight)),
+            ),
             drops_when_behind: *when_behind == WhenBehind::Drop,
             ..Planned::default()
         },

@@ -411,11 +411,15 @@ impl Measured {
         let mut sum = Measured::default();
         for load in batches {
             let Generator { threads, throttled_s, peak_rss_bytes, connections_peak, .. } = sum.generator;
+            let Generator { time_slices, stood_still, suspended_s, .. } = sum.generator;
             sum.generator = Generator {
                 threads: threads.max(load.generator.threads),
                 cpu_s: sum.generator.cpu_s + load.generator.cpu_s,
                 run_delay_s: add(sum.generator.run_delay_s, load.generator.run_delay_s),
+                time_slices: add(time_slices, load.generator.time_slices),
                 throttled_s: add(throttled_s, load.generator.throttled_s),
+                stood_still: stood_still.then(load.generator.stood_still),
+                suspended_s: add(suspended_s, load.generator.suspended_s),
                 peak_rss_bytes: peak_rss_bytes.max(load.generator.peak_rss_bytes),
                 connections_peak: connections_peak.max(load.generator.connections_peak),
                 ..load.generator
@@ -438,9 +442,12 @@ impl Measured {
         sum.cpus.dedup();
         sum.cpu_s += own.cpu_s;
         sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
+        sum.time_slices = add(sum.time_slices, own.time_slices);
+        sum.stood_still = sum.stood_still.beside(own.stood_still);
         sum.connections_peak += own.connections_peak;
         // These are of the whole process.
         sum.throttled_s = own.throttled_s.or(sum.throttled_s);
+        sum.suspended_s = own.suspended_s.or(sum.suspended_s);
         sum.peak_rss_bytes = sum.peak_rss_bytes.max(own.peak_rss_bytes);
         self.loads.append(&mut other.loads);
         self.ticks.append(&mut other.ticks);
@@ -454,7 +461,7 @@ fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
     a.filter(|e| *e != Ended::Complete).or(b).or(a)
 }
 
-fn add(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+fn add<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
         (one, other) => one.or(other),

@@ -359,6 +359,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
             throttled_s: None,
             peak_rss_bytes: 13_000_000 + spec.users * 700,
             connections_peak: spec.users,
+            ..Generator::default()
         },
         ended: Ended::Complete,
         expect: &expect,

@@ -1,0 +1,284 @@
+//! What `loadlab bench` says when its own figures are not to be believed: starved of CPU, stopped, out of files or
+//! ports – and what it does not hold against itself. Verdicts are asserted, not times.
+//!
+//! CPU limits and network namespaces need root; without, those tests say that they were skipped.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use common::server::{Request, Server, good, send, slow};
+use common::{LOADLAB, Ran, Running, at, check_identities, command, doubts, f, n};
+use serde_json::Value;
+
+on_every_backend! {
+    a_starved_generator_is_invalid_in_the_open_model
+    a_starved_generator_is_a_note_in_the_closed_model
+    a_frozen_server_is_not_held_against_the_generator
+    ports_that_run_out_are_its_own_limit
+    a_system_that_is_behind
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `loadlab bench --json …` to its end, started by a shell that does something first.
+fn bench_after(first: &str, args: &[&str]) -> Ran {
+    Running::start(shell(first, args)).wait()
+}
+
+fn shell(first: &str, args: &[&str]) -> Command {
+    let bench = command(args);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{first}; exec \"$0\" \"$@\""), LOADLAB]).args(bench.get_args()).arg("--json");
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
+fn doubt<'j>(json: &'j Value, kind: &str) -> &'j Value {
+    let all = json["doubts"].as_array().expect("doubts");
+    all.iter().find(|d| d["kind"] == kind).unwrap_or_else(|| panic!("no doubt `{kind}` in {json:#}"))
+}
+
+fn grave(json: &Value) -> Vec<&str> {
+    let all = json["doubts"].as_array().expect("doubts");
+    all.iter().filter(|d| d["grave"] == true).filter_map(|d| d["kind"].as_str()).collect()
+}
+
+/// A cgroup with a tenth of a core; gone with the value.
+struct Tenth(PathBuf);
+
+impl Tenth {
+    /// `None` where this user or host makes none.
+    fn of_a_core() -> Option<Tenth> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("loadlab-test-tenth-{}-{number}", std::process::id());
+        let limits: [(&str, &[(&str, &str)]); 4] = [
+            ("/sys/fs/cgroup/cpu", &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "10000")]),
+            ("/sys/fs/cgroup/cpu,cpuacct", &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "10000")]),
+            ("/sys/fs/cgroup", &[("cpu.max", "10000 100000")]),
+            ("/sys/fs/cgroup/unified", &[("cpu.max", "10000 100000")]),
+        ];
+        limits.iter().find_map(|(root, settings)| {
+            // On v2 a group has the files of a controller only if those above it hand it down.
+            let _ = std::fs::write(Path::new(root).join("cgroup.subtree_control"), "+cpu");
+            let dir = Path::new(root).join(&name);
+            if !Path::new(root).join("cgroup.procs").exists() || std::fs::create_dir(&dir).is_err() {
+                return None;
+            }
+            let group = Tenth(dir);
+            let set = |(file, value): &(&str, &str)| {
+                let path = group.0.join(file);
+                path.exists() && std::fs::write(path, value).is_ok()
+            };
+            settings.iter().all(set).then_some(group)
+        })
+    }
+
+    fn enter(&self) -> String {
+        format!("echo $$ > '{}'", self.0.join("cgroup.procs").display())
+    }
+}
+
+impl Drop for Tenth {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+const NO_LIMITS: &str = "skipped: this user or host gives no CPU limits";
+
+/// Far more than a tenth of a core sends, to a server that has time.
+fn a_starved_generator_is_invalid_in_the_open_model() {
+    let _alone = alone();
+    let Some(tenth) = Tenth::of_a_core() else { return eprintln!("{NO_LIMITS}") };
+    let server = Server::start(good);
+    let url = server.url("/");
+    let args = [&url, "-r", "20000/s", "-d", "2s", "--max-in-flight", "20", "--grace", "1s"];
+    let ran = bench_after(&tenth.enter(), &args);
+    let json = ran.json();
+    check_identities(&json);
+    assert_eq!((ran.code, at(&json, "verdict").as_str()), (4, Some("invalid")), "{json:#}");
+    assert!(grave(&json).contains(&"late") && grave(&json).contains(&"throttled"), "{json:#}");
+    let evidence = doubt(&json, "throttled")["evidence"].as_str().unwrap();
+    assert!(evidence.contains("stopped by a CPU limit for"), "{evidence}");
+    assert!(f(&json, "generator.throttled_s").unwrap() > 0.2, "{json:#}");
+}
+
+/// Users wait for the generator, and nobody is told that the system is slow.
+fn a_starved_generator_is_a_note_in_the_closed_model() {
+    let _alone = alone();
+    let Some(tenth) = Tenth::of_a_core() else { return eprintln!("{NO_LIMITS}") };
+    let server = Server::start(good);
+    let url = server.url("/");
+    let starved = |expect: &[&str]| {
+        let ran = bench_after(&tenth.enter(), &[&[&url, "-c", "4", "-d", "2s"], expect].concat());
+        let json = ran.json();
+        check_identities(&json);
+        let throttled = doubt(&json, "throttled");
+        assert!(throttled["evidence"].as_str().unwrap().contains("lower bound"), "{json:#}");
+        (ran.code, at(&json, "verdict").as_str().unwrap().to_owned(), throttled["grave"] == true, json)
+    };
+    let (code, verdict, is_grave, json) = starved(&[]);
+    assert_eq!((code, verdict.as_str(), is_grave, grave(&json)), (0, "none", false, vec![]), "{json:#}");
+    let (code, verdict, is_grave, json) = starved(&["--expect", "errors < 1%"]);
+    assert_eq!((code, verdict.as_str(), is_grave), (0, "pass", false), "{json:#}");
+    let (code, verdict, is_grave, json) = starved(&["--expect", "p90 < 1h"]);
+    assert_eq!((code, verdict.as_str(), is_grave), (4, "invalid", true), "{json:#}");
+    // A throughput it could not reach would be blamed on the system.
+    let (code, verdict, is_grave, json) = starved(&["--expect", "goodput > 1000000/s"]);
+    assert_eq!((code, verdict.as_str(), is_grave), (4, "invalid", true), "{json:#}");
+}
+
+/// The generator goes before others on this machine, so that it has nothing to be blamed for; where it has
+/// nevertheless, a busy machine is given two more chances.
+fn a_frozen_server_is_not_held_against_the_generator() {
+    let _alone = alone();
+    let frozen = || {
+        let server = Server::start(good);
+        let args = [&server.url("/"), "-r", "200/s", "-d", "4s"];
+        let running = Running::start(shell("renice -n -15 $$ > /dev/null 2>&1 || true", &args));
+        server.after(200);
+        server.freeze();
+        std::thread::sleep(Duration::from_millis(1500));
+        server.thaw();
+        let ran = running.wait();
+        let json = ran.json();
+        check_identities(&json);
+        assert!(f(&json, "response_ms.max").unwrap() > 1000.0, "{json:#}");
+        (ran.code, json)
+    };
+    let (mut code, mut json) = frozen();
+    for _ in 0..2 {
+        if grave(&json) == ["late"] {
+            (code, json) = frozen();
+        }
+    }
+    assert_eq!((code, at(&json, "verdict").as_str(), grave(&json)), (0, Some("none"), vec![]), "{json:#}");
+}
+
+/// io_uring's sockets take no descriptors; epoll's do.
+#[test]
+fn files_that_run_out_are_its_own_limit() {
+    common::on("epoll", || {
+        let _alone = alone();
+        let server = Server::start(slow(Duration::from_millis(5)));
+        let url = server.url("/");
+        for load in [["-c", "100"], ["-r", "20000/s"]] {
+            let args = [&[&url, "-n", "2000"][..], &load].concat();
+            let ran = bench_after("ulimit -n 40", &args);
+            let json = ran.json();
+            check_identities(&json);
+            assert_eq!((ran.code, at(&json, "verdict").as_str()), (4, Some("invalid")), "{json:#}");
+            assert!(n(&json, "requests.ok") > 0, "{json:#}");
+            let (own, failed) = (n(&json, "connections.own_limits.open_files"), n(&json, "failures.connect"));
+            assert!(own > 0 && own == failed, "{json:#}");
+            assert_eq!(doubt(&json, "own_limits")["grave"], true);
+            assert!(doubt(&json, "own_limits")["hint"].as_str().unwrap().contains("ulimit -n"), "{json:#}");
+        }
+    });
+}
+
+/// With fewer and fewer files there comes a limit that leaves none for a connection: then it is not the server that is
+/// to be looked at.
+#[test]
+fn without_a_file_for_one_connection() {
+    common::on("epoll", || {
+        let _alone = alone();
+        let server = Server::start(good);
+        let said = (4..16).rev().find_map(|files| {
+            let ran = bench_after(&format!("ulimit -n {files}"), &[&server.url("/"), "-c", "2", "-n", "20"]);
+            (ran.code == 5).then_some(ran.stderr)
+        });
+        let said = said.expect("a limit too low for any connection");
+        assert!(
+            said.contains("too many open files\nhint: this is a limit of the machine loadlab runs on"),
+            "{said}"
+        );
+    });
+}
+
+/// In a network namespace of the test's own, fifty ports to connect from.
+fn ports_that_run_out_are_its_own_limit() {
+    let _alone = alone();
+    // SAFETY: unshare takes a number. It moves this thread alone, and what it starts from here on.
+    if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+        return eprintln!("skipped: this user may not make a network namespace");
+    }
+    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|s| s.success());
+    let range = "/proc/thread-self/root/proc/sys/net/ipv4/ip_local_port_range";
+    if !up || std::fs::write(range, "20000 20049").is_err() {
+        return eprintln!("skipped: loopback or the range of ports cannot be set");
+    }
+    let server = Server::start(slow(Duration::from_millis(5)));
+    let url = server.url("/");
+    let ran = bench_after("true", &[&url, "-c", "200", "-n", "3000"]);
+    let json = ran.json();
+    check_identities(&json);
+    assert_eq!((ran.code, at(&json, "verdict").as_str()), (4, Some("invalid")), "{json:#}");
+    let (own, failed) = (n(&json, "connections.own_limits.ports"), n(&json, "failures.connect"));
+    assert!(own > 0 && own == failed, "{json:#}");
+    assert!(n(&json, "requests.ok") > 0 && n(&json, "connections.peak") >= 50, "{json:#}");
+    assert!(doubt(&json, "own_limits")["evidence"].as_str().unwrap().contains("no port"), "{json:#}");
+}
+
+/// All that is said of a system that does not keep up, and none of it grave.
+fn a_system_that_is_behind() {
+    let _alone = alone();
+    let server = Server::start(slow(Duration::from_millis(50)));
+    let url = server.url("/");
+    // 4 slots of 50 ms carry 80 of the 400 a second
+    let behind = |more: &[&str]| {
+        let load = [&url, "-r", "400/s", "-d", "2s", "--max-in-flight", "4", "-t", "1"];
+        let ran = bench_after("true", &[&load, more].concat());
+        let json = ran.json();
+        check_identities(&json);
+        assert_eq!(f(&json, "connections.in_flight_peak"), Some(4.0), "{json:#}");
+        for kind in ["in_flight_cap", "dropped"] {
+            assert_eq!(doubt(&json, kind)["grave"], false, "{json:#}");
+        }
+        doubt(&json, "dropped")["evidence"].as_str().unwrap().to_owned()
+    };
+    assert!(behind(&[]).contains("still waiting for a slot when the load ended"));
+    assert!(behind(&["--when-behind", "drop"]).contains("as the plan wants when it is behind"));
+    // Connections that are held are no requests: the cap is far.
+    let held = ["-r", "100/s", "-d", "1s", "--max-in-flight", "30", "--connections", "40"];
+    let ran = bench_after("true", &[&[url.as_str()][..], &held].concat());
+    let json = ran.json();
+    assert!(n(&json, "connections.peak") >= 40, "{json:#}");
+    let most = n(&json, "connections.in_flight_peak");
+    assert_eq!(doubts(&json).contains(&"in_flight_cap".to_owned()), most >= 30, "{json:#}");
+}
+
+/// A server that answers every tenth connection ten times slower, and one that is fair.
+#[test]
+fn a_server_that_starves_connections() {
+    let _alone = alone();
+    let unfair = Server::start(|r: &Request| {
+        let by = if r.connection.is_multiple_of(10) { 20 } else { 2 };
+        vec![
+            common::server::Step::Wait(Duration::from_millis(by)),
+            send(common::server::response(200, "hello")),
+        ]
+    });
+    let ran = bench_after("true", &[&unfair.url("/"), "-c", "20", "-d", "4s"]);
+    let json = ran.json();
+    check_identities(&json);
+    assert_eq!(n(&json, "connections.per_user.users"), 20, "{json:#}");
+    // On a machine too busy for 100 requests a user nothing can be said.
+    if n(&json, "connections.per_user.median") >= 100 {
+        assert_eq!(doubt(&json, "unfair")["grave"], false, "{json:#}");
+        assert!(doubt(&json, "unfair")["hint"].as_str().unwrap().contains("SO_REUSEPORT"), "{json:#}");
+    }
+    let fair = Server::start(slow(Duration::from_millis(2)));
+    let ran = bench_after("true", &[&fair.url("/"), "-c", "20", "-d", "1s"]);
+    let json = ran.json();
+    assert!(!doubts(&json).contains(&"unfair".to_owned()), "{json:#}");
+}

@@ -1,0 +1,299 @@
+//! Doubts, from the engine in simulated time to the verdict: each is provoked, and what looks like it is not blamed.
+
+use std::collections::BTreeMap;
+
+use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_load::io::ConnId;
+use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::run::simulate;
+use loadlab_load::source::RequestParts;
+use loadlab_load::spec::{Held, Order, Think};
+use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_record::load::{OwnLimits, Tick};
+use loadlab_record::summary::{Ended, LoadFacts, Summary, Verdict};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+fn spec(model: Model) -> LoadSpec {
+    let request = RequestParts {
+        method: "GET".into(),
+        host: "sim".into(),
+        path: "/".into(),
+        keep_alive: true,
+        ..RequestParts::default()
+    };
+    LoadSpec {
+        name: "load".into(),
+        model,
+        until: Until::Elapsed(10 * S),
+        ramp_ns: 0,
+        warmup_ns: 0,
+        grace_ns: 5 * S,
+        pace_ns: None,
+        think: Think::None,
+        timeout_ns: 30 * S,
+        keep_alive: true,
+        requests: vec![request.build().unwrap()],
+        order: Order::Journey,
+        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
+        tags: vec![],
+        held: None,
+        sources: vec![],
+        threads: 1,
+        cpus: vec![],
+        io: IoChoice::Auto,
+        seed: 1,
+    }
+}
+
+fn users(users: u64) -> Model {
+    Model::Closed { users }
+}
+
+fn rate(rate_per_s: f64, max_in_flight: u64, when_behind: WhenBehind) -> Model {
+    Model::Open { rate_per_s, arrivals: Arrivals::Constant, when_behind, max_in_flight }
+}
+
+/// Answers each connection after a time of its own, and takes so many connections.
+struct Stub<F> {
+    service_ns: F,
+    refuse_from: ConnId,
+    error: i32,
+    requests: BTreeMap<ConnId, u64>,
+}
+
+impl<F: FnMut(ConnId, u64) -> u64> Stub<F> {
+    fn new(service_ns: F) -> Self {
+        Stub { service_ns, refuse_from: ConnId::MAX, error: 0, requests: BTreeMap::new() }
+    }
+}
+
+impl<F: FnMut(ConnId, u64) -> u64> Server for Stub<F> {
+    fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
+        if conn >= self.refuse_from { Err((at_ns + MS, self.error)) } else { Ok(at_ns) }
+    }
+
+    fn request(&mut self, at_ns: u64, conn: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        *self.requests.entry(conn).or_default() += 1;
+        vec![(at_ns + (self.service_ns)(conn, at_ns), Reply::Bytes(OK.to_vec()))]
+    }
+}
+
+/// What was simulated, and its ticks.
+fn simulated<R: Server>(spec: &LoadSpec, mut sim: Sim<R>) -> (Outcome, Vec<Tick>) {
+    let mut ticks = Vec::new();
+    let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Second(second) = event {
+            ticks.push(second.tick.clone());
+        }
+    });
+    (outcome.unwrap(), ticks)
+}
+
+fn summary_of(spec: &LoadSpec, (outcome, ticks): (Outcome, Vec<Tick>)) -> Summary {
+    let planned = match spec.model {
+        Model::Open { max_in_flight, when_behind, .. } => Planned {
+            max_in_flight: Some(max_in_flight),
+            drops_when_behind: when_behind == WhenBehind::Drop,
+            ..Planned::default()
+        },
+        Model::Closed { .. } => Planned::default(),
+    };
+    let facts = LoadFacts {
+        model: if planned.max_in_flight.is_some() { "open" } else { "closed" }.into(),
+        users: match spec.model {
+            Model::Closed { users } => Some(users),
+            Model::Open { .. } => None,
+        },
+        duration_s: Some(10.0),
+        ramp_s: spec.ramp_ns as f64 / 1e9,
+        think_s: spec.think.mean_ns().map(|ns| ns as f64 / 1e9),
+        ..LoadFacts::default()
+    };
+    let run = LoadRun { load: "load".into(), batch: 0, at_s: 0.0, measured: outcome.measured };
+    summarise(TrialInput {
+        facts,
+        loads: &[run],
+        ticks: &ticks,
+        samples: &[],
+        events: &[],
+        generator: outcome.generator,
+        ended: Ended::Complete,
+        expect: &[],
+        intervals: &[],
+        drain_s: None,
+        loss: None,
+        planned,
+    })
+}
+
+fn go<R: Server>(spec: &LoadSpec, sim: Sim<R>) -> Summary {
+    summary_of(spec, simulated(spec, sim))
+}
+
+fn kinds(summary: &Summary) -> Vec<(&str, bool)> {
+    summary.doubts.iter().map(|d| (d.kind.as_str(), d.grave)).collect()
+}
+
+#[test]
+fn nothing_is_said_of_a_generator_and_a_system_that_keep_up() {
+    for model in [users(20), rate(1000.0, 100, WhenBehind::Queue)] {
+        let s = go(&spec(model), Sim::new(Stub::new(|_, _| MS)));
+        assert_eq!((kinds(&s), s.verdict), (vec![], Verdict::None));
+        assert_eq!((s.generator.stood_still.times, s.connections.own_limits.total()), (0, 0));
+    }
+}
+
+#[test]
+fn connections_that_are_served_ten_times_slower() {
+    let tenth = |conn: ConnId, _| if conn.is_multiple_of(10) { 10 * MS } else { MS };
+    let s = go(&spec(users(50)), Sim::new(Stub::new(tenth)));
+    assert_eq!(kinds(&s), [("unfair", false)]);
+    let per_user = s.connections.per_user.unwrap();
+    assert_eq!((per_user.users, per_user.apart), (50, 5));
+    assert!((per_user.jain - 0.919).abs() < 0.001, "{per_user:?}");
+    // a request in ninety-two is a starved user's: p95 shows nothing of a tenth of the users
+    assert!(s.response_ms.p95.unwrap() < 1.1);
+
+    // and the few that are served far better than the rest
+    let lucky = |conn: ConnId, _| if conn.is_multiple_of(10) { MS } else { 10 * MS };
+    assert_eq!(kinds(&go(&spec(users(50)), Sim::new(Stub::new(lucky)))), [("unfair", false)]);
+}
+
+#[test]
+fn chance_and_ramps_are_not_unfair() {
+    // service times with a deviation of three times their mean: one in twenty takes 63 times as long as the others
+    let mut state = 1u64;
+    let mut wild = move |_: ConnId, _: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        if (state >> 33).is_multiple_of(20) { 63 * MS } else { MS }
+    };
+    let s = go(&spec(users(50)), Sim::new(Stub::new(&mut wild)));
+    assert_eq!(kinds(&s), []);
+    assert!(s.connections.per_user.unwrap().min < s.connections.per_user.unwrap().max);
+    // users that began later had less time
+    let mut ramped = spec(users(50));
+    ramped.ramp_ns = 8 * S;
+    let s = go(&ramped, Sim::new(Stub::new(|_, _| 10 * MS)));
+    assert_eq!(kinds(&s), []);
+    let per_user = s.connections.per_user.unwrap();
+    // those of the first half, as if they had been there all the time
+    assert_eq!(per_user.users, 32);
+    assert!((999..=1002).contains(&per_user.min) && per_user.max <= 1002, "{per_user:?}");
+    // where each has a number of its own, counts tell nothing
+    let mut each = spec(users(5));
+    each.until = Until::Repeats(100);
+    assert_eq!(go(&each, Sim::new(Stub::new(|_, _| MS))).connections.per_user, None);
+}
+
+#[test]
+fn limits_of_this_machine_while_connecting() {
+    let check = |error: i32, expect: OwnLimits| {
+        let mut stub = Stub::new(|_, _| MS);
+        (stub.refuse_from, stub.error) = (5, error);
+        let s = go(&spec(users(7)), Sim::new(stub));
+        assert_eq!(s.connections.own_limits, expect, "{error}");
+        // users that fail are counted apart, and idle in no figure
+        assert_eq!(kinds(&s).contains(&("own_limits", true)), expect.total() > 0, "{error}: {:?}", s.doubts);
+        assert_eq!(s.failures.get(loadlab_record::Failure::Connect), s.requests.failed);
+        if expect.total() > 0 {
+            assert_eq!((expect.total(), s.verdict), (s.requests.failed, Verdict::Invalid));
+        }
+    };
+    let n = 2 * 10_000; // two users, each refused once a millisecond
+    check(24, OwnLimits { open_files: n, ..OwnLimits::default() }); // EMFILE
+    check(23, OwnLimits { open_files: n, ..OwnLimits::default() }); // ENFILE
+    check(99, OwnLimits { ports: n, ..OwnLimits::default() }); // EADDRNOTAVAIL
+    check(105, OwnLimits { memory: n, ..OwnLimits::default() }); // ENOBUFS
+    check(12, OwnLimits { memory: n, ..OwnLimits::default() }); // ENOMEM
+    check(111, OwnLimits::default()); // ECONNREFUSED
+}
+
+#[test]
+fn a_generator_that_stood_still() {
+    let check = |model: Model, stalls: Vec<(u64, u64)>, expect: &[(&str, bool)]| {
+        let s = go(&spec(model), Sim::new(Stub::new(|_, _| 20 * MS)).stalls(stalls));
+        assert_eq!(kinds(&s), expect, "{:?}", s.doubts);
+        s.generator.stood_still
+    };
+    let open = || rate(1000.0, 1000, WhenBehind::Queue);
+    let still = check(open(), vec![(4 * S, 400 * MS)], &[("late", true), ("stood_still", true)]);
+    assert_eq!(still.times, 1);
+    assert!((still.longest_s - 0.4).abs() < 0.005 && (still.longest_at_s - 4.0).abs() < 0.005, "{still:?}");
+    let stalls = vec![(2 * S, 200 * MS), (6 * S, 500 * MS)];
+    let still = check(users(4), stalls, &[("stood_still", false)]);
+    assert_eq!(still.times, 2);
+    assert!((still.sum_s - 0.7).abs() < 0.05 && (still.longest_at_s - 6.0).abs() < 0.05, "{still:?}");
+    // a time slice of somebody else's is no gap, and 60 requests late by up to 60 ms are in no p99 of 10,000
+    let still = check(open(), vec![(4 * S, 60 * MS)], &[("late", false)]);
+    assert_eq!(still.times, 0);
+}
+
+#[test]
+fn users_that_think_have_due_times_to_miss() {
+    let mut thinking = spec(users(100));
+    thinking.think = Think::Constant(100 * MS);
+    let stalls = (0..20).map(|i| (i * 500 * MS, 90 * MS)).collect();
+    let s = go(&thinking, Sim::new(Stub::new(|_, _| MS)).stalls(stalls));
+    assert_eq!(kinds(&s), [("late", true)]);
+}
+
+#[test]
+fn a_frozen_server_and_a_blameless_generator() {
+    let freeze =
+        |_: ConnId, at_ns: u64| if at_ns < 4 * S { MS } else { MS + (5500 * MS).saturating_sub(at_ns) };
+    let s = go(&spec(rate(1000.0, 10_000, WhenBehind::Queue)), Sim::new(Stub::new(freeze)));
+    assert_eq!((kinds(&s), s.verdict), (vec![], Verdict::None));
+    assert!(s.response_ms.p99.unwrap() > 1300.0);
+}
+
+#[test]
+fn a_cap_that_is_reached_and_requests_that_are_dropped() {
+    // 10 places of 100 ms carry 100 of 200 a second
+    let late = |when_behind| {
+        let s = go(&spec(rate(200.0, 10, when_behind)), Sim::new(Stub::new(|_, _| 100 * MS)));
+        assert_eq!(s.connections.in_flight_peak, Some(10));
+        assert_eq!(kinds(&s), [("in_flight_cap", false), ("dropped", false)]);
+        s.doubts.into_iter().map(|d| d.evidence).collect::<Vec<_>>()
+    };
+    let queued = late(WhenBehind::Queue);
+    assert!(
+        queued[0].starts_with("10 requests were in flight at once, the most allowed; requests waited up to")
+    );
+    assert!(
+        queued[1].ends_with("were never sent, still waiting for a slot when the load ended"),
+        "{queued:?}"
+    );
+    let dropped = late(WhenBehind::Drop);
+    assert!(dropped[1].ends_with("were never sent, as the plan wants when it is behind"), "{dropped:?}");
+    // one place fewer than allowed is enough
+    let s = go(&spec(rate(200.0, 21, WhenBehind::Queue)), Sim::new(Stub::new(|_, _| 100 * MS)));
+    assert_eq!((kinds(&s), s.connections.in_flight_peak), (vec![], Some(20)));
+    // connections that are held are not in flight
+    let mut held = spec(rate(200.0, 30, WhenBehind::Queue));
+    held.held = Some(Held { connections: 100, rate_per_s: 20_000.0 });
+    let s = go(&held, Sim::new(Stub::new(|_, _| 100 * MS)));
+    assert_eq!((kinds(&s), s.connections.peak), (vec![], 100));
+}
+
+#[test]
+fn littles_law_finds_times_that_were_lost() {
+    let spec = spec(users(20));
+    let run = || simulated(&spec, Sim::new(Stub::new(|conn: ConnId, _| (1 + u64::from(conn)) * MS)));
+    assert_eq!(kinds(&summary_of(&spec, run())), [("unfair", false)]);
+    // had the engine recorded half of what each answer took
+    let (mut outcome, ticks) = run();
+    let whole = outcome.measured.series.response_ok.clone();
+    outcome.measured.series.response_ok.clear();
+    for q in 0..1000 {
+        let ns = whole.quantile_ns((f64::from(q) + 0.5) / 1000.0).unwrap() / 2;
+        outcome.measured.series.response_ok.record_n(ns, whole.count() / 1000);
+    }
+    let rest = whole.count() % 1000;
+    outcome.measured.series.response_ok.record_n(MS, rest);
+    let s = summary_of(&spec, (outcome, ticks));
+    assert_eq!(kinds(&s)[0], ("littles_law", true), "{:?}", s.doubts);
+    assert!(s.doubts[0].evidence.starts_with("20.0 requests in flight on average, but"), "{:?}", s.doubts);
+}
