@@ -2,13 +2,13 @@
 
 use crate::conditions::{self, Conditions};
 use crate::error::{Problem, Problems};
+use crate::journey::{Setup, step};
 use crate::keys::{self, MAX_TRIALS};
 use crate::load;
 use crate::matrix::{self, CaseValues, Matrix};
 use crate::node::{Node, Value, shorten};
 use crate::plan::{Order, Plan};
-use crate::reader::{Fields, Reader, Scope};
-use crate::source::Sources;
+use crate::reader::{Fields, From, Reader, Scope};
 use crate::spec::{Case, Fresh, LoadSpec, SystemSpec};
 use crate::system;
 
@@ -26,8 +26,8 @@ pub(crate) struct Checked {
 }
 
 /// Checks a tree and expands it.
-pub(crate) fn check(root: &Node, sources: &Sources, plan_dir: &str) -> Checked {
-    let mut r = Reader::new(sources, plan_dir, Scope::AllCases);
+pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
+    let mut r = Reader::new(from, Scope::AllCases);
     let mut plan = empty();
     let at = root.entries().first().map_or(root.span.point(), |e| e.key_span);
     let Some(fields) = r.fields(root, &keys::PLAN, at) else { return Checked { plan, problems: r.problems } };
@@ -43,12 +43,12 @@ pub(crate) fn check(root: &Node, sources: &Sources, plan_dir: &str) -> Checked {
             plan.notes = unused_axes(&fields, &matrix);
             plan.notes.extend(matrix.notes.iter().cloned());
             let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
-            plan.cases = read_cases(cases, &fields, (sources, plan_dir), &mut problems);
+            plan.cases = read_cases(cases, &fields, from, &mut problems);
             plan.axes = matrix.axes;
             plan.notes.extend(restarts(&plan));
         }
         None => {
-            let mut r = Reader::new(sources, plan_dir, Scope::Unknown);
+            let mut r = Reader::new(from, Scope::Unknown);
             read_case(&mut r, &fields);
             problems.append(r.problems);
         }
@@ -77,7 +77,7 @@ fn empty() -> Plan {
 fn read_cases(
     matrix: &[CaseValues],
     fields: &Fields<'_>,
-    (sources, plan_dir): (&Sources, &str),
+    from: From<'_>,
     problems: &mut Problems,
 ) -> Vec<Case> {
     let (mut instances, mut cost) = (0, 0);
@@ -86,15 +86,15 @@ fn read_cases(
         if problems.is_full() {
             break;
         }
-        let mut r = Reader::new(sources, plan_dir, Scope::Case(values));
-        let (system, loads, conditions) = read_case(&mut r, fields);
+        let mut r = Reader::new(from, Scope::Case(values));
+        let (system, setup, loads, conditions) = read_case(&mut r, fields);
         instances += system.components.len();
         cost += r.cost;
         problems.append(r.problems);
         let Conditions { stop_when, drain, expect } = conditions;
         let name = values.name.clone();
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
-        cases.push(Case { name, values, system, loads, stop_when, drain, expect });
+        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
             let message =
                 format!("all cases together have more than {MAX_INSTANCES} components, or too large ones");
@@ -183,7 +183,7 @@ fn expansion_fits(
 /// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
 fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for key in ["system", "load", "loads", "expect", "stop_when", "drain"] {
+    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain"] {
         if let Some(node) = fields.get(key) {
             node.each_text(&mut |text| {
                 if text.contains("case.") {
@@ -224,11 +224,12 @@ fn restarts(plan: &Plan) -> Option<String> {
     })
 }
 
-fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> (SystemSpec, Vec<LoadSpec>, Conditions) {
+fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> (SystemSpec, Setup, Vec<LoadSpec>, Conditions) {
     let system = match fields.get("system") {
         Some(node) => system::read(r, node, fields.key_span("system")),
         None => SystemSpec::default(),
     };
+    let setup = step::read_setup(r, fields);
     let mut loads = Vec::new();
     if let Some(node) = fields.get("load") {
         loads.extend(load::read(r, "load", node, fields.key_span("load")));
@@ -244,5 +245,5 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> (SystemSpec, Vec<LoadSp
         }
     }
     let conditions = conditions::read(r, fields, &system, &loads);
-    (system, loads, conditions)
+    (system, setup, loads, conditions)
 }

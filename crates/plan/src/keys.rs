@@ -3,6 +3,11 @@
 //! A key that is not here does not exist. A key that is here and [`Shape::NotYet`] is known and refused, with the
 //! reason in words.
 
+use crate::journey::Feature;
+use crate::journey::keys::{
+    AUTH, BASIC, CAPTURE, EXPECT, FEED, MESSAGE, PART, SESSIONS, TLS, WEBSOCKET_SEND,
+};
+
 /// A map with fixed keys.
 pub(crate) struct Section {
     /// Its name in the schema.
@@ -45,6 +50,8 @@ pub(crate) struct Key {
 pub(crate) enum Shape {
     /// Known, refused; says what is not supported.
     NotYet(&'static str),
+    /// Refused until its feature can be carried out.
+    Soon(Feature, &'static Shape),
     /// The language's version.
     Version,
     Text,
@@ -83,12 +90,22 @@ pub(crate) enum Shape {
     /// Values by dotted path.
     Profile,
     In(&'static Section),
+    /// A section with at least one of its keys.
+    SomeOf(&'static Section),
+    /// A text, or a list of them.
+    Texts,
+    /// A value that is expected, or `{exists: …}` and the like.
+    Expect,
+    /// A rate, or a section that says more.
+    RateOr(&'static Section),
+    /// A text, or `{json: …}`.
+    Message,
     ListOf(&'static Shape),
     /// Names (a pattern) to values.
     MapOf(&'static str, &'static Shape),
 }
 
-const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
     Key { name, doc, shape }
 }
 
@@ -98,11 +115,19 @@ pub(crate) const NAME_PATTERN: &str = "^[a-z0-9_-]+$";
 pub(crate) const WORD_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 /// Names of environment variables.
 pub(crate) const ENV_PATTERN: &str = "^[^=]+$";
+/// Names of form fields.
+const ANY_PATTERN: &str = "";
+/// JSON pointers.
+const POINTER_PATTERN: &str = "^(/|$)";
 /// Names of headers.
 pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
 pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
+/// What a step can be.
+const STEP_KINDS: &[&str] =
+    &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];
+pub(crate) const PROTOCOLS: &[&str] = &["http/1.1", "http/2", "auto"];
 /// Largest count: a double still holds it exactly.
 const MOST: u64 = u64::MAX >> 11;
 pub(crate) const MAX_USERS: u64 = 10_000_000;
@@ -166,7 +191,11 @@ pub(crate) static PLAN: Section = Section {
             Shape::False,
             "A network namespace of its own for the experiment; only `false` so far.",
         ),
-        key("setup", Shape::NotYet("`setup` is not supported yet"), "Requests sent once, before the load."),
+        key(
+            "setup",
+            Shape::Soon(Feature::Setup, &Shape::ListOf(&Shape::In(&STEP))),
+            "Steps taken once before the loads of each trial; all users see what they capture.",
+        ),
     ],
     required: &["loadlab", "name"],
     groups: &[Group { keys: &["load", "loads"], why: "`load` is for one load, `loads` for several by name" }],
@@ -380,12 +409,50 @@ pub(crate) static LOAD: Section = Section {
         key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
         key("start", Shape::Duration, "It begins so long after the trial's loads do. Default 0s."),
-        key("feed", Shape::NotYet("data feeds are not supported yet"), "Rows of data for the journey."),
+        key("before", Shape::Soon(Feature::Around, &STEPS), "Steps of each user before its first journey."),
+        key("after", Shape::Soon(Feature::Around, &STEPS), "Steps of each user after its last journey."),
+        key(
+            "sessions",
+            Shape::Soon(Feature::Sessions, &Shape::RateOr(&SESSIONS)),
+            "Users that arrive at this rate; each makes one journey and leaves.",
+        ),
+        key(
+            "feeds",
+            Shape::Soon(Feature::Feeds, &Shape::MapOf(WORD_PATTERN, &Shape::In(&FEED))),
+            "Rows of data for users, by name: `${NAME.COLUMN}`.",
+        ),
+        key("cookies", Shape::Soon(Feature::Cookies, &Shape::Bool), "Users keep cookies. Default false."),
+        key(
+            "redirects",
+            Shape::Soon(Feature::Redirects, &Shape::Count(0, 50)),
+            "Most redirects that a step follows. Default 0.",
+        ),
+        key(
+            "compressed",
+            Shape::Soon(Feature::Compressed, &Shape::Bool),
+            "Ask for compressed answers, and decode them. Default false.",
+        ),
+        key(
+            "protocol",
+            Shape::Soon(Feature::Http2, &Shape::OneOf(PROTOCOLS)),
+            "`http/1.1` (default), `http/2`, or `auto`: what the server offers.",
+        ),
+        key(
+            "streams",
+            Shape::Soon(Feature::Http2, &Shape::Count(1, 1000)),
+            "Requests at a time on each HTTP/2 connection. Default 1.",
+        ),
+        key(
+            "proxy",
+            Shape::Soon(Feature::Proxy, &Shape::Text),
+            "`http://HOST:PORT` that all requests go through.",
+        ),
+        key("tls", Shape::Soon(Feature::Tls, &Shape::In(&TLS)), "How `https` targets are trusted."),
     ],
     required: &["journey"],
     groups: &[
         Group {
-            keys: &["users", "rate", "stages"],
+            keys: &["users", "rate", "stages", "sessions"],
             why: "a load is either closed (so many users) or open (a rate); `stages` say which by their unit",
         },
         Group {
@@ -463,20 +530,63 @@ pub(crate) static STEP: Section = Section {
         key("patch", Shape::Text, "URL to PATCH."),
         key("head", Shape::Text, "URL for HEAD."),
         key("options", Shape::Text, "URL for OPTIONS."),
+        key(
+            "urls",
+            Shape::Soon(Feature::Urls, &Shape::Text),
+            "A file with URLs to GET, one a line, taken in turn.",
+        ),
+        key("websocket", Shape::Soon(Feature::WebSocket, &Shape::Text), "URL of a WebSocket to talk to."),
+        key(
+            "messages",
+            Shape::Soon(Feature::WebSocket, &Shape::ListOf(&Shape::SomeOf(&MESSAGE))),
+            "What is said on the WebSocket, in order.",
+        ),
         key("headers", Shape::MapOf(HEADER_PATTERN, &Shape::Text), "Header fields of the request."),
+        key(
+            "auth",
+            Shape::Soon(Feature::Auth, &Shape::In(&AUTH)),
+            "Who sends it: `{basic: …}` or `{bearer: TOKEN}`.",
+        ),
+        key(
+            "form",
+            Shape::Soon(Feature::Form, &Shape::MapOf(ANY_PATTERN, &Shape::Text)),
+            "Fields of a form, sent as `application/x-www-form-urlencoded`.",
+        ),
+        key(
+            "multipart",
+            Shape::Soon(Feature::Multipart, &Shape::ListOf(&Shape::In(&PART))),
+            "Parts of a form, texts and files, sent as `multipart/form-data`.",
+        ),
         key("body", Shape::Body, "Its body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
         key(
             "tags",
             Shape::ListOf(&Shape::Text),
             "Series this request counts for; also what `--tags` chooses by.",
         ),
-        key("check", Shape::In(&CHECK), "When an answer is good. Default: status below 400."),
-        key("capture", Shape::NotYet("`capture` is not supported yet"), "Values kept from the answer."),
+        key("check", Shape::SomeOf(&CHECK), "When an answer is good. Default: status below 400."),
+        key(
+            "capture",
+            Shape::Soon(Feature::Capture, &Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE))),
+            "Values kept from the answer, by name: `${NAME}` in later steps.",
+        ),
+        key(
+            "weight",
+            Shape::Soon(Feature::Weight, &Shape::Count(1, 1_000_000)),
+            "How often this step is taken beside the others: each round takes one of them.",
+        ),
+        key(
+            "on_failure",
+            Shape::Soon(Feature::OnFailure, &Shape::OneOf(&["continue", "end", "leave"])),
+            "What follows when it fails: the next step, the end of this journey (default where it captures something), or the user leaves.",
+        ),
     ],
     required: &[],
-    groups: &[Group { keys: METHODS, why: "a step is one request" }],
-    needs: &[],
+    groups: &[Group { keys: STEP_KINDS, why: "a step is one request" }],
+    needs: &[Need { key: "messages", needs: &["websocket"], hint: "a request has a `body`" }],
 };
+
+/// Steps in a list.
+static STEPS: Shape = Shape::ListOf(&Shape::In(&STEP));
 
 pub(crate) static BODY: Section = Section {
     id: "body",
@@ -497,20 +607,29 @@ pub(crate) static CHECK: Section = Section {
     doc: "When an answer is good.",
     keys: &[
         key("status", Shape::Status, "The status that is good, or a list of them."),
-        key("body", Shape::NotYet("checks of the body are not supported yet"), "What the body must hold."),
+        key(
+            "header",
+            Shape::Soon(Feature::Checks, &Shape::MapOf(HEADER_PATTERN, &Shape::Expect)),
+            "What header fields must be, by name.",
+        ),
+        key(
+            "contains",
+            Shape::Soon(Feature::Checks, &Shape::Texts),
+            "A text that the body must contain, or a list of them.",
+        ),
         key(
             "json",
-            Shape::NotYet("checks of JSON values are not supported yet"),
-            "Values the JSON body must hold.",
+            Shape::Soon(Feature::Checks, &Shape::MapOf(POINTER_PATTERN, &Shape::Expect)),
+            "What values of the JSON body must be, by JSON pointer.",
         ),
+        key("size", Shape::Soon(Feature::Checks, &Shape::Text), "The body's size, such as `< 10kB`."),
         key(
-            "headers",
-            Shape::NotYet("checks of headers are not supported yet"),
-            "Header fields that must be there.",
+            "time",
+            Shape::Soon(Feature::Checks, &Shape::Text),
+            "The time from the start, such as `< 200ms`.",
         ),
-        key("within", Shape::NotYet("checks of the time are not supported yet"), "The longest good time."),
     ],
-    required: &["status"],
+    required: &[],
     groups: &[],
     needs: &[],
 };
@@ -547,8 +666,32 @@ pub(crate) static DRAIN: Section = Section {
 
 /// All sections, for hints about keys that stand in the wrong place.
 pub(crate) static SECTIONS: &[&Section] = &[
-    &PLAN, &SYSTEM, &COMPONENT, &READY, &LIMITS, &STOP, &PROBE, &LOAD, &STAGE, &THINK, &BATCHES, &STEP,
-    &BODY, &CHECK, &AXES, &DRAIN,
+    &PLAN,
+    &SYSTEM,
+    &COMPONENT,
+    &READY,
+    &LIMITS,
+    &STOP,
+    &PROBE,
+    &LOAD,
+    &STAGE,
+    &THINK,
+    &BATCHES,
+    &STEP,
+    &BODY,
+    &CHECK,
+    &AXES,
+    &DRAIN,
+    &AUTH,
+    &BASIC,
+    &CAPTURE,
+    &EXPECT,
+    &FEED,
+    &MESSAGE,
+    &PART,
+    &SESSIONS,
+    &TLS,
+    &WEBSOCKET_SEND,
 ];
 
 impl Section {
@@ -556,8 +699,27 @@ impl Section {
         self.keys.iter().find(|k| k.name == name)
     }
 
-    /// Names that can be used today.
-    pub fn usable(&self) -> Vec<&'static str> {
-        self.keys.iter().filter(|k| !matches!(k.shape, Shape::NotYet(_))).map(|k| k.name).collect()
+    /// Names that can be used today, or all of the language in a preview of it.
+    pub fn usable(&self, preview: bool) -> Vec<&'static str> {
+        self.keys.iter().filter(|k| k.shape.refusal(preview).is_none()).map(|k| k.name).collect()
+    }
+}
+
+impl Shape {
+    /// Why it cannot be used, if it cannot.
+    pub fn refusal(&self, preview: bool) -> Option<&'static str> {
+        match self {
+            Shape::NotYet(what) => Some(what),
+            Shape::Soon(feature, _) if !preview && !feature.is_ready() => Some(feature.refusal()),
+            _ => None,
+        }
+    }
+
+    /// What it looks like once it can be used.
+    pub fn plain(&'static self) -> &'static Shape {
+        match self {
+            Shape::Soon(_, inner) => inner,
+            other => other,
+        }
     }
 }

@@ -8,11 +8,12 @@
 //! request is sent.
 //!
 //! Reading order: `plan` (the way through), `keys` (the language, one table), `reader` (how values are read and mistakes
-//! collected), `system` and `load` (what is read).
+//! collected), `system`, `load` and `journey` (what is read).
 
 mod conditions;
 mod error;
 mod expand;
+mod journey;
 mod keys;
 mod load;
 mod matrix;
@@ -33,8 +34,9 @@ mod words;
 mod yaml;
 
 pub use error::{PlanError, PlanErrors, Related};
+pub use journey::*;
 pub use plan::{Options, Order, Plan};
-pub use schema::schema;
+pub use schema::{schema, schema_of};
 pub use spec::{
     Arrivals, Body, Case, Command, ComponentSpec, DrainSpec, Expression, Fresh, Limits, LoadSpec, Model,
     PortSpec, ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, Step, StopSpec, SystemSpec, Think, Until,

@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 
 use crate::error::Problem;
-use crate::keys::{self, METHODS};
-use crate::node::{Node, Value, shorten};
+use crate::journey::{http, step};
+use crate::keys;
+use crate::node::Node;
 use crate::reader::{Fields, Reader};
 use crate::source::Span;
-use crate::spec::{Arrivals, Body, LoadSpec, Model, Step, Think, Until, WhenBehind};
+use crate::spec::{Arrivals, LoadSpec, Model, Step, Think, Until, WhenBehind};
 use crate::stages::{self, Stages};
 use crate::suggest;
-use crate::system::{in_folder, json_template, read_url};
-use crate::template::Template;
-use crate::values::whole_number;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -37,7 +35,9 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     let threads = r.count(&fields, "threads").map(|n| n as u32);
     let seed = r.count(&fields, "seed").unwrap_or(1);
     fits_together(r, &fields, until, (ramp_ns, warmup_ns));
-    let journey = read_journey(r, &fields);
+    let http = http::read(r, &fields);
+    let journey = step::read_journey(r, &fields);
+    let (journey, script) = journey?;
     Some(LoadSpec {
         name: name.to_owned(),
         model: model?,
@@ -55,7 +55,9 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
         keep_alive,
         threads,
         seed,
-        journey: journey?,
+        journey,
+        script,
+        http,
     })
 }
 
@@ -73,6 +75,9 @@ fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) 
     if (has("users") || staged_users) && has("when_behind") && !has("pace") {
         let problem = Problem::new(fields.key_span("when_behind"), "users without `pace` are never behind");
         r.push(problem.hint("leave it out, or give them a `pace`"));
+    }
+    if let Some(node) = fields.get("sessions") {
+        return http::read_sessions(r, node, fields.key_span("sessions"));
     }
     if let Some(stages) = stages {
         of_the_other_kind(r, fields, stages);
@@ -157,122 +162,6 @@ fn fits_together(
     }
 }
 
-fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Vec<Step>> {
-    let node = fields.get("journey")?;
-    let items = r.list(node, "a list of steps such as `- { get: \"http://127.0.0.1:8080/\" }`");
-    if items.is_empty() {
-        if let Value::List(_) = node.value {
-            r.push(Problem::new(fields.key_span("journey"), "`journey` has no step"));
-        }
-        return None;
-    }
-    let steps: Vec<Step> = items.iter().filter_map(|n| read_step(r, n)).collect();
-    (steps.len() == items.len()).then_some(steps)
-}
-
-fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
-    let fields = r.fields(node, &keys::STEP, node.span.point())?;
-    let headers = read_headers(r, &fields);
-    let body = match fields.get("body") {
-        Some(node) => read_body(r, node, fields.key_span("body")),
-        None => Some(Body::Empty),
-    };
-    let tags = read_tags(r, &fields);
-    let statuses = fields.get("check").and_then(|n| read_check(r, n, fields.key_span("check")));
-    let method = METHODS.iter().find(|m| fields.get(m).is_some())?;
-    let url = fields.get(method).and_then(|n| read_url(r, n))?;
-    Some(Step { method: in_capitals(method), url, headers, body: body?, tags, statuses })
-}
-
-fn in_capitals(method: &str) -> &'static str {
-    const NAMES: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
-    NAMES.iter().find(|n| n.eq_ignore_ascii_case(method)).unwrap_or(&NAMES[0])
-}
-
-fn read_headers(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Template)> {
-    let Some(node) = fields.get("headers") else { return Vec::new() };
-    let mut headers = Vec::new();
-    for entry in r.map(node, "a map of header fields") {
-        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-        if entry.key.is_empty() || !entry.key.chars().all(token) {
-            let message = format!("`{}` cannot be the name of a header field", shorten(&entry.key));
-            r.push(Problem::new(entry.key_span, message));
-        }
-        let own = match entry.key.to_ascii_lowercase().as_str() {
-            "content-length" | "transfer-encoding" => Some("it follows from the body"),
-            "connection" => Some("use `keep_alive` of the load"),
-            _ => None,
-        };
-        if let Some(hint) = own {
-            r.push(Problem::new(entry.key_span, format!("`{}` is set by loadlab", entry.key)).hint(hint));
-        }
-        let Some(value) = r.template(&entry.value, "a text") else { continue };
-        if value.to_string().contains(|c: char| c.is_control() && c != '\t') {
-            r.push(Problem::new(entry.value.span, "a header field is one line"));
-        }
-        headers.push((entry.key.clone(), value));
-    }
-    headers
-}
-
-fn read_body(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Body> {
-    if let Value::Scalar(..) = node.value {
-        return r.template(node, "a text, `{file: …}` or `{json: …}`").map(Body::Text);
-    }
-    let fields = r.fields(node, &keys::BODY, at)?;
-    if let Some(file) = fields.get("file") {
-        let path = r.scalar(file, "a path")?;
-        if path.text.is_empty() {
-            r.wrong(&path, "expected a path, found an empty text", None);
-            return None;
-        }
-        return Some(Body::File(in_folder(r.plan_dir, &path.text)));
-    }
-    let mut template = Template::default();
-    json_template(r, fields.get("json")?, &mut template)?;
-    Some(Body::Json(template))
-}
-
-fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
-    let mut tags: Vec<String> = Vec::new();
-    for tag in r.texts(fields, "tags") {
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if tag.text.is_empty() || tag.text.len() > 64 || !tag.text.chars().all(good) {
-            let message = format!("`{}` cannot be a tag", shorten(&tag.text));
-            r.wrong(&tag, message, Some("letters, digits, `-` and `_`, at most 64".to_owned()));
-        } else if !tags.contains(&tag.text) {
-            tags.push(tag.text);
-        }
-    }
-    tags
-}
-
-fn read_check(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<u16>> {
-    let fields = r.fields(node, &keys::CHECK, at)?;
-    let node = fields.get("status")?;
-    let items = match &node.value {
-        Value::List(items) if items.is_empty() => {
-            r.push(Problem::new(node.span, "no status would be good"));
-            return None;
-        }
-        Value::List(items) => items.as_slice(),
-        _ => std::slice::from_ref(node),
-    };
-    let mut statuses = Vec::new();
-    for item in items {
-        let Some(scalar) = r.scalar(item, "a status such as `200`") else { continue };
-        match whole_number(&scalar.text) {
-            Some(n @ 100..=599) => statuses.push(n as u16),
-            _ => {
-                let message =
-                    format!("`{}` is not a status: a number from 100 to 599", shorten(&scalar.text));
-                r.wrong(&scalar, message, None);
-            }
-        }
-    }
-    Some(statuses)
-}
-
 /// Keeps the steps that have one of the tags, and of each case the loads that still have a step.
 pub(crate) fn choose(loads: &mut Vec<LoadSpec>, tags: &[String]) {
     for load in loads.iter_mut() {
@@ -281,9 +170,14 @@ pub(crate) fn choose(loads: &mut Vec<LoadSpec>, tags: &[String]) {
     loads.retain(|l| !l.journey.is_empty());
 }
 
+/// All steps of a load, those around its journey as well.
+pub(crate) fn steps(load: &LoadSpec) -> impl Iterator<Item = &Step> {
+    load.script.before.iter().chain(&load.journey).chain(&load.script.after)
+}
+
 /// All tags of some loads, sorted.
 pub(crate) fn tags(loads: &[LoadSpec]) -> BTreeSet<String> {
-    loads.iter().flat_map(|l| &l.journey).flat_map(|s| &s.tags).cloned().collect()
+    loads.iter().flat_map(steps).flat_map(|s| &s.tags).cloned().collect()
 }
 
 /// A hint for a tag that no step has.

@@ -7,6 +7,7 @@ use crate::expand::check;
 use crate::load;
 use crate::node::{Node, Value, shorten};
 use crate::overrides::{self, Overrides};
+use crate::reader::From;
 use crate::source::Sources;
 use crate::spec::{Case, Expression};
 use crate::{conditions, suggest, words, yaml};
@@ -67,6 +68,8 @@ pub struct Options {
     /// What `${plan.dir}` stands for and relative paths start with; by default what the plan's path says before its
     /// last `/`. Programs give an absolute path, because components run in folders of their own.
     pub plan_dir: Option<String>,
+    /// Reads all of the language as it is written down, with what cannot be carried out yet ([`crate::Feature`]).
+    pub preview: bool,
 }
 
 impl Plan {
@@ -92,12 +95,13 @@ impl Plan {
         let mut problems = Problems::default();
         let mut errors = Vec::new();
         change(&mut root, &mut sources, options, &mut problems, &mut errors);
-        let checked = check(&root, &sources, &plan_dir);
+        let from = From { sources: &sources, plan_dir: &plan_dir, preview: options.preview };
+        let checked = check(&root, from);
         problems.append(checked.problems);
         let mut found = problems.into_errors(&sources).0;
         found.splice(0..0, errors);
         if found.is_empty() && options.set.is_empty() {
-            found = check_other_profiles(&original, &sources, &plan_dir, options.profile.as_deref());
+            found = check_other_profiles(&original, from, options.profile.as_deref());
         }
         if !found.is_empty() {
             return Err(PlanErrors(found));
@@ -250,20 +254,15 @@ fn change(
 }
 
 /// A profile that nobody has chosen yet should not hold a surprise.
-fn check_other_profiles(
-    original: &Node,
-    sources: &Sources,
-    plan_dir: &str,
-    chosen: Option<&str>,
-) -> Vec<PlanError> {
+fn check_other_profiles(original: &Node, from: From<'_>, chosen: Option<&str>) -> Vec<PlanError> {
     let entries = original.get("profiles").map_or(&[][..], Node::entries);
     let mut found: Vec<PlanError> = Vec::new();
     for profile in entries.iter().filter(|e| Some(e.key.as_str()) != chosen) {
         let mut root = original.clone();
         let mut problems = Problems::default();
         overrides::apply_profile(&mut root, profile, &mut Overrides::default(), &mut problems);
-        problems.append(check(&root, sources, plan_dir).problems);
-        for mut error in problems.into_errors(sources).0 {
+        problems.append(check(&root, from).problems);
+        for mut error in problems.into_errors(from.sources).0 {
             error.message = format!("with profile `{}`: {}", shorten(&profile.key), error.message);
             found.push(error);
         }

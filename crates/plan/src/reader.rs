@@ -5,7 +5,9 @@
 //! that depend on it are passed over, so that everything else is still checked.
 
 use crate::error::{Problem, Problems};
-use crate::keys::{Section, Shape};
+use crate::journey::names::{Names, Word};
+use crate::journey::{Escape, Feature};
+use crate::keys::Section;
 use crate::matrix::CaseValues;
 use crate::node::{Entry, Kind, Node, Value, shorten};
 use crate::source::{Sources, Span};
@@ -30,6 +32,8 @@ pub(crate) enum When {
     Now,
     /// The run's folder and ports.
     Run,
+    /// The same, and variables that change from request to request, escaped for their place.
+    Request(Escape),
 }
 
 /// A port as templates see it.
@@ -49,6 +53,15 @@ pub(crate) struct Instance {
     pub group: String,
     pub replica: u32,
     pub ports: Vec<KnownPort>,
+}
+
+/// What all cases are read from.
+#[derive(Clone, Copy)]
+pub(crate) struct From<'a> {
+    pub sources: &'a Sources,
+    pub plan_dir: &'a str,
+    /// See [`crate::Options::preview`].
+    pub preview: bool,
 }
 
 /// The case that is read.
@@ -81,6 +94,10 @@ pub(crate) struct Reader<'a> {
     pub used_case: Option<Span>,
     /// Values read for replicas, to keep all cases together within bounds.
     pub cost: usize,
+    /// The language as it is written down, not only what can be carried out.
+    pub preview: bool,
+    /// Variables that the step which is read may use.
+    pub names: Names,
 }
 
 /// A map that was found to have only keys of its section.
@@ -88,6 +105,8 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct Fields<'n> {
     pub section: &'static Section,
     entries: &'n [Entry],
+    /// See [`crate::Options::preview`].
+    preview: bool,
     /// Where to say that something is missing.
     pub at: Span,
 }
@@ -95,15 +114,23 @@ pub(crate) struct Fields<'n> {
 impl<'n> Fields<'n> {
     /// Without any check, for a first look.
     pub fn of(node: &'n Node, section: &'static Section, at: Span) -> Self {
-        Fields { section, entries: node.entries(), at }
+        Fields { section, entries: node.entries(), preview: false, at }
     }
 
     pub fn get(&self, name: &str) -> Option<&'n Node> {
         self.entry(name).map(|e| &e.value)
     }
 
+    /// A key that can be used; what was refused is not read.
     pub fn entry(&self, name: &str) -> Option<&'n Entry> {
-        self.entries.iter().find(|e| e.key == name)
+        let entry = self.entries.iter().find(|e| e.key == name)?;
+        let refused = self.section.key(name).and_then(|k| k.shape.refusal(self.preview));
+        refused.is_none().then_some(entry)
+    }
+
+    /// Whether a key is there, though it may have been refused.
+    pub fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|e| e.key == name)
     }
 
     pub fn key_span(&self, name: &str) -> Span {
@@ -112,17 +139,25 @@ impl<'n> Fields<'n> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(sources: &'a Sources, plan_dir: &'a str, scope: Scope<'a>) -> Self {
+    pub fn new(from: From<'a>, scope: Scope<'a>) -> Self {
+        let From { sources, plan_dir, preview } = from;
         Reader {
             sources,
             problems: Problems::default(),
             plan_dir,
+            preview,
+            names: Names::default(),
             scope,
             instances: Vec::new(),
             own: None,
             used_case: None,
             cost: 0,
         }
+    }
+
+    /// For another reader of the same.
+    pub fn from(&self) -> From<'a> {
+        From { sources: self.sources, plan_dir: self.plan_dir, preview: self.preview }
     }
 
     pub fn push(&mut self, problem: Problem) {
@@ -169,7 +204,7 @@ impl<'a> Reader<'a> {
     /// A map with the keys of a section: says what is unknown, not supported yet, missing or too much.
     pub fn fields<'n>(&mut self, node: &'n Node, section: &'static Section, at: Span) -> Option<Fields<'n>> {
         let Value::Map(entries) = &node.value else {
-            let keys = suggest::listed(&section.usable());
+            let keys = suggest::listed(&section.usable(self.preview));
             let message = format!("expected a map for {}, found {}", section.called, node.called());
             let span = if node.is_null() { at } else { node.span };
             self.push(Problem::new(span, message).hint(format!("its keys are {keys}")));
@@ -180,7 +215,7 @@ impl<'a> Reader<'a> {
             match section.key(&entry.key) {
                 None => self.unknown_key(entry, section),
                 Some(key) => {
-                    if let Shape::NotYet(what) = key.shape {
+                    if let Some(what) = key.shape.refusal(self.preview) {
                         whole = false;
                         self.push(Problem::new(entry.key_span, what));
                     }
@@ -206,7 +241,7 @@ impl<'a> Reader<'a> {
                 );
             }
         }
-        Some(Fields { section, entries, at })
+        Some(Fields { section, entries, preview: self.preview, at })
     }
 
     fn unknown_key(&mut self, entry: &Entry, section: &'static Section) {
@@ -214,9 +249,10 @@ impl<'a> Reader<'a> {
         if self.problems.is_full() {
             return;
         }
-        let allowed = section.usable();
+        let allowed = section.usable(self.preview);
         let near = suggest::nearest(&entry.key, allowed.iter().copied());
-        let place = crate::keys::SECTIONS.iter().find(|s| s.usable().contains(&entry.key.as_str()));
+        let place =
+            crate::keys::SECTIONS.iter().find(|s| s.usable(self.preview).contains(&entry.key.as_str()));
         let hint = match (near, place) {
             (Some(name), _) => Some(format!("did you mean `{name}`?")),
             (None, Some(place)) => Some(format!("`{}` is a key of {}", entry.key, place.called)),
@@ -232,7 +268,7 @@ impl<'a> Reader<'a> {
                 entries.iter().filter(|e| group.keys.contains(&e.key.as_str())).collect();
             match present.as_slice() {
                 [] if whole => {
-                    let usable = section.usable();
+                    let usable = section.usable(self.preview);
                     let keys: Vec<&str> = group.keys.iter().copied().filter(|k| usable.contains(k)).collect();
                     let keys = suggest::listed(&keys);
                     self.push(
@@ -278,6 +314,25 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Whether a part of the language can be used.
+    pub fn can(&self, feature: Feature) -> bool {
+        self.preview || feature.is_ready()
+    }
+
+    /// A text of a request, its variables escaped for their place.
+    pub fn request_text(&mut self, node: &Node, what: &str, escape: Escape) -> Option<Template> {
+        match &node.value {
+            Value::Scalar(kind, text) if *kind != Kind::Null => {
+                let (template, ..) = self.resolve(node, *kind, text, When::Request(escape))?;
+                Some(template)
+            }
+            _ => {
+                self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
+                None
+            }
+        }
+    }
+
     /// Puts in what is known; `None` when something is wrong, or when the matrix is broken and the value hangs on it.
     pub fn resolve(
         &mut self,
@@ -307,6 +362,20 @@ impl<'a> Reader<'a> {
                 }
                 Piece::Name(name) => *name,
             };
+            if let When::Request(escape) = when {
+                match self.word(node, name, escape) {
+                    Word::Variable(variable, escape) => {
+                        template.push_variable(variable, escape, name);
+                        kind = Kind::Text;
+                        continue;
+                    }
+                    Word::Wrong => {
+                        whole = false;
+                        continue;
+                    }
+                    Word::Other => {}
+                }
+            }
             match self.meaning(name) {
                 Meaning::Value { text, kind: value_kind, origin: from } => {
                     template.push_text(&text);
@@ -316,7 +385,10 @@ impl<'a> Reader<'a> {
                         self.used_case = Some(node.span);
                     }
                 }
-                Meaning::Later if when == When::Run => template.push_name(name),
+                Meaning::Later if when != When::Now => {
+                    let escape = if let When::Request(escape) = when { escape } else { Escape::Raw };
+                    template.push_name(name, escape);
+                }
                 Meaning::Later => {
                     let message = format!("`${{{name}}}` is known only while it runs; this is needed before");
                     self.push(Problem::new(self.inner_span(node, name), message));
@@ -369,7 +441,8 @@ impl<'a> Reader<'a> {
 
     fn unknown_name(&mut self, node: &Node, name: &str, when: When) {
         let hangs_on_matrix = name.starts_with("case.") && matches!(self.scope, Scope::Unknown);
-        if hangs_on_matrix || self.problems.is_full() {
+        let hangs_on_refused = matches!(when, When::Request(_)) && self.names.hides;
+        if hangs_on_matrix || hangs_on_refused || self.problems.is_full() {
             return;
         }
         if name.starts_with("case.") && matches!(self.scope, Scope::AllCases) {
@@ -412,10 +485,13 @@ impl<'a> Reader<'a> {
             names.push("replica".to_owned());
             names.extend(own.ports.iter().map(|p| p.variable.clone()));
         }
-        if when == When::Run {
+        if when != When::Now {
             names.push("run.dir".to_owned());
             let ports = self.instances.iter().flat_map(|i| i.ports.iter().map(move |p| (i, p)));
             names.extend(ports.map(|(i, p)| format!("components.{}.{}", i.name, p.variable)));
+        }
+        if matches!(when, When::Request(_)) && self.can(Feature::Variables) {
+            names.extend(self.names.known());
         }
         names
     }

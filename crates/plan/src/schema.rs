@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::journey::keys::{EXPECT, WEBSOCKET_SEND};
 use crate::keys::{self, Key, Section, Shape};
 
 /// A text with a `${name}` in it, where the case decides.
@@ -15,8 +16,14 @@ const RATE: &str = "^[0-9._]+ *(/(s|sec|m|min|h))?$";
 const CPU: &str = "^[0-9._]+ *%?$";
 const COUNT: &str = "^[0-9][0-9_]*$";
 
-/// The schema of a plan file.
+/// The schema of a plan file: what can be carried out.
 pub fn schema() -> Value {
+    schema_of(false)
+}
+
+/// The schema of a plan file; of the whole language as it is written down when it is a preview.
+pub fn schema_of(preview: bool) -> Value {
+    let section = |s| section(s, preview);
     let defs: Map<String, Value> =
         keys::SECTIONS.iter().skip(1).map(|s| (s.id.to_owned(), section(s))).collect();
     let mut out = Map::new();
@@ -29,8 +36,8 @@ pub fn schema() -> Value {
     Value::Object(out)
 }
 
-fn section(section: &Section) -> Value {
-    let usable: Vec<&Key> = section.keys.iter().filter(|k| !matches!(k.shape, Shape::NotYet(_))).collect();
+fn section(section: &'static Section, preview: bool) -> Value {
+    let usable: Vec<&Key> = section.keys.iter().filter(|k| k.shape.refusal(preview).is_none()).collect();
     let properties: Map<String, Value> =
         usable.iter().map(|k| (k.name.to_owned(), described(shape(&k.shape), k.doc))).collect();
     let mut out = Map::new();
@@ -89,6 +96,7 @@ fn positive_or(pattern: &str) -> Value {
 fn shape(shape: &Shape) -> Value {
     match shape {
         Shape::NotYet(_) => json!(false),
+        Shape::Soon(_, inner) => self::shape(inner),
         Shape::Version => json!({ "enum": [1, "1"] }),
         Shape::Text => text(),
         Shape::Scalar => text(),
@@ -124,9 +132,17 @@ fn shape(shape: &Shape) -> Value {
         Shape::Any => json!({}),
         Shape::Matrix => matrix(),
         Shape::Profile => json!({ "type": "object", "propertyNames": { "pattern": r"^[^.]+(\.[^.]+)*$" } }),
-        Shape::In(section) => json!({ "$ref": format!("#/$defs/{}", section.id) }),
+        Shape::In(section) => reference(section),
+        Shape::SomeOf(section) => json!({ "allOf": [reference(section)], "minProperties": 1 }),
+        Shape::Texts => json!({ "anyOf": [text(), { "type": "array", "minItems": 1, "items": text() }] }),
+        Shape::Expect => {
+            let scalar = json!({ "type": ["string", "number", "boolean", "null"] });
+            json!({ "anyOf": [scalar, { "allOf": [reference(&EXPECT)], "minProperties": 1 }] })
+        }
+        Shape::RateOr(section) => json!({ "anyOf": [positive_or(RATE), reference(section)] }),
+        Shape::Message => json!({ "anyOf": [text(), reference(&WEBSOCKET_SEND)] }),
         Shape::ListOf(inner) => {
-            let least = if matches!(inner, Shape::In(_) | Shape::Scalar) { 1 } else { 0 };
+            let least = if matches!(inner, Shape::In(_) | Shape::SomeOf(_) | Shape::Scalar) { 1 } else { 0 };
             json!({ "type": "array", "minItems": least, "items": self::shape(inner) })
         }
         Shape::MapOf(pattern, inner) => json!({
@@ -139,6 +155,10 @@ fn shape(shape: &Shape) -> Value {
 
 fn duration() -> Value {
     json!({ "anyOf": [{ "const": 0 }, written(&format!("{DURATION}|^0$"))] })
+}
+
+fn reference(section: &Section) -> Value {
+    json!({ "$ref": format!("#/$defs/{}", section.id) })
 }
 
 fn command() -> Value {

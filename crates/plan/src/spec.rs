@@ -3,6 +3,7 @@
 //! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
 //! found, the run's folder) is left in [`Template`]s.
 
+use crate::journey::{Auth, Capture, Checks, FormPart, Http, Message, OnFailure, Place, Script, Setup};
 use crate::template::Template;
 
 /// One point of the matrix with everything it means.
@@ -14,6 +15,8 @@ pub struct Case {
     pub values: Vec<(String, String)>,
     /// What is brought up.
     pub system: SystemSpec,
+    /// Steps taken once, before the loads of each trial.
+    pub setup: Setup,
     /// What is sent; at least one.
     pub loads: Vec<LoadSpec>,
     /// Any of these ends the load.
@@ -233,6 +236,10 @@ pub struct LoadSpec {
     pub seed: u64,
     /// The steps, in order; at least one.
     pub journey: Vec<Step>,
+    /// What is around them: steps of each user before and after, data feeds, what is kept.
+    pub script: Script,
+    /// How it speaks.
+    pub http: Http,
 }
 
 /// Who decides when a request is sent.
@@ -253,6 +260,15 @@ pub enum Model {
         arrivals: Arrivals,
         /// Most at a time.
         max_in_flight: u64,
+    },
+    /// Users that arrive on a schedule, make one journey and leave.
+    Sessions {
+        /// Users per second.
+        rate_per_s: f64,
+        /// How they are spread.
+        arrivals: Arrivals,
+        /// Most users at a time.
+        at_most: u64,
     },
 }
 
@@ -328,7 +344,7 @@ pub enum WhenBehind {
 pub struct Step {
     /// In capitals.
     pub method: &'static str,
-    /// An `http` URL.
+    /// A URL; variables only behind the host.
     pub url: Template,
     /// Header fields in order, names as written.
     pub headers: Vec<(String, Template)>,
@@ -338,10 +354,26 @@ pub struct Step {
     pub tags: Vec<String>,
     /// Statuses that are good; `None`: below 400.
     pub statuses: Option<Vec<u16>>,
+    /// What else must hold.
+    pub checks: Checks,
+    /// Values kept from the answer.
+    pub captures: Vec<Capture>,
+    /// How often it is taken beside the others, where the journey is a mix.
+    pub weight: Option<u32>,
+    /// Who sends it.
+    pub auth: Option<Auth>,
+    /// What follows when it fails.
+    pub on_failure: OnFailure,
+    /// A file with URLs, one a line, taken in turn; `url` is empty then.
+    pub urls: Option<String>,
+    /// It opens a WebSocket at `url` and says this.
+    pub messages: Option<Vec<Message>>,
+    /// Where it stands.
+    pub at: Place,
 }
 
 /// The body of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// None.
     Empty,
@@ -351,4 +383,8 @@ pub enum Body {
     File(String),
     /// JSON text; wants `content-type: application/json` unless a header says otherwise.
     Json(Template),
+    /// A form, encoded; wants `content-type: application/x-www-form-urlencoded` unless a header says otherwise.
+    Form(Template),
+    /// Parts; at least one. Sets the content type with its boundary.
+    Multipart(Vec<FormPart>),
 }

@@ -3,8 +3,8 @@
 use crate::error::Problem;
 use crate::expand::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
-use crate::node::{Entry, Kind, Node, Value, shorten};
-use crate::reader::{Fields, Instance, KnownPort, Reader, When};
+use crate::node::{Entry, Node, Value, shorten};
+use crate::reader::{Fields, Instance, KnownPort, Reader};
 use crate::source::Span;
 use crate::spec::{
     Command, ComponentSpec, Fresh, Limits, PortSpec, ProbeSpec, ReadySign, ReadySpec, StopSpec, SystemSpec,
@@ -49,7 +49,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
 
 /// A first, silent look: which components and ports there will be, so that any text can refer to any of them.
 fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
-    let mut quiet = Reader::new(r.sources, r.plan_dir, r.scope);
+    let mut quiet = Reader::new(r.from(), r.scope);
     let mut found: Vec<Instance> = Vec::new();
     for entry in components.entries() {
         let whole = Fields::of(&entry.value, &keys::COMPONENT, entry.key_span);
@@ -381,43 +381,6 @@ fn read_probe(r: &mut Reader<'_>, entry: &Entry) -> Option<ProbeSpec> {
     Some(ProbeSpec { name: entry.key.clone(), url: url?, json_pointer: pointer.text })
 }
 
-/// JSON text of a node, with what only the run knows left in it.
-pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
-    match &node.value {
-        Value::Scalar(Kind::Null, _) => out.push_text("null"),
-        Value::Scalar(kind, text) => {
-            let (template, kind, _) = r.resolve(node, *kind, text, When::Run)?;
-            match (kind, template.as_text()) {
-                (Kind::Bool, Some(text)) => out.push_text(text),
-                (Kind::Number, Some(text)) => out.push_text(&json_number(text)),
-                _ => {
-                    out.push_text("\"");
-                    out.push_mapped(&template, &|t| escaped(t));
-                    out.push_text("\"");
-                }
-            }
-        }
-        Value::List(items) => {
-            out.push_text("[");
-            for (i, item) in items.iter().enumerate() {
-                out.push_text(if i > 0 { "," } else { "" });
-                json_template(r, item, out)?;
-            }
-            out.push_text("]");
-        }
-        Value::Map(entries) => {
-            out.push_text("{");
-            for (i, entry) in entries.iter().enumerate() {
-                let comma = if i > 0 { "," } else { "" };
-                out.push_text(&format!("{comma}\"{}\":", escaped(&entry.key)));
-                json_template(r, &entry.value, out)?;
-            }
-            out.push_text("}");
-        }
-    }
-    Some(())
-}
-
 /// A number as JSON writes it: YAML also knows `0x10`, `1_000`, `007` and `.5`.
 pub(crate) fn json_number(text: &str) -> String {
     if text.parse::<serde_json::Number>().is_ok() {
@@ -439,7 +402,7 @@ pub(crate) fn json_number(text: &str) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
     quoted[1..quoted.len() - 1].to_owned()
 }

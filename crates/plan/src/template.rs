@@ -6,10 +6,13 @@
 
 use std::fmt;
 
+use crate::journey::{Escape, Segment, Variable};
+
 /// A text with names that a run puts values in for.
 ///
 /// The names that can be left are `run.dir`, `port`, `port.NAME`, `components.NAME.port` and
 /// `components.NAME.port.PORT`, where NAME is that of a [`crate::ComponentSpec`] and a port is one without a number.
+/// Texts of a journey's steps can hold [`Variable`]s beside them, which change from request to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
@@ -18,7 +21,8 @@ pub struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    Name(String),
+    Name(String, Escape),
+    Variable { variable: Variable, escape: Escape, written: String },
 }
 
 /// A name that the run has no value for.
@@ -40,18 +44,84 @@ impl Template {
     /// The text with all names replaced.
     ///
     /// # Errors
-    /// The first name that `value_of` does not know.
+    /// The first name that `value_of` does not know; any variable, see [`Template::resolve`].
     pub fn render(&self, value_of: &dyn Fn(&str) -> Option<String>) -> Result<String, UnknownName> {
         let mut out = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
-                Part::Name(name) => {
+                Part::Name(name, _) => {
                     out.push_str(&value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?);
                 }
+                Part::Variable { written, .. } => return Err(UnknownName { name: written.clone() }),
             }
         }
         Ok(out)
+    }
+
+    /// The text with all names replaced, in pieces: texts, and the variables between them.
+    ///
+    /// # Errors
+    /// The first name that `value_of` does not know.
+    pub fn resolve(&self, value_of: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Segment>, UnknownName> {
+        let mut out = Vec::new();
+        for part in &self.parts {
+            out.push(match part {
+                Part::Text(text) => Segment::Text { text: text.clone(), escape: Escape::Raw },
+                Part::Name(name, escape) => {
+                    let text = value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?;
+                    Segment::Text { text, escape: *escape }
+                }
+                Part::Variable { variable, escape, .. } => {
+                    Segment::Variable { variable: *variable, escape: *escape }
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// The variables in it, in order, with repetitions.
+    pub fn variables(&self) -> impl Iterator<Item = Variable> {
+        self.parts.iter().filter_map(|p| match p {
+            Part::Variable { variable, .. } => Some(*variable),
+            _ => None,
+        })
+    }
+
+    /// With something in place of every name and variable; where the first variable begins in it.
+    pub(crate) fn sample(&self) -> (String, Option<(usize, Escape)>) {
+        let (mut out, mut first) = (String::new(), None);
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Name(..) => out.push('1'),
+                Part::Variable { escape, .. } => {
+                    first = first.or(Some((out.len(), *escape)));
+                    out.push('1');
+                }
+            }
+        }
+        (out, first)
+    }
+
+    /// A URL whose first variable stands right behind the host, and is path and query from their beginning.
+    pub(crate) fn starting_at_path(mut self) -> Template {
+        let first = self.parts.iter_mut().find_map(|p| match p {
+            Part::Variable { escape, .. } => Some(escape),
+            _ => None,
+        });
+        if let Some(escape) = first {
+            *escape = Escape::UrlTarget;
+        }
+        self
+    }
+
+    /// Whether it is one variable and nothing else.
+    pub(crate) fn as_variable(&self) -> Option<Variable> {
+        match self.parts.as_slice() {
+            [Part::Variable { variable, .. }] => Some(*variable),
+            _ => None,
+        }
     }
 
     /// The text, when no name is left in it.
@@ -66,8 +136,8 @@ impl Template {
     /// The names left, in order, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|p| match p {
-            Part::Name(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            Part::Name(name, _) => Some(name.as_str()),
+            _ => None,
         })
     }
 
@@ -79,16 +149,20 @@ impl Template {
         }
     }
 
-    pub(crate) fn push_name(&mut self, name: &str) {
-        self.parts.push(Part::Name(name.to_owned()));
+    pub(crate) fn push_name(&mut self, name: &str, escape: Escape) {
+        self.parts.push(Part::Name(name.to_owned(), escape));
     }
 
-    /// Appends another, its texts changed by `f`: to put a template into JSON.
+    pub(crate) fn push_variable(&mut self, variable: Variable, escape: Escape, written: &str) {
+        self.parts.push(Part::Variable { variable, escape, written: written.to_owned() });
+    }
+
+    /// Appends another, its texts changed by `f`: to put a template into JSON or a form.
     pub(crate) fn push_mapped(&mut self, other: &Template, f: &dyn Fn(&str) -> String) {
         for part in &other.parts {
             match part {
                 Part::Text(text) => self.push_text(&f(text)),
-                Part::Name(name) => self.push_name(name),
+                other => self.parts.push(other.clone()),
             }
         }
     }
@@ -100,7 +174,8 @@ impl fmt::Display for Template {
         for part in &self.parts {
             match part {
                 Part::Text(text) => f.write_str(text)?,
-                Part::Name(name) => write!(f, "${{{name}}}")?,
+                Part::Name(name, _) => write!(f, "${{{name}}}")?,
+                Part::Variable { written, .. } => write!(f, "${{{written}}}")?,
             }
         }
         Ok(())
@@ -187,7 +262,7 @@ mod tests {
     #[test]
     fn names_are_put_in_at_run_time() {
         let mut template = Template::text("http://127.0.0.1:");
-        template.push_name("port");
+        template.push_name("port", Escape::Raw);
         template.push_text("/x");
         assert_eq!(template.as_text(), None);
         assert_eq!(template.names().collect::<Vec<_>>(), ["port"]);

@@ -81,7 +81,7 @@ impl Reader<'_> {
     /// A whole number within the bounds of its key.
     pub fn count(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
         let node = fields.get(key)?;
-        let (least, most) = match fields.section.key(key).map(|k| &k.shape) {
+        let (least, most) = match fields.section.key(key).map(|k| k.shape.plain()) {
             Some(Shape::Count(least, most)) => (*least, *most),
             _ => (0, u64::MAX),
         };
@@ -112,7 +112,7 @@ impl Reader<'_> {
 
     /// One of the words of its key.
     pub fn choice(&mut self, fields: &Fields<'_>, key: &str) -> Option<&'static str> {
-        let words = match fields.section.key(key).map(|k| &k.shape) {
+        let words = match fields.section.key(key).map(|k| k.shape.plain()) {
             Some(Shape::OneOf(words)) => *words,
             _ => &[],
         };

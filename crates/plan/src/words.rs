@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 
+use crate::journey::words as journey;
 use crate::node::shorten_to;
 use crate::plan::{Order, Plan};
 use crate::spec::{
-    Arrivals, Body, Case, Command, ComponentSpec, Fresh, Limits, LoadSpec, Model, ReadySign, Step, Think,
-    Until, WhenBehind,
+    Arrivals, Case, Command, ComponentSpec, Fresh, Limits, LoadSpec, Model, ReadySign, Step, Think, Until,
+    WhenBehind,
 };
 use loadlab_record::units::{format_bytes, format_count};
 
@@ -136,19 +137,30 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     for probe in &case.system.probes {
         facts.push((format!("probe {}", probe.name), format!("`{}` of {}", probe.json_pointer, probe.url)));
     }
+    if !case.setup.steps.is_empty() {
+        let names = |slot: u16| {
+            case.setup.captures.get(usize::from(slot)).map_or_else(String::new, |c| c.name.clone())
+        };
+        facts.push(("setup".to_owned(), steps(&case.setup.steps, dir, &names)));
+    }
     for load in &case.loads {
         let subject = if load.name == "load" { "load".to_owned() } else { format!("load {}", load.name) };
         facts.push((subject.clone(), load_line(load)));
-        facts.extend(details(load).map(|d| (subject, d)));
-        let steps: Vec<String> = load.journey.iter().take(12).map(|s| step(s, dir)).collect();
-        let more = if load.journey.len() > 12 {
-            format!(", and {} more", load.journey.len() - 12)
-        } else {
-            String::new()
+        facts.extend(details(load).map(|d| (subject.clone(), d)));
+        facts.extend(journey::around(load).map(|line| (subject.clone(), line)));
+        let names = |slot: u16| {
+            let slot = usize::from(slot);
+            let own = slot.checked_sub(case.setup.captures.len()).and_then(|s| load.script.captures.get(s));
+            own.map_or_else(String::new, |c| c.name.clone())
         };
-        let subject =
-            if load.name == "load" { "journey".to_owned() } else { format!("journey of {}", load.name) };
-        facts.push((subject, format!("{}{more}", steps.join(", then "))));
+        let of = |what: &str| {
+            if load.name == "load" { what.to_owned() } else { format!("{what} of {}", load.name) }
+        };
+        let lists =
+            [("before", &load.script.before), ("journey", &load.journey), ("after", &load.script.after)];
+        for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            facts.push((of(what), steps(list, dir, &names)));
+        }
     }
     facts.extend(case.stop_when.iter().map(|e| ("ends early".to_owned(), format!("when {}", e.text))));
     facts.extend(case.drain.iter().map(|d| {
@@ -215,6 +227,17 @@ fn load_line(load: &LoadSpec) -> String {
             };
             let up_to = if load.stages.is_empty() { "" } else { "up to " };
             format!("{up_to}{} requests due per second, spread {spread}", round(*rate_per_s))
+        }
+        Model::Sessions { rate_per_s, arrivals, at_most } => {
+            let spread = match arrivals {
+                Arrivals::Constant => "evenly",
+                Arrivals::Poisson => "at random (Poisson)",
+            };
+            let most = format_count(*at_most as f64);
+            format!(
+                "{} users arrive per second, spread {spread}, at most {most} at a time",
+                round(*rate_per_s)
+            )
         }
     };
     let until = match load.until {
@@ -297,19 +320,29 @@ fn details(load: &LoadSpec) -> Option<String> {
     Some(said.join("; "))
 }
 
-fn step(step: &Step, dir: &str) -> String {
-    let body = match &step.body {
-        Body::Empty => String::new(),
-        Body::Text(text) => format!(" with `{}`", shorten_to(&text.to_string(), 60)),
-        Body::File(path) => format!(" with {}", within(path, dir)),
-        Body::Json(text) => format!(" with JSON `{}`", shorten_to(&text.to_string(), 60)),
-    };
+/// The first dozen of some steps.
+fn steps(list: &[Step], dir: &str, names: &dyn Fn(u16) -> String) -> String {
+    let shown: Vec<String> = list.iter().take(12).map(|s| step(s, dir, names)).collect();
+    let more = if list.len() > 12 { format!(", and {} more", list.len() - 12) } else { String::new() };
+    format!("{}{more}", shown.join(", then "))
+}
+
+fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
+    let body = journey::body(&step.body, &|path| within(path, dir));
     let tags = if step.tags.is_empty() { String::new() } else { format!(" [{}]", step.tags.join(", ")) };
     let good = step.statuses.as_ref().map_or(String::new(), |list| {
         let list: Vec<String> = list.iter().map(u16::to_string).collect();
         format!(" → {}", list.join(" or "))
     });
-    format!("{} {}{body}{tags}{good}", step.method, step.url)
+    let more = journey::more(step, names);
+    let what = match (&step.urls, &step.messages) {
+        (Some(file), _) => format!("GET the URLs of {} in turn", within(file, dir)),
+        (None, Some(messages)) => {
+            format!("WebSocket {}, {}", step.url, many(messages.len() as u64, "message"))
+        }
+        (None, None) => format!("{} {}", step.method, step.url),
+    };
+    format!("{what}{body}{tags}{good}{more}")
 }
 
 fn many(count: u64, noun: &str) -> String {

@@ -177,10 +177,10 @@ fn steps() {
     plan.yaml:7:7: a step needs one of `get`, `post`, `put`, `delete`, `patch`, `head`, `options`
       hint: a step is one request
     ");
-    insta::assert_snapshot!(step("{ get: \"http://a/\", tags: page, check: { body: x } }"), @r"
+    insta::assert_snapshot!(step("{ get: \"http://a/\", tags: page, check: { contains: x } }"), @r"
     plan.yaml:7:33: expected a list of texts, found `page`
       hint: a list is written `[a, b]`, or one `- item` a line
-    plan.yaml:7:48: checks of the body are not supported yet
+    plan.yaml:7:48: checks beyond the status are not supported yet
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", tags: [a b], check: { status: [] } }"), @r"
     plan.yaml:7:34: `a b` cannot be a tag
@@ -204,7 +204,7 @@ fn steps() {
     ");
     insta::assert_snapshot!(step("http://a/"), @r"
     plan.yaml:7:7: expected a map for a step, found `http://a/`
-      hint: its keys are `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `headers`, `body`, `tags`, `check`
+      hint: its keys are `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `headers`, `auth`, `form`, `multipart`, `body`, `tags`, `check`
     ");
     insta::assert_snapshot!(step("{ get: \"http://127.0.0.1:${port}/\" }"), @r"
     plan.yaml:7:34: nothing is known as `${port}` here

@@ -3,6 +3,7 @@
 //! - [`bench()`]: one load against URLs, no system, no record.
 //! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
 //! - [`event`]: what is told while it runs, one closed enum; live views read nothing else.
+//! - [`journey`]: journeys of the plan as the engine wants them.
 //! - [`preflight`]: whether this machine is fit for a load, before it runs.
 //!
 //! It prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
@@ -20,6 +21,7 @@ mod translate;
 mod trial;
 
 pub mod event;
+pub mod journey;
 pub mod preflight;
 
 pub use bench::{Bench, BenchError, BenchResult, bench};

@@ -96,7 +96,8 @@ fn case_facts((case, dir): (&Case, &String)) -> CaseFacts {
     let (users, rate_per_s) = match model {
         Some(plan::Model::Closed { users, .. }) => (Some(*users), None),
         Some(plan::Model::Open { rate_per_s, .. }) => (None, Some(*rate_per_s)),
-        None => (None, None),
+        // A rate of users is none of requests.
+        Some(plan::Model::Sessions { .. }) | None => (None, None),
     };
     CaseFacts { name: case.name.clone(), dir: dir.clone(), values: case.values.clone(), users, rate_per_s }
 }

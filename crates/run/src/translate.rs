@@ -12,6 +12,8 @@ use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
 use loadlab_system as system;
 
+use crate::journey;
+
 /// Puts values in for `${names}`.
 pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -53,6 +55,14 @@ pub enum TranslateError {
         path: PathBuf,
         /// Why.
         error: std::io::Error,
+    },
+    /// Something that plans can say and the engine cannot do. The plan refuses it at its place before this.
+    #[error("{what}: {feature} not supported yet")]
+    NotYet {
+        /// Which step or load.
+        what: String,
+        /// What, and `is` or `are`.
+        feature: &'static str,
     },
 }
 
@@ -206,7 +216,7 @@ pub fn load_spec(
     }
     let spec = LoadSpec {
         name: load.name.clone(),
-        model: model_of(load),
+        model: model_of(load)?,
         until: match load.until {
             plan::Until::DurationNs(ns) => Until::Elapsed(ns),
             plan::Until::Requests(n) => Until::Requests(n),
@@ -218,7 +228,7 @@ pub fn load_spec(
         grace_ns: load.grace_ns,
         pace_ns: match load.model {
             plan::Model::Closed { pace_ns, .. } => pace_ns,
-            plan::Model::Open { .. } => None,
+            plan::Model::Open { .. } | plan::Model::Sessions { .. } => None,
         },
         pace_when_behind: when_behind(load),
         think: match load.think {
@@ -256,9 +266,13 @@ fn when_behind(load: &plan::LoadSpec) -> WhenBehind {
     }
 }
 
-fn model_of(load: &plan::LoadSpec) -> Model {
-    match &load.model {
+fn model_of(load: &plan::LoadSpec) -> Result<Model, TranslateError> {
+    Ok(match &load.model {
         plan::Model::Closed { users, .. } => Model::Closed { users: *users },
+        plan::Model::Sessions { .. } => {
+            let what = format!("load `{}`", load.name);
+            return Err(TranslateError::NotYet { what, feature: "`sessions` are" });
+        }
         plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
             rate_per_s: *rate_per_s,
             arrivals: match arrivals {
@@ -268,7 +282,7 @@ fn model_of(load: &plan::LoadSpec) -> Model {
             when_behind: when_behind(load),
             max_in_flight: *max_in_flight,
         },
-    }
+    })
 }
 
 fn request_of(
@@ -289,19 +303,19 @@ fn request_of(
     for (name, value) in &step.headers {
         headers.push((name.clone(), fill(value)?));
     }
-    let body = match &step.body {
-        plan::Body::Empty => None,
-        plan::Body::Text(text) => Some(fill(text)?.into_bytes()),
-        plan::Body::Json(json) => {
-            if !headers.iter().any(|(n, _)| n.eq_ignore_ascii_case("content-type")) {
-                headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
+    let given =
+        |headers: &[(String, String)], name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+    if let Some(auth) = &step.auth {
+        let value = journey::fixed(&journey::authorization(auth, what, names)?, what)?;
+        headers.push(("Authorization".to_owned(), String::from_utf8_lossy(&value).into_owned()));
+    }
+    let body = match journey::body(&step.body, what, plan_dir, names)? {
+        None => None,
+        Some((text, kind)) => {
+            if let Some(kind) = kind.filter(|_| !given(&headers, "content-type")) {
+                headers.push(("Content-Type".to_owned(), kind));
             }
-            Some(fill(json)?.into_bytes())
-        }
-        plan::Body::File(path) => {
-            let path = plan_dir.join(path);
-            let read = std::fs::read(&path);
-            Some(read.map_err(|error| TranslateError::Body { what: what.to_owned(), path, error })?)
+            Some(journey::fixed(&text, what)?)
         }
     };
     let method = step.method.to_owned();

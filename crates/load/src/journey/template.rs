@@ -63,6 +63,9 @@ pub enum Escape {
     Url,
     /// A path or query that is a URL's already: only what would end the request line early is encoded.
     UrlRaw,
+    /// The same right behind the host: of a whole URL (a `Location`) scheme, host and fragment are left out, and what
+    /// does not begin with `/` gets one in front.
+    UrlTarget,
     /// Within the quotes of a JSON text (RFC 8259 §7).
     Json,
     /// `application/x-www-form-urlencoded`: a blank is `+`.
@@ -376,11 +379,32 @@ impl Escape {
             }
             Escape::Url => percent(value, out, is_unreserved),
             Escape::UrlRaw => percent(value, out, |b| b > b' ' && b < 0x7f && b != b'#'),
+            Escape::UrlTarget => {
+                let target = behind_host(value);
+                if !target.starts_with(b"/") {
+                    out.push(b'/');
+                }
+                percent(target, out, |b| b > b' ' && b < 0x7f && b != b'#');
+            }
             Escape::Form => form(value, out),
             Escape::Json => json(value, out),
         }
         Ok(())
     }
+}
+
+/// Path and query of a whole URL, or what is one already. The fragment goes: it is never sent.
+fn behind_host(value: &[u8]) -> &[u8] {
+    let value = &value[..memchr::memchr(b'#', value).unwrap_or(value.len())];
+    let scheme = value.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
+    let rest = match scheme {
+        Some(at) if value[at..].starts_with(b"://") => &value[at + 3..],
+        _ => match value.strip_prefix(b"//") {
+            Some(rest) => rest,
+            None => return value,
+        },
+    };
+    memchr::memchr2(b'/', b'?', rest).map_or(&rest[rest.len()..], |at| &rest[at..])
 }
 
 fn is_control(byte: u8) -> bool {
@@ -520,6 +544,25 @@ mod tests {
     }
 
     #[test]
+    fn paths_from_elsewhere_begin_with_a_slash() {
+        for (value, expect) in [
+            ("/a?b=c", "/a?b=c"),
+            ("a b", "/a%20b"),
+            ("http://other:80/x?y#z", "/x?y"),
+            ("https://other", "/"),
+            ("http://other?q", "/?q"),
+            ("//other/x", "/x"),
+            ("?q", "/?q"),
+            ("", "/"),
+            ("a/b://c", "/a/b://c"),
+        ] {
+            let mut out = Vec::new();
+            Escape::UrlTarget.write(value.as_bytes(), &mut out).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expect, "{value}");
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_a_fault() {
         let mut template = Template::default();
         template.push(Variable::Capture(0), Escape::Raw);
@@ -584,11 +627,11 @@ mod tests {
 
         #[test]
         fn nothing_leaves_its_place(value: Vec<u8>) {
-            for escape in [Escape::Url, Escape::UrlRaw, Escape::Form] {
+            for escape in [Escape::Url, Escape::UrlRaw, Escape::UrlTarget, Escape::Form] {
                 let mut out = Vec::new();
                 escape.write(&value, &mut out).unwrap();
                 prop_assert!(out.iter().all(|b| (0x21..0x7f).contains(b) && *b != b'#'));
-                if escape != Escape::UrlRaw {
+                if matches!(escape, Escape::Url | Escape::Form) {
                     prop_assert!(!out.iter().any(|b| b"&=/?;,".contains(b)));
                     let unplus: Vec<u8> = out.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
                     prop_assert_eq!(unpercent(&unplus), value.clone());

@@ -84,6 +84,10 @@ impl Planned {
                 Load::Users { users, at_most_per_s: per_s(users, every_ns) }
             }
             plan::Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
+            // Each user has a connection of its own.
+            plan::Model::Sessions { rate_per_s, at_most, .. } => {
+                Load::Rate { rate_per_s, max_in_flight: at_most }
+            }
         };
         let mut planned = Planned::shaped(&shape, load.ramp_ns);
         planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
@@ -95,8 +99,7 @@ impl Planned {
                 planned.requests = Some(all(n, planned.connections, load.journey.len()));
             }
         }
-        let named = |name: &str| Some(format!("${{{name}}}"));
-        let authorities = load.journey.iter().map(|s| authority(&s.url.render(&named).unwrap_or_default()));
+        let authorities = load.journey.iter().map(|s| authority(&s.url.to_string()));
         planned.destinations = unique(authorities);
         planned.loopback = planned.destinations.iter().all(|d| is_here(d));
         planned.threads = load.threads.map_or(threads as u64, u64::from).max(1);

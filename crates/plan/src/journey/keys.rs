@@ -1,0 +1,173 @@
+//! The keys of journeys beyond a plain request. See [`crate::keys`].
+
+use crate::keys::{CHECK, Group, MAX_USERS, Need, Section, Shape, key};
+
+pub(crate) static FEED: Section = Section {
+    id: "feed",
+    called: "a feed",
+    doc: "Rows of data for users.",
+    keys: &[
+        key("file", Shape::Text, "CSV or JSON lines, relative to the plan's folder."),
+        key(
+            "format",
+            Shape::OneOf(&["csv", "json_lines"]),
+            "What the file holds. Default: what its name ends in, `.csv`, `.jsonl` or `.ndjson`.",
+        ),
+        key("order", Shape::OneOf(&["sequential", "shuffled"]), "The order of rows. Default sequential."),
+        key(
+            "once",
+            Shape::Bool,
+            "Each row once: a user that finds none left ends. Default false: from the beginning again.",
+        ),
+        key(
+            "per",
+            Shape::OneOf(&["journey", "user"]),
+            "Who gets a row: each journey (default), or each user, for good.",
+        ),
+    ],
+    required: &["file"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static CAPTURE: Section = Section {
+    id: "capture",
+    called: "a capture",
+    doc: "A value kept from an answer.",
+    keys: &[
+        key("json", Shape::Text, "Of the JSON body: a JSON pointer such as `/token`."),
+        key("header", Shape::Text, "The value of a header field."),
+        key("regex", Shape::Text, "Of the body: the first group of a regular expression."),
+        key("body", Shape::Bool, "The whole body: `true`."),
+        key(
+            "number",
+            Shape::Bool,
+            "It must be a number, and is shown as one with its percentiles. Default false.",
+        ),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["json", "header", "regex", "body"], why: "a value comes from one place" }],
+    needs: &[],
+};
+
+pub(crate) static EXPECT: Section = Section {
+    id: "expected",
+    called: "an expected value",
+    doc: "What a value must be, when it is not just a value.",
+    keys: &[
+        key("exists", Shape::Bool, "It is there (`true`), or it is not (`false`)."),
+        key("contains", Shape::Text, "A text with this one in it."),
+        key("number", Shape::Text, "A number that compares so: `> 3`, or `>= 1 and < 10`."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["exists", "contains", "number"], why: "one expectation for a value" }],
+    needs: &[],
+};
+
+pub(crate) static AUTH: Section = Section {
+    id: "auth",
+    called: "`auth`",
+    doc: "Who sends a request.",
+    keys: &[
+        key("basic", Shape::In(&BASIC), "A user and a password."),
+        key("bearer", Shape::Text, "A token."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["basic", "bearer"], why: "a request has one `authorization`" }],
+    needs: &[],
+};
+
+pub(crate) static BASIC: Section = Section {
+    id: "basic",
+    called: "`basic`",
+    doc: "A user and a password.",
+    keys: &[
+        key("user", Shape::Text, "The user's name, without a colon."),
+        key("password", Shape::Text, "The password."),
+    ],
+    required: &["user", "password"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static PART: Section = Section {
+    id: "part",
+    called: "a part",
+    doc: "One part of a multipart body.",
+    keys: &[
+        key("name", Shape::Text, "The field's name."),
+        key("text", Shape::Text, "A text."),
+        key("file", Shape::Text, "A file, relative to the plan's folder."),
+        key("filename", Shape::Text, "What the server is told it is called. Default: the file's own name."),
+        key("type", Shape::Text, "Its media type. Default for files: `application/octet-stream`."),
+    ],
+    required: &["name"],
+    groups: &[Group { keys: &["text", "file"], why: "a part holds one thing" }],
+    needs: &[Need { key: "filename", needs: &["file"], hint: "a `text` is a plain field" }],
+};
+
+pub(crate) static TLS: Section = Section {
+    id: "tls",
+    called: "`tls`",
+    doc: "How `https` targets are trusted.",
+    keys: &[
+        key("ca", Shape::Text, "Certificates to trust besides the machine's: a PEM file."),
+        key("cert", Shape::Text, "Our own certificate: a PEM file."),
+        key("key", Shape::Text, "Its key: a PEM file."),
+        key("insecure", Shape::Bool, "Take any certificate. Default false."),
+        key("resumption", Shape::Bool, "Resume sessions where the server allows it. Default true."),
+        key(
+            "versions",
+            Shape::ListOf(&Shape::OneOf(&["1.2", "1.3"])),
+            "Versions that may be used. Default both.",
+        ),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[
+        Need { key: "cert", needs: &["key"], hint: "a certificate is shown with its key" },
+        Need { key: "key", needs: &["cert"], hint: "a key belongs to a certificate" },
+    ],
+};
+
+pub(crate) static SESSIONS: Section = Section {
+    id: "sessions",
+    called: "`sessions`",
+    doc: "Users that arrive, make one journey and leave.",
+    keys: &[
+        key("rate", Shape::Rate, "How many arrive."),
+        key("arrivals", Shape::OneOf(&["constant", "poisson"]), "How they are spread. Default constant."),
+        key(
+            "at_most",
+            Shape::Count(1, MAX_USERS),
+            "Most users at a time. Default 10000; reaching it is a doubt.",
+        ),
+    ],
+    required: &["rate"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static MESSAGE: Section = Section {
+    id: "message",
+    called: "a message",
+    doc: "Something said on a WebSocket, and what comes back.",
+    keys: &[
+        key("send", Shape::Message, "What is sent: a text, or `{json: ANYTHING}`."),
+        key("expect", Shape::SomeOf(&CHECK), "What an answer must be; others are passed over."),
+        key("within", Shape::Duration, "Longest wait for it. Default: the load's `timeout`."),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[Need { key: "within", needs: &["expect"], hint: "it is how long to wait for what is expected" }],
+};
+
+pub(crate) static WEBSOCKET_SEND: Section = Section {
+    id: "send",
+    called: "`send`",
+    doc: "A message that is not just a text.",
+    keys: &[key("json", Shape::Any, "Sent as JSON.")],
+    required: &["json"],
+    groups: &[],
+    needs: &[],
+};

@@ -1,0 +1,395 @@
+//! What a checked journey says beside its requests: variables, feeds, captures, checks, and how it speaks.
+//!
+//! Names are numbers already: a capture is a slot, a feed its place in the load's list, a column its place among those
+//! that are used.
+
+use crate::spec::Step;
+use crate::template::Template;
+
+/// A place in the plan, for what is found out later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The plan's path as given, or an option.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// The line with a caret under the place.
+    pub snippet: String,
+}
+
+/// A piece of a text that is written anew for each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// A text, to be escaped once.
+    Text {
+        /// It.
+        text: String,
+        /// How.
+        escape: Escape,
+    },
+    /// A value that changes.
+    Variable {
+        /// Which.
+        variable: Variable,
+        /// What its place needs.
+        escape: Escape,
+    },
+}
+
+/// A value that changes from request to request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variable {
+    /// The user's number, from 0.
+    User,
+    /// How many journeys this user has made before.
+    Iteration,
+    /// The request's number within the load.
+    Sequence,
+    /// A random UUID, another at each place.
+    Uuid,
+    /// The time since 1970.
+    Now(Unit),
+    /// A whole number between these, both included.
+    Random {
+        /// Least.
+        low: i64,
+        /// Greatest; at least `low`.
+        high: i64,
+    },
+    /// A cell of the user's row.
+    Feed {
+        /// Place in [`Script::feeds`].
+        feed: u16,
+        /// Place in [`FeedSpec::columns`].
+        column: u16,
+    },
+    /// A captured value: slots of [`Setup::captures`] first, those of [`Script::captures`] behind them.
+    Capture {
+        /// The slot.
+        slot: u16,
+        /// It is a number whenever it is there.
+        is_number: bool,
+    },
+}
+
+impl Variable {
+    /// Its value is a number, which JSON has without quotes.
+    pub fn is_number(self) -> bool {
+        match self {
+            Variable::Uuid | Variable::Feed { .. } | Variable::Now(Unit::Rfc3339) => false,
+            Variable::Capture { is_number, .. } => is_number,
+            _ => true,
+        }
+    }
+}
+
+/// How a time is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Whole seconds.
+    Seconds,
+    /// Whole milliseconds.
+    Millis,
+    /// Whole microseconds.
+    Micros,
+    /// Nanoseconds.
+    Nanos,
+    /// `2026-11-20T09:30:00.000Z`.
+    Rfc3339,
+}
+
+/// What a place does to values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Escape {
+    /// Nothing.
+    #[default]
+    Raw,
+    /// A part of a path or query: percent-encoded.
+    Url,
+    /// A path or query as it is; blanks, controls and `#` encoded.
+    UrlRaw,
+    /// The same right behind the host: of a whole URL only path and query, and a `/` in front.
+    UrlTarget,
+    /// Within the quotes of a JSON text.
+    Json,
+    /// A form's value.
+    Form,
+    /// A header field's value: no control characters.
+    Header,
+}
+
+/// What is around a load's journey.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Script {
+    /// Once per user, before its first journey.
+    pub before: Vec<Step>,
+    /// Once per user, after its last journey.
+    pub after: Vec<Step>,
+    /// Each round takes one step by weight instead of all in order; every step has a weight then.
+    pub is_mix: bool,
+    /// Rows of data.
+    pub feeds: Vec<FeedSpec>,
+    /// Slots of the user's captures, behind those of [`Setup::captures`].
+    pub captures: Vec<CapturedName>,
+    /// Users keep cookies.
+    pub cookies: bool,
+    /// Most redirects to follow; 0 follows none.
+    pub redirects: u32,
+}
+
+/// Steps taken once, before the loads of a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setup {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// Slots of its captures, which all users see.
+    pub captures: Vec<CapturedName>,
+}
+
+/// A slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedName {
+    /// Its name.
+    pub name: String,
+    /// It is a custom number of the load.
+    pub is_number: bool,
+}
+
+/// Rows of data for users.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedSpec {
+    /// Its name.
+    pub name: String,
+    /// Its file, starting with the plan's folder unless the plan gives an absolute path.
+    pub file: String,
+    /// Where the file is named.
+    pub at: Place,
+    /// What the file holds.
+    pub format: FeedFormat,
+    /// In an order that follows from the load's seed.
+    pub is_shuffled: bool,
+    /// Each row once; a user that finds none left ends.
+    pub is_once: bool,
+    /// A row for each user, kept; else for each journey.
+    pub is_per_user: bool,
+    /// The columns that steps use, in the order in which variables count them.
+    pub columns: Vec<ColumnUse>,
+}
+
+/// What a feed's file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedFormat {
+    /// The first line names the columns.
+    Csv,
+    /// A JSON map a line.
+    JsonLines,
+}
+
+/// A column that is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnUse {
+    /// Its name.
+    pub name: String,
+    /// Where it is used first.
+    pub at: Place,
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Auth {
+    /// `Authorization: Basic`, with the base64 of `user:password`.
+    Basic {
+        /// Without a colon.
+        user: Template,
+        /// Anything.
+        password: Template,
+    },
+    /// `Authorization: Bearer`.
+    Bearer(Template),
+}
+
+/// A part of a multipart body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormPart {
+    /// The field's name.
+    pub name: String,
+    /// What it holds.
+    pub content: PartContent,
+    /// As the server is told.
+    pub filename: Option<String>,
+    /// Its media type.
+    pub content_type: Option<String>,
+}
+
+/// What a part holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PartContent {
+    /// A text.
+    Text(Template),
+    /// A file, and where it is named.
+    File(String, Place),
+}
+
+/// A value kept from an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capture {
+    /// Its slot, counted as in [`Variable::Capture`].
+    pub slot: u16,
+    /// Where it is found.
+    pub from: CaptureFrom,
+    /// It must be a number, and is shown as one.
+    pub is_number: bool,
+}
+
+/// Where a value is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaptureFrom {
+    /// JSON pointer.
+    Json(String),
+    /// A header field's name.
+    Header(String),
+    /// A regular expression with a group, which compiles.
+    Regex(String),
+    /// The whole body.
+    Body,
+}
+
+/// Checks beyond the status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checks {
+    /// Of header fields, by name.
+    pub headers: Vec<(String, Expect)>,
+    /// Texts in the body.
+    pub contains: Vec<String>,
+    /// Of JSON values, by pointer.
+    pub json: Vec<(String, Expect)>,
+    /// Of the body's length in bytes.
+    pub size: Vec<Bound>,
+    /// Of the time in nanoseconds.
+    pub time: Vec<Bound>,
+}
+
+impl Checks {
+    /// Nothing is checked.
+    pub fn is_empty(&self) -> bool {
+        *self == Checks::default()
+    }
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expect {
+    /// There, or not there.
+    Exists(bool),
+    /// This text.
+    Text(String),
+    /// A text with this one in it.
+    Contains(String),
+    /// This number, as written.
+    Number(String),
+    /// `true` or `false`.
+    Bool(bool),
+    /// `null`.
+    Null,
+    /// A number that holds all of these.
+    Within(Vec<Bound>),
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// How.
+    pub operator: Operator,
+    /// With what, in base units.
+    pub value: f64,
+}
+
+/// How two numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+/// What follows a failed step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The next step.
+    #[default]
+    Continue,
+    /// The end of this journey; the user begins its next one.
+    End,
+    /// The end of the user.
+    Leave,
+}
+
+/// A message of a WebSocket step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// What is sent, if anything.
+    pub send: Option<Template>,
+    /// What an answer must be; messages that are not are passed over. `None` waits for nothing.
+    pub expect: Option<Checks>,
+    /// Longest wait for it; `None`: the load's timeout.
+    pub within_ns: Option<u64>,
+}
+
+/// How a load speaks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Http {
+    /// Which protocol.
+    pub protocol: Protocol,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams: u32,
+    /// Answers may be compressed.
+    pub compressed: bool,
+    /// `http://HOST:PORT` that all requests go through.
+    pub proxy: Option<Template>,
+    /// How `https` targets are trusted.
+    pub tls: Tls,
+}
+
+/// The protocol of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, without an upgrade.
+    Http2,
+    /// Whatever the server offers with TLS (ALPN); HTTP/1.1 without.
+    Auto,
+}
+
+/// How `https` targets are trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tls {
+    /// Certificates to trust besides the machine's: a PEM file.
+    pub ca: Option<String>,
+    /// Our own certificate and its key: PEM files.
+    pub identity: Option<(String, String)>,
+    /// Any certificate will do.
+    pub is_insecure: bool,
+    /// Sessions are resumed where the server allows it.
+    pub is_resumed: bool,
+    /// TLS versions that may be used: `12` and `13`.
+    pub versions: Vec<u8>,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Tls { ca: None, identity: None, is_insecure: false, is_resumed: true, versions: vec![12, 13] }
+    }
+}

@@ -1,0 +1,543 @@
+//! The language of journeys: what a plan becomes, and what is wrong with one – read as a preview, since not all of it can
+//! be carried out.
+
+mod common;
+
+use common::{HEAD, mistakes};
+use loadlab_plan::{
+    Auth, Body, CaptureFrom, Case, Escape, Expect, FeedFormat, Model, OnFailure, Operator, Options,
+    PartContent, Plan, Protocol, Segment, Unit, Variable, schema_of,
+};
+
+use proptest::prelude::*;
+
+const JOURNEY: &str = include_str!("plans/journey.yaml");
+
+fn preview() -> Options {
+    Options { preview: true, ..Options::default() }
+}
+
+fn parsed(text: &str) -> Plan {
+    Plan::parse("shop/plan.yaml", text, &preview()).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn shop() -> Case {
+    parsed(JOURNEY).cases()[0].clone()
+}
+
+/// First lines and hints of what is wrong with a load.
+fn wrong(load: &str) -> String {
+    let text = format!("{HEAD}load:\n  users: 1\n  requests: 1\n{load}");
+    shown(&text)
+}
+
+fn shown(text: &str) -> String {
+    let all = mistakes(text, &preview());
+    let kept = all.lines().filter(|l| {
+        l.starts_with("plan.yaml")
+            || l.contains("hint:")
+            || l.contains("is here:")
+            || l.contains("captured here:")
+    });
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// What is wrong with a step.
+fn step(step: &str) -> String {
+    wrong(&format!("  journey:\n    - {step}\n"))
+}
+
+#[test]
+fn a_journey_in_words() {
+    insta::assert_snapshot!(parsed(JOURNEY).words().join("\n"), @r#"
+    a shop
+    one trial
+    setup: POST http://127.0.0.1:8080/admin/login, keeps admin, a failure ends the journey
+    load: 100 users, each sends when its last request has ended, for 1m
+    load: timeout 30s, grace 5s
+    load: a row of `people` for each user, each row once; a row of `items` for each journey, shuffled; users keep cookies; follows up to 3 redirects; HTTP/2 where the server offers it; asks for compressed answers; through the proxy http://127.0.0.1:3128
+    before: POST https://127.0.0.1:8443/login with the form `user=${people.name}&password=${people.secret}&a+b=c%26d`, keeps token, next, a failure ends the journey
+    journey: GET https://127.0.0.1:8443${raw(next)} → 200 or 304, checks headers, text, JSON, size, time, keeps id, price, all, a failure makes the user leave, then POST https://127.0.0.1:8443/buy/${id}?n=${random(1, 6)} with JSON `{"user":${user},"price":${price},"at":"${now.iso}","ms":${no…`, then POST unix:/run/shop.sock:/upload?n=${sequence} with the parts note, picture (data/picture.png), then WebSocket wss://127.0.0.1:8443/feed, 2 messages, then GET the URLs of data/urls.txt in turn
+    after: POST https://127.0.0.1:8443/logout
+    "#);
+}
+
+#[test]
+fn variables_become_numbers() {
+    let case = shop();
+    let load = &case.loads[0];
+    assert_eq!(case.setup.captures[0].name, "admin");
+    let names: Vec<(&str, bool)> =
+        load.script.captures.iter().map(|c| (c.name.as_str(), c.is_number)).collect();
+    assert_eq!(names, [("token", false), ("next", false), ("id", false), ("price", true), ("all", false)]);
+    let columns = |feed: usize| -> Vec<&str> {
+        load.script.feeds[feed].columns.iter().map(|c| c.name.as_str()).collect()
+    };
+    assert_eq!((columns(0), columns(1)), (vec!["name", "secret"], vec!["name", "id"]));
+
+    let buy = &load.journey[1];
+    let url = buy.url.resolve(&|_| None).unwrap();
+    let capture = |slot, is_number| Variable::Capture { slot, is_number };
+    assert_eq!(
+        url,
+        [
+            Segment::Text { text: "https://127.0.0.1:8443/buy/".into(), escape: Escape::Raw },
+            Segment::Variable { variable: capture(3, false), escape: Escape::Url },
+            Segment::Text { text: "?n=".into(), escape: Escape::Raw },
+            Segment::Variable { variable: Variable::Random { low: 1, high: 6 }, escape: Escape::Url },
+        ]
+    );
+    let Body::Json(json) = &buy.body else { panic!("a JSON body") };
+    assert_eq!(
+        json.to_string(),
+        r#"{"user":${user},"price":${price},"at":"${now.iso}","ms":${now},"what":"${items.name} x${iteration}","raw":"${raw(all)}"}"#
+    );
+    let variables: Vec<Variable> = json.variables().collect();
+    assert_eq!(
+        variables,
+        [
+            Variable::User,
+            capture(4, true),
+            Variable::Now(Unit::Rfc3339),
+            Variable::Now(Unit::Millis),
+            Variable::Feed { feed: 1, column: 0 },
+            Variable::Iteration,
+            capture(5, false),
+        ]
+    );
+    let next = load.journey[0].url.resolve(&|_| None).unwrap();
+    assert_eq!(next[1], Segment::Variable { variable: capture(2, false), escape: Escape::UrlTarget });
+    let Body::Form(form) = &load.script.before[0].body else { panic!("a form") };
+    assert_eq!(form.to_string(), "user=${people.name}&password=${people.secret}&a+b=c%26d");
+    assert_eq!(buy.url.render(&|_| None).unwrap_err().name, "id");
+}
+
+#[test]
+fn the_rest_is_read() {
+    let case = shop();
+    let load = &case.loads[0];
+    let Some(Auth::Basic { user, password }) = &case.setup.steps[0].auth else { panic!("basic") };
+    assert_eq!((user.as_text(), password.as_text()), (Some("admin"), Some("a:b")));
+    let [people, items] = load.script.feeds.as_slice() else { panic!("two feeds") };
+    assert_eq!((people.format, people.is_once, people.is_per_user), (FeedFormat::Csv, true, true));
+    assert_eq!((items.format, items.is_shuffled, items.is_once), (FeedFormat::JsonLines, true, false));
+    assert_eq!((items.file.as_str(), items.at.line, items.at.column), ("shop/data/items.jsonl", 12, 20));
+    assert!(load.script.cookies && load.http.compressed && !load.script.is_mix);
+    assert_eq!((load.script.redirects, load.http.protocol, load.http.streams), (3, Protocol::Auto, 8));
+    let tls = &load.http.tls;
+    assert_eq!(tls.identity, Some(("shop/us.pem".to_owned(), "shop/us.key".to_owned())));
+    assert_eq!((tls.versions.as_slice(), tls.is_resumed, tls.is_insecure), (&[13][..], true, false));
+
+    let first = &load.journey[0];
+    assert_eq!(first.statuses, Some(vec![200, 304]));
+    assert_eq!(first.on_failure, OnFailure::Leave);
+    assert_eq!(first.checks.headers[0], ("content-type".into(), Expect::Contains("json".into())));
+    assert_eq!(first.checks.headers[1], ("x-version".into(), Expect::Text("2".into())));
+    let json: Vec<&Expect> = first.checks.json.iter().map(|(_, e)| e).collect();
+    assert_eq!(json[0], &Expect::Number("3".into()));
+    assert!(
+        matches!(json[2], Expect::Within(b) if b.len() == 2 && b[1].operator == Operator::AtMost && b[1].value == 9.5)
+    );
+    assert_eq!(json[3..], [&Expect::Null, &Expect::Bool(true), &Expect::Text("text".into())]);
+    assert_eq!((first.checks.size[0].value, first.checks.time[0].value), (10_000.0, 200e6));
+    assert_eq!(first.captures[0].from, CaptureFrom::Regex(r"id=(\d+)".into()));
+    // Setup has slot 0, before 1 and 2.
+    assert_eq!(first.captures.iter().map(|c| c.slot).collect::<Vec<_>>(), [3, 4, 5]);
+
+    let Body::Multipart(parts) = &load.journey[2].body else { panic!("parts") };
+    assert!(
+        matches!(&parts[1].content, PartContent::File(path, at) if path == "shop/data/picture.png" && at.line > 0)
+    );
+    assert_eq!(
+        (parts[1].filename.as_deref(), parts[1].content_type.as_deref()),
+        (Some("picture.png"), Some("image/png"))
+    );
+    let messages = load.journey[3].messages.as_ref().unwrap();
+    assert_eq!((messages[0].within_ns, messages[1].within_ns), (Some(2_000_000_000), None));
+    assert_eq!(load.journey[4].urls.as_deref(), Some("shop/data/urls.txt"));
+    assert_eq!(load.script.before[0].on_failure, OnFailure::End);
+    assert_eq!(load.script.after[0].on_failure, OnFailure::Continue);
+}
+
+#[test]
+fn users_that_arrive() {
+    let model = |sessions: &str| {
+        let text = format!(
+            "{HEAD}load: {{ sessions: {sessions}, duration: 1m, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
+        );
+        parsed(&text).cases()[0].loads[0].model.clone()
+    };
+    assert!(matches!(model("5/s"), Model::Sessions { rate_per_s: 5.0, at_most: 10_000, .. }));
+    let wide = model("{ rate: 30/m, arrivals: poisson, at_most: 7 }");
+    assert!(matches!(wide, Model::Sessions { rate_per_s: 0.5, at_most: 7, .. }));
+    let both = format!(
+        "{HEAD}load: {{ sessions: 5/s, users: 3, duration: 1m, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
+    );
+    insta::assert_snapshot!(shown(&both), @r"
+    plan.yaml:3:24: `sessions` and `users` exclude each other
+      `sessions` is here: plan.yaml:3:9
+      hint: a load is either closed (so many users) or open (a rate)
+    ");
+}
+
+#[test]
+fn a_mix() {
+    let text = format!(
+        "{HEAD}load:\n  users: 1\n  requests: 1\n  journey:\n    - {{ get: \"http://a/\", weight: 3 }}\n    - {{ get: \"http://b/\", weight: 1 }}\n"
+    );
+    let plan = parsed(&text);
+    let load = &plan.cases()[0].loads[0];
+    assert!(load.script.is_mix);
+    assert_eq!(load.journey.iter().map(|s| s.weight).collect::<Vec<_>>(), [Some(3), Some(1)]);
+    insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", weight: 3 }\n    - { get: \"http://b/\" }\n  after:\n    - { get: \"http://b/\", weight: 1 }\n"), @r"
+    plan.yaml:8:7: this step has no `weight`, and others have
+      one that has is here: plan.yaml:7:27
+      hint: either all steps of a journey have one and each round takes one of them, or none
+    plan.yaml:10:27: these steps are all taken, one after another
+      hint: a `weight` belongs to the steps of a `journey`
+    ");
+    insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", weight: 3, capture: { a: { json: /a } } }\n    - { get: \"http://b/${a}\", weight: 1 }\n"), @r"
+    plan.yaml:8:26: `a` is used before any step captures it
+      captured here: plan.yaml:7:49
+      hint: capture it in an earlier step
+    ");
+}
+
+#[test]
+fn mistakes_in_variables() {
+    insta::assert_snapshot!(step("{ get: \"http://a/${usr}/${random}/${random(6, 1)}/${random(a, 1)}/${now.min}/${raw(x)}/${case.x}\" }"), @r"
+    plan.yaml:7:26: nothing is known as `${usr}` here
+      hint: did you mean `${user}`?
+    plan.yaml:7:33: `random` needs bounds
+      hint: `${random(1, 6)}`
+    plan.yaml:7:43: `random(6, 1)`: the lower bound comes first
+      hint: `${random(1, 6)}`
+    plan.yaml:7:59: `random(a, 1)`: `a` is not a whole number
+      hint: `${random(1, 6)}`
+    plan.yaml:7:75: `min` is no form of the time
+      hint: `now.s`, `now.ms`, `now.us`, `now.ns`, or `now.iso`
+    plan.yaml:7:86: `x` is no variable
+      hint: `raw(NAME)` puts a captured value in as it is
+    plan.yaml:7:96: nothing is known as `${case.x}` here
+      hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://${user}/\" }"), @r"
+    plan.yaml:7:14: the host must be known before the load starts
+      hint: write scheme, host and port out; for a path from elsewhere `http://HOST:PORT${raw(next)}`
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a:80${user}\" }"), @r"
+    plan.yaml:7:14: the host must be known before the load starts
+      hint: write scheme, host and port out; for a path from elsewhere `http://HOST:PORT${raw(next)}`
+    ");
+    insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/${token}\" }\n    - { get: \"http://a/\", capture: { token: { json: /t } } }\n"), @r"
+    plan.yaml:7:26: `token` is used before any step captures it
+      captured here: plan.yaml:8:38
+      hint: capture it in an earlier step
+    ");
+    insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", capture: { token: { json: /t } } }\n    - { get: \"http://a/${tokn}\" }\n"), @r"
+    plan.yaml:8:26: nothing is known as `${tokn}` here
+      hint: did you mean `${token}`?
+    ");
+    insta::assert_snapshot!(wrong("  feeds: { people: { file: a.csv }, user: { file: b.csv }, odd: { file: c.txt } }\n  journey:\n    - { get: \"http://a/${people}/${peple.name}/${odd.x}\", capture: { people: { json: /t } } }\n"), @r"
+    plan.yaml:6:37: `user` cannot be the name of a feed: it means something already
+    plan.yaml:6:73: what does `c.txt` hold?
+      hint: `format: csv` or `format: json_lines`
+    plan.yaml:8:26: `people` is a feed: which column of it?
+      hint: `${people.COLUMN}`
+    plan.yaml:8:36: nothing is known as `${peple.name}` here
+      hint: did you mean `${people.name}`?
+    plan.yaml:8:70: `people` is the name of a feed
+      the feed is here: plan.yaml:6:12
+      hint: give one of the two another name
+    ");
+    insta::assert_snapshot!(shown(&format!("{HEAD}setup:\n  - {{ get: \"http://a/${{user}}\", capture: {{ a: {{ json: /a }} }} }}\nload:\n  users: 1\n  requests: 1\n  feeds: {{ a: {{ file: a.csv }} }}\n  journey:\n    - {{ get: \"http://a/${{a}}\", capture: {{ a: {{ json: /a }} }} }}\n")), @r"
+    plan.yaml:4:24: `setup` is not any user's: there is no `${user}`
+    plan.yaml:8:12: `a` is captured by `setup` already
+      captured here: plan.yaml:4:43
+      hint: give one of the two another name
+    plan.yaml:10:42: `a` is captured by `setup` already
+      captured here: plan.yaml:4:43
+      hint: all users see that one: give this one another name
+    ");
+    insta::assert_snapshot!(wrong("  before:\n    - { get: \"http://a/\", capture: { n: { json: /t } } }\n  journey:\n    - { get: \"http://a/\", capture: { n: { json: /t, number: true }, port: { json: /p } } }\n"), @r"
+    plan.yaml:9:38: `n` is a number here and none there
+      the other one is here: plan.yaml:7:38
+      hint: `number: true` at both, or another name
+    plan.yaml:9:69: `port` cannot be the name of a captured value: it means something already
+    ");
+}
+
+#[test]
+fn mistakes_in_captures_and_checks() {
+    insta::assert_snapshot!(step("{ get: \"http://a/\", capture: { a: { regex: \"(\" }, b: { regex: x }, c: { json: a.b }, d: { header: \"a b\" }, e: {}, f: { json: /a, header: b }, g: { body: false } } }"), @r"
+    plan.yaml:7:50: this is not a regular expression: unclosed group
+    plan.yaml:7:69: `x` has no group
+      hint: put `(…)` around what is to be captured
+    plan.yaml:7:85: `a.b` is not a JSON pointer: it starts with `/`
+      hint: `/a/b`
+    plan.yaml:7:105: `a b` cannot be the name of a header field
+    plan.yaml:7:114: a capture needs one of `json`, `header`, `regex`, `body`
+      hint: a value comes from one place
+    plan.yaml:7:136: `json` and `header` exclude each other
+      `json` is here: plan.yaml:7:126
+      hint: a value comes from one place
+    plan.yaml:7:160: `body` can only be `true`
+      hint: leave it out
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", check: { size: 10kB, time: \"< 10\", json: { id: 3, /a: [1], /b: { number: \"3\" }, /c: { is: 3 } }, contains: [], header: { \"a\": { exists: maybe } } } }"), @r"
+    plan.yaml:7:42: `10kB` is not a comparison such as `< 10kB`
+      hint: `< 10kB`?
+    plan.yaml:7:54: `10` is nothing to compare with here
+      hint: such as `< 200ms`
+    plan.yaml:7:70: `id` is not a JSON pointer: it starts with `/`
+      hint: `/id`
+    plan.yaml:7:81: expected a value, or `{exists: …}` and the like, found a list
+      hint: check its items: `/list/0`
+    plan.yaml:7:100: `3` is not a comparison such as `> 3`
+      hint: `< 3`?
+    plan.yaml:7:113: unknown key `is` in an expected value
+      hint: one of `exists`, `contains`, `number`
+    plan.yaml:7:134: no text to look for
+    plan.yaml:7:163: `maybe` is neither `true` nor `false`
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", check: {} }"), @r"
+    plan.yaml:7:34: `check` checks nothing
+      hint: leave it out: without it every status below 400 is good
+    ");
+}
+
+#[test]
+fn mistakes_in_bodies() {
+    insta::assert_snapshot!(step("{ post: \"http://a/\", body: x, form: { a: b } }"), @r"
+    plan.yaml:7:37: `body` and `form` exclude each other
+      `body` is here: plan.yaml:7:28
+      hint: a request has one body
+    ");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", multipart: [] }"), @r"plan.yaml:7:28: `multipart` has no part");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", multipart: [ { name: 'a\"b', text: x }, { text: x }, { name: a }, { name: a, text: b, filename: c } ] }"), @r"
+    plan.yaml:7:49: `name` is one line without quotes
+    plan.yaml:7:67: a part needs `name`
+      hint: the field's name
+    plan.yaml:7:80: a part needs one of `text`, `file`
+      hint: a part holds one thing
+    plan.yaml:7:113: `filename` belongs to `file`, which is not here
+      hint: a `text` is a plain field
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", headers: { Authorization: x }, auth: { basic: { user: \"a:b\", password: c } } }"), @r"
+    plan.yaml:7:58: there is an `authorization` header as well
+      hint: one of the two
+    plan.yaml:7:81: a user's name cannot hold a colon here
+      hint: the password begins there
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", auth: { basic: { user: a } } }"), @r"
+    plan.yaml:7:35: `basic` needs `password`
+      hint: the password
+    ");
+}
+
+#[test]
+fn mistakes_in_how_it_speaks() {
+    let load = |keys: &str| wrong(&format!("  {keys}\n  journey:\n    - {{ get: \"http://a/\" }}\n"));
+    insta::assert_snapshot!(load("streams: 5"), @r"
+    plan.yaml:6:3: HTTP/1.1 has one request at a time
+      hint: `protocol: http/2`, or `auto`
+    ");
+    insta::assert_snapshot!(load("tls: { cert: a, insecure: true, ca: b, versions: [1.1] }"), @r"
+    plan.yaml:6:10: `cert` belongs to `key`, which is not here
+      hint: a certificate is shown with its key
+    plan.yaml:6:35: with `insecure` nothing is checked against `ca`
+      `insecure` is here: plan.yaml:6:19
+      hint: one of the two
+    plan.yaml:6:53: `1.1` is not a version of TLS that can be used
+      hint: `1.2` or `1.3`
+    ");
+    insta::assert_snapshot!(load("proxy: \"http://a:1/x\""), @r"
+    plan.yaml:6:10: a proxy has no path
+      hint: `http://HOST:PORT`
+    ");
+    insta::assert_snapshot!(step("{ websocket: \"http://a/\", body: x }"), @r"
+    plan.yaml:7:20: expected a WebSocket URL
+      hint: `ws://HOST:PORT/PATH`
+    plan.yaml:7:33: a WebSocket step has no `body`
+      hint: `messages` say what is sent and expected
+    ");
+    insta::assert_snapshot!(step("{ websocket: \"ws://a/\", messages: [ {}, { within: 1s }, { expect: { status: 200 } } ] }"), @r"
+    plan.yaml:7:43: a message needs `send`, `expect`, or both
+    plan.yaml:7:47: a message needs `send`, `expect`, or both
+    plan.yaml:7:49: `within` belongs to `expect`, which is not here
+      hint: it is how long to wait for what is expected
+    plan.yaml:7:75: a message has no `status`
+      hint: `contains`, `json` or `size`
+    ");
+    insta::assert_snapshot!(step("{ get: \"http://a/\", messages: [ { send: x } ] }"), @r"
+    plan.yaml:7:27: `messages` belongs to `websocket`, which is not here
+      hint: a request has a `body`
+    ");
+    insta::assert_snapshot!(step("{ get: \"unix:/x\" }"), @r"
+    plan.yaml:7:14: expected a socket's path and what is requested there
+      hint: `unix:/run/service.sock:/path`
+    ");
+}
+
+#[test]
+fn columns_are_checked_once_files_are_read() {
+    let plan = parsed(JOURNEY);
+    let mut asked = Vec::new();
+    let mut columns = |feed: &loadlab_plan::FeedSpec| {
+        asked.push(feed.file.clone());
+        match feed.format {
+            FeedFormat::Csv => Ok(vec!["name".to_owned(), "secrets".to_owned()]),
+            FeedFormat::JsonLines => Err("no such file".to_owned()),
+        }
+    };
+    let errors = plan.check_feeds(&mut columns).unwrap_err();
+    insta::assert_snapshot!(errors.to_string(), @r#"
+    shop/plan.yaml:22:52: feed `people` has no column `secret`
+       |
+    22 |       form: { user: "${people.name}", password: "${people.secret}", "a b": "c&d" }
+       |                                                    ^^^^^^^^^^^^^
+      hint: did you mean `secrets`?
+
+    shop/plan.yaml:12:20: cannot read the feed `items`: no such file
+       |
+    12 |     items: { file: data/items.jsonl, order: shuffled }
+       |                    ^^^^^^^^^^^^^^^^
+      hint: a relative path starts in the plan's folder
+    "#);
+    assert_eq!(asked, ["shop/data/people.csv", "shop/data/items.jsonl"]);
+    let all = |_: &loadlab_plan::FeedSpec| Ok(["name", "secret", "id"].map(str::to_owned).to_vec());
+    assert_eq!(plan.check_feeds(&mut { all }), Ok(()));
+}
+
+#[test]
+fn the_whole_schema_knows_the_whole_language() {
+    let schema = schema_of(true);
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let plan: serde_json::Value = serde_saphyr::from_str(JOURNEY).expect("YAML");
+    let errors: Vec<String> =
+        validator.iter_errors(&plan).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert!(loadlab_plan::schema()["$defs"]["step"]["properties"].get("capture").is_none());
+}
+
+/// Every path of a plan.
+fn paths(value: &serde_json::Value, at: String, out: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(map) => map.iter().for_each(|(k, v)| {
+            paths(v, format!("{at}/{}", k.replace('~', "~0").replace('/', "~1")), out);
+        }),
+        serde_json::Value::Array(list) => {
+            list.iter().enumerate().for_each(|(i, v)| paths(v, format!("{at}/{i}"), out));
+        }
+        _ => {}
+    }
+    out.push(at);
+}
+
+/// Values that might stand anywhere.
+fn odd_value() -> impl Strategy<Value = serde_json::Value> {
+    use serde_json::json;
+    let odd = vec![
+        json!(null),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!(["a"]),
+        json!([{}]),
+        json!(3),
+        json!(0),
+        json!(0.5),
+        json!("< 5"),
+        json!("5/s"),
+        json!("1s"),
+        json!("/a"),
+        json!("a(b)"),
+        json!("${user}"),
+        json!("${uuid}"),
+        json!("${raw(token)}"),
+        json!("${people.x}"),
+        json!("${random(1, 2)}"),
+        json!("http://a/${id}"),
+        json!("ws://a/"),
+        json!("unix:/a:/b"),
+        json!("shuffled"),
+        json!("http/2"),
+        json!("x.csv"),
+        json!({ "exists": true }),
+        json!({ "json": "/a" }),
+        json!({ "number": "> 1" }),
+        json!("${"),
+    ];
+    prop::sample::select(odd)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+
+    /// What the reader takes, the schema takes; and nothing makes either of them panic.
+    #[test]
+    fn accepted_journeys_validate(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
+        thread_local!(static VALIDATOR: jsonschema::Validator =
+            jsonschema::validator_for(&schema_of(true)).expect("a schema"));
+        let mut plan: serde_json::Value = serde_saphyr::from_str(JOURNEY).expect("YAML");
+        for (index, value) in changes {
+            let mut all = Vec::new();
+            paths(&plan, String::new(), &mut all);
+            *plan.pointer_mut(&all[index.index(all.len())]).expect("a path of the plan") = value;
+        }
+        let text = plan.to_string();
+        if let Ok(parsed) = Plan::parse("plan.yaml", &text, &preview()) {
+            prop_assert!(!parsed.words().is_empty());
+            VALIDATOR.with(|v| {
+                let errors: Vec<String> = v.iter_errors(&plan).map(|e| format!("{}: {e}", e.instance_path())).collect();
+                prop_assert!(errors.is_empty(), "{errors:?}\n{text}");
+                Ok(())
+            })?;
+        }
+        let _ = Plan::parse("plan.yaml", &text, &Options::default());
+    }
+}
+
+/// Today's refusals, each at its place and alone.
+#[test]
+fn what_cannot_be_carried_out_is_refused_where_it_stands() {
+    let all = mistakes(JOURNEY, &Options::default());
+    let lines: Vec<&str> = all.lines().filter(|l| l.starts_with("plan.yaml")).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    plan.yaml:3:1: `setup` is not supported yet
+    plan.yaml:10:3: data feeds are not supported yet
+    plan.yaml:13:3: `cookies` are not supported yet
+    plan.yaml:14:3: `redirects` are not supported yet
+    plan.yaml:15:3: `compressed` is not supported yet
+    plan.yaml:16:3: only HTTP/1.1 is supported yet
+    plan.yaml:17:3: only HTTP/1.1 is supported yet
+    plan.yaml:18:3: `proxy` is not supported yet
+    plan.yaml:19:3: `https` targets are not supported yet
+    plan.yaml:20:3: `before` and `after` are not supported yet
+    plan.yaml:29:9: checks beyond the status are not supported yet
+    plan.yaml:30:9: checks beyond the status are not supported yet
+    plan.yaml:31:9: checks beyond the status are not supported yet
+    plan.yaml:32:9: checks beyond the status are not supported yet
+    plan.yaml:33:9: checks beyond the status are not supported yet
+    plan.yaml:34:7: `capture` is not supported yet
+    plan.yaml:35:7: `on_failure` is not supported yet
+    plan.yaml:36:51: variables in requests are not supported yet
+    plan.yaml:37:32: variables in requests are not supported yet
+    plan.yaml:40:19: variables in requests are not supported yet
+    plan.yaml:46:45: variables in requests are not supported yet
+    plan.yaml:50:7: WebSocket steps are not supported yet
+    plan.yaml:51:7: WebSocket steps are not supported yet
+    plan.yaml:54:9: lists of URLs are not supported yet in plans
+    plan.yaml:55:3: `before` and `after` are not supported yet
+    ");
+}
+
+#[test]
+fn what_can_be_carried_out_is_read() {
+    let text = format!(
+        "{HEAD}load:\n  users: 1\n  requests: 1\n  journey:\n    - {{ post: \"http://127.0.0.1:1/\", form: {{ a: b c }}, auth: {{ bearer: x }} }}\n"
+    );
+    let plan = Plan::parse("plan.yaml", &text, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let step = &plan.cases()[0].loads[0].journey[0];
+    assert!(matches!(&step.body, Body::Form(form) if form.as_text() == Some("a=b+c")));
+}
