@@ -70,6 +70,8 @@ pub struct Exchange {
     pub answered: bool,
     /// Status of its answer, where that is not the reader's to know.
     pub status: u16,
+    /// Bytes of the request.
+    pub length: usize,
     /// Bytes of the request that have not gone out.
     pub unsent: usize,
     /// When the request fell due; times are on the load's clock.
@@ -109,6 +111,7 @@ impl Exchange {
             resent: false,
             answered: false,
             status: 0,
+            length: 0,
             unsent: 0,
             due_ns: 0,
             started_ns: 0,

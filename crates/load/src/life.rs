@@ -336,7 +336,7 @@ impl<'r> Worker<'r> {
         }
         let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
         let sent = ops.send(id, bytes);
-        exchange.unsent = bytes.len() - sent;
+        (exchange.length, exchange.unsent) = (bytes.len(), bytes.len() - sent);
         self.recorder.sent(sent);
     }
 
@@ -368,7 +368,7 @@ impl<'r> Worker<'r> {
             let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
             (bytes.len(), ops.send(id, bytes))
         };
-        exchange.unsent = length - sent;
+        (exchange.length, exchange.unsent) = (length, length - sent);
         self.recorder.sent(sent);
     }
 
@@ -674,7 +674,7 @@ impl<'r> Worker<'r> {
     fn may_resend(&self, exchange: &Exchange, error: Option<i32>) -> bool {
         let request = &self.spec.requests[exchange.request as usize];
         let closed_first = matches!(error, None | Some(libc::EPIPE));
-        let nothing_sent = exchange.unsent == request.bytes.len();
+        let nothing_sent = exchange.unsent == exchange.length;
         !exchange.answered && !exchange.resent && (closed_first || nothing_sent || request.safe)
     }
 

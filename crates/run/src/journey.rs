@@ -21,7 +21,20 @@ use crate::translate::{Names, TranslateError};
 pub fn template(text: &plan::Template, what: &str, names: Names<'_>) -> Result<Template, TranslateError> {
     let name = |error| TranslateError::Name { what: what.to_owned(), error };
     let mut out = Template::default();
-    for segment in text.resolve(names).map_err(name)? {
+    append(&mut out, text.resolve(names).map_err(name)?, what)?;
+    Ok(out)
+}
+
+/// Appends pieces of a text.
+///
+/// # Errors
+/// A control character in a header field.
+pub fn append(
+    out: &mut Template,
+    segments: impl IntoIterator<Item = plan::Segment>,
+    what: &str,
+) -> Result<(), TranslateError> {
+    for segment in segments {
         match segment {
             plan::Segment::Text { text, escape } => {
                 let pushed = out.push_text(text.as_bytes(), escape_of(escape));
@@ -35,7 +48,7 @@ pub fn template(text: &plan::Template, what: &str, names: Names<'_>) -> Result<T
             }
         }
     }
-    Ok(out)
+    Ok(())
 }
 
 fn variable_of(variable: plan::Variable) -> Variable {

@@ -16,6 +16,8 @@ mod host;
 mod manifest;
 mod measure;
 mod ports;
+mod script;
+mod setup;
 mod stage;
 mod translate;
 mod trial;

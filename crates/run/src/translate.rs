@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
+use loadlab_load::journey::capture::Slots;
 use loadlab_load::source::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{Order, Think};
 use loadlab_load::stages::Stage;
@@ -13,6 +14,7 @@ use loadlab_plan as plan;
 use loadlab_system as system;
 
 use crate::journey;
+use crate::script::{Desk, Steps, steps_of};
 
 /// Puts values in for `${names}`.
 pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -56,6 +58,14 @@ pub enum TranslateError {
         /// Why.
         error: std::io::Error,
     },
+    /// A part of a journey that cannot be used.
+    #[error("{what}: {words}")]
+    Part {
+        /// Which step or load.
+        what: String,
+        /// Why.
+        words: String,
+    },
     /// Something that plans can say and the engine cannot do. The plan refuses it at its place before this.
     #[error("{what}: {feature} not supported yet")]
     NotYet {
@@ -74,25 +84,37 @@ impl TranslateError {
 }
 
 /// Hosts of a load and their addresses, each resolved once.
-struct Hosts<'a> {
+pub struct Hosts<'a> {
     allowed: &'a Allowed,
     names: Vec<(String, u16)>,
+    authorities: Vec<String>,
     addresses: Vec<Vec<SocketAddr>>,
 }
 
 impl<'a> Hosts<'a> {
     fn new(allowed: &'a Allowed) -> Self {
-        Hosts { allowed, names: Vec::new(), addresses: Vec::new() }
+        Hosts { allowed, names: Vec::new(), authorities: Vec::new(), addresses: Vec::new() }
     }
 
-    fn index(&mut self, url: &Url) -> Result<u16, TargetError> {
+    /// The number of a URL's host.
+    ///
+    /// # Errors
+    /// It does not resolve, or may not be loaded.
+    pub fn index(&mut self, url: &Url) -> Result<u16, TargetError> {
         let name = (url.host.clone(), url.port);
         if let Some(found) = self.names.iter().position(|n| *n == name) {
             return Ok(found as u16);
         }
         self.addresses.push(url.resolve(self.allowed)?);
+        self.authorities.push(url.authority.clone());
         self.names.push(name);
         Ok(self.names.len() as u16 - 1)
+    }
+
+    /// Of each: what belongs into the `Host` header, and the name without the port.
+    pub fn sites(&self) -> impl Iterator<Item = (Box<str>, Box<str>)> {
+        let both = self.authorities.iter().zip(&self.names);
+        both.map(|(authority, (host, _))| (authority.as_str().into(), host.as_str().into()))
     }
 }
 
@@ -173,7 +195,8 @@ impl UrlError {
 pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
     let mut hosts = Hosts::new(allowed);
     for load in cases.iter().flat_map(|c| &c.loads) {
-        for (i, step) in load.journey.iter().enumerate() {
+        let steps = load.journey.iter().chain(&load.script.before).chain(&load.script.after);
+        for (i, step) in steps.enumerate() {
             let Some(text) = step.url.as_text() else { continue };
             let what = || format!("step {} of `{}`", i + 1, load.name);
             let found = Url::parse(text).and_then(|url| hosts.index(&url));
@@ -189,34 +212,17 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
 /// See [`TranslateError`].
 pub fn load_spec(
     load: &plan::LoadSpec,
-    plan_dir: &Path,
+    (plan_dir, shared): (&Path, &Slots),
     names: Names<'_>,
     allowed: &Allowed,
     threads: usize,
 ) -> Result<(LoadSpec, String), TranslateError> {
     let mut hosts = Hosts::new(allowed);
-    let mut tags: Vec<String> = Vec::new();
-    let mut requests = Vec::new();
-    let mut first_url = String::new();
-    for (i, step) in load.journey.iter().enumerate() {
-        let what = format!("step {} of `{}`", i + 1, load.name);
-        let (request, url) = request_of(step, &what, (plan_dir, load.keep_alive), names, &mut hosts)?;
-        let mut indices = Vec::new();
-        for tag in &step.tags {
-            let known = tags.iter().position(|t| t == tag).unwrap_or_else(|| {
-                tags.push(tag.clone());
-                tags.len() - 1
-            });
-            indices.push(known as u16);
-        }
-        requests.push(Request { tags: indices, ..request });
-        if i == 0 {
-            first_url = url;
-        }
-    }
+    let desk = Desk { plan_dir, names, shared };
+    let Steps { requests, journey, tags, first_url } = steps_of(load, &desk, &mut hosts)?;
     let spec = LoadSpec {
         name: load.name.clone(),
-        model: model_of(load)?,
+        model: model_of(load),
         until: match load.until {
             plan::Until::DurationNs(ns) => Until::Elapsed(ns),
             plan::Until::Requests(n) => Until::Requests(n),
@@ -240,7 +246,7 @@ pub fn load_spec(
         timeout_ns: load.timeout_ns,
         keep_alive: load.keep_alive,
         requests,
-        journey: None,
+        journey,
         http2: None,
         order: Order::Journey,
         hosts: hosts.addresses,
@@ -266,32 +272,40 @@ fn when_behind(load: &plan::LoadSpec) -> WhenBehind {
     }
 }
 
-fn model_of(load: &plan::LoadSpec) -> Result<Model, TranslateError> {
-    Ok(match &load.model {
+fn model_of(load: &plan::LoadSpec) -> Model {
+    let arrivals_of = |arrivals: &plan::Arrivals| match arrivals {
+        plan::Arrivals::Constant => Arrivals::Constant,
+        plan::Arrivals::Poisson => Arrivals::Poisson,
+    };
+    match &load.model {
         plan::Model::Closed { users, .. } => Model::Closed { users: *users },
-        plan::Model::Sessions { .. } => {
-            let what = format!("load `{}`", load.name);
-            return Err(TranslateError::NotYet { what, feature: "`sessions` are" });
-        }
+        plan::Model::Sessions { rate_per_s, arrivals, at_most } => Model::Open {
+            rate_per_s: *rate_per_s,
+            arrivals: arrivals_of(arrivals),
+            when_behind: when_behind(load),
+            max_in_flight: *at_most,
+        },
         plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
             rate_per_s: *rate_per_s,
-            arrivals: match arrivals {
-                plan::Arrivals::Constant => Arrivals::Constant,
-                plan::Arrivals::Poisson => Arrivals::Poisson,
-            },
+            arrivals: arrivals_of(arrivals),
             when_behind: when_behind(load),
             max_in_flight: *max_in_flight,
         },
-    })
+    }
 }
 
-fn request_of(
+/// A step without variables, and its URL.
+///
+/// # Errors
+/// See [`TranslateError`].
+pub fn request_of(
     step: &plan::Step,
     what: &str,
-    (plan_dir, keep_alive): (&Path, bool),
-    names: Names<'_>,
+    load: &plan::LoadSpec,
+    desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {
+    let (names, plan_dir, keep_alive) = (desk.names, desk.plan_dir, load.keep_alive);
     let fill = |template: &plan::Template| {
         template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
     };
@@ -318,6 +332,9 @@ fn request_of(
             Some(journey::fixed(&text, what)?)
         }
     };
+    if load.http.compressed && !given(&headers, "accept-encoding") {
+        headers.push(("Accept-Encoding".to_owned(), "gzip, deflate".to_owned()));
+    }
     let method = step.method.to_owned();
     let parts = RequestParts { method, host: url.authority, path: url.path, headers, body, keep_alive };
     let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;

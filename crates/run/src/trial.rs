@@ -23,6 +23,7 @@ use crate::bring_up::{Site, SiteError};
 use crate::event::RunEvent;
 use crate::gauge::Gauge;
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::setup::set_up;
 use crate::stage::{Stage, Tell, Trouble};
 use crate::translate;
 
@@ -142,10 +143,11 @@ impl Trial<'_> {
         site.seed(self.case, stage, tell)?;
         site.commands("before_trial", &self.case.system.before_trial, stage, tell)?;
         let names = |name: &str| site.name(name, None);
+        let shared = set_up(self.case, self.plan_dir, &names, self.allowed, stage)?;
         let mut loads = Vec::new();
         for planned in &self.case.loads {
-            let (spec, url) =
-                translate::load_spec(planned, self.plan_dir, &names, self.allowed, self.threads)?;
+            let place = (self.plan_dir, &shared);
+            let (spec, url) = translate::load_spec(planned, place, &names, self.allowed, self.threads)?;
             let facts = LoadFacts { start_s: planned.start_ns as f64 / 1e9, ..facts_of(&spec, &url) };
             let plan::LoadSpec { batches, pause_ns, start_ns, .. } = *planned;
             loads.push(Prepare { spec, facts, batches, pause_ns, start_ns });

@@ -52,7 +52,23 @@ pub enum Feature {
 }
 
 /// What can be carried out.
-pub(crate) const READY: &[Feature] = &[Feature::Auth, Feature::Form, Feature::Multipart];
+pub(crate) const READY: &[Feature] = &[
+    Feature::Setup,
+    Feature::Around,
+    Feature::Weight,
+    Feature::Variables,
+    Feature::Feeds,
+    Feature::Capture,
+    Feature::Checks,
+    Feature::OnFailure,
+    Feature::Auth,
+    Feature::Form,
+    Feature::Multipart,
+    Feature::Cookies,
+    Feature::Redirects,
+    Feature::Compressed,
+    Feature::Sessions,
+];
 
 impl Feature {
     /// Whether it can be carried out.

@@ -1,0 +1,89 @@
+//! `setup`: steps taken once before the loads of a trial, by one user; what they capture all users see.
+
+use std::path::Path;
+
+use loadlab_load::journey::capture::Slots;
+use loadlab_load::run::{LoadEvent, Origin};
+use loadlab_load::target::Allowed;
+use loadlab_load::{Control, run};
+use loadlab_plan as plan;
+use loadlab_record::example::Example;
+use loadlab_system::clock;
+
+use crate::bench::LEAD_NS;
+use crate::bring_up::SiteError;
+use crate::stage::Stage;
+use crate::translate::{Names, load_spec};
+
+/// Takes the steps of `setup`. What they captured, slot by slot.
+///
+/// # Errors
+/// A step that cannot be written, sent, or was not answered well.
+pub fn set_up(
+    case: &plan::Case,
+    plan_dir: &Path,
+    names: Names<'_>,
+    allowed: &Allowed,
+    stage: &Stage,
+) -> Result<Slots, SiteError> {
+    let setup = &case.setup;
+    let mut slots = Slots::new(setup.captures.len() as u16);
+    if setup.steps.is_empty() {
+        return Ok(slots);
+    }
+    let load = as_load(case);
+    let (spec, _) = load_spec(&load, (plan_dir, &Slots::new(0)), names, allowed, 1)?;
+    let start_ns = clock::now_ns() + LEAD_NS;
+    let (control, mut failed) = (Control::default(), None);
+    let outcome =
+        run(&spec, &control, Origin { start_ns, zero_ns: start_ns, batch: 0 }, &mut |event| match event {
+            LoadEvent::Example(example) => drop(failed.get_or_insert(example)),
+            LoadEvent::Progress(_) if stage.must_end() => control.abort(),
+            _ => {}
+        });
+    let failure = |words: String| SiteError::BeforeLoad(format!("`setup` failed: {words}"));
+    let outcome = outcome.map_err(|error| failure(error.to_string()))?;
+    if let Some(example) = failed {
+        return Err(failure(told(&example)));
+    }
+    if outcome.measured.counts.ok != setup.steps.len() as u64 {
+        return Err(failure("not every step was taken".to_owned()));
+    }
+    for (slot, value) in outcome.captured.iter().enumerate() {
+        if let Some(value) = value {
+            let set = slots.set(slot as u16, value);
+            set.map_err(|fault| failure(fault.words().to_owned()))?;
+        }
+    }
+    Ok(slots)
+}
+
+/// One user who goes through the steps once, and stops at the first that fails.
+fn as_load(case: &plan::Case) -> plan::LoadSpec {
+    let stops = |step: &plan::Step| plan::Step { on_failure: plan::OnFailure::Leave, ..step.clone() };
+    // Timeouts and how to speak are those of the first load; there is at least one.
+    plan::LoadSpec {
+        name: "setup".to_owned(),
+        model: plan::Model::Closed { users: 1, pace_ns: None },
+        until: plan::Until::Repeats(1),
+        ramp_ns: 0,
+        stages: Vec::new(),
+        start_ns: 0,
+        warmup_ns: 0,
+        think: plan::Think::None,
+        batches: 1,
+        pause_ns: 0,
+        threads: Some(1),
+        journey: case.setup.steps.iter().map(stops).collect(),
+        script: plan::Script { captures: case.setup.captures.clone(), ..plan::Script::default() },
+        ..case.loads[0].clone()
+    }
+}
+
+fn told(example: &Example) -> String {
+    let why = example.error.clone().unwrap_or_else(|| match example.status {
+        Some(status) => format!("status {status}"),
+        None => example.outcome.clone(),
+    });
+    format!("{}: {why}", example.request)
+}
