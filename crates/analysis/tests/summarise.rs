@@ -10,7 +10,7 @@ use loadlab_record::event::{Event, What};
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Tick, Window};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, StoodStill, Summary, Verdict};
+use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, StoodStill, Summary, Verdict};
 
 const MS: u64 = 1_000_000;
 
@@ -161,6 +161,41 @@ fn lateness_is_grave_where_it_shows() {
 }
 
 #[test]
+fn users_who_think_or_keep_a_pace_can_be_sent_late() {
+    let mut runs = [load("main", 0.0, 10_000, 10, 10.0)];
+    let series = &mut runs[0].measured.series;
+    series.service_ok.record_n(10 * MS, 10_000);
+    series.late.record_n(20 * MS, 10_000);
+    let thinking = LoadFacts { think_s: Some(1.0), ..closed(10) };
+    assert_eq!(kinds(&summarise(input(thinking, &runs))), [("late", true)]);
+    let paced = LoadFacts { pace_s: Some(1.0), ..closed(10) };
+    assert_eq!(kinds(&summarise(input(paced, &runs))), [("late", true)]);
+    // The rest have no due times of their own.
+    assert_eq!(kinds(&summarise(input(closed(10), &runs))), []);
+}
+
+#[test]
+fn what_was_dropped_says_what_it_waited_for() {
+    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+    (runs[0].measured.counts.due, runs[0].measured.counts.dropped) = (1100, 100);
+    let told = |facts: LoadFacts, drops_when_behind| {
+        let planned = Planned { drops_when_behind, ..Planned::default() };
+        let s = summarise(TrialInput { planned, ..input(facts, &runs) });
+        assert_eq!(kinds(&s), [("dropped", false)]);
+        let how = s.doubts[0].evidence.split(" were never sent, ").nth(1).unwrap_or_default().to_owned();
+        (how, s.doubts[0].hint.split(';').next().unwrap_or_default().to_owned())
+    };
+    let paced = || LoadFacts { pace_s: Some(1.0), ..closed(1) };
+    for (told, how, what) in [
+        (told(open(110.0), false), "still waiting for a slot when the load ended", "rate"),
+        (told(paced(), false), "still waiting for their user when the load ended", "pace"),
+        (told(paced(), true), "as the plan wants when it is behind", "pace"),
+    ] {
+        assert_eq!(told, (how.to_owned(), format!("the system does not keep up with this {what}")));
+    }
+}
+
+#[test]
 fn what_opening_held_connections_took_is_told() {
     let mut runs = [load("main", 0.0, 100, 5, 10.0)];
     runs[0].measured.connections.opening_s = Some(4.5);
@@ -216,6 +251,8 @@ fn little_finds_times_that_are_missing_and_users_that_idle() {
     assert_eq!(kinds(&summarise(input(closed(4), &runs))), [("users_idle", true)]);
     let thinking = LoadFacts { think_s: Some(1.0), ..closed(4) };
     assert_eq!(kinds(&summarise(input(thinking, &runs))), []);
+    let staged = LoadFacts { stages: vec![StageFacts { from: 0.0, to: 4.0, over_s: 10.0 }], ..closed(4) };
+    assert_eq!(kinds(&summarise(input(staged, &runs))), []);
     // 19 requests a user are too few to ask
     assert_eq!(kinds(&summarise(input(closed(53), &runs))), []);
 }

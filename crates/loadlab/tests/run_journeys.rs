@@ -1,0 +1,205 @@
+//! `loadlab run` with journeys, against a shop that knows its customers and keeps books of its own.
+
+mod run_support;
+#[path = "common/server.rs"]
+#[allow(dead_code)]
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use run_support::Lab;
+use server::{Request, Server, Step};
+
+/// What the shop knows.
+#[derive(Default)]
+struct Books {
+    /// Name by token.
+    tokens: BTreeMap<String, String>,
+    /// Logins by name.
+    logins: BTreeMap<String, u64>,
+    /// Items that were bought, and by whom.
+    bought: Vec<(String, String)>,
+    logouts: u64,
+    cookies: u64,
+    strangers: u64,
+}
+
+fn reply(status: u16, headers: &str, body: &str) -> Vec<Step> {
+    let head = format!("HTTP/1.1 {status} Status\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+    vec![Step::Send((head + body).into_bytes())]
+}
+
+fn shop(books: Arc<Mutex<Books>>) -> Server {
+    Server::start(move |request: &Request| {
+        let mut books = books.lock().unwrap();
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        if request.target == "/admin" {
+            assert_eq!(request.header("authorization"), Some("Basic cm9vdDphOmI="));
+            return reply(200, "", "{\"key\": \"sesame\"}");
+        }
+        if request.target == "/login" {
+            let name = body.split('&').find_map(|f| f.strip_prefix("user=")).unwrap_or_default().to_owned();
+            let token = format!("t{}", books.tokens.len());
+            books.tokens.insert(token.clone(), name.clone());
+            *books.logins.entry(name).or_default() += 1;
+            return reply(
+                200,
+                "Set-Cookie: sid=1; Path=/\r\n",
+                &format!("{{\"auth\": {{\"token\": \"{token}\"}}}}"),
+            );
+        }
+        books.cookies += u64::from(request.header("cookie") == Some("sid=1"));
+        let token = request.header("authorization").and_then(|a| a.strip_prefix("Bearer "));
+        let Some(name) = token.and_then(|t| books.tokens.get(t)).cloned() else {
+            books.strangers += 1;
+            return reply(401, "", "");
+        };
+        match request.target.as_str() {
+            "/logout" => {
+                books.logouts += 1;
+                reply(204, "", "")
+            }
+            "/old" => reply(302, "Location: /page?a=b\r\n", ""),
+            "/page?a=b" => reply(200, "", "moved here"),
+            "/buy" => {
+                assert_eq!(request.header("x-key"), Some("sesame"), "what setup captured is there for all");
+                assert_eq!(request.header("content-type"), Some("application/json"));
+                books.bought.push((name, body));
+                reply(201, "", "{}")
+            }
+            item => reply(200, "", &format!("{{\"item\": \"{item}\", \"price\": 3}}")),
+        }
+    })
+}
+
+/// The whole way of a customer, with everything that is between.
+#[test]
+fn customers_log_in_shop_and_log_out() {
+    let books = Arc::new(Mutex::new(Books::default()));
+    let server = shop(books.clone());
+    let lab = Lab::new();
+    lab.file("people.csv", "name,secret\nann,x y\nbob,z\n");
+    lab.file("items.jsonl", "{\"id\": 7, \"what\": \"a \\\"b\\\"\"}\n{\"id\": 8, \"what\": \"c\"}\n");
+    let at = server.url("");
+    let at = at.trim_end_matches('/');
+    let plan = format!(
+        r#"loadlab: 1
+name: a shop
+setup:
+  - post: {at}/admin
+    auth: {{ basic: {{ user: root, password: "a:b" }} }}
+    capture: {{ key: {{ json: /key }} }}
+load:
+  users: 2
+  repeats: 3
+  cookies: true
+  redirects: 2
+  feeds:
+    people: {{ file: people.csv, per: user }}
+    items: {{ file: items.jsonl }}
+  before:
+    - post: {at}/login
+      form: {{ user: "${{people.name}}", password: "${{people.secret}}" }}
+      capture: {{ token: {{ json: /auth/token }} }}
+  journey:
+    - get: "{at}/item/${{items.id}}"
+      auth: {{ bearer: "${{token}}" }}
+      tags: [item]
+      check: {{ status: 200, json: {{ /price: 3 }}, contains: "/item/", size: "> 10" }}
+    - get: {at}/old
+      auth: {{ bearer: "${{token}}" }}
+      check: {{ contains: moved }}
+    - post: {at}/buy
+      auth: {{ bearer: "${{token}}" }}
+      headers: {{ x-key: "${{key}}" }}
+      body: {{ json: {{ what: "${{items.what}}", user: "${{user}}", round: "${{iteration}}" }} }}
+      check: {{ status: 201 }}
+  after:
+    - {{ post: {at}/logout, auth: {{ bearer: "${{token}}" }} }}
+expect: ["failed == 0", "tag.item.failed == 0"]
+"#
+    );
+    let ran = lab.run(&plan, &[]);
+    ran.expect(0, &[]);
+    let books = books.lock().unwrap();
+    assert_eq!(books.logins, BTreeMap::from([("ann".to_owned(), 1), ("bob".to_owned(), 1)]));
+    assert_eq!((books.logouts, books.strangers, books.bought.len()), (2, 0, 6));
+    let mut ann: Vec<&str> =
+        books.bought.iter().filter(|(n, _)| n == "ann").map(|(_, b)| b.as_str()).collect();
+    ann.sort_unstable();
+    assert_eq!(ann.len(), 3);
+    for (round, body) in ["0", "1", "2"].iter().zip(books.bought.iter().filter(|(n, _)| n == "ann")) {
+        let body: serde_json::Value =
+            serde_json::from_str(&body.1).unwrap_or_else(|e| panic!("{e}: {}", body.1));
+        assert!(["a \"b\"", "c"].contains(&body["what"].as_str().unwrap()), "{body}");
+        assert_eq!(body["round"].to_string().trim_matches('"'), *round);
+    }
+    let summary = lab.record().summary("default", 1);
+    // Two logins, six rounds of three steps and a hop each, two logouts; setup is not part of the load.
+    let requests = &summary["requests"];
+    assert_eq!((&requests["ok"], &requests["started"]), (&28.into(), &28.into()), "{summary:#}");
+    assert_eq!(summary["by_tag"]["item"]["requests"]["ok"], 6, "{}", summary["by_tag"]);
+    assert_eq!(books.cookies, 26, "all but the logins");
+    assert_eq!(server.counts().requests, 29);
+}
+
+/// A check that fails is told with what was there instead.
+#[test]
+fn failed_checks_show_what_was_there_instead() {
+    let server = shop(Arc::default());
+    let lab = Lab::new();
+    let at = server.url("");
+    let at = at.trim_end_matches('/');
+    let plan = format!(
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  repeats: 2\n  before: [{{ post: {at}/login, form: {{ user: u }}, capture: {{ token: {{ json: /auth/token }} }} }}]\n  \
+         journey:\n    - {{ get: \"{at}/item/${{random(5, 5)}}\", auth: {{ bearer: \"${{token}}\" }}, check: {{ json: {{ /price: 4 }} }}, on_failure: end }}\n    \
+         - {{ get: {at}/never, auth: {{ bearer: \"${{token}}\" }} }}\nexpect: [\"errors == 0\"]\n"
+    );
+    let ran = lab.run(&plan, &[]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let record = lab.record();
+    let summary = record.summary("default", 1);
+    assert_eq!(summary["failures"]["check"], 2);
+    let examples = record.lines("default", 1, "examples.jsonl");
+    let failed = examples.iter().find(|e| e["outcome"] == "check").unwrap();
+    assert_eq!(failed["error"], "JSON `/price` is not 4: 3");
+    assert!(failed["request_head"].as_str().unwrap().starts_with("GET /item/5 HTTP/1.1\r\n"), "{failed}");
+    assert_eq!(failed["user"], 0);
+    assert!(!server.counts().targets.contains_key("/never"), "the round was over");
+}
+
+/// Users arrive, make their journey, and leave.
+#[test]
+fn sessions_arrive_and_leave() {
+    let books = Arc::new(Mutex::new(Books::default()));
+    let server = shop(books.clone());
+    let lab = Lab::new();
+    let at = server.url("");
+    let at = at.trim_end_matches('/');
+    let plan = format!(
+        "loadlab: 1\nname: n\nload:\n  sessions: 20/s\n  duration: 1s\n  journey:\n    \
+         - {{ post: {at}/login, form: {{ user: \"u${{user}}\" }}, capture: {{ token: {{ json: /auth/token }} }} }}\n    \
+         - {{ get: {at}/x, auth: {{ bearer: \"${{token}}\" }} }}\n    - {{ post: {at}/logout, auth: {{ bearer: \"${{token}}\" }} }}\n"
+    );
+    let ran = lab.run(&plan, &[]);
+    assert!(matches!(ran.code, Some(0 | 4)), "{ran:?}");
+    let books = books.lock().unwrap();
+    assert_eq!((books.logins.len(), books.logouts, books.strangers), (20, 20, 0), "each is somebody else");
+    let summary = lab.record().summary("default", 1);
+    assert_eq!((&summary["requests"]["ok"], &summary["connections"]["opened"]), (&60.into(), &20.into()));
+}
+
+/// A `setup` that fails ends the trial before it begins.
+#[test]
+fn a_setup_that_fails_is_told() {
+    let server = shop(Arc::default());
+    let lab = Lab::new();
+    let url = server.url("/nothing");
+    let plan = format!(
+        "loadlab: 1\nname: n\nsetup: [{{ get: {url} }}]\nload: {{ users: 1, requests: 1, journey: [{{ get: {url} }}] }}\n"
+    );
+    let ran = lab.run(&plan, &[]);
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.err.contains("`setup` failed: GET /nothing: status 401"), "{}", ran.err);
+}
