@@ -27,6 +27,7 @@ pub mod schedule;
 pub mod source;
 pub mod spec;
 pub mod target;
+pub mod tls;
 
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};
 pub use spec::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
