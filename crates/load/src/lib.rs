@@ -28,6 +28,7 @@ pub mod source;
 pub mod spec;
 pub mod target;
 pub mod tls;
+pub mod websocket;
 
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};
 pub use spec::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
