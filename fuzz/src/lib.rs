@@ -12,6 +12,7 @@ pub mod http1;
 pub mod http2;
 pub mod plan;
 pub mod record;
+pub mod websocket;
 
 /// Runs a target over the files (and the files of the folders) named on the command line. A broken promise ends it
 /// with a panic behind the name of its file.

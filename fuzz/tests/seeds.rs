@@ -3,10 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_fuzz::{expr, files_of, hpack, http1, http2, plan, record};
+use loadlab_fuzz::{expr, files_of, hpack, http1, http2, plan, record, websocket};
 use loadlab_load::http1::{Memo, Reader};
 use loadlab_load::http2::hpack::Decoder;
 use loadlab_load::http2::{Session, Settings};
+use loadlab_load::websocket::{Event, Socket};
 use loadlab_plan::{Options, Plan};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::read_run;
@@ -76,6 +77,19 @@ fn hpack_keeps_its_promises() {
     };
     let good = seeds("hpack").iter().filter(|(_, bytes)| first_is_good(bytes)).count();
     assert!(good >= 4, "only {good} seeds begin with a good block");
+}
+
+#[test]
+fn websocket_keeps_its_promises() {
+    run("websocket", websocket::target);
+    let messages = |bytes: &[u8]| {
+        let mut whole = 0;
+        let mut count = |e: Event<'_>| whole += usize::from(matches!(e, Event::Message { end: true, .. }));
+        let _ = Socket::new(1000, 1).receive(&bytes[2..], &mut Vec::new(), &mut count);
+        whole
+    };
+    let good = seeds("websocket").iter().filter(|(_, bytes)| messages(bytes) > 0).count();
+    assert!(good >= 3, "only {good} seeds hold a whole message");
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub mod source;
 pub mod spec;
 pub mod stages;
 pub mod target;
+pub mod tls;
+pub mod websocket;
 
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};
 pub use spec::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
