@@ -15,6 +15,8 @@ pub enum Phase {
     Closed,
     /// Being made.
     Connecting,
+    /// It stands, and TLS is being agreed on.
+    Securing,
     /// Open, nothing under way.
     Idle,
     /// A request was sent on it, the response is not complete.

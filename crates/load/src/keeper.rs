@@ -47,6 +47,8 @@ pub enum Reason {
     Words(&'static str),
     /// An error number of the kernel.
     Os(i32),
+    /// There is no TLS; the worker knows why.
+    Tls,
     /// A step of a journey was not as it should be.
     Script(Trouble),
 }
@@ -55,6 +57,7 @@ impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Reason::Words(words) => f.write_str(words),
+            Reason::Tls => f.write_str("there is no TLS with the server"),
             Reason::Script(trouble) => f.write_str(trouble.words()),
             Reason::Os(number) => {
                 let text = std::io::Error::from_raw_os_error(*number).to_string();

@@ -18,6 +18,7 @@ mod keeper;
 mod life;
 mod multiplex;
 mod recorder;
+mod secure;
 mod users;
 mod worker;
 

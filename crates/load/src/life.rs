@@ -17,6 +17,7 @@ use crate::io::{ConnId, Event, Ops, Sink};
 use crate::keeper::{Ending, Reason};
 use crate::recorder::Times;
 use crate::script::{Ended, Trouble};
+use crate::secure::put;
 use crate::source::Request;
 use crate::spec::{Model, Order, WhenBehind};
 use crate::worker::Worker;
@@ -266,7 +267,7 @@ impl<'r> Worker<'r> {
             }
             Phase::Closed => self.connect(ops, conn_id, host, now),
             // Being opened to be held: the request goes out once it stands.
-            Phase::Connecting => {}
+            Phase::Connecting | Phase::Securing => {}
             Phase::Idle | Phase::Busy => {
                 self.shut(ops, conn_id);
                 self.connect(ops, conn_id, host, now);
@@ -308,20 +309,29 @@ impl<'r> Worker<'r> {
 
     fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
-        let conn = &mut self.conns[id as usize];
+        let conn = &self.conns[id as usize];
         let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
-        if self.multiplex.is_some() {
+        let due_ns = self.exchanges.get(exchange as usize).map_or(u64::MAX, |e| e.due_ns);
+        if due_ns != u64::MAX || self.multiplex.is_some() {
             self.recorder.roll(now);
-            self.recorder.connected(u64::MAX, took_ns);
+        }
+        self.recorder.connected(due_ns, took_ns);
+        if self.secure.is_some() && self.secures(ops, id, now) {
+            return;
+        }
+        self.ready(ops, id);
+    }
+
+    /// Requests can go out on a connection.
+    pub(crate) fn ready(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        if self.multiplex.is_some() {
             return self.streams_open(ops, id);
         }
-        if exchange == NONE {
+        let conn = &mut self.conns[id as usize];
+        if conn.exchange == NONE {
             conn.phase = Phase::Idle;
-            self.recorder.connected(u64::MAX, took_ns);
             return self.opened();
         }
-        self.recorder.roll(now);
-        self.recorder.connected(self.exchanges[exchange as usize].due_ns, took_ns);
         self.transmit(ops, id);
     }
 
@@ -335,8 +345,11 @@ impl<'r> Worker<'r> {
             return self.transmit_step(ops, id);
         }
         let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
-        let sent = ops.send(id, bytes);
-        (exchange.length, exchange.unsent) = (bytes.len(), bytes.len() - sent);
+        let (length, sent) = match self.secure {
+            None => (bytes.len(), ops.send(id, bytes)),
+            Some(_) => put(&mut self.secure, ops, id, bytes),
+        };
+        (exchange.length, exchange.unsent) = (length, length - sent);
         self.recorder.sent(sent);
     }
 
@@ -360,13 +373,16 @@ impl<'r> Worker<'r> {
                     if let Some(kept) = &mut exchange.kept {
                         kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
                     }
-                    (bytes.len(), ops.send_copy(id, bytes))
+                    put(&mut self.secure, ops, id, bytes)
                 }
                 Err(fault) => return self.unwritten.push((user, Trouble::Unwritten(fault))),
             }
         } else {
             let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
-            (bytes.len(), ops.send(id, bytes))
+            match self.secure {
+                None => (bytes.len(), ops.send(id, bytes)),
+                Some(_) => put(&mut self.secure, ops, id, bytes),
+            }
         };
         (exchange.length, exchange.unsent) = (length, length - sent);
         self.recorder.sent(sent);
@@ -382,12 +398,27 @@ impl<'r> Worker<'r> {
 
     #[inline]
     fn received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, bytes: &[u8], last: bool) {
-        if self.multiplex.is_some() {
-            return self.streams_received(ops, id, bytes);
-        }
         let now = self.now(ops);
         self.recorder.roll(now);
         self.recorder.received(bytes.len());
+        match self.secure {
+            None => self.plain(ops, id, (bytes, last), now),
+            Some(_) => self.secure_received(ops, id, (bytes, last), now),
+        }
+    }
+
+    /// The same, plain.
+    #[inline]
+    pub(crate) fn plain(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: ConnId,
+        (bytes, last): (&[u8], bool),
+        now: u64,
+    ) {
+        if self.multiplex.is_some() {
+            return self.streams_received(ops, id, bytes, now);
+        }
         let conn = &self.conns[id as usize];
         if conn.phase != Phase::Busy {
             // Bytes nobody asked for: the connection cannot be trusted to answer the next request.
@@ -551,6 +582,7 @@ impl<'r> Worker<'r> {
                 let ended = Ended { status, time_ns: end_ns - started_ns, now_ns: end_ns };
                 Some(journey.script(exchange.request).told(trouble, kept, ended))
             }
+            (Some(Reason::Tls), _) => self.secure.as_ref().map(|s| s.words.clone()),
             _ => None,
         };
         let written = kept.map(|k| k.request.as_slice()).filter(|r| !r.is_empty());
@@ -611,14 +643,18 @@ impl<'r> Worker<'r> {
             }
         }
         if self.multiplex.is_some() {
-            let failure = if phase == Phase::Connecting { Failure::Connect } else { Failure::Reset };
+            let failure = match phase {
+                Phase::Connecting => Failure::Connect,
+                Phase::Securing => Failure::Tls,
+                _ => Failure::Reset,
+            };
             return self.streams_ended(ops, id, Some((failure, reason)));
         }
         let Some(exchange) = self.exchanges.get(exchange_id as usize) else {
             // Nothing is under way on it.
             match phase {
                 Phase::Closed => {}
-                Phase::Connecting => {
+                Phase::Connecting | Phase::Securing => {
                     self.opened();
                     self.shut(ops, id);
                 }
@@ -630,6 +666,7 @@ impl<'r> Worker<'r> {
         match phase {
             Phase::Closed | Phase::Idle => {}
             Phase::Connecting => self.fail(ops, exchange_id, Failure::Connect, reason),
+            Phase::Securing => self.fail(ops, exchange_id, Failure::Tls, reason),
             Phase::Busy if error.is_none() && exchange.reader.ends_with_connection() => {
                 let now = self.now(ops);
                 self.recorder.roll(now);
@@ -680,6 +717,9 @@ impl<'r> Worker<'r> {
 
     pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         ops.close(id);
+        if let Some(secure) = &mut self.secure {
+            secure.forget(id);
+        }
         self.conns[id as usize].phase = Phase::Closed;
         self.recorder.closed();
     }

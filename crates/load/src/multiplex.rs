@@ -11,6 +11,7 @@ use crate::http2::{Code, Event, Session, Settings};
 use crate::io::{ConnId, Ops};
 use crate::keeper::Reason;
 use crate::script::Ended;
+use crate::secure::put;
 use crate::spec::Http2;
 use crate::worker::Worker;
 
@@ -72,7 +73,7 @@ impl<'r> Worker<'r> {
                 self.conns[conn as usize].refused = 0;
                 self.connect(ops, conn, host, now);
             }
-            Phase::Connecting => {}
+            Phase::Connecting | Phase::Securing => {}
             Phase::Idle | Phase::Busy => self.send_waiting(ops, conn),
         }
     }
@@ -114,8 +115,8 @@ impl<'r> Worker<'r> {
         let Multiplex { links, out, .. } = multiplex;
         loop {
             if !out.is_empty() {
-                ops.send_copy(conn, out);
-                self.recorder.sent(out.len());
+                let (_, sent) = put(&mut self.secure, ops, conn, out);
+                self.recorder.sent(sent);
                 out.clear();
             }
             let Some(session) = &mut links[conn as usize].session else { return };
@@ -132,10 +133,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Bytes of a connection that carries streams.
-    pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8]) {
-        let now = self.now(ops);
-        self.recorder.roll(now);
-        self.recorder.received(bytes.len());
+    pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
         let Some(multiplex) = &mut self.multiplex else { return };
         let Some(mut session) = multiplex.link(conn).session.take() else { return };
         multiplex.at_hand = Some(conn);
@@ -259,7 +257,7 @@ impl<'r> Worker<'r> {
         why: Option<(Failure, Reason)>,
     ) {
         let now = self.now(ops);
-        let connecting = self.conns[conn as usize].phase == Phase::Connecting;
+        let connecting = matches!(self.conns[conn as usize].phase, Phase::Connecting | Phase::Securing);
         let host = self.conns[conn as usize].host;
         let Some(multiplex) = &mut self.multiplex else { return };
         let link = multiplex.link(conn);

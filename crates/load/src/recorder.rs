@@ -266,6 +266,11 @@ impl Recorder {
         self.series(due_ns).connect.record(took_ns);
     }
 
+    /// TLS was agreed on, in so long.
+    pub fn secured(&mut self, due_ns: u64, took_ns: u64) {
+        self.series(due_ns).tls.record(took_ns);
+    }
+
     /// It could not be made, for want of something on this side.
     #[cold]
     pub fn own_limit(&mut self, limit: OwnLimit) {

@@ -37,6 +37,8 @@ pub struct LoadSpec {
     pub journey: Option<Box<crate::script::Journey>>,
     /// Who takes which next; paced users always go through their own.
     pub order: Order,
+    /// TLS, where hosts are reached by https.
+    pub tls: Option<Box<TlsSpec>>,
     /// HTTP/2, if that is spoken; else HTTP/1.1.
     pub http2: Option<Http2>,
     /// Where requests go: for each host of the load all its addresses; connections take them in turn.
@@ -111,6 +113,15 @@ impl Think {
             Think::Uniform(low, high) => Some(low + (high - low) / 2),
         }
     }
+}
+
+/// How hosts are reached in secret.
+#[derive(Clone, Debug)]
+pub struct TlsSpec {
+    /// Whom to believe, what to offer.
+    pub config: crate::tls::TlsConfig,
+    /// The name that each host's certificate must be for; `None` where TLS is not spoken.
+    pub names: Vec<Option<crate::tls::ServerName<'static>>>,
 }
 
 /// Requests as HTTP/2 says them.

@@ -8,19 +8,21 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 pub struct Url {
     /// Host name or address, without brackets.
     pub host: String,
-    /// Port; 80 if none was given.
+    /// Port; the scheme's if none was given.
     pub port: u16,
     /// Path and query, at least `/`.
     pub path: String,
     /// What belongs into the `Host` header.
     pub authority: String,
+    /// It begins with `https://`.
+    pub is_secure: bool,
 }
 
 /// Why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// No URL.
-    #[error("`{url}` is not a URL: {why}\nhint: write it as `http://HOST[:PORT]/PATH`")]
+    #[error("`{url}` is not a URL: {why}\nhint: write it as `http://HOST[:PORT]/PATH` or `https://…`")]
     Url {
         /// What was given.
         url: String,
@@ -55,16 +57,14 @@ impl TargetError {
 }
 
 impl Url {
-    /// `http://HOST[:PORT][/PATH][?QUERY]`; a fragment is cut off, `HOST:PORT/PATH` alone is taken as http.
+    /// `http://HOST[:PORT][/PATH][?QUERY]`, or https; a fragment is cut off, `HOST:PORT/PATH` alone is taken as http.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
         let bad = |why| TargetError::Url { url: text.to_owned(), why };
-        let rest = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-                return Err(bad("https is not supported yet"));
-            }
-            Some(_) => return Err(bad("only http is supported")),
-            None => text,
+        let (is_secure, rest) = match text.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some(_) => return Err(bad("only http and https are supported")),
+            None => (false, text),
         };
         let rest = rest.split('#').next().unwrap_or_default();
         let cut = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -72,8 +72,8 @@ impl Url {
         if authority.contains('@') {
             return Err(bad("user and password in the URL are not supported"));
         }
-        let (host, port) =
-            split_port(authority).ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;
+        let (host, port) = split_port(authority, if is_secure { 443 } else { 80 })
+            .ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;
         if host.is_empty() {
             return Err(bad("it has no host"));
         }
@@ -81,7 +81,7 @@ impl Url {
             return Err(bad("it holds blanks or control characters"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Url { host: host.to_owned(), port, path, authority: authority.to_owned() })
+        Ok(Url { host: host.to_owned(), port, path, authority: authority.to_owned(), is_secure })
     }
 
     /// All its addresses, each of which must be allowed.
@@ -126,20 +126,20 @@ fn loopback_of_both_families(addresses: &[SocketAddr]) -> bool {
         && addresses.iter().any(SocketAddr::is_ipv6)
 }
 
-/// Host and port; 80 if there is none.
-fn split_port(authority: &str) -> Option<(&str, u16)> {
+/// Host and port; the scheme's if there is none.
+fn split_port(authority: &str, of_scheme: u16) -> Option<(&str, u16)> {
     let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']')?;
         return match after.strip_prefix(':') {
             Some(text) => Some((host, port(text)?)),
-            None if after.is_empty() => Some((host, 80)),
+            None if after.is_empty() => Some((host, of_scheme)),
             None => None,
         };
     }
     match authority.rsplit_once(':') {
         Some((host, text)) => Some((host, port(text)?)),
-        None => Some((authority, 80)),
+        None => Some((authority, of_scheme)),
     }
 }
 
@@ -230,8 +230,9 @@ mod tests {
         check("localhost:3000/x", Ok(("localhost", 3000, "/x")));
         check("HTTP://h?q", Ok(("h", 80, "/?q")));
         check("http://[::1]:81/", Ok(("::1", 81, "/")));
-        check("https://localhost/", Err("https is not supported yet"));
-        check("ftp://localhost/", Err("only http"));
+        check("https://localhost/x", Ok(("localhost", 443, "/x")));
+        check("HTTPS://h:8443", Ok(("h", 8443, "/")));
+        check("ftp://localhost/", Err("only http and https"));
         check("http:///x", Err("no host"));
         check("http://h:0/", Err("port"));
         check("http://h:99999/", Err("port"));

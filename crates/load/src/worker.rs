@@ -17,6 +17,7 @@ use crate::keeper::{Keeper, Reason};
 use crate::multiplex::Multiplex;
 use crate::recorder::{Recorder, Times};
 use crate::script::Trouble;
+use crate::secure::Secure;
 use crate::spec::{LoadSpec, Until, WhenBehind};
 use crate::users;
 
@@ -67,6 +68,8 @@ pub struct Worker<'r> {
     pub(crate) journey: Option<users::Users<'r>>,
     /// Streams, if requests share connections.
     pub(crate) multiplex: Option<Multiplex<'r>>,
+    /// TLS, if some host is reached by it.
+    pub(crate) secure: Option<Secure<'r>>,
     /// Exchanges whose request could not be written, to be failed in the next turn.
     pub(crate) unwritten: Vec<(u32, Trouble)>,
     pub(crate) memo: Memo,
@@ -221,6 +224,7 @@ impl<'r> Worker<'r> {
             feed,
             journey,
             multiplex,
+            secure: spec.tls.as_deref().map(Secure::new),
             unwritten: Vec::new(),
             memo: Memo::default(),
             recorder,

@@ -189,6 +189,7 @@ fn spec(model: Model, until: Until, journey: Journey) -> LoadSpec {
         keep_alive: true,
         requests: (0..journey.scripts.len()).map(|i| request(i).build().unwrap()).collect(),
         journey: Some(Box::new(journey)),
+        tls: None,
         http2: None,
         order: Order::Journey,
         hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],

@@ -39,6 +39,7 @@ fn spec(model: Model, until: Until) -> LoadSpec {
         keep_alive: true,
         requests: vec![request.build().unwrap()],
         journey: None,
+        tls: None,
         http2: None,
         order: Order::Journey,
         hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],

@@ -228,7 +228,25 @@ pub struct BenchArgs {
     /// A new connection for every request
     #[arg(long, help_heading = "Request")]
     pub no_keep_alive: bool,
-    /// Speak HTTP/2, which the server must know to expect (prior knowledge)
+    /// https: believe any certificate
+    #[arg(long, help_heading = "TLS")]
+    pub insecure: bool,
+    /// https: believe certificates signed by those in this PEM file, instead of the system's
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "TLS")]
+    pub cacert: Option<PathBuf>,
+    /// https: show this certificate (PEM) if asked for one
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS")]
+    pub cert: Option<PathBuf>,
+    /// https: the certificate's key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    pub key: Option<PathBuf>,
+    /// https: offer this version alone
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
+    pub tls: Option<String>,
+    /// https: a full handshake for every connection, no session taken up again
+    #[arg(long, help_heading = "TLS")]
+    pub no_resumption: bool,
+    /// Speak HTTP/2: agreed on by ALPN over https, else the server must know to expect it (prior knowledge)
     #[arg(long, help_heading = "Request")]
     pub http2: bool,
     /// HTTP/2: requests that share one connection at a time; 200 users with 10 streams have 20 connections

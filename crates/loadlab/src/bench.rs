@@ -7,11 +7,15 @@ use loadlab_analysis::Exit;
 use loadlab_load::source::RequestParts;
 use loadlab_load::spec::{Held, Http2, Order, Think};
 use loadlab_load::target::{self, Allowed};
+use loadlab_load::tls::Versions;
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::preflight;
-use loadlab_run::{Bench, BenchError, BenchResult, bench, http2_heads, parse_expressions, requests_for_urls};
+use loadlab_run::{
+    Bench, BenchError, BenchResult, TlsWords, bench, http2_heads, parse_expressions, requests_for_urls,
+    tls_spec,
+};
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
@@ -115,7 +119,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let parts =
         RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
     let allowed = Allowed { hosts: args.allow_host.clone(), ..Allowed::default() };
-    let (requests, hosts) = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
+    let (requests, hosts, sites) = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)
     })?;
@@ -126,6 +130,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             streams: args.streams,
         }),
     };
+    let tls = tls_spec(&tls_words(args), &sites, args.http2).map_err(|error| usage(error.to_string()))?;
     let sources = match &args.source {
         Some(given) => given.0.clone(),
         None => target::sources_for(&hosts, args.connections.unwrap_or(0).max(args.users.unwrap_or(0))),
@@ -154,6 +159,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             keep_alive,
             requests,
             journey: None,
+            tls,
             http2,
             order: Order::Shared,
             hosts,
@@ -197,6 +203,20 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+fn tls_words(args: &BenchArgs) -> TlsWords {
+    TlsWords {
+        ca: args.cacert.clone(),
+        identity: args.cert.clone().zip(args.key.clone()),
+        is_insecure: args.insecure,
+        versions: match args.tls.as_deref() {
+            Some("1.2") => Versions::Only12,
+            Some(_) => Versions::Only13,
+            None => Versions::Both,
+        },
+        is_resumed: !args.no_resumption,
+    }
 }
 
 /// HTTP/2 shares connections in its own way.

@@ -21,6 +21,7 @@ mod setup;
 mod stage;
 mod translate;
 mod trial;
+mod trust;
 
 pub mod event;
 pub mod journey;
@@ -31,3 +32,4 @@ pub use conduct::{How, RunError, RunResult, TrialEnd, conduct};
 pub use event::RunEvent;
 pub use host::{parse_expressions, rfc3339_now};
 pub use translate::{UrlError, http2_heads, requests_for_urls};
+pub use trust::{TlsWords, TrustError, tls_spec};

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use loadlab_load::course::{Course, Step as Way};
 use loadlab_load::journey::capture::Slots;
-use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::template::{Escape, Template};
 use loadlab_load::script::{Deal, Journey, Message, Script};
 use loadlab_load::source::{Request, RequestError};
@@ -292,7 +291,7 @@ fn journey_of(
             },
         },
         scripts,
-        sites: hosts.sites().map(|(authority, host)| Site { authority, host, is_secure: false }).collect(),
+        sites: hosts.sites().collect(),
         cookies: script.cookies,
         feeds,
         dealings,

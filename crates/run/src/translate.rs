@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::redirect::Site;
 use loadlab_load::source::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{Order, Think};
 use loadlab_load::stages::Stage;
@@ -86,7 +87,7 @@ impl TranslateError {
 /// Hosts of a load and their addresses, each resolved once.
 pub struct Hosts<'a> {
     allowed: &'a Allowed,
-    names: Vec<(String, u16)>,
+    names: Vec<(String, u16, bool)>,
     authorities: Vec<String>,
     addresses: Vec<Vec<SocketAddr>>,
 }
@@ -101,7 +102,7 @@ impl<'a> Hosts<'a> {
     /// # Errors
     /// It does not resolve, or may not be loaded.
     pub fn index(&mut self, url: &Url) -> Result<u16, TargetError> {
-        let name = (url.host.clone(), url.port);
+        let name = (url.host.clone(), url.port, url.is_secure);
         if let Some(found) = self.names.iter().position(|n| *n == name) {
             return Ok(found as u16);
         }
@@ -111,10 +112,14 @@ impl<'a> Hosts<'a> {
         Ok(self.names.len() as u16 - 1)
     }
 
-    /// Of each: what belongs into the `Host` header, and the name without the port.
-    pub fn sites(&self) -> impl Iterator<Item = (Box<str>, Box<str>)> {
+    /// Each of them.
+    pub fn sites(&self) -> impl Iterator<Item = Site> {
         let both = self.authorities.iter().zip(&self.names);
-        both.map(|(authority, (host, _))| (authority.as_str().into(), host.as_str().into()))
+        both.map(|(authority, (host, _, is_secure))| Site {
+            authority: authority.as_str().into(),
+            host: host.as_str().into(),
+            is_secure: *is_secure,
+        })
     }
 }
 
@@ -126,7 +131,7 @@ pub fn requests_for_urls(
     urls: &[String],
     parts: &RequestParts,
     allowed: &Allowed,
-) -> Result<(Vec<Request>, Vec<Vec<SocketAddr>>), UrlError> {
+) -> Result<(Vec<Request>, Vec<Vec<SocketAddr>>, Vec<Site>), UrlError> {
     let mut hosts = Hosts::new(allowed);
     let mut requests = Vec::new();
     for text in urls {
@@ -135,7 +140,8 @@ pub fn requests_for_urls(
         let parts = RequestParts { host: url.authority, path: url.path, ..parts.clone() };
         requests.push(Request { host, ..parts.build()? });
     }
-    Ok((requests, hosts.addresses))
+    let sites = hosts.sites().collect();
+    Ok((requests, hosts.addresses, sites))
 }
 
 /// The heads of the same requests as HTTP/2 says them.
@@ -153,7 +159,7 @@ pub fn http2_heads(urls: &[String], parts: &RequestParts) -> Result<Vec<Head>, U
         }
         let head = heads.add(&HeadParts {
             method: &parts.method,
-            scheme: "http",
+            scheme: if url.is_secure { "https" } else { "http" },
             authority: &url.authority,
             path: &url.path,
             headers: &headers,
@@ -247,6 +253,7 @@ pub fn load_spec(
         keep_alive: load.keep_alive,
         requests,
         journey,
+        tls: None,
         http2: None,
         order: Order::Journey,
         hosts: hosts.addresses,

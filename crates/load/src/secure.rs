@@ -1,0 +1,178 @@
+//! Connections under TLS: between the backend's bytes and a request's life lies [`crate::tls`].
+//!
+//! What is counted as sent and received is what goes over the wire.
+
+use loadlab_record::outcome::Failure;
+
+use crate::conn::Phase;
+use crate::deadline::NONE;
+use crate::io::{ConnId, Ops};
+use crate::keeper::Reason;
+use crate::spec::TlsSpec;
+use crate::tls::{Tls, TlsConfig, TlsError, TlsEvent};
+use crate::worker::Worker;
+
+/// All connections of one worker that are under TLS.
+pub struct Secure<'r> {
+    spec: &'r TlsSpec,
+    /// Sessions to resume are this thread's own.
+    config: TlsConfig,
+    links: Vec<Option<Box<Tls>>>,
+    /// What came, to be decrypted in place; what it was; what is to be sent.
+    input: Vec<u8>,
+    plain: Vec<u8>,
+    wire: Vec<u8>,
+    /// What went wrong last, for examples.
+    pub words: String,
+}
+
+impl<'r> Secure<'r> {
+    pub fn new(spec: &'r TlsSpec) -> Self {
+        Secure {
+            spec,
+            config: spec.config.for_thread(),
+            links: Vec::new(),
+            input: Vec::new(),
+            plain: Vec::new(),
+            wire: Vec::new(),
+            words: String::new(),
+        }
+    }
+
+    fn link(&mut self, conn: ConnId) -> &mut Option<Box<Tls>> {
+        let index = conn as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        &mut self.links[index]
+    }
+
+    /// The connection is closed.
+    pub fn forget(&mut self, conn: ConnId) {
+        *self.link(conn) = None;
+    }
+}
+
+/// Sends bytes that are there during the call only, under TLS where the connection is: how many there are to go over
+/// the wire, and how many of them went at once.
+pub fn put<'r>(
+    secure: &mut Option<Secure<'r>>,
+    ops: &mut impl Ops<'r>,
+    conn: ConnId,
+    bytes: &[u8],
+) -> (usize, usize) {
+    let Some(secure) = secure else { return (bytes.len(), ops.send_copy(conn, bytes)) };
+    let Secure { links, wire, .. } = secure;
+    match links.get_mut(conn as usize).and_then(Option::as_mut) {
+        None => (bytes.len(), ops.send_copy(conn, bytes)),
+        Some(tls) => {
+            wire.clear();
+            // It is open; keys that are used up show as a failure of what comes next.
+            let _ = tls.send(bytes, wire);
+            (wire.len(), ops.send_copy(conn, wire))
+        }
+    }
+}
+
+impl<'r> Worker<'r> {
+    /// The TCP connection stands. True if it is to be made secure first.
+    pub(crate) fn secures(&mut self, ops: &mut impl Ops<'r>, id: ConnId, now: u64) -> bool {
+        let host = self.conns[id as usize].host;
+        let Some(secure) = &mut self.secure else { return false };
+        let Some(name) = secure.spec.names.get(usize::from(host)).and_then(Option::as_ref) else {
+            return false;
+        };
+        let begun = Tls::new(&secure.config, name).and_then(|mut tls| {
+            secure.wire.clear();
+            tls.start(&mut secure.wire)?;
+            Ok(tls)
+        });
+        let conn = &mut self.conns[id as usize];
+        (conn.phase, conn.connect_ns) = (Phase::Securing, now);
+        match begun {
+            Ok(tls) => {
+                *secure.link(id) = Some(Box::new(tls));
+                self.recorder.sent(ops.send_copy(id, &secure.wire));
+            }
+            Err(error) => self.insecure(ops, id, &error),
+        }
+        true
+    }
+
+    /// Bytes of the wire.
+    pub(crate) fn secure_received(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: ConnId,
+        (bytes, last): (&[u8], bool),
+        now: u64,
+    ) {
+        let Some(secure) = &mut self.secure else { return };
+        let Some(mut tls) = secure.link(id).take() else { return self.plain(ops, id, (bytes, last), now) };
+        let mut plain = std::mem::take(&mut secure.plain);
+        plain.clear();
+        secure.wire.clear();
+        secure.input.clear();
+        secure.input.extend_from_slice(bytes);
+        let mut opened = false;
+        let result = tls.receive(&mut secure.input, &mut secure.wire, &mut |event| match event {
+            TlsEvent::Open => opened = true,
+            TlsEvent::Plain(bytes) => plain.extend_from_slice(bytes),
+            TlsEvent::Closed => {}
+        });
+        *secure.link(id) = Some(tls);
+        if !secure.wire.is_empty() {
+            self.recorder.sent(ops.send_copy(id, &secure.wire));
+        }
+        if opened && result.is_ok() {
+            self.secured(ops, id, now);
+        }
+        let stands = |worker: &Self| worker.secure.as_ref().is_some_and(|s| s.links[id as usize].is_some());
+        if !plain.is_empty() && stands(self) {
+            self.plain(ops, id, (&plain, last), now);
+        }
+        if let Some(secure) = &mut self.secure {
+            secure.plain = plain;
+        }
+        if let Err(error) = result
+            && stands(self)
+        {
+            self.insecure(ops, id, &error);
+        }
+    }
+
+    /// The handshake is done.
+    fn secured(&mut self, ops: &mut impl Ops<'r>, id: ConnId, now: u64) {
+        let conn = &self.conns[id as usize];
+        let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
+        let due_ns = self.exchanges.get(exchange as usize).map_or(u64::MAX, |e| e.due_ns);
+        self.recorder.secured(due_ns, took_ns);
+        if self.multiplex.is_some() {
+            let agreed = self.secure.as_ref().and_then(|s| s.links[id as usize].as_ref()?.handshake()?.alpn);
+            if agreed != Some(b"h2") {
+                return self.insecure(ops, id, &TlsError::NoProtocol);
+            }
+        }
+        self.ready(ops, id);
+    }
+
+    /// There is no TLS connection, or no longer.
+    #[cold]
+    fn insecure(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: &TlsError) {
+        if let Some(secure) = &mut self.secure {
+            secure.words = error.to_string().lines().next().unwrap_or_default().to_owned();
+        }
+        if self.multiplex.is_some() {
+            return self.streams_ended(ops, id, Some((Failure::Tls, Reason::Tls)));
+        }
+        match self.conns[id as usize].exchange {
+            NONE => {
+                if self.conns[id as usize].phase == Phase::Securing {
+                    self.opened();
+                }
+                self.shut(ops, id);
+            }
+            exchange => self.fail(ops, exchange, Failure::Tls, Reason::Tls),
+        }
+    }
+}

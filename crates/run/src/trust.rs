@@ -1,0 +1,92 @@
+//! How hosts are reached by https: files of certificates → what the engine needs.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_load::journey::redirect::Site;
+use loadlab_load::spec::TlsSpec;
+use loadlab_load::tls::{
+    Identity, TlsConfig, TlsConfigError, TlsError, TlsParts, Trust, Versions, server_name,
+};
+
+/// Where systems keep the certificates they trust.
+const BUNDLES: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+    "/etc/ssl/ca-bundle.pem",
+];
+
+/// What a user says of TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsWords {
+    /// A file of certificates to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// Files of a certificate to show and of its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Trust anybody.
+    pub is_insecure: bool,
+    /// Versions to offer.
+    pub versions: Versions,
+    /// Take up earlier sessions.
+    pub is_resumed: bool,
+}
+
+/// Why TLS cannot be spoken.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// A file.
+    #[error("cannot read {}: {error}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Nobody to believe.
+    #[error(
+        "this system has no file of trusted certificates\nhint: install `ca-certificates`, name a CA file, or trust anybody with --insecure"
+    )]
+    NoBundle,
+    /// What was read.
+    #[error(transparent)]
+    Config(#[from] TlsConfigError),
+    /// A host.
+    #[error(transparent)]
+    Name(#[from] TlsError),
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
+    std::fs::read(path).map_err(|error| TrustError::File { path: path.to_owned(), error })
+}
+
+/// TLS for the hosts that are reached by https; none if there is none of them.
+///
+/// # Errors
+/// A file that cannot be read or is none; a host that no certificate can be for.
+pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<Box<TlsSpec>>, TrustError> {
+    if !sites.iter().any(|s| s.is_secure) {
+        return Ok(None);
+    }
+    let trust = match &words.ca {
+        _ if words.is_insecure => Trust::Anyone,
+        Some(path) => Trust::Authorities(read(path)?),
+        None => {
+            let bundle = BUNDLES.iter().map(Path::new).find(|p| p.exists()).ok_or(TrustError::NoBundle)?;
+            Trust::Authorities(read(bundle)?)
+        }
+    };
+    let identity = match &words.identity {
+        None => None,
+        Some((certificates, key)) => Some(Identity { certificates: read(certificates)?, key: read(key)? }),
+    };
+    let parts = TlsParts {
+        trust,
+        identity,
+        versions: words.versions,
+        resumption: words.is_resumed,
+        alpn: vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }],
+    };
+    let names = sites.iter().map(|s| if s.is_secure { server_name(&s.host).map(Some) } else { Ok(None) });
+    let names = names.collect::<Result<_, _>>()?;
+    Ok(Some(Box::new(TlsSpec { config: TlsConfig::new(&parts)?, names })))
+}
