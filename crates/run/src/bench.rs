@@ -87,7 +87,13 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
         planned_requests: facts.requests,
     });
     let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0 };
-    let order = Order { spec: &bench.spec, facts: &facts, stop_when: &bench.stop_when, origin };
+    let order = Order {
+        spec: &bench.spec,
+        facts: &facts,
+        stop_when: &bench.stop_when,
+        expect: &bench.expect,
+        origin,
+    };
     let measured = measure(&order, &stage, None, tell);
     if let Some(watcher) = watcher {
         watcher.stop();

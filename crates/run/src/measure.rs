@@ -29,6 +29,8 @@ pub struct Order<'a> {
     pub facts: &'a LoadFacts,
     /// Any of these ends it.
     pub stop_when: &'a [Expr],
+    /// These will be asked of it afterwards.
+    pub expect: &'a [Expr],
     /// Where it stands in the trial.
     pub origin: Origin,
 }
@@ -68,6 +70,7 @@ pub fn measure(
         recent: VecDeque::new(),
         stopped_by: None,
         asks_times: order.stop_when.iter().any(asks_times),
+        asks_windows: order.expect.iter().any(asks_windows),
     };
     let control = measuring.control.clone();
     let result = run(order.spec, &control, order.origin, &mut |event| {
@@ -97,6 +100,13 @@ struct Measuring<'a> {
     stopped_by: Option<String>,
     /// A stop condition asks for a duration.
     asks_times: bool,
+    /// An expectation asks for a part of the load.
+    asks_windows: bool,
+}
+
+/// Whether an expression asks for a part of the load, which takes each second's histograms.
+fn asks_windows(expr: &Expr) -> bool {
+    expr.names().iter().any(|name| name.window.is_some())
 }
 
 /// Whether an expression asks for a duration. Unknown names do, for all that is known.
@@ -125,7 +135,7 @@ impl Measuring<'_> {
         self.stage.write(|w| w.tick(&second.tick));
         self.stage.write(|w| w.interval(name, from_s, length_s, &second.window, &second.by_tag));
         self.ticks.push(second.tick.clone());
-        for (series, histogram) in second.window.all() {
+        for (series, histogram) in second.window.all().into_iter().filter(|_| self.asks_windows) {
             if !histogram.is_empty() {
                 self.intervals.push(Interval::of(Some(name), series, (from_s, length_s), histogram));
             }

@@ -378,7 +378,13 @@ fn batches(
             planned_requests: load.facts.requests,
         });
         let origin = Origin { start_ns, zero_ns, batch };
-        let order = Order { spec: &load.spec, facts: &load.facts, stop_when: &conditions.stop_when, origin };
+        let order = Order {
+            spec: &load.spec,
+            facts: &load.facts,
+            stop_when: &conditions.stop_when,
+            expect: &conditions.expect,
+            origin,
+        };
         let Some(measured) = measure(&order, stage, Some(notices), tell) else { break };
         let how = measured.how.clone();
         stage.event(What::LoadEnded { load: name.clone(), batch, how: how.clone() });

@@ -31,7 +31,7 @@ pub const RATES: &[(&str, Rate)] = &[("late-1000", Rate::Thousand), ("late-half"
 /// What loadlab is held to: its p99 divided by the bare timer's, and at 1,000/s never more than this.
 const MOST_RATIO: f64 = 1.5;
 const MOST_US: f64 = 150.0;
-/// A server that stands still for an open load may be found with a log that is shorter by this, no more.
+/// The stub's log may differ from what fell due by this share: a request more or less at either end.
 const MISSING: f64 = 0.01;
 
 /// One run.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use super::measure::Cores;
+use super::open::{OPEN_TOOLS, OpenTool};
 use super::tools::Tool;
 use crate::command::{captured, find, program};
 use crate::root::root;
@@ -26,7 +27,10 @@ pub fn keep(
     (seconds, rounds): (u64, u64),
     cores: &Cores,
 ) -> Result<&'static str> {
-    let mut versions: Vec<_> = tools.iter().map(|t| t.told_version()).collect();
+    // loadlab's is that of the bare loops as well.
+    let others = tools.iter().filter(|t| t.name == "loadlab" || !t.is_ours());
+    let mut versions: Vec<_> = others.map(|t| t.told_version()).collect();
+    versions.extend(OPEN_TOOLS.iter().filter_map(OpenTool::told_version));
     versions.push(nginx_version());
     let mut made = format!(
         "{}, {}, {} cores, {}. Medians of {rounds} rounds of {seconds} s; ratios to wrk are taken within each round.\n",

@@ -137,13 +137,14 @@ impl<'r> Epoll<'r> {
         true
     }
 
-    /// The socket can be written: a connect has ended, or a send can go on.
-    fn writable(&mut self, key: u64, sink: &mut impl Sink<EpollOps<'r>>) {
+    /// The socket can be written: a connect has ended, or a send can go on. One that `failed` is asked why.
+    fn writable(&mut self, key: u64, failed: bool, sink: &mut impl Sink<EpollOps<'r>>) {
         let conn = key as u32;
         let Some(slot) = self.ops.live(key) else { return };
         let Some(socket) = &slot.socket else { return };
         if slot.connecting {
-            match net::sockopt::socket_error(socket) {
+            let asked = if failed { net::sockopt::socket_error(socket) } else { Ok(Ok(())) };
+            match asked {
                 Ok(Ok(())) => {
                     slot.connecting = false;
                     sink.event(&mut self.ops, Event::Connected(conn));
@@ -182,9 +183,10 @@ impl<'r> Io<'r> for Epoll<'r> {
             let (flags, key) = (self.events[i].flags, self.events[i].data.u64());
             // A failed connect shows as writable; its error is read there.
             let connecting = self.ops.live(key).is_some_and(|s| s.connecting);
-            let writable = epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP;
-            if connecting && flags.intersects(writable) {
-                self.writable(key, sink);
+            let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            let writable = failed || flags.contains(epoll::EventFlags::OUT);
+            if connecting && writable {
+                self.writable(key, failed, sink);
             }
             let readable = epoll::EventFlags::IN
                 | epoll::EventFlags::RDHUP
@@ -197,8 +199,8 @@ impl<'r> Io<'r> for Epoll<'r> {
                 }
             }
             // After what came: an answer to a request that was cut short lies in front of the reset.
-            if !connecting && flags.intersects(writable) && self.ops.live(key).is_some_and(|s| s.has_more()) {
-                self.writable(key, sink);
+            if !connecting && writable && self.ops.live(key).is_some_and(|s| s.has_more()) {
+                self.writable(key, failed, sink);
             }
         }
         // Sends that failed at once, last: what had come before the failure has been told by now.
