@@ -407,13 +407,16 @@ impl Session {
     /// written.
     #[inline]
     pub fn wants_flush(&self) -> bool {
-        self.may_flush && !self.queue.is_empty()
+        self.may_flush && !self.queue.is_empty() && self.fault.is_none()
     }
 
     /// Writes more of the bodies that wait, in turn. `body_of` gives the body a request was sent with.
     pub fn flush<'b>(&mut self, mut body_of: impl FnMut(u32) -> &'b [u8], out: &mut Vec<u8>) {
         let mut stuck = 0;
         self.may_flush = false;
+        if self.fault.is_some() {
+            return;
+        }
         while stuck < self.queue.len() {
             if out.len() >= MAX_OUT {
                 self.may_flush = true;

@@ -521,6 +521,19 @@ fn an_answer_before_the_request_is_whole_cuts_it_off() {
 }
 
 #[test]
+fn nothing_more_of_a_body_is_sent_after_a_fault() {
+    let body = vec![7; 100_000];
+    let mut driven = Driven::new(Settings::default(), 0);
+    driven.send(1, &body);
+    let more = frame(kind::WINDOW_UPDATE, 0, 0, &[0, 1, 0, 0]);
+    driven.receive(&[more, frame(kind::PING, 0, 1, &[0; 8])].concat());
+    driven.out.clear();
+    assert!(!driven.session.wants_flush());
+    driven.session.flush(|_| &body, &mut driven.out);
+    assert_eq!(driven.out, b"");
+}
+
+#[test]
 fn a_large_body_goes_out_in_parts() {
     let body = vec![7; 3 * MAX_OUT];
     let mut driven = Driven::new(Settings::default(), 0);

@@ -71,6 +71,11 @@ impl Opening {
         // The end may lie across the cut.
         let before = partial.len();
         partial.extend_from_slice(bytes);
+        // Something else than HTTP has no end to wait for; nor may empty lines come first, which httparse would skip.
+        let shown = partial.len().min(5);
+        if partial[..shown] != b"HTTP/"[..shown] {
+            return Err(OpeningError::Malformed);
+        }
         let from = before.saturating_sub(3);
         let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
         match end {
@@ -79,11 +84,7 @@ impl Opening {
                 partial.clear();
                 Ok(Some(end - before))
             }
-            None if partial.len() <= MAX_HEAD => {
-                // Something else than HTTP has no such end to wait for.
-                let shown = partial.len().min(5);
-                if partial[..shown] == b"HTTP/"[..shown] { Ok(None) } else { Err(OpeningError::Malformed) }
-            }
+            None if partial.len() <= MAX_HEAD => Ok(None),
             _ => Err(OpeningError::HeadTooLarge),
         }
     }

@@ -214,6 +214,7 @@ fn openings() {
         (b"HTTP/1.1 403 Forbidden\r\n\r\n".to_vec(), OpeningError::Status(403)),
         (b"HTTP/1.1 OK\r\n\r\n".to_vec(), OpeningError::Malformed),
         (b"SSH-2.0-OpenSSH\r\n".to_vec(), OpeningError::Malformed),
+        ([b"\r\n".as_slice(), &whole].concat(), OpeningError::Malformed),
     ] {
         check(&input, Err(error));
     }
