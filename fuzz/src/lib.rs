@@ -6,10 +6,12 @@
 
 use std::process::ExitCode;
 
+pub mod capture;
 pub mod expr;
 pub mod http1;
 pub mod plan;
 pub mod record;
+pub mod template;
 
 /// Runs a target over the files (and the files of the folders) named on the command line. A broken promise ends it
 /// with a panic behind the name of its file.
