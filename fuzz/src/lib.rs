@@ -6,12 +6,14 @@
 
 use std::process::ExitCode;
 
+pub mod capture;
 pub mod expr;
 pub mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod plan;
 pub mod record;
+pub mod template;
 pub mod websocket;
 
 /// Runs a target over the files (and the files of the folders) named on the command line. A broken promise ends it

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_fuzz::{expr, files_of, hpack, http1, http2, plan, record, websocket};
+use loadlab_fuzz::{capture, expr, files_of, hpack, http1, http2, plan, record, template, websocket};
 use loadlab_load::http1::{Memo, Reader};
 use loadlab_load::http2::hpack::Decoder;
 use loadlab_load::http2::{Session, Settings};
@@ -114,6 +114,26 @@ fn expr_keeps_its_promises() {
         let text = std::str::from_utf8(&bytes).expect("text");
         assert!(Expr::parse(text).is_ok(), "{name}: {text}: {:?}", Expr::parse(text));
     }
+}
+
+#[test]
+fn template_keeps_its_promises() {
+    run("template", template::target);
+    let whole =
+        seeds("template").iter().filter(|(_, bytes)| bytes.len() > 10 && bytes[10..].contains(&0)).count();
+    assert!(whole >= 5, "only {whole} seeds have a value and a table");
+}
+
+#[test]
+fn capture_keeps_its_promises() {
+    run("capture", capture::target);
+    let found = |bytes: &[u8]| {
+        let pointer = String::from_utf8_lossy(bytes.split(|b| *b == b'\n').next()?).into_owned();
+        let body = bytes.iter().position(|b| *b == 0).map(|at| &bytes[at + 1..])?;
+        loadlab_load::journey::json::Pointer::parse(&pointer).ok()?.find(body).ok()?.map(drop)
+    };
+    let good = seeds("capture").iter().filter(|(_, bytes)| found(bytes).is_some()).count();
+    assert!(good >= 4, "only {good} seeds hold what they point to");
 }
 
 #[test]

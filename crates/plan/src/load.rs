@@ -8,7 +8,7 @@ use crate::keys;
 use crate::node::Node;
 use crate::reader::{Fields, Reader};
 use crate::source::Span;
-use crate::spec::{Arrivals, LoadSpec, Model, Step, Think, Until, WhenBehind};
+use crate::spec::{Arrivals, LoadSpec, Model, Think, Until, WhenBehind};
 use crate::stages::{self, Stages};
 use crate::suggest;
 
@@ -170,14 +170,9 @@ pub(crate) fn choose(loads: &mut Vec<LoadSpec>, tags: &[String]) {
     loads.retain(|l| !l.journey.is_empty());
 }
 
-/// All steps of a load, those around its journey as well.
-pub(crate) fn steps(load: &LoadSpec) -> impl Iterator<Item = &Step> {
-    load.script.before.iter().chain(&load.journey).chain(&load.script.after)
-}
-
 /// All tags of some loads, sorted.
 pub(crate) fn tags(loads: &[LoadSpec]) -> BTreeSet<String> {
-    loads.iter().flat_map(steps).flat_map(|s| &s.tags).cloned().collect()
+    loads.iter().flat_map(LoadSpec::steps).flat_map(|s| &s.tags).cloned().collect()
 }
 
 /// A hint for a tag that no step has.

@@ -242,6 +242,13 @@ pub struct LoadSpec {
     pub http: Http,
 }
 
+impl LoadSpec {
+    /// All its steps: those before its journey, the journey's, those after it.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.script.before.iter().chain(&self.journey).chain(&self.script.after)
+    }
+}
+
 /// Who decides when a request is sent.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Model {

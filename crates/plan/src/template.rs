@@ -133,6 +133,14 @@ impl Template {
         }
     }
 
+    /// The text up to the first variable, when no name is left before it: of a URL that is at least its host.
+    pub fn until_variable(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [Part::Text(text), Part::Variable { .. }, ..] => Some(text),
+            _ => self.as_text(),
+        }
+    }
+
     /// The names left, in order, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|p| match p {
@@ -272,5 +280,9 @@ mod tests {
         let error = template.render(&|_| None).unwrap_err();
         assert_eq!(error.to_string(), "nothing is known as `${port}` here");
         assert_eq!(Template::text("${x}").render(&known).as_deref(), Ok("${x}"));
+        assert_eq!(template.until_variable(), None);
+        let mut template = Template::text("http://127.0.0.1/");
+        template.push_variable(Variable::User, Escape::Url, "user");
+        assert_eq!((template.as_text(), template.until_variable()), (None, Some("http://127.0.0.1/")));
     }
 }

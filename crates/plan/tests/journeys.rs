@@ -472,7 +472,7 @@ fn odd_value() -> impl Strategy<Value = serde_json::Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     /// What the reader takes, the schema takes; and nothing makes either of them panic.
     #[test]

@@ -200,16 +200,27 @@ impl UrlError {
 /// they are known.
 pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
     let mut hosts = Hosts::new(allowed);
-    for load in cases.iter().flat_map(|c| &c.loads) {
-        let steps = load.journey.iter().chain(&load.script.before).chain(&load.script.after);
-        for (i, step) in steps.enumerate() {
-            let Some(text) = step.url.as_text() else { continue };
-            let what = || format!("step {} of `{}`", i + 1, load.name);
+    for (whose, steps) in cases.iter().flat_map(lists_of) {
+        for (i, step) in steps.iter().enumerate() {
+            // A list of URLs is looked at when it is read.
+            let Some(text) = step.url.until_variable().filter(|_| step.urls.is_none()) else { continue };
+            let what = || format!("step {} of {whose}", i + 1);
             let found = Url::parse(text).and_then(|url| hosts.index(&url));
             found.map_err(|error| TranslateError::Target { what: what(), error })?;
         }
     }
     Ok(())
+}
+
+/// All lists of steps of a case, and what they are called.
+fn lists_of(case: &plan::Case) -> Vec<(String, &[plan::Step])> {
+    let mut lists = vec![("`setup`".to_owned(), case.setup.steps.as_slice())];
+    for load in &case.loads {
+        lists.push((format!("`before` of `{}`", load.name), &load.script.before));
+        lists.push((format!("`{}`", load.name), &load.journey));
+        lists.push((format!("`after` of `{}`", load.name), &load.script.after));
+    }
+    lists
 }
 
 /// A load of the plan, ready for the engine, and its first URL.

@@ -1,0 +1,74 @@
+//! `loadlab run` with journeys: what steps send is what a server gets.
+
+mod common;
+mod run_support;
+
+use common::server::{Request, Server, Step, response, send};
+use run_support::Lab;
+
+/// What each step should have sent: 204 for what is right, 400 for anything else.
+fn judge(request: &Request) -> Vec<Step> {
+    let body = String::from_utf8_lossy(&request.body).into_owned();
+    let kind = request.header("content-type").unwrap_or_default();
+    let right = match request.target.as_str() {
+        "/login" => kind == "application/x-www-form-urlencoded" && body == "user=ada&password=a+b%26c",
+        "/bearer" => request.header("authorization") == Some("Bearer x.y"),
+        "/basic" => request.header("authorization") == Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+        "/upload" => kind.split_once("multipart/form-data; boundary=").is_some_and(|(_, boundary)| {
+            body == format!(
+                "--{boundary}\r\nContent-Disposition: form-data; name=\"title\"\r\n\r\nsea\r\n--{boundary}\r\n\
+                 Content-Disposition: form-data; name=\"picture\"; filename=\"sea.png\"\r\nContent-Type: image/png\r\n\r\n\
+                 PNG!\r\n--{boundary}--\r\n"
+            )
+        }),
+        _ => false,
+    };
+    vec![send(if right { b"HTTP/1.1 204 No Content\r\n\r\n".to_vec() } else { response(400, &body) })]
+}
+
+#[test]
+fn forms_parts_and_users_reach_the_server() {
+    let server = Server::start(judge);
+    let lab = Lab::new();
+    lab.file("sea.png", "PNG!");
+    let url = |path: &str| server.url(path);
+    let plan = format!(
+        "loadlab: 1\nname: forms\nload:\n  users: 2\n  repeats: 3\n  journey:\n\
+         \x20   - {{ post: \"{}\", form: {{ user: ada, password: a b&c }} }}\n\
+         \x20   - {{ get: \"{}\", auth: {{ bearer: x.y }} }}\n\
+         \x20   - {{ get: \"{}\", auth: {{ basic: {{ user: Aladdin, password: open sesame }} }} }}\n\
+         \x20   - post: {}\n      multipart:\n        - {{ name: title, text: sea }}\n        - {{ name: picture, file: sea.png, type: image/png }}\n",
+        url("/login"),
+        url("/bearer"),
+        url("/basic"),
+        url("/upload"),
+    );
+    let ran = lab.run(&plan, &[]);
+    ran.expect(0, &[]);
+    assert_eq!(lab.record().summary("default", 1)["statuses"], serde_json::json!({ "204": 24 }));
+}
+
+#[test]
+fn what_is_to_come_is_refused_before_anything_starts() {
+    let lab = Lab::new();
+    let load = "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  cookies: true\n  journey:\n    - { get: \"http://127.0.0.1:1/${uuid}\" }\n";
+    let ran = lab.run(load, &[]);
+    ran.expect(
+        2,
+        &["plan.yaml:6:3: `cookies` are not supported yet", "plan.yaml:8:36: variables in requests"],
+    );
+}
+
+#[test]
+fn a_part_whose_file_is_not_there_is_named() {
+    let server = Server::start(judge);
+    let lab = Lab::new();
+    let plan = format!(
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  journey:\n    - post: {}\n      multipart:\n        - {{ name: a, file: none.png }}\n",
+        server.url("/upload")
+    );
+    let ran = lab.run(&plan, &[]);
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.err.contains("plan.yaml:9:28: step 1 of `load`: cannot read the body"), "{}", ran.err);
+    assert_eq!(server.counts().requests, 0);
+}
