@@ -7,15 +7,17 @@ use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::source::{Request, RequestError, RequestParts};
-use loadlab_load::spec::{Order, Think};
+use loadlab_load::spec::{Http2, Order, Think};
 use loadlab_load::stages::Stage;
 use loadlab_load::target::{Allowed, TargetError, Url};
+use loadlab_load::tls::Versions;
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
 use loadlab_system as system;
 
 use crate::journey;
 use crate::script::{Desk, Steps, steps_of};
+use crate::trust::{TlsWords, TrustError, tls_spec};
 
 /// Puts values in for `${names}`.
 pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -153,17 +155,7 @@ pub fn http2_heads(urls: &[String], parts: &RequestParts) -> Result<Vec<Head>, U
     let mut all = Vec::new();
     for text in urls {
         let url = Url::parse(text)?;
-        let mut headers = parts.headers.clone();
-        if let Some(body) = &parts.body {
-            headers.push(("content-length".to_owned(), body.len().to_string()));
-        }
-        let head = heads.add(&HeadParts {
-            method: &parts.method,
-            scheme: if url.is_secure { "https" } else { "http" },
-            authority: &url.authority,
-            path: &url.path,
-            headers: &headers,
-        });
+        let head = head_of(&mut heads, parts, &url);
         all.push(head?);
     }
     Ok(all)
@@ -237,6 +229,13 @@ pub fn load_spec(
     let mut hosts = Hosts::new(allowed);
     let desk = Desk { plan_dir, names, shared };
     let Steps { requests, journey, tags, first_url } = steps_of(load, &desk, &mut hosts)?;
+    let http2 = http2_of(load, &desk, journey.is_some())?;
+    let part = |error: TrustError| TranslateError::Part {
+        what: format!("`tls` of `{}`", load.name),
+        words: error.to_string(),
+    };
+    let sites: Vec<Site> = hosts.sites().collect();
+    let tls = tls_spec(&tls_words(&load.http.tls, plan_dir), &sites, http2.is_some()).map_err(part)?;
     let spec = LoadSpec {
         name: load.name.clone(),
         model: model_of(load),
@@ -264,8 +263,8 @@ pub fn load_spec(
         keep_alive: load.keep_alive,
         requests,
         journey,
-        tls: None,
-        http2: None,
+        tls,
+        http2,
         order: Order::Journey,
         hosts: hosts.addresses,
         tags,
@@ -277,6 +276,65 @@ pub fn load_spec(
         seed: load.seed,
     };
     Ok((spec, first_url))
+}
+
+fn tls_words(tls: &plan::Tls, plan_dir: &Path) -> TlsWords {
+    let file = |name: &String| plan_dir.join(name);
+    TlsWords {
+        ca: tls.ca.as_ref().map(file),
+        identity: tls.identity.as_ref().map(|(certificate, key)| (file(certificate), file(key))),
+        is_insecure: tls.is_insecure,
+        versions: match tls.versions.as_slice() {
+            [12] => Versions::Only12,
+            [13] => Versions::Only13,
+            _ => Versions::Both,
+        },
+        is_resumed: tls.is_resumed,
+    }
+}
+
+/// The load's requests as HTTP/2 says them, if that is what it speaks.
+fn http2_of(
+    load: &plan::LoadSpec,
+    desk: &Desk<'_>,
+    has_journey: bool,
+) -> Result<Option<Http2>, TranslateError> {
+    let what = || format!("`protocol` of `{}`", load.name);
+    match load.http.protocol {
+        plan::Protocol::Http1 => return Ok(None),
+        plan::Protocol::Auto => {
+            return Err(TranslateError::NotYet { what: what(), feature: "`auto` is" });
+        }
+        plan::Protocol::Http2 if has_journey => {
+            let feature = "journeys with variables, captures, checks or rounds of their own over HTTP/2 are";
+            return Err(TranslateError::NotYet { what: what(), feature });
+        }
+        plan::Protocol::Http2 => {}
+    }
+    let mut heads = Heads::default();
+    let mut all = Vec::new();
+    for (i, step) in load.journey.iter().enumerate() {
+        let what = format!("step {} of `{}`", i + 1, load.name);
+        let (parts, url) = parts_of(step, &what, load, desk)?;
+        let head = head_of(&mut heads, &parts, &url);
+        all.push(head.map_err(|error| TranslateError::Part { what, words: error.to_string() })?);
+    }
+    Ok(Some(Http2 { heads: all, streams: load.http.streams.max(1) }))
+}
+
+/// A request's head as HTTP/2 says it.
+fn head_of(heads: &mut Heads, parts: &RequestParts, url: &Url) -> Result<Head, HeadError> {
+    let mut headers = parts.headers.clone();
+    if let Some(body) = &parts.body {
+        headers.push(("content-length".to_owned(), body.len().to_string()));
+    }
+    heads.add(&HeadParts {
+        method: &parts.method,
+        scheme: if url.is_secure { "https" } else { "http" },
+        authority: &url.authority,
+        path: &url.path,
+        headers: &headers,
+    })
 }
 
 fn stage(stage: &plan::Stage) -> Stage {
@@ -323,6 +381,23 @@ pub fn request_of(
     desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {
+    let (parts, url) = parts_of(step, what, load, desk)?;
+    let target = |error| TranslateError::Target { what: what.to_owned(), error };
+    let host = hosts.index(&url).map_err(target)?;
+    let text = step.url.render(desk.names);
+    let text = text.map_err(|error| TranslateError::Name { what: what.to_owned(), error })?;
+    let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
+    let ok_statuses = step.statuses.clone().unwrap_or_default();
+    Ok((Request { host, ok_statuses, ..request }, text))
+}
+
+/// What a step without variables consists of.
+fn parts_of(
+    step: &plan::Step,
+    what: &str,
+    load: &plan::LoadSpec,
+    desk: &Desk<'_>,
+) -> Result<(RequestParts, Url), TranslateError> {
     let (names, plan_dir, keep_alive) = (desk.names, desk.plan_dir, load.keep_alive);
     let fill = |template: &plan::Template| {
         template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
@@ -330,7 +405,6 @@ pub fn request_of(
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let text = fill(&step.url)?;
     let url = Url::parse(&text).map_err(target)?;
-    let host = hosts.index(&url).map_err(target)?;
     let mut headers = Vec::new();
     for (name, value) in &step.headers {
         headers.push((name.clone(), fill(value)?));
@@ -354,10 +428,8 @@ pub fn request_of(
         headers.push(("Accept-Encoding".to_owned(), "gzip, deflate".to_owned()));
     }
     let method = step.method.to_owned();
-    let parts = RequestParts { method, host: url.authority, path: url.path, headers, body, keep_alive };
-    let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
-    let ok_statuses = step.statuses.clone().unwrap_or_default();
-    Ok((Request { host, ok_statuses, ..request }, text))
+    let (host, path) = (url.authority.clone(), url.path.clone());
+    Ok((RequestParts { method, host, path, headers, body, keep_alive }, url))
 }
 
 /// A command of the plan.

@@ -68,6 +68,8 @@ pub(crate) const READY: &[Feature] = &[
     Feature::Redirects,
     Feature::Compressed,
     Feature::Sessions,
+    Feature::Tls,
+    Feature::Http2,
 ];
 
 impl Feature {
