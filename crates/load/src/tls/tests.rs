@@ -287,9 +287,9 @@ fn certificates_that_are_not_believed() {
     let expect = "the server's certificate is not valid yet\nhint: compare the clocks of both machines, or use --insecure";
     assert_eq!(check(&config, &served(&young), "a.example"), expect);
     let good = served(&leaf(&["a.example", "127.0.0.1"]));
-    let expect = "the server's certificate is not for `b.example` but for DnsName(\"a.example\"), IpAddress(127.0.0.1)\nhint: use a name it is for, or --insecure";
+    let expect = "the server's certificate is not for `b.example` but for a.example, 127.0.0.1\nhint: use a name it is for, or --insecure";
     assert_eq!(check(&config, &good, "b.example"), expect);
-    let expect = "the server's certificate is not for `::1` but for DnsName(\"a.example\"), IpAddress(127.0.0.1)\nhint: use a name it is for, or --insecure";
+    let expect = "the server's certificate is not for `::1` but for a.example, 127.0.0.1\nhint: use a name it is for, or --insecure";
     assert_eq!(check(&config, &good, "[::1]"), expect);
     let unknown = "the server's certificate is self-signed, or signed by an authority that is not known here\n\
                    hint: give that authority's certificate as CA file, or use --insecure";
@@ -308,6 +308,29 @@ fn certificates_that_are_not_believed() {
             assert_eq!((pair.seen.opened, pair.seen.error), (1, None));
         }
     }
+}
+
+#[test]
+fn servers_that_are_their_own_authority() {
+    let made = |until| {
+        let mut params = leaf(&["a.example"]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.not_after = date_time_ymd(until, 1, 1);
+        let own: Authority = CertifiedIssuer::self_signed(params, key()).unwrap();
+        let served = Served::of((own.der().clone(), KeyPair::from_pem(&own.key().serialize_pem()).unwrap()));
+        (client(&parts(&own)), served.config())
+    };
+    let (config, server) = made(4000);
+    let mut pair = Pair::new(&config, &server, "a.example", HUGE);
+    pair.carry();
+    assert_eq!((pair.seen.opened, pair.seen.error), (1, None));
+    assert!(
+        check(&config, &server, "b.example").starts_with("the server's certificate is not for `b.example`")
+    );
+    let stranger = client(&parts(&authority()));
+    assert!(check(&stranger, &server, "a.example").starts_with("the server's certificate is self-signed"));
+    let (config, server) = made(2020);
+    assert!(check(&config, &server, "a.example").starts_with("the server's certificate has expired"));
 }
 
 #[test]
