@@ -90,8 +90,11 @@ impl Url {
     /// The name does not resolve, or an address is neither loopback nor allowed.
     pub fn resolve(&self, allowed: &Allowed) -> Result<Vec<SocketAddr>, TargetError> {
         let dns = |why: String| TargetError::Dns { host: self.host.clone(), why };
-        let addresses: Vec<SocketAddr> =
-            (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| dns(e.to_string()))?.collect();
+        let given: Vec<SocketAddr> = allowed.given(&self.host, self.port).collect();
+        let addresses: Vec<SocketAddr> = match given.is_empty() {
+            true => (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| dns(e.to_string()))?.collect(),
+            false => given,
+        };
         let mut unique: Vec<SocketAddr> = Vec::new();
         for address in addresses {
             allowed.check(&self.host, address.ip())?;
@@ -181,9 +184,39 @@ pub fn sources_for(hosts: &[Vec<SocketAddr>], connections: u64) -> Vec<IpAddr> {
     (0..needed as u32).map(|n| IpAddr::V4((first + n).into())).collect()
 }
 
+/// Stands for an address of a host, whatever names say: `HOST:PORT:ADDRESS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// Host name.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// Its address.
+    pub address: IpAddr,
+}
+
+impl std::str::FromStr for Resolved {
+    type Err = String;
+
+    /// `HOST:PORT:ADDRESS`, an IPv6 address with or without brackets.
+    fn from_str(text: &str) -> Result<Resolved, String> {
+        let bad = || format!("`{text}` is not of the form HOST:PORT:ADDRESS, such as `shop.test:443:127.0.0.1`");
+        let (host, rest) = text.split_once(':').ok_or_else(bad)?;
+        let (port, address) = rest.split_once(':').ok_or_else(bad)?;
+        let address = address.trim_start_matches('[').trim_end_matches(']');
+        let port = port.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(bad)?;
+        if host.is_empty() {
+            return Err(bad());
+        }
+        Ok(Resolved { host: host.to_owned(), port, address: address.parse().map_err(|_| bad())? })
+    }
+}
+
 /// Hosts that may be loaded beside loopback.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed {
+    /// Addresses that hosts have, whatever names say. They are held to the same rule.
+    pub resolved: Vec<Resolved>,
     /// Host names or addresses, as the user named them.
     pub hosts: Vec<String>,
     /// Addresses of this run's own making.
@@ -191,6 +224,12 @@ pub struct Allowed {
 }
 
 impl Allowed {
+    /// The addresses a host was given.
+    fn given(&self, host: &str, port: u16) -> impl Iterator<Item = SocketAddr> {
+        let named = move |r: &&Resolved| r.port == port && r.host.eq_ignore_ascii_case(host);
+        self.resolved.iter().filter(named).map(|r| SocketAddr::new(r.address, r.port))
+    }
+
     /// May this address, reached by this name, be loaded?
     pub fn check(&self, host: &str, address: IpAddr) -> Result<(), TargetError> {
         let plain = match address {
@@ -238,6 +277,21 @@ mod tests {
         check("http://h:99999/", Err("port"));
         check("http://h/a b", Err("blanks"));
         check("http://u:p@h/", Err("user and password"));
+    }
+
+    #[test]
+    fn given_addresses_stand_for_names_and_are_held_to_the_rule() {
+        let given = |text: &str| Allowed { resolved: vec![text.parse().unwrap()], ..Allowed::default() };
+        let url = Url::parse("https://Shop.test/x").unwrap();
+        let resolved = url.resolve(&given("shop.test:443:127.0.0.3")).unwrap();
+        assert_eq!(resolved, ["127.0.0.3:443".parse().unwrap()]);
+        let v6 = url.resolve(&given("shop.test:443:[::1]")).unwrap();
+        assert_eq!(v6, ["[::1]:443".parse().unwrap()]);
+        let refused = url.resolve(&given("shop.test:443:192.0.2.1")).unwrap_err();
+        assert!(matches!(refused, TargetError::NotAllowed { .. }), "{refused}");
+        for bad in ["", "a", "a:b:c", "a:0:127.0.0.1", "a:80", "a:80:x", ":80:127.0.0.1"] {
+            assert!(bad.parse::<Resolved>().unwrap_err().contains("HOST:PORT:ADDRESS"), "{bad}");
+        }
     }
 
     #[test]

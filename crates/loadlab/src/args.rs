@@ -252,6 +252,9 @@ pub struct BenchArgs {
     /// HTTP/2: requests that share one connection at a time; 200 users with 10 streams have 20 connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
     pub streams: u32,
+    /// A host's address, whatever names say; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request")]
+    pub resolve: Vec<loadlab_load::target::Resolved>,
     /// Give a request up after this time
     #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "30s", help_heading = "Request")]
     pub timeout: u64,

@@ -118,7 +118,8 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let keep_alive = !args.no_keep_alive;
     let parts =
         RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
-    let allowed = Allowed { hosts: args.allow_host.clone(), ..Allowed::default() };
+    let allowed =
+        Allowed { hosts: args.allow_host.clone(), resolved: args.resolve.clone(), ..Allowed::default() };
     let (requests, hosts, sites) = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)

@@ -190,6 +190,35 @@ fn sessions_arrive_and_leave() {
     assert_eq!((&summary["requests"]["ok"], &summary["connections"]["opened"]), (&60.into(), &20.into()));
 }
 
+/// Files of feeds are looked into before anything is brought up.
+#[test]
+fn a_feed_without_the_column_is_a_mistake_of_the_plan() {
+    let lab = Lab::new();
+    lab.file("people.csv", "name,secret\nann,x\n");
+    let plan = |file: &str, column: &str| {
+        format!(
+            "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  feeds: {{ people: {{ file: {file} }} }}\n  \
+             journey: [{{ get: \"http://127.0.0.1:9/${{{column}}}\" }}]\n"
+        )
+    };
+    for (file, column, words) in [
+        ("people.csv", "people.nam", "plan.yaml:7:"),
+        ("people.csv", "people.nam", "has no column `nam`"),
+        ("absent.csv", "people.name", "plan.yaml:6:"),
+        ("absent.csv", "people.name", "No such file"),
+    ] {
+        let ran = lab.loadlab(&[
+            "run",
+            &lab.file("plan.yaml", &plan(file, column)).display().to_string(),
+            "--out",
+            "r",
+        ]);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        assert!(ran.err.contains(words), "{}", ran.err);
+        let _ = std::fs::remove_dir_all(lab.path().join("r"));
+    }
+}
+
 /// A `setup` that fails ends the trial before it begins.
 #[test]
 fn a_setup_that_fails_is_told() {

@@ -504,31 +504,11 @@ fn what_cannot_be_carried_out_is_refused_where_it_stands() {
     let all = mistakes(JOURNEY, &Options::default());
     let lines: Vec<&str> = all.lines().filter(|l| l.starts_with("plan.yaml")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
-    plan.yaml:3:1: `setup` is not supported yet
-    plan.yaml:10:3: data feeds are not supported yet
-    plan.yaml:13:3: `cookies` are not supported yet
-    plan.yaml:14:3: `redirects` are not supported yet
-    plan.yaml:15:3: `compressed` is not supported yet
-    plan.yaml:16:3: only HTTP/1.1 is supported yet
-    plan.yaml:17:3: only HTTP/1.1 is supported yet
     plan.yaml:18:3: `proxy` is not supported yet
-    plan.yaml:19:3: `https` targets are not supported yet
-    plan.yaml:20:3: `before` and `after` are not supported yet
-    plan.yaml:29:9: checks beyond the status are not supported yet
-    plan.yaml:30:9: checks beyond the status are not supported yet
-    plan.yaml:31:9: checks beyond the status are not supported yet
-    plan.yaml:32:9: checks beyond the status are not supported yet
-    plan.yaml:33:9: checks beyond the status are not supported yet
-    plan.yaml:34:7: `capture` is not supported yet
-    plan.yaml:35:7: `on_failure` is not supported yet
-    plan.yaml:36:51: variables in requests are not supported yet
-    plan.yaml:37:32: variables in requests are not supported yet
-    plan.yaml:40:19: variables in requests are not supported yet
-    plan.yaml:46:45: variables in requests are not supported yet
+    plan.yaml:44:13: `unix` targets are not supported yet
     plan.yaml:50:7: WebSocket steps are not supported yet
     plan.yaml:51:7: WebSocket steps are not supported yet
     plan.yaml:54:9: lists of URLs are not supported yet in plans
-    plan.yaml:55:3: `before` and `after` are not supported yet
     ");
 }
 

@@ -16,6 +16,7 @@ use loadlab_system::{Cancel, System, SystemSpec, guardian};
 
 use crate::bring_up::{Builds, Site, SiteError};
 use crate::event::RunEvent;
+use crate::journey;
 use crate::manifest::Record;
 use crate::stage::{Stage, Tell};
 use crate::translate::{TranslateError, check_targets};
@@ -63,6 +64,9 @@ pub enum RunError {
         /// What is wrong.
         error: loadlab_record::expr::ExprError,
     },
+    /// What the plan's files lack.
+    #[error(transparent)]
+    Plan(#[from] loadlab_plan::PlanErrors),
     /// Before any trial.
     #[error("interrupted before the first trial")]
     Interrupted,
@@ -72,7 +76,7 @@ impl RunError {
     /// What it asks for.
     pub fn exit(&self) -> Exit {
         match self {
-            RunError::Expression { .. } => Exit::BadPlan,
+            RunError::Expression { .. } | RunError::Plan(_) => Exit::BadPlan,
             RunError::Target(error) if !error.is_target() => Exit::BadPlan,
             RunError::Target(_) => Exit::CouldNotRun,
             RunError::Store(StoreError::Exists { .. }) => Exit::BadPlan,
@@ -156,6 +160,7 @@ fn prepare(
         tell(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
     site.build(plan.cases(), cancel, builds, tell)?;
+    journey::check_feeds(plan, &dir_of(plan))?;
     Ok(site)
 }
 
