@@ -475,7 +475,7 @@ fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             format_count(requests.due as f64),
             percent(share)
         ),
-        &format!(
+        format!(
             "the system does not keep up with this {pace}; percentiles count what was dropped at its age, as a lower bound"
         ),
     )

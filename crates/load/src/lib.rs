@@ -17,6 +17,7 @@ mod feed;
 mod keeper;
 mod life;
 mod multiplex;
+mod next;
 mod recorder;
 mod secure;
 mod users;

@@ -92,7 +92,9 @@ impl Url {
         let dns = |why: String| TargetError::Dns { host: self.host.clone(), why };
         let given: Vec<SocketAddr> = allowed.given(&self.host, self.port).collect();
         let addresses: Vec<SocketAddr> = match given.is_empty() {
-            true => (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| dns(e.to_string()))?.collect(),
+            true => {
+                (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| dns(e.to_string()))?.collect()
+            }
             false => given,
         };
         let mut unique: Vec<SocketAddr> = Vec::new();
@@ -200,7 +202,8 @@ impl std::str::FromStr for Resolved {
 
     /// `HOST:PORT:ADDRESS`, an IPv6 address with or without brackets.
     fn from_str(text: &str) -> Result<Resolved, String> {
-        let bad = || format!("`{text}` is not of the form HOST:PORT:ADDRESS, such as `shop.test:443:127.0.0.1`");
+        let bad =
+            || format!("`{text}` is not of the form HOST:PORT:ADDRESS, such as `shop.test:443:127.0.0.1`");
         let (host, rest) = text.split_once(':').ok_or_else(bad)?;
         let (port, address) = rest.split_once(':').ok_or_else(bad)?;
         let address = address.trim_start_matches('[').trim_end_matches(']');

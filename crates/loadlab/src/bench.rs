@@ -13,8 +13,8 @@ use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::preflight;
 use loadlab_run::{
-    Bench, BenchError, BenchResult, TlsWords, bench, http2_heads, parse_expressions, requests_for_urls,
-    tls_spec,
+    Bench, BenchError, BenchResult, Targets, TlsWords, bench, http2_heads, parse_expressions,
+    requests_for_urls, tls_spec,
 };
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
@@ -120,17 +120,12 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
     let allowed =
         Allowed { hosts: args.allow_host.clone(), resolved: args.resolve.clone(), ..Allowed::default() };
-    let (requests, hosts, sites) = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
+    let targets = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)
     })?;
-    let http2 = match args.http2 {
-        false => None,
-        true => Some(Http2 {
-            heads: http2_heads(&urls, &parts).map_err(|error| usage(error.to_string()))?,
-            streams: args.streams,
-        }),
-    };
+    let Targets { requests, hosts, sites } = targets;
+    let http2 = http2_of(args, &urls, &parts).map_err(usage)?;
     let tls = tls_spec(&tls_words(args), &sites, args.http2).map_err(|error| usage(error.to_string()))?;
     let sources = match &args.source {
         Some(given) => given.0.clone(),
@@ -169,11 +164,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             sources,
             threads,
             cpus,
-            io: match args.io {
-                IoArg::Auto => IoChoice::Auto,
-                IoArg::Uring => IoChoice::Uring,
-                IoArg::Epoll => IoChoice::Epoll,
-            },
+            io: io_of(args.io),
             seed: args.seed,
         },
     })
@@ -204,6 +195,22 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
         );
     }
     Ok(())
+}
+
+fn io_of(io: IoArg) -> IoChoice {
+    match io {
+        IoArg::Auto => IoChoice::Auto,
+        IoArg::Uring => IoChoice::Uring,
+        IoArg::Epoll => IoChoice::Epoll,
+    }
+}
+
+fn http2_of(args: &BenchArgs, urls: &[String], parts: &RequestParts) -> Result<Option<Http2>, String> {
+    if !args.http2 {
+        return Ok(None);
+    }
+    let heads = http2_heads(urls, parts).map_err(|error| error.to_string())?;
+    Ok(Some(Http2 { heads, streams: args.streams }))
 }
 
 fn tls_words(args: &BenchArgs) -> TlsWords {

@@ -51,11 +51,14 @@ fn forms_parts_and_users_reach_the_server() {
 #[test]
 fn what_is_to_come_is_refused_before_anything_starts() {
     let lab = Lab::new();
-    let load = "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  cookies: true\n  journey:\n    - { get: \"http://127.0.0.1:1/${uuid}\" }\n";
+    let load = "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  proxy: http://127.0.0.1:2\n  journey:\n    - { get: \"unix:/run/x.sock:/\" }\n";
     let ran = lab.run(load, &[]);
     ran.expect(
         2,
-        &["plan.yaml:6:3: `cookies` are not supported yet", "plan.yaml:8:36: variables in requests"],
+        &[
+            "plan.yaml:6:3: `proxy` is not supported yet",
+            "plan.yaml:8:14: `unix` targets are not supported yet",
+        ],
     );
 }
 

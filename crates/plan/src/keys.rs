@@ -4,8 +4,9 @@
 //! reason in words.
 
 use crate::journey::Feature;
-use crate::journey::keys::{
-    AUTH, BASIC, CAPTURE, EXPECT, FEED, MESSAGE, PART, SESSIONS, TLS, WEBSOCKET_SEND,
+pub(crate) use crate::journey::keys::{
+    AUTH, BASIC, BODY, CAPTURE, CHECK, EXPECT, FEED, MESSAGE, PART, SESSIONS, STEP, STEPS, TLS,
+    WEBSOCKET_SEND,
 };
 
 /// A map with fixed keys.
@@ -116,16 +117,16 @@ pub(crate) const WORD_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 /// Names of environment variables.
 pub(crate) const ENV_PATTERN: &str = "^[^=]+$";
 /// Names of form fields.
-const ANY_PATTERN: &str = "";
+pub(crate) const ANY_PATTERN: &str = "";
 /// JSON pointers.
-const POINTER_PATTERN: &str = "^(/|$)";
+pub(crate) const POINTER_PATTERN: &str = "^(/|$)";
 /// Names of headers.
 pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
 pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
 /// What a step can be.
-const STEP_KINDS: &[&str] =
+pub(crate) const STEP_KINDS: &[&str] =
     &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];
 pub(crate) const PROTOCOLS: &[&str] = &["http/1.1", "http/2", "auto"];
 /// Largest count: a double still holds it exactly.
@@ -514,122 +515,6 @@ pub(crate) static BATCHES: Section = Section {
         key("pause", Shape::Duration, "Between two batches. Default 0s."),
     ],
     required: &["repeat"],
-    groups: &[],
-    needs: &[],
-};
-
-pub(crate) static STEP: Section = Section {
-    id: "step",
-    called: "a step",
-    doc: "One request of a journey.",
-    keys: &[
-        key("get", Shape::Text, "URL to GET."),
-        key("post", Shape::Text, "URL to POST to."),
-        key("put", Shape::Text, "URL to PUT to."),
-        key("delete", Shape::Text, "URL to DELETE."),
-        key("patch", Shape::Text, "URL to PATCH."),
-        key("head", Shape::Text, "URL for HEAD."),
-        key("options", Shape::Text, "URL for OPTIONS."),
-        key(
-            "urls",
-            Shape::Soon(Feature::Urls, &Shape::Text),
-            "A file with URLs to GET, one a line, taken in turn.",
-        ),
-        key("websocket", Shape::Soon(Feature::WebSocket, &Shape::Text), "URL of a WebSocket to talk to."),
-        key(
-            "messages",
-            Shape::Soon(Feature::WebSocket, &Shape::ListOf(&Shape::SomeOf(&MESSAGE))),
-            "What is said on the WebSocket, in order.",
-        ),
-        key("headers", Shape::MapOf(HEADER_PATTERN, &Shape::Text), "Header fields of the request."),
-        key(
-            "auth",
-            Shape::Soon(Feature::Auth, &Shape::In(&AUTH)),
-            "Who sends it: `{basic: …}` or `{bearer: TOKEN}`.",
-        ),
-        key(
-            "form",
-            Shape::Soon(Feature::Form, &Shape::MapOf(ANY_PATTERN, &Shape::Text)),
-            "Fields of a form, sent as `application/x-www-form-urlencoded`.",
-        ),
-        key(
-            "multipart",
-            Shape::Soon(Feature::Multipart, &Shape::ListOf(&Shape::In(&PART))),
-            "Parts of a form, texts and files, sent as `multipart/form-data`.",
-        ),
-        key("body", Shape::Body, "Its body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
-        key(
-            "tags",
-            Shape::ListOf(&Shape::Text),
-            "Series this request counts for; also what `--tags` chooses by.",
-        ),
-        key("check", Shape::SomeOf(&CHECK), "When an answer is good. Default: status below 400."),
-        key(
-            "capture",
-            Shape::Soon(Feature::Capture, &Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE))),
-            "Values kept from the answer, by name: `${NAME}` in later steps.",
-        ),
-        key(
-            "weight",
-            Shape::Soon(Feature::Weight, &Shape::Count(1, 1_000_000)),
-            "How often this step is taken beside the others: each round takes one of them.",
-        ),
-        key(
-            "on_failure",
-            Shape::Soon(Feature::OnFailure, &Shape::OneOf(&["continue", "end", "leave"])),
-            "What follows when it fails: the next step, the end of this journey (default where it captures something), or the user leaves.",
-        ),
-    ],
-    required: &[],
-    groups: &[Group { keys: STEP_KINDS, why: "a step is one request" }],
-    needs: &[Need { key: "messages", needs: &["websocket"], hint: "a request has a `body`" }],
-};
-
-/// Steps in a list.
-static STEPS: Shape = Shape::ListOf(&Shape::In(&STEP));
-
-pub(crate) static BODY: Section = Section {
-    id: "body",
-    called: "`body`",
-    doc: "The body of a request.",
-    keys: &[
-        key("file", Shape::Text, "A file, relative to the plan's folder, sent as it is."),
-        key("json", Shape::Any, "Sent as JSON; sets the content type unless a header does."),
-    ],
-    required: &[],
-    groups: &[Group { keys: &["file", "json"], why: "a request has one body" }],
-    needs: &[],
-};
-
-pub(crate) static CHECK: Section = Section {
-    id: "check",
-    called: "`check`",
-    doc: "When an answer is good.",
-    keys: &[
-        key("status", Shape::Status, "The status that is good, or a list of them."),
-        key(
-            "header",
-            Shape::Soon(Feature::Checks, &Shape::MapOf(HEADER_PATTERN, &Shape::Expect)),
-            "What header fields must be, by name.",
-        ),
-        key(
-            "contains",
-            Shape::Soon(Feature::Checks, &Shape::Texts),
-            "A text that the body must contain, or a list of them.",
-        ),
-        key(
-            "json",
-            Shape::Soon(Feature::Checks, &Shape::MapOf(POINTER_PATTERN, &Shape::Expect)),
-            "What values of the JSON body must be, by JSON pointer.",
-        ),
-        key("size", Shape::Soon(Feature::Checks, &Shape::Text), "The body's size, such as `< 10kB`."),
-        key(
-            "time",
-            Shape::Soon(Feature::Checks, &Shape::Text),
-            "The time from the start, such as `< 200ms`.",
-        ),
-    ],
-    required: &[],
     groups: &[],
     needs: &[],
 };

@@ -176,7 +176,7 @@ fn users_that_arrive() {
     insta::assert_snapshot!(shown(&both), @r"
     plan.yaml:3:24: `sessions` and `users` exclude each other
       `sessions` is here: plan.yaml:3:9
-      hint: a load is either closed (so many users) or open (a rate)
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
     ");
 }
 
@@ -417,7 +417,7 @@ fn the_whole_schema_knows_the_whole_language() {
     let errors: Vec<String> =
         validator.iter_errors(&plan).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}");
-    assert!(loadlab_plan::schema()["$defs"]["step"]["properties"].get("capture").is_none());
+    assert!(loadlab_plan::schema()["$defs"]["step"]["properties"].get("websocket").is_none());
 }
 
 /// Every path of a plan.
@@ -505,7 +505,7 @@ fn what_cannot_be_carried_out_is_refused_where_it_stands() {
     let lines: Vec<&str> = all.lines().filter(|l| l.starts_with("plan.yaml")).collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     plan.yaml:18:3: `proxy` is not supported yet
-    plan.yaml:44:13: `unix` targets are not supported yet
+    plan.yaml:46:13: `unix` targets are not supported yet
     plan.yaml:50:7: WebSocket steps are not supported yet
     plan.yaml:51:7: WebSocket steps are not supported yet
     plan.yaml:54:9: lists of URLs are not supported yet in plans

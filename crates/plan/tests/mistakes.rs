@@ -107,7 +107,7 @@ fn the_file_itself() {
 fn loads() {
     const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
     insta::assert_snapshot!(load(J), @r"
-    plan.yaml:3:1: a load needs one of `users`, `rate`, `stages`
+    plan.yaml:3:1: a load needs one of `users`, `rate`, `stages`, `sessions`
       hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
     plan.yaml:3:1: a load needs one of `duration`, `requests`, `repeats`, `stages`
       hint: a load ends in one way; `stages` end with the last of them
@@ -145,7 +145,8 @@ fn loads() {
     plan.yaml:7:3: `ramp` is longer than the load
     ");
     insta::assert_snapshot!(load(&format!("  feed: []\n  duration: 5s\n  keep-alive: no\n{J}")), @r"
-    plan.yaml:4:3: data feeds are not supported yet
+    plan.yaml:4:3: unknown key `feed` in a load
+      hint: did you mean `seed`?
     plan.yaml:6:3: unknown key `keep-alive` in a load
       hint: did you mean `keep_alive`?
     ");
@@ -180,7 +181,6 @@ fn steps() {
     insta::assert_snapshot!(step("{ get: \"http://a/\", tags: page, check: { contains: x } }"), @r"
     plan.yaml:7:33: expected a list of texts, found `page`
       hint: a list is written `[a, b]`, or one `- item` a line
-    plan.yaml:7:48: checks beyond the status are not supported yet
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", tags: [a b], check: { status: [] } }"), @r"
     plan.yaml:7:34: `a b` cannot be a tag
@@ -200,11 +200,10 @@ fn steps() {
     insta::assert_snapshot!(step("{ post: \"http://a/\", body: [1], capture: {} }"), @r"
     plan.yaml:7:34: expected a map for `body`, found a list
       hint: its keys are `file`, `json`
-    plan.yaml:7:39: `capture` is not supported yet
     ");
     insta::assert_snapshot!(step("http://a/"), @r"
     plan.yaml:7:7: expected a map for a step, found `http://a/`
-      hint: its keys are `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `headers`, `auth`, `form`, `multipart`, `body`, `tags`, `check`
+      hint: its keys are `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `headers`, `auth`, `form`, `multipart`, `body`, `tags`, `check`, `capture`, `weight`, `on_failure`
     ");
     insta::assert_snapshot!(step("{ get: \"http://127.0.0.1:${port}/\" }"), @r"
     plan.yaml:7:34: nothing is known as `${port}` here
@@ -320,7 +319,6 @@ fn what_lives_through_the_experiment_cannot_differ() {
 fn what_is_not_there_yet_says_so() {
     for (text, expect) in [
         ("events: [ { at: 10s, do: \"kill edge2\" } ]", "`events` are not supported yet"),
-        ("setup: []", "`setup` is not supported yet"),
         ("isolate: true", "`isolate` is not supported yet"),
         ("system: { compose: docker-compose.yml }", "Compose files are not supported yet"),
         (

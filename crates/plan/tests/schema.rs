@@ -100,7 +100,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("/loads/browse/journey/0/check/status", r#"99"#),
     ("/loads/browse/journey/0/check/body", r#""x""#),
     ("/loads/browse/journey/0/headers", r#"{ "a b": "c" }"#),
-    ("/loads/browse/journey/0/capture", r#"{}"#),
+    ("/loads/browse/journey/0/capture", r#"{ "x": {} }"#),
     ("/loads/browse/journey/1/body", r#"{}"#),
     ("/loads/browse/journey/1/body/file", r#""x""#),
     ("/loads/browse/batches", r#"{ "pause": "1s" }"#),

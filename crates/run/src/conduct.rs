@@ -119,7 +119,7 @@ pub struct TrialEnd {
 pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Result<RunResult, RunError> {
     let conditions = conditions_of(plan)?;
     let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
-    let allowed = Allowed { hosts, addresses: Vec::new() };
+    let allowed = Allowed { hosts, ..Allowed::default() };
     check_targets(plan.cases(), &allowed)?;
     let schedule = plan.schedule();
     let mut record = Record::begin(plan, how)?;

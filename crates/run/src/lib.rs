@@ -31,5 +31,5 @@ pub use bench::{Bench, BenchError, BenchResult, bench};
 pub use conduct::{How, RunError, RunResult, TrialEnd, conduct};
 pub use event::RunEvent;
 pub use host::{parse_expressions, rfc3339_now};
-pub use translate::{UrlError, http2_heads, requests_for_urls};
+pub use translate::{Targets, UrlError, http2_heads, requests_for_urls};
 pub use trust::{TlsWords, TrustError, tls_spec};

@@ -125,6 +125,16 @@ impl<'a> Hosts<'a> {
     }
 }
 
+/// What is to be requested, and where.
+pub struct Targets {
+    /// Requests in order.
+    pub requests: Vec<Request>,
+    /// Their hosts' addresses.
+    pub hosts: Vec<Vec<SocketAddr>>,
+    /// Their hosts, in the same order.
+    pub sites: Vec<Site>,
+}
+
 /// Requests for a list of URLs that differ in nothing else, with the addresses of their hosts.
 ///
 /// # Errors
@@ -133,7 +143,7 @@ pub fn requests_for_urls(
     urls: &[String],
     parts: &RequestParts,
     allowed: &Allowed,
-) -> Result<(Vec<Request>, Vec<Vec<SocketAddr>>, Vec<Site>), UrlError> {
+) -> Result<Targets, UrlError> {
     let mut hosts = Hosts::new(allowed);
     let mut requests = Vec::new();
     for text in urls {
@@ -142,8 +152,7 @@ pub fn requests_for_urls(
         let parts = RequestParts { host: url.authority, path: url.path, ..parts.clone() };
         requests.push(Request { host, ..parts.build()? });
     }
-    let sites = hosts.sites().collect();
-    Ok((requests, hosts.addresses, sites))
+    Ok(Targets { requests, sites: hosts.sites().collect(), hosts: hosts.addresses })
 }
 
 /// The heads of the same requests as HTTP/2 says them.

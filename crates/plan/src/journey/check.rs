@@ -31,6 +31,11 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> (Option<Vec<u16>>
 /// Reads what a WebSocket message must be: it has no head, and its time is said by `within`.
 pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Checks> {
     let fields = r.fields(node, &keys::CHECK, at)?;
+    if let Value::Map(entries) = &node.value
+        && entries.is_empty()
+    {
+        r.push(Problem::new(node.span, "`expect` expects nothing").hint("leave it out"));
+    }
     for key in ["status", "header", "time"] {
         if let Some(entry) = fields.entry(key) {
             let problem = Problem::new(entry.key_span, format!("a message has no `{key}`"));

@@ -1,6 +1,10 @@
 //! The keys of journeys beyond a plain request. See [`crate::keys`].
 
-use crate::keys::{CHECK, Group, MAX_USERS, Need, Section, Shape, key};
+use crate::journey::Feature;
+use crate::keys::{
+    ANY_PATTERN, Group, HEADER_PATTERN, MAX_USERS, Need, POINTER_PATTERN, STEP_KINDS, Section, Shape,
+    WORD_PATTERN, key,
+};
 
 pub(crate) static FEED: Section = Section {
     id: "feed",
@@ -168,6 +172,122 @@ pub(crate) static WEBSOCKET_SEND: Section = Section {
     doc: "A message that is not just a text.",
     keys: &[key("json", Shape::Any, "Sent as JSON.")],
     required: &["json"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static STEP: Section = Section {
+    id: "step",
+    called: "a step",
+    doc: "One request of a journey.",
+    keys: &[
+        key("get", Shape::Text, "URL to GET."),
+        key("post", Shape::Text, "URL to POST to."),
+        key("put", Shape::Text, "URL to PUT to."),
+        key("delete", Shape::Text, "URL to DELETE."),
+        key("patch", Shape::Text, "URL to PATCH."),
+        key("head", Shape::Text, "URL for HEAD."),
+        key("options", Shape::Text, "URL for OPTIONS."),
+        key(
+            "urls",
+            Shape::Soon(Feature::Urls, &Shape::Text),
+            "A file with URLs to GET, one a line, taken in turn.",
+        ),
+        key("websocket", Shape::Soon(Feature::WebSocket, &Shape::Text), "URL of a WebSocket to talk to."),
+        key(
+            "messages",
+            Shape::Soon(Feature::WebSocket, &Shape::ListOf(&Shape::SomeOf(&MESSAGE))),
+            "What is said on the WebSocket, in order.",
+        ),
+        key("headers", Shape::MapOf(HEADER_PATTERN, &Shape::Text), "Header fields of the request."),
+        key(
+            "auth",
+            Shape::Soon(Feature::Auth, &Shape::In(&AUTH)),
+            "Who sends it: `{basic: …}` or `{bearer: TOKEN}`.",
+        ),
+        key(
+            "form",
+            Shape::Soon(Feature::Form, &Shape::MapOf(ANY_PATTERN, &Shape::Text)),
+            "Fields of a form, sent as `application/x-www-form-urlencoded`.",
+        ),
+        key(
+            "multipart",
+            Shape::Soon(Feature::Multipart, &Shape::ListOf(&Shape::In(&PART))),
+            "Parts of a form, texts and files, sent as `multipart/form-data`.",
+        ),
+        key("body", Shape::Body, "Its body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
+        key(
+            "tags",
+            Shape::ListOf(&Shape::Text),
+            "Series this request counts for; also what `--tags` chooses by.",
+        ),
+        key("check", Shape::SomeOf(&CHECK), "When an answer is good. Default: status below 400."),
+        key(
+            "capture",
+            Shape::Soon(Feature::Capture, &Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE))),
+            "Values kept from the answer, by name: `${NAME}` in later steps.",
+        ),
+        key(
+            "weight",
+            Shape::Soon(Feature::Weight, &Shape::Count(1, 1_000_000)),
+            "How often this step is taken beside the others: each round takes one of them.",
+        ),
+        key(
+            "on_failure",
+            Shape::Soon(Feature::OnFailure, &Shape::OneOf(&["continue", "end", "leave"])),
+            "What follows when it fails: the next step, the end of this journey (default where it captures something), or the user leaves.",
+        ),
+    ],
+    required: &[],
+    groups: &[Group { keys: STEP_KINDS, why: "a step is one request" }],
+    needs: &[Need { key: "messages", needs: &["websocket"], hint: "a request has a `body`" }],
+};
+
+/// Steps in a list.
+pub(crate) static STEPS: Shape = Shape::ListOf(&Shape::In(&STEP));
+
+pub(crate) static BODY: Section = Section {
+    id: "body",
+    called: "`body`",
+    doc: "The body of a request.",
+    keys: &[
+        key("file", Shape::Text, "A file, relative to the plan's folder, sent as it is."),
+        key("json", Shape::Any, "Sent as JSON; sets the content type unless a header does."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["file", "json"], why: "a request has one body" }],
+    needs: &[],
+};
+
+pub(crate) static CHECK: Section = Section {
+    id: "check",
+    called: "`check`",
+    doc: "When an answer is good.",
+    keys: &[
+        key("status", Shape::Status, "The status that is good, or a list of them."),
+        key(
+            "header",
+            Shape::Soon(Feature::Checks, &Shape::MapOf(HEADER_PATTERN, &Shape::Expect)),
+            "What header fields must be, by name.",
+        ),
+        key(
+            "contains",
+            Shape::Soon(Feature::Checks, &Shape::Texts),
+            "A text that the body must contain, or a list of them.",
+        ),
+        key(
+            "json",
+            Shape::Soon(Feature::Checks, &Shape::MapOf(POINTER_PATTERN, &Shape::Expect)),
+            "What values of the JSON body must be, by JSON pointer.",
+        ),
+        key("size", Shape::Soon(Feature::Checks, &Shape::Text), "The body's size, such as `< 10kB`."),
+        key(
+            "time",
+            Shape::Soon(Feature::Checks, &Shape::Text),
+            "The time from the start, such as `< 200ms`.",
+        ),
+    ],
+    required: &[],
     groups: &[],
     needs: &[],
 };

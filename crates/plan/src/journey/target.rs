@@ -75,6 +75,9 @@ fn form(r: &Reader<'_>, sample: &str, kind: Kind) -> Result<(), url::UrlError> {
     match kind {
         Kind::Http if lower.starts_with("https://") && r.can(Feature::Tls) => as_http(after(5)),
         Kind::Http if lower.starts_with("unix:") && r.can(Feature::Unix) => unix(after(5)),
+        Kind::Http if lower.starts_with("unix:") => {
+            Err(url::UrlError { message: Feature::Unix.refusal().to_owned(), hint: None })
+        }
         Kind::Http => url::check(sample),
         Kind::WebSocket if lower.starts_with("wss://") && r.can(Feature::Tls) => as_http(after(3)),
         Kind::WebSocket if lower.starts_with("ws://") => as_http(after(2)),

@@ -20,7 +20,7 @@ mod kernel;
 mod memory;
 
 use self::copies::Copies;
-use self::kernel::{is_at_least, table_limit};
+use self::kernel::{is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
@@ -157,24 +157,6 @@ pub struct Size {
     pub keep_alive: bool,
 }
 
-/// One epoll instance over an event descriptor of each ring, which the kernel signals when the ring has something
-/// to do. (Polling a ring's own descriptor loses wake-ups while its task work is deferred.)
-fn watch(rings: &[Ring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
-    use rustix::event::{EventfdFlags, epoll, eventfd};
-    use std::os::fd::AsRawFd;
-    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let mut signals = Vec::new();
-    for (i, ring) in rings.iter().enumerate() {
-        let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        ring.ring.submitter().register_eventfd(signal.as_raw_fd())?;
-        // Edge-triggered: each signal is an edge, and the count need never be read.
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        epoll::add(&ready, &signal, epoll::EventData::new_u64(i as u64), flags)?;
-        signals.push(signal);
-    }
-    Ok((ready, signals))
-}
-
 impl Ring {
     fn new(files: usize, in_flight: usize, rings: usize) -> std::io::Result<Self> {
         let share = if rings > 1 { 4 } else { 1 };
@@ -225,7 +207,8 @@ impl<'r> Uring<'r> {
         let in_flight = if count > 1 { 2 * size.in_flight.div_ceil(count) } else { size.in_flight };
         let rings: Vec<Ring> =
             (0..count).map(|_| Ring::new(per_ring, in_flight, count)).collect::<std::io::Result<_>>()?;
-        let ready = if count > 1 { Some(watch(&rings)?) } else { None };
+        let ready =
+            if count > 1 { Some(watch(&rings.iter().map(|r| &r.ring).collect::<Vec<_>>())?) } else { None };
         let ops = UringOps {
             rings,
             per_ring,
