@@ -207,7 +207,7 @@ fn steps() {
     ");
     insta::assert_snapshot!(step("{ get: \"http://127.0.0.1:${port}/\" }"), @r"
     plan.yaml:7:34: nothing is known as `${port}` here
-      hint: known here: `case.name`, `plan.dir`, `run.dir`
+      hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`
     ");
     insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: \"${run.dir}/x\" } }"), @"plan.yaml:7:45: `${run.dir}` is known only while it runs; this is needed before");
 }
