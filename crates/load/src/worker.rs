@@ -260,7 +260,9 @@ impl<'r> Worker<'r> {
         self.recorder.roll(now);
         self.expire(ops, now);
         self.fail_unwritten(ops);
+        let in_flight = self.recorder.in_flight;
         self.arrive(ops);
+        self.recorder.tell(now, self.recorder.in_flight == in_flight);
         let control = self.control.load(Ordering::Relaxed);
         let now = self.now(ops);
         self.look_for_gap(now);

@@ -127,6 +127,8 @@ fn loadlab(order: &OpenOrder) -> Result<Command> {
     let mut command = program(built("loadlab"));
     command.args(["bench", &order.url, "--json", "--quiet", "-t", "1", "--cpus", &order.core.to_string()]);
     command.args(["-r", &order.rate_per_s.to_string(), "-d", &format!("{}s", order.seconds)]);
+    // As many as the bare timer has: at a high rate, making them as they are needed is a load of its own.
+    command.args(["--connections", "1000"]);
     Ok(command)
 }
 
@@ -143,7 +145,7 @@ fn loadlab_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
 fn bare_timer(order: &OpenOrder) -> Result<Command> {
     let mut command = program(built("bare-timer"));
     command.args(["--rate", &order.rate_per_s.to_string(), "-s", &order.seconds.to_string()]);
-    // Connections enough that none is waited for; loadlab makes them as it needs them.
+    // Connections enough that none is waited for.
     command.args(["--server", &order.server, "-c", "1000"]);
     Ok(command)
 }
