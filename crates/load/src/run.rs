@@ -231,6 +231,7 @@ fn load_thread(
     slot: usize,
     channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
 ) -> Result<ThreadEnd, LoadError> {
+    generator::short_slices();
     let ready = bind(spec, slot).and_then(|()| uring(spec));
     let recorder = recorder_for(spec, slot, channels);
     let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns: start.at_ns() };
