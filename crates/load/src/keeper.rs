@@ -171,11 +171,11 @@ impl Keeper {
             address: slot.address.map(|a| a.to_string()).unwrap_or_default(),
             error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
             request: request.label.clone(),
-            request_head: text(
+            request_head: masked(&text(
                 slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
-            ),
+            )),
             status: slot.status,
-            response_head: (!head.is_empty()).then(|| text(&head[..head.len().min(HEAD_BYTES)])),
+            response_head: (!head.is_empty()).then(|| masked(&text(&head[..head.len().min(HEAD_BYTES)]))),
             response_body: (!body.is_empty()).then(|| text(&body[..body.len().min(BODY_BYTES)])),
         }
     }
@@ -227,5 +227,46 @@ impl Slot {
 
     fn response_ns(&self) -> u64 {
         self.times.end_ns - self.times.due_ns
+    }
+}
+
+/// Header fields that let whoever reads them in.
+const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
+
+/// A head without the secrets in it: a record is shown to others. Schemes and names of cookies stay.
+fn masked(head: &str) -> String {
+    let line = |line: &str| {
+        let Some((name, value)) = line.split_once(':') else { return line.to_owned() };
+        if !SECRET.iter().any(|s| name.eq_ignore_ascii_case(s)) {
+            return line.to_owned();
+        }
+        let (before, sign) = match value.trim_start().split_once([' ', '=']) {
+            Some((word, _)) => (word, if name.to_ascii_lowercase().contains("cookie") { "=" } else { " " }),
+            None => ("", ""),
+        };
+        format!("{name}: {before}{sign}***")
+    };
+    head.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(head: &str, expect: &str) {
+        assert_eq!(
+            masked(&format!("GET / HTTP/1.1\r\n{head}\r\n\r\n")),
+            format!("GET / HTTP/1.1\r\n{expect}\r\n\r\n")
+        );
+    }
+
+    #[test]
+    fn secrets_are_masked_and_nothing_else() {
+        check("Authorization: Bearer abc.def", "Authorization: Bearer ***");
+        check("authorization: abc", "authorization: ***");
+        check("Cookie: sid=42; theme=dark", "Cookie: sid=***");
+        check("Set-Cookie: id=7; Path=/", "Set-Cookie: id=***");
+        check("X-Authorization: a", "X-Authorization: a");
+        check("Host: a:80\r\nDate: Fri, 20 Nov", "Host: a:80\r\nDate: Fri, 20 Nov");
     }
 }
