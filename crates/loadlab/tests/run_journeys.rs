@@ -188,6 +188,8 @@ fn sessions_arrive_and_leave() {
     assert_eq!((books.logins.len(), books.logouts, books.strangers), (20, 20, 0), "each is somebody else");
     let summary = lab.record().summary("default", 1);
     assert_eq!((&summary["requests"]["ok"], &summary["connections"]["opened"]), (&60.into(), &20.into()));
+    assert_eq!(summary["load"]["sessions"], true);
+    assert!(lab.record().report("md").contains("users arriving at 20/s"));
 }
 
 /// Files of feeds are looked into before anything is brought up.

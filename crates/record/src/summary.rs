@@ -149,6 +149,9 @@ pub struct LoadFacts {
     pub users: Option<u64>,
     /// Rate, in the open model; with stages the highest.
     pub rate_per_s: Option<f64>,
+    /// The rate is one of users, who arrive, make a journey and leave; else of requests.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub sessions: bool,
     /// Begins so long after the trial's loads do.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub start_s: f64,

@@ -335,6 +335,7 @@ pub fn load_words(load: &LoadFacts) -> Vec<String> {
         (Some(users), _) if load.model == "closed" => {
             words.push(format!("{up_to}{}", plural(users, "user", "users")));
         }
+        (_, Some(per_s)) if load.sessions => words.push(format!("users arriving at {}", rate(per_s))),
         (_, Some(per_s)) => words.push(format!("{up_to}{}", rate(per_s))),
         _ => words.push(format!("{} model", load.model)),
     }

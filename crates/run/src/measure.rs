@@ -277,6 +277,8 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
     let (duration_s, requests) = match spec.until {
         loadlab_load::Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
         loadlab_load::Until::Requests(n) => (None, Some(n)),
+        // How many requests a journey comes to depends on its answers.
+        loadlab_load::Until::Repeats(_) if spec.journey.is_some() => (None, None),
         loadlab_load::Until::Repeats(n) => {
             (None, users.map(|u| u.saturating_mul(n).saturating_mul(spec.requests.len() as u64)))
         }
@@ -285,6 +287,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
         model: model.to_owned(),
         users,
         rate_per_s: rate,
+        sessions: spec.journey.as_ref().is_some_and(|j| j.sessions),
         start_s: 0.0,
         stages: spec.stages.iter().map(stage_facts).collect(),
         duration_s,
