@@ -4,6 +4,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -35,6 +36,20 @@ pub struct Asked {
     /// A new connection for each request
     #[arg(long)]
     pub close: bool,
+}
+
+/// The end of each of these programs: what it found on one line, or what was wrong.
+pub fn tell(found: Result<serde_json::Value>) -> ExitCode {
+    match found {
+        Ok(found) => {
+            println!("{found}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 impl Asked {

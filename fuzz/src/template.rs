@@ -6,7 +6,7 @@
 use loadlab_load::journey::capture::{Captured, Slots};
 use loadlab_load::journey::rows::Rows;
 use loadlab_load::journey::template::{Escape, Fault, Template, Unit, Values, Variable};
-use loadlab_load::schedule::Random;
+use loadlab_load::random::Random;
 
 const ESCAPES: [Escape; 7] =
     [Escape::Raw, Escape::Url, Escape::UrlRaw, Escape::UrlTarget, Escape::Json, Escape::Form, Escape::Header];
@@ -37,6 +37,7 @@ fn written(
         user: seed,
         iteration: seed >> 7,
         sequence: seed >> 3,
+        id: seed >> 5,
         now_ns: seed,
         feeds,
         rows: &[(seed % 3) as u32],

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{env, fs, thread};
 
 use anyhow::{Context, Result, bail, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::root::root;
 
@@ -121,12 +122,50 @@ fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
             return Ok(status);
         }
         if since.elapsed() > longest {
-            child.kill()?;
-            child.wait()?;
+            kill_all_of(child)?;
             bail!("still ran after {} s and was killed", longest.as_secs());
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Kills a child and all that stems from it. They are found by their parents and not by a process group of their own:
+/// a terminal's Ctrl-C reaches them as it reaches this program.
+///
+/// # Errors
+/// The child itself cannot be killed.
+pub fn kill_all_of(child: &mut Child) -> Result<()> {
+    let mut family = vec![child.id()];
+    let mut next = 0;
+    while let Some(pid) = family.get(next).copied() {
+        // Who stands still starts nobody that would be missed.
+        signal(pid, Signal::STOP);
+        family.extend(children_of(pid));
+        next += 1;
+    }
+    family[1..].iter().for_each(|pid| signal(*pid, Signal::KILL));
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+fn signal(pid: u32, signal: Signal) {
+    // Already gone is as good.
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn children_of(parent: u32) -> Vec<u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
+}
+
+/// By `/proc/PID/stat`: behind the name in brackets come the state and the parent.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Reads to the end in a thread of its own.
@@ -177,6 +216,17 @@ mod tests {
     fn what_does_not_end_is_killed() {
         let error = captured(program("cat").stdin(Stdio::piped()), Duration::ZERO).err().unwrap();
         assert!(format!("{error:#}").contains("still ran after 0 s"), "{error:#}");
+    }
+
+    #[test]
+    fn what_it_started_is_killed_with_it() {
+        let mut command = program("sh");
+        command.args(["-c", "(sleep 1000; true) & echo; wait"]).stdout(Stdio::piped());
+        let mut child = start(&mut command).unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0]).unwrap();
+        kill_all_of(&mut child).unwrap();
+        assert_eq!(text_of(Some(reader(stdout, false))).unwrap(), "", "nobody holds it any more");
     }
 
     #[test]

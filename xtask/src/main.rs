@@ -4,9 +4,16 @@
 //!
 //! It looks at loadlab from outside, as a user would: it imports none of its crates.
 
+mod blocks;
+mod book;
+// Tests of the report drive the same one.
+#[allow(dead_code)]
+#[path = "../../crates/report/tests/support/browser.rs"]
+mod browser;
 mod command;
 mod house;
 mod lab;
+mod live_cost;
 mod million;
 mod packages;
 mod page;
@@ -44,6 +51,10 @@ enum Task {
     MillionServer,
     /// Compare loadlab with the load generators installed here
     BenchPeers(peers::Args),
+    /// Build the book, or run its commands
+    Book(book::Args),
+    /// Measure what the live screen and the live page cost in throughput
+    LiveCost(live_cost::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +65,8 @@ fn main() -> ExitCode {
         Task::MillionInside { connections, users } => million::inside(connections, users),
         Task::MillionServer => million::server(),
         Task::BenchPeers(args) => peers::run(&args),
+        Task::Book(args) => book::run(&args),
+        Task::LiveCost(args) => live_cost::run(&args),
     };
     match done {
         Ok(code) => code,

@@ -24,12 +24,34 @@ const fn need(program: &'static str, package: &'static str, why: &'static str) -
 
 /// What `cargo xtask test` uses.
 pub const FOR_TESTS: &[Need] = &[
-    need("bash", "bash", "the README's commands"),
+    need("bash", "bash", "the commands of README and book"),
+    need("jq", "jq", "the same"),
+    need("python3", "python3", "the same"),
     need("cc", "build-essential", "linking, and the allocators of labs/stair-stepper"),
     need("make", "build-essential", "jemalloc, for labs/stair-stepper"),
     need("setpriv", "util-linux", "a test of `system` becomes somebody else"),
-    need("nginx", "nginx-light", "a real component under limits in the tests of `system`"),
+    need(
+        "nginx",
+        "nginx-light",
+        "a real component under limits in the tests of `system`, and labs/edge-tiers",
+    ),
+    need("nghttpd", "nghttp2-server", "an HTTP/2 server of others in the tests of `load`"),
+    need("openssl", "openssl", "a certificate for the https rows of the peers"),
+    need("dockerd", "docker.io", "containers as components"),
+    need("docker-compose", "docker-compose", "Compose files as systems"),
+    need("node", "nodejs", "the servers of labs/message-inserts (20.19 or newer) and labs/trade-processor"),
+    need("npm", "npm", "what these servers need"),
+    need("busybox", "busybox-static", "images for both, of this machine's own files"),
+    need("ip", "iproute2", "namespaces for components, joined by links"),
+    need("tc", "iproute2", "a link that is narrowed"),
+    need("mvn", "maven", "labs/parts: Elasticsearch and a stand-in for MongoDB"),
+    need("javac", "default-jdk-headless", "the same"),
+    need("java", "default-jre-headless", "the same"),
+    need("tar", "tar", "reads what is sent to the engine"),
     need("chromium", "chromium", "opens a report and listens to its console"),
+    need("rabbitmq-server", "rabbitmq-server", "the queue of labs/trade-processor"),
+    need("redis-server", "redis-server", "the storage of labs/trade-processor"),
+    need("redis-cli", "redis-tools", "empties it, and lists what it holds"),
 ];
 
 /// Parts of the Rust toolchain that a minimal installation leaves out, and the command that shows them there.

@@ -17,16 +17,7 @@ use rustix::net;
 const BUFFER: usize = 128 * 1024;
 
 fn main() -> ExitCode {
-    match run(&Asked::parse()) {
-        Ok(told) => {
-            println!("{told}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    loadlab_benches::tell(run(&Asked::parse()))
 }
 
 struct Conn {

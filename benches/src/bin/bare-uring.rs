@@ -31,16 +31,7 @@ const RECEIVE: u64 = 2;
 const SEND: u64 = 3;
 
 fn main() -> ExitCode {
-    match run(&Asked::parse()) {
-        Ok(told) => {
-            println!("{told}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    loadlab_benches::tell(run(&Asked::parse()))
 }
 
 #[derive(Clone, Copy, Default)]

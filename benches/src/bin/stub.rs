@@ -42,16 +42,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match Stub::start(&Args::parse()).and_then(Stub::serve) {
-        Ok(told) => {
-            println!("{told}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    loadlab_benches::tell(Stub::start(&Args::parse()).and_then(Stub::serve))
 }
 
 struct Stub {

@@ -6,8 +6,11 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::event::{Event, What};
+use loadlab_record::limits::LimitsInForce;
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten};
+use loadlab_record::summary::{
+    ActedSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten,
+};
 
 use crate::counter::{Counter, During};
 
@@ -38,6 +41,8 @@ pub fn summaries(
             let mut summary = of_component(&readings, during);
             summary.cpu_limit = cpu_limits.get(name).copied();
             (summary.restarts, summary.died) = lives(name, events);
+            summary.limits = limits(name, events, during);
+            summary.oom_kills_at_s = events.iter().filter_map(|e| oom_kill(name, e)).collect();
             (name.to_owned(), summary)
         })
         .collect()
@@ -86,12 +91,14 @@ fn memory(readings: &[&Sample], during: During) -> MemorySummary {
     let of = |s: &&Sample| s.memory_bytes.or(s.resident_bytes).map(|v| (s.at_s, v as f64));
     let all: Vec<(f64, f64)> = readings.iter().filter_map(of).collect();
     let loaded: Vec<(f64, f64)> = all.iter().copied().filter(|(at_s, _)| during.has(*at_s)).collect();
-    MemorySummary {
-        mean: mean_over_time(&loaded),
-        max: loaded.iter().map(|(_, v)| *v).reduce(f64::max),
-        last: all.last().map(|(_, v)| *v),
-        limit: readings.iter().rev().find_map(|s| s.memory_limit_bytes),
-    }
+    let max = loaded.iter().map(|(_, v)| *v).reduce(f64::max);
+    // Where events changed the limit, the one that the largest reading was under.
+    let largest = |s: &&&Sample| during.has(s.at_s) && of(s).map(|(_, v)| v) == max;
+    let limit = match max.and_then(|_| readings.iter().find(largest)) {
+        Some(sample) => sample.memory_limit_bytes,
+        None => readings.iter().rev().find_map(|s| s.memory_limit_bytes),
+    };
+    MemorySummary { mean: mean_over_time(&loaded), max, last: all.last().map(|(_, v)| *v), limit }
 }
 
 /// Mean of readings over time, by trapezoids, so that a burst of readings does not weigh more; the plain
@@ -104,6 +111,34 @@ fn mean_over_time(points: &[(f64, f64)]) -> Option<f64> {
     }
     let area: f64 = points.windows(2).map(|p| (p[1].0 - p[0].0) * (p[0].1 + p[1].1) / 2.0).sum();
     Some(area / length_s)
+}
+
+/// The limits that were in force when the load began.
+fn limits(name: &str, events: &[Event], during: During) -> LimitsInForce {
+    let mut told = events.iter().filter_map(|e| match &e.what {
+        What::Limited { component, limits } if component == name => Some((e.at_s, limits)),
+        _ => None,
+    });
+    let before = told.rfind(|(at_s, _)| *at_s <= during.from_s);
+    before.map(|(_, limits)| limits.clone()).unwrap_or_default()
+}
+
+fn oom_kill(name: &str, event: &Event) -> Option<f64> {
+    match &event.what {
+        What::OutOfMemory { component, .. } if component == name => Some(event.at_s),
+        _ => None,
+    }
+}
+
+/// Events of the plan, as they were carried out.
+pub fn acted(events: &[Event]) -> Vec<ActedSummary> {
+    let acted = events.iter().filter_map(|e| match &e.what {
+        What::Acted { what, error, .. } => {
+            Some(ActedSummary { at_s: e.at_s, what: what.clone(), error: error.clone() })
+        }
+        _ => None,
+    });
+    acted.collect()
 }
 
 /// How often a component was started again after it had ended, and how it died, if it did.
@@ -129,9 +164,18 @@ fn lives(name: &str, events: &[Event]) -> (u64, Option<String>) {
 /// What each probe said. A probe of a component goes by `component.probe`, the others by their own name.
 pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSummary> {
     let mut by_name: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    // When a probe failed, and how often from the load on.
+    let mut failures: BTreeMap<String, (f64, u64)> = BTreeMap::new();
     for sample in samples {
         for (probe, value) in &sample.probes {
             by_name.entry(probe_name(sample, probe)).or_default().push((sample.at_s, *value));
+        }
+        for probe in sample.probes_failed.keys() {
+            let name = probe_name(sample, probe);
+            by_name.entry(name.clone()).or_default();
+            let failed = failures.entry(name).or_insert((f64::NEG_INFINITY, 0));
+            failed.0 = failed.0.max(sample.at_s);
+            failed.1 += u64::from(sample.at_s >= during.from_s);
         }
     }
     by_name
@@ -144,9 +188,13 @@ pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSumma
             if loaded.is_empty() {
                 loaded = readings.iter().map(|r| r.1).collect();
             }
+            let (failed_at_s, failed) = failures.get(&name).copied().unwrap_or((f64::NEG_INFINITY, 0));
+            // One that failed in the end has no last value: what it said before may be long over.
+            let is_read = readings.last().is_some_and(|(at_s, _)| *at_s > failed_at_s);
             let summary = ProbeSummary {
                 first: loaded.first().copied(),
-                last: loaded.last().copied(),
+                last: loaded.last().copied().filter(|_| is_read),
+                failed,
                 max: loaded.iter().copied().reduce(f64::max),
                 mean: (!loaded.is_empty()).then(|| loaded.iter().sum::<f64>() / loaded.len() as f64),
             };
@@ -160,5 +208,60 @@ pub fn probe_name(sample: &Sample, probe: &str) -> String {
     match sample.component.as_str() {
         "probes" => probe.to_owned(),
         component => format!("{component}.{probe}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DURING: During = During { from_s: 0.0, to_s: 3.0 };
+
+    #[test]
+    fn a_probe_that_failed_in_the_end_has_no_last_value() {
+        let read = |at_s: f64, value: Result<f64, &str>| {
+            let mut sample = Sample { at_s, component: "probes".into(), ..Sample::default() };
+            match value {
+                Ok(value) => drop(sample.probes.insert("n".into(), value)),
+                Err(why) => drop(sample.probes_failed.insert("n".into(), why.into())),
+            }
+            sample
+        };
+        let told = |samples: &[Sample]| {
+            let probe = probes(samples, DURING)["n"];
+            (probe.first, probe.last, probe.failed)
+        };
+        let (one, two) = (read(0.0, Ok(1.0)), read(1.0, Ok(2.0)));
+        assert_eq!(told(&[one.clone(), two.clone()]), (Some(1.0), Some(2.0), 0));
+        assert_eq!(told(&[one.clone(), two, read(2.0, Err("gone"))]), (Some(1.0), None, 1));
+        assert_eq!(told(&[one, read(1.0, Err("gone")), read(2.0, Ok(3.0))]), (Some(1.0), Some(3.0), 1));
+        assert_eq!(told(&[read(-1.0, Err("early")), read(1.0, Err("gone"))]), (None, None, 1));
+    }
+
+    #[test]
+    fn limits_are_those_of_the_loads_beginning() {
+        let limited = |at_s: f64, pids: u64| Event {
+            at_s,
+            what: What::Limited {
+                component: "web".into(),
+                limits: LimitsInForce { pids: Some(pids), ..LimitsInForce::default() },
+            },
+        };
+        let kill = What::OutOfMemory { component: "web".into(), kills: 1, limit_bytes: None };
+        let acted = What::Acted { what: "limit web pids 3".into(), components: vec![], error: None };
+        let events = [
+            limited(-2.0, 1),
+            limited(-1.0, 2),
+            limited(1.0, 3),
+            Event { at_s: 1.0, what: acted },
+            Event { at_s: 2.5, what: kill },
+        ];
+        assert_eq!(limits("web", &events, DURING).pids, Some(2));
+        assert!(limits("other", &events, DURING).is_empty());
+        let up = Event { at_s: -3.0, what: What::Up { component: "web".into(), pid: None } };
+        let all = [&[up][..], &events].concat();
+        assert_eq!(summaries(&[], &all, &BTreeMap::new(), DURING)["web"].oom_kills_at_s, [2.5]);
+        let acted = super::acted(&events);
+        assert_eq!((acted[0].at_s, acted[0].what.as_str()), (1.0, "limit web pids 3"));
     }
 }

@@ -32,12 +32,12 @@ pub struct Counter(Vec<(f64, f64)>);
 impl Counter {
     /// From readings in order of time; those that do not tell it are left out.
     pub fn of<'a>(
-        readings: impl Iterator<Item = &'a Sample>,
+        readings: impl IntoIterator<Item = &'a Sample>,
         get: impl Fn(&Sample) -> Option<f64>,
     ) -> Counter {
         let mut points: Vec<(f64, f64)> = Vec::new();
         let (mut before, mut last) = (0.0, 0.0);
-        for (at_s, value) in readings.filter_map(|s| Some((s.at_s, get(s)?))) {
+        for (at_s, value) in readings.into_iter().filter_map(|s| Some((s.at_s, get(s)?))) {
             // Sums of rounded parts may fall back by a hair; a restart falls back to nearly nothing.
             if value < last * 0.9 {
                 before += last;

@@ -8,10 +8,12 @@
 use loadlab_record::Histogram;
 use loadlab_record::expr::Expr;
 use loadlab_record::histogram::rank_of;
+use loadlab_record::load::OwnLimits;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::{Doubt, Ended, PERCENTILES, Summary};
+use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, StoodStill, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
 
+use crate::steady;
 use crate::summarise::{Planned, Totals};
 
 /// Lateness below this changes no figure anybody reads, whatever the response times are: it is the order
@@ -81,18 +83,23 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         run_delay(summary, grounds),
         in_flight_cap(summary, grounds),
         dropped(summary, grounds),
+        backlog(summary, grounds),
         unfair(summary),
+        feed_ran_out(summary),
         few_samples(summary),
         ended_early(summary),
     ]
     .into_iter()
     .flatten()
     .collect();
+    // A system that is behind gets slower; that is said once.
+    let is_behind = found.iter().any(|d| ["dropped", "backlog"].contains(&d.kind.as_str()));
+    found.extend(settling(summary, grounds).into_iter().filter(|d| !is_behind || d.kind != "rising"));
     found.sort_by_key(|d| !d.grave);
     found
 }
 
-fn doubt(kind: &str, grave: bool, evidence: String, hint: impl Into<String>) -> Option<Doubt> {
+pub(crate) fn doubt(kind: &str, grave: bool, evidence: String, hint: impl Into<String>) -> Option<Doubt> {
     Some(Doubt { kind: kind.to_owned(), grave, evidence, hint: hint.into() })
 }
 
@@ -113,8 +120,7 @@ fn accounting(grounds: &Grounds<'_>) -> Option<Doubt> {
 
 /// Requests fall due at times of their own, which can be missed: the open model, a pace, or thinking. Then lateness
 /// decides whether the generator kept up.
-fn has_due_times(summary: &Summary) -> bool {
-    let load = &summary.load;
+pub(crate) fn has_due_times(load: &LoadFacts) -> bool {
     load.model != "closed" || load.pace_s.is_some() || load.think_s.is_some_and(|s| s > 0.0)
 }
 
@@ -123,10 +129,14 @@ fn has_due_times(summary: &Summary) -> bool {
 /// Grave when what is reported is materially the generator's doing ([`late_is_grave`]). Otherwise told when it shows
 /// in the tail.
 fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    if !has_due_times(summary) {
+    if !has_due_times(&summary.load) {
         return None;
     }
-    let series = &grounds.measured.series;
+    late_so_far(&grounds.measured.series)
+}
+
+/// The same of any times, of a load whose requests have due times.
+pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
     let responses = responses(series);
     let grave = late_is_grave(series);
     let shown = [0.99, 0.999].into_iter().any(|q| {
@@ -160,7 +170,7 @@ fn late(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 /// A percentile of the response times is more than [`LATE_SHARE`] the generator's own lateness, or the schedule that
 /// was sent is not the plan's. Each percentile is held against the same one of lateness: what is late for one request
 /// in a hundred can move p99, and no percentile below it by more than a hundredth of the requests.
-fn late_is_grave(series: &Series) -> bool {
+pub(crate) fn late_is_grave(series: &Series) -> bool {
     let late = &series.late;
     let count = late.count() as f64;
     if count < 2.0 * LATE_REQUESTS {
@@ -177,7 +187,7 @@ fn late_is_grave(series: &Series) -> bool {
 /// rests on response times, which hold the generator's own queue, or a throughput was missed, for which the system
 /// would be blamed.
 fn shortage_is_grave(summary: &Summary, grounds: &Grounds<'_>) -> bool {
-    if has_due_times(summary) {
+    if has_due_times(&summary.load) {
         return late_is_grave(&grounds.measured.series);
     }
     summary.expectations.iter().any(|e| {
@@ -216,27 +226,36 @@ fn quantile_ns(histogram: &Histogram, quantile: f64) -> Option<f64> {
 
 /// loadlab's own cgroup was stopped by a CPU limit: whole stretches of time in which it saw nothing.
 fn throttled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let throttled_s = summary.generator.throttled_s?;
-    let share = share_of(throttled_s, grounds.load_s)?;
+    let grave = shortage_is_grave(summary, grounds);
+    throttled_so_far(summary.generator.throttled_s?, grounds.load_s, (&summary.load, grave))
+}
+
+/// The same of a load up to now, and whether a shortage of the generator's spoils what is asked of it.
+pub(crate) fn throttled_so_far(
+    throttled_s: f64,
+    load_s: f64,
+    (load, is_grave): (&LoadFacts, bool),
+) -> Option<Doubt> {
+    let share = share_of(throttled_s, load_s)?;
     if throttled_s < 1e-3 {
         return None;
     }
     doubt(
         "throttled",
-        share > THROTTLED_SHARE && shortage_is_grave(summary, grounds),
+        share > THROTTLED_SHARE && is_grave,
         format!(
             "loadlab itself was stopped by a CPU limit for {} of a load of {} (added up over cores){}",
             ms(throttled_s * 1e3),
-            ms(grounds.load_s * 1e3),
-            lower_bound(summary)
+            ms(load_s * 1e3),
+            lower_bound(load)
         ),
         "raise the CPU limit of the container or session loadlab runs in",
     )
 }
 
 /// What a generator that could not do more means for a throughput.
-fn lower_bound(summary: &Summary) -> &'static str {
-    if has_due_times(summary) { "" } else { "; the throughput is a lower bound of what the system gives" }
+fn lower_bound(load: &LoadFacts) -> &'static str {
+    if has_due_times(load) { "" } else { "; the throughput is a lower bound of what the system gives" }
 }
 
 /// loadlab was stopped, or its machine: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores that
@@ -250,15 +269,7 @@ fn stood_still(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     if still.times == 0 && suspended_s.is_none() {
         return None;
     }
-    let mut words = Vec::new();
-    if still.times > 0 {
-        let all = match still.times {
-            1 => String::new(),
-            n => format!(", {} times for {} in all", format_count(n as f64), ms(still.sum_s * 1e3)),
-        };
-        let (longest, at) = (ms(still.longest_s * 1e3), ms(still.longest_at_s * 1e3));
-        words.push(format!("loadlab stood still for {longest}, {at} into the load{all}"));
-    }
+    let mut words: Vec<String> = still_words(still).into_iter().collect();
     words.extend(suspended_s.map(|s| format!("this machine was suspended for {}", ms(s * 1e3))));
     let touched = share_of(
         still.times as f64 * summary.concurrency_mean,
@@ -266,7 +277,7 @@ fn stood_still(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     );
     let moved = |figure: &String| tail_of(figure).zip(touched).is_some_and(|(tail, share)| share >= tail);
     let grave = suspended_s.is_some()
-        || match has_due_times(summary) {
+        || match has_due_times(&summary.load) {
             true => late_is_grave(&grounds.measured.series),
             false => summary.expectations.iter().any(|e| figures_in(&e.expr).iter().any(moved)),
         };
@@ -278,10 +289,25 @@ fn stood_still(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     )
 }
 
+/// How long loadlab stood still; nothing where it did not.
+pub(crate) fn still_words(still: StoodStill) -> Option<String> {
+    let all = match still.times {
+        0 => return None,
+        1 => String::new(),
+        n => format!(", {} times for {} in all", format_count(n as f64), ms(still.sum_s * 1e3)),
+    };
+    let (longest, at) = (ms(still.longest_s * 1e3), ms(still.longest_at_s * 1e3));
+    Some(format!("loadlab stood still for {longest}, {at} into the load{all}"))
+}
+
 /// Connects that failed for want of something on loadlab's own machine. They are counted as failures of the system,
 /// and are none.
 fn own_limits(summary: &Summary) -> Option<Doubt> {
-    let own = summary.connections.own_limits;
+    own_limits_so_far(summary.connections.own_limits, summary.connections.attempted)
+}
+
+/// The same of attempts up to now.
+pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt> {
     let kinds = [
         (
             own.open_files,
@@ -302,7 +328,7 @@ fn own_limits(summary: &Summary) -> Option<Doubt> {
     let whys: Vec<String> =
         met.iter().map(|(n, why, _)| format!("{} because {why}", format_count(*n as f64))).collect();
     let hints: Vec<&str> = met.iter().map(|(_, _, hint)| *hint).collect();
-    let attempts = format_count(summary.connections.attempted as f64);
+    let attempts = format_count(attempted as f64);
     doubt(
         "own_limits",
         true,
@@ -327,7 +353,7 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     // requests in flight at whole seconds only.
     let whole = count == summary.requests.started && summary.ended != Ended::Partial;
     // Failures have a response time alone, with the waiting in it.
-    let failing = has_due_times(summary) && series.response_failed.count() * 100 > count;
+    let failing = has_due_times(&summary.load) && series.response_failed.count() * 100 > count;
     let at_once = summary.load.users.or(summary.load.rate_per_s.map(|_| 1))?;
     let needed = at_once.saturating_mul(LITTLE_REQUESTS_PER_USER).max(FEW_SAMPLES);
     if !whole || failing || count < needed || grounds.load_s <= 0.0 {
@@ -356,7 +382,7 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let load = &summary.load;
     let users = load.users.filter(|u| *u > 0)?;
-    let explained = has_due_times(summary)
+    let explained = has_due_times(&summary.load)
         || load.ramp_s > 0.0
         || !load.stages.is_empty()
         || load.loads.values().any(|l| !l.stages.is_empty() || l.start_s > 0.0)
@@ -396,12 +422,12 @@ fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let threads = if generator.threads == 1 { "load thread was" } else { "load threads were" };
     doubt(
         "generator_cpu",
-        !has_due_times(summary) && shortage_is_grave(summary, grounds),
+        !has_due_times(&summary.load) && shortage_is_grave(summary, grounds),
         format!(
             "{} {threads} busy for {} of the time{}",
             generator.threads,
             percent(share),
-            lower_bound(summary)
+            lower_bound(&summary.load)
         ),
         "give loadlab more cores (`--threads`, `--cpus`) or load from another machine",
     )
@@ -455,29 +481,58 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 
 /// Requests fell due and were never started.
 fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let Summary { requests, .. } = summary;
-    let share = share_of(requests.dropped as f64, requests.due as f64)?;
-    if requests.dropped == 0 {
+    dropped_so_far((summary.requests.dropped, summary.requests.due), &summary.load, grounds.planned)
+}
+
+/// The same up to now: dropped and due.
+pub(crate) fn dropped_so_far(
+    (dropped, due): (u64, u64),
+    load: &LoadFacts,
+    planned: &Planned,
+) -> Option<Doubt> {
+    let share = share_of(dropped as f64, due as f64)?;
+    if dropped == 0 {
         return None;
     }
-    let how = match grounds.planned.drops_when_behind {
+    let how = match planned.drops_when_behind {
         true => "as the plan wants when it is behind",
-        false if summary.load.pace_s.is_some() => "still waiting for their user when the load ended",
+        false if load.pace_s.is_some() => "still waiting for their user when the load ended",
         false => "still waiting for a slot when the load ended",
     };
-    let pace = if summary.load.pace_s.is_some() { "pace" } else { "rate" };
+    let pace = if load.pace_s.is_some() { "pace" } else { "rate" };
     doubt(
         "dropped",
         false,
         format!(
             "{} of {} requests due ({}) were never sent, {how}",
-            format_count(requests.dropped as f64),
-            format_count(requests.due as f64),
+            format_count(dropped as f64),
+            format_count(due as f64),
             percent(share)
         ),
         format!(
             "the system does not keep up with this {pace}; percentiles count what was dropped at its age, as a lower bound"
         ),
+    )
+}
+
+/// More fell due than was done, all the while: whatever the figures are, they grow with the length of the load.
+fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
+    let load = &summary.load;
+    let one_level = load.model == "open" && load.stages.is_empty() && load.loads.is_empty();
+    // What was dropped says as much.
+    if !one_level || summary.ended == Ended::Partial || summary.requests.dropped > 0 {
+        return None;
+    }
+    let grew =
+        steady::growing_backlog(grounds.ticks, load.duration_s.map_or(f64::INFINITY, |s| load.start_s + s))?;
+    doubt(
+        "backlog",
+        false,
+        format!(
+            "the system does not keep up with {}/s: {grew}",
+            format_count(load.rate_per_s.unwrap_or(0.0))
+        ),
+        "lower the rate; the response times here depend on how long the load lasted",
     )
 }
 
@@ -510,9 +565,36 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
     )
 }
 
+/// Users left, since nothing was left that they could have sent.
+///
+/// Never grave: a feed that is dealt once may be how the load was to end. But figures over a window in which users are ever
+/// fewer are of no one load.
+fn feed_ran_out(summary: &Summary) -> Option<Doubt> {
+    let evidence = match summary.connections.users_without_row {
+        0 => return None,
+        1 => "a user left, since a data feed had no row for it: from then on the load was smaller".to_owned(),
+        n => format!(
+            "{} users left, since a data feed had no row for them: the load became smaller and smaller",
+            format_count(n as f64)
+        ),
+    };
+    doubt("feed_ran_out", false, evidence, "a feed with more rows, or one without `once`")
+}
+
+/// Warm-up and drift within the window. What was cut off or broke had no steady state to reach.
+fn settling(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
+    match summary.ended {
+        Ended::Complete | Ended::Stopped => {
+            steady::doubts(grounds.ticks, &summary.load, summary.window.from_s)
+        }
+        _ => Vec::new(),
+    }
+}
+
 fn few_samples(summary: &Summary) -> Option<Doubt> {
     let count = summary.response_ms.count;
-    if count >= FEW_SAMPLES {
+    // A program's requests are never timed.
+    if count >= FEW_SAMPLES || summary.load.is_command() {
         return None;
     }
     let evidence = match count {
@@ -541,7 +623,7 @@ fn ended_early(summary: &Summary) -> Option<Doubt> {
         }
         Ended::Partial => (
             true,
-            "loadlab was killed during the trial; this was put together from what it had written",
+            "loadlab was killed during the trial, or could not write its summary; this was put together from what it had written",
             "run the trial again",
         ),
         Ended::Broken => (false, "the system broke during the trial", "see the events and logs of the trial"),

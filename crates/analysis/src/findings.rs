@@ -11,8 +11,13 @@ use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
+use crate::compare::{Comparison, Options};
+use crate::derived::{self, Derived};
+use crate::differences;
+use crate::first::{Seen, Suspect, gave_first};
 use crate::metric::{Metric, Value};
 use crate::partial::partial;
+use crate::scalability::{Scalability, scalability};
 
 /// With fewer trials, the spread between them is itself a guess: of four trials of two equal cases, one in
 /// 35 orders all of one before all of the other by chance alone.
@@ -27,6 +32,14 @@ pub struct Findings<'a> {
     pub statement: Statement,
     /// Why nothing is said about differences between cases; `None` where it may be.
     pub no_differences: Option<String>,
+    /// Every other case against the base; empty where nothing may be said.
+    pub comparisons: Vec<Comparison>,
+    /// Throughput over users, where an axis varies them.
+    pub scalability: Vec<Scalability>,
+    /// What the plan works out of figures of its cases.
+    pub derived: Vec<Derived>,
+    /// Made for a first look.
+    pub quick: bool,
 }
 
 /// Findings of one case.
@@ -38,6 +51,10 @@ pub struct CaseFindings<'a> {
     pub trials: Vec<TrialFindings<'a>>,
     /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
     pub verdict: Verdict,
+    /// What gave first in its typical trial, the first to be believed first; empty where nothing was measured.
+    pub suspects: Vec<Suspect>,
+    /// Of so many of its trials the same is said first.
+    pub agreeing: usize,
 }
 
 /// Findings of one trial.
@@ -60,6 +77,8 @@ pub struct Statement {
     pub tested: String,
     /// What held and what did not.
     pub held: String,
+    /// What gave first.
+    pub gave: String,
     /// How sure that is.
     pub sure: String,
 }
@@ -151,13 +170,73 @@ fn is_cut_off(summary: &Summary) -> bool {
 /// What follows from a run.
 pub fn findings(run: &RunRecord) -> Findings<'_> {
     let cases: Vec<CaseFindings<'_>> = run.cases.iter().map(|case| case_findings(run, case)).collect();
-    let no_differences = no_differences(run, &cases);
+    // Levels of a search differ by intent, and nobody asks whether.
+    let is_search = run.manifest.search.is_some();
+    let no_differences = if is_search { None } else { no_differences(run, &cases) };
     let statement = Statement {
         tested: tested(run),
         held: held(run, &cases),
+        gave: gave(&cases),
         sure: sure(&cases, no_differences.as_deref()),
     };
-    Findings { cases, statement, no_differences }
+    let scalability = scalability(&cases);
+    let quick = run.manifest.quick;
+    let derived = derived::derived(&run.manifest.derive, &cases, quick);
+    let mut found =
+        Findings { cases, statement, no_differences, comparisons: Vec::new(), scalability, derived, quick };
+    if found.no_differences.is_none() && !is_search {
+        found.comparisons = differences::within(&found, Options::default());
+    }
+    found
+}
+
+/// What gave first, case by case; cases of which the same is said stand together.
+fn gave(cases: &[CaseFindings<'_>]) -> String {
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for case in cases {
+        let Some(first) = case.suspects.first() else { continue };
+        match said.iter_mut().find(|(text, _)| *text == first.text) {
+            Some((_, names)) => names.push(&case.case.facts.name),
+            None => said.push((&first.text, vec![&case.case.facts.name])),
+        }
+    }
+    let sentence = |(text, names): &(&str, Vec<&str>)| match cases.len() {
+        1 => format!("{}.", capital(text)),
+        _ => format!("{}: {text}.", listed(names)),
+    };
+    const MOST: usize = 4;
+    let mut words: Vec<String> = said.iter().take(MOST).map(sentence).collect();
+    if said.len() > MOST {
+        words.push(format!("{} more are told at their cases.", said.len() - MOST));
+    }
+    if words.is_empty() { "Nothing was measured.".to_owned() } else { words.join(" ") }
+}
+
+/// The text with a capital, unless it begins with a name.
+fn capital(text: &str) -> String {
+    let starts = ["nothing", "requests", "the machine", "loadlab itself"].iter().any(|w| text.starts_with(w));
+    match text.chars().next() {
+        Some(c) if starts => c.to_uppercase().chain(text.chars().skip(1)).collect(),
+        _ => text.to_owned(),
+    }
+}
+
+/// Of each measured trial what gave first.
+fn suspects_of(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Vec<Suspect>)> {
+    let order: Vec<String> = run.manifest.components.iter().map(|c| c.name.clone()).collect();
+    let of = |trial: &TrialFindings<'_>| {
+        let (summary, record) = (trial.summary.as_deref()?, trial.record?);
+        let seen = Seen {
+            summary,
+            samples: &record.samples.unpacked(),
+            ticks: &record.ticks,
+            events: &record.events,
+            order: &order,
+            cores: run.manifest.host.cores,
+        };
+        Some((trial.number, gave_first(seen)))
+    };
+    trials.iter().filter_map(of).collect()
 }
 
 fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord) -> CaseFindings<'a> {
@@ -169,7 +248,16 @@ fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord) -> CaseFindings<'
         })
         .collect();
     let verdict = trials.iter().map(verdict_of).min_by_key(severity).unwrap_or(Verdict::None);
-    CaseFindings { case, trials, verdict }
+    let all = suspects_of(run, &trials);
+    let mut found = CaseFindings { case, trials, verdict, suspects: Vec::new(), agreeing: 0 };
+    let typical = found.typical().map(|t| t.number);
+    let said = all.iter().find(|(n, _)| Some(*n) == typical).or(all.first());
+    if let Some((_, suspects)) = said {
+        let key = |s: &[Suspect]| s.first().map(|s| (s.kind, s.who.clone()));
+        found.agreeing = all.iter().filter(|(_, s)| key(s) == key(suspects)).count();
+        found.suspects.clone_from(suspects);
+    }
+    found
 }
 
 fn verdict_of(trial: &TrialFindings<'_>) -> Verdict {
@@ -218,7 +306,7 @@ fn trial_findings<'a>(
         Some(Ended::Complete | Ended::Stopped) => None,
         Some(Ended::Interrupted) => Some("the load was interrupted".to_owned()),
         Some(Ended::Partial) => {
-            Some("cut off: loadlab was killed; put together from what it had written".to_owned())
+            Some("cut off: loadlab was killed, or could not write its summary; put together from what it had written".to_owned())
         }
         Some(Ended::Broken) => Some("the system broke".to_owned()),
         None => Some("ended before the load began".to_owned()),

@@ -5,22 +5,41 @@
 //! - [`components`]: samples → what each component used, what each probe said.
 //! - [`counter`]: a counter that is read now and then.
 //! - [`doubts`]: the reasons not to trust a measurement, with thresholds and where they come from.
+//! - [`live`]: those of them that can be had while the load runs.
 //! - [`judge`]: expectations, verdict, exit code.
 //! - [`mod@partial`]: the summary of a trial that was cut off, from what it had written.
 //! - [`metric`]: the figures cases are compared by.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
+//! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
+//! - [`first`]: what gave first.
+//! - [`search`]: the search for the most load that meets an expectation.
+//! - [`mod@derived`]: figures that the plan works out of those of its cases.
+//! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
+//! - [`steady`]: warm-up, drift, a backlog that grows.
+//! - [`student`], [`trend`]: the statistics these rest on.
 //!
 //! It draws no documents (that is `report`) and runs nothing: summarising right after a run and a year later
 //! are one path.
 
+pub mod compare;
 pub mod components;
 pub mod counter;
+pub mod derived;
+pub mod differences;
 pub mod doubts;
 pub mod findings;
+pub mod first;
 pub mod judge;
+pub mod live;
 pub mod metric;
 pub mod partial;
+pub mod scalability;
+pub mod search;
+pub mod steady;
+pub mod student;
 pub mod summarise;
+pub mod trend;
+pub mod usl;
 
 pub use findings::{Findings, findings};
 pub use judge::{Exit, verdict};

@@ -102,12 +102,32 @@ impl Metric {
 
     /// The figure of a trial.
     pub fn of(&self, summary: &Summary) -> Value {
+        if summary.load.is_command() && !OF_COMMANDS.contains(&self.id) {
+            return Value::Nothing;
+        }
         match self.read {
             Read::Plain(read) => read(summary),
             Read::Failures(kind) => Value::Known(summary.failures.get(kind) as f64),
         }
     }
 }
+
+/// What is measured of a load that a program makes: everything else of it nobody saw.
+const OF_COMMANDS: [&str; 13] = [
+    "transactions",
+    "elapsed_time",
+    "transaction_rate",
+    "successful_transactions",
+    "goodput",
+    "goodput_stdev",
+    "goodput_max",
+    "dropped",
+    "drain",
+    "accepted",
+    "persisted",
+    "lost_min",
+    "lost_max",
+];
 
 /// siege's twelve rows, in siege's order.
 pub const SIEGE: [Metric; 12] = [
@@ -152,15 +172,39 @@ pub const OWN: [Metric; 12] = [
     Metric::new("p99_9", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p99_9")),
 ];
 
-/// What wrk prints of responses and seconds beyond the rows above.
-pub const WRK: [Metric; 2] = [
+/// What wrk prints of responses, errors and seconds beyond the rows above.
+pub const WRK: [Metric; 5] = [
     Metric::new("stdev", "of responses", Unit::Ms, |s| figure(&s.response_ms, "stdev")),
     Metric::new("within_stdev", "of responses", Unit::Share, |s| s.response_ms.within_stdev.into()),
+    Metric::new("connect_errors", "no connection: not made, no name, no TLS", Unit::Count, |s| {
+        failed(s, &[Failure::Connect, Failure::Dns, Failure::Tls])
+    }),
+    // A peer that goes away shows at the next read or at the next write, as it happens: wrk's two are one here.
+    Metric::new("io_errors", "connections that ended early, and what was no HTTP", Unit::Count, |s| {
+        failed(s, &[Failure::Reset, Failure::Truncated, Failure::Protocol])
+    }),
+    Metric::new("not_2xx_3xx", "responses with another status", Unit::Count, |s| {
+        let others = s.statuses.iter().filter(|(status, _)| !(200..400).contains(*status));
+        Value::Known(others.map(|(_, n)| *n).sum::<u64>() as f64)
+    }),
 ];
 
+fn failed(summary: &Summary, kinds: &[Failure]) -> Value {
+    Value::Known(kinds.iter().map(|kind| summary.failures.get(*kind)).sum::<u64>() as f64)
+}
+
 /// What happened after the load.
-pub const AFTER: [Metric; 3] = [
+pub const AFTER: [Metric; 5] = [
     Metric::new("drain", "until the work was done", Unit::S, |s| s.drain_s.into()),
+    Metric::new(
+        "accepted",
+        "answered with success, where ids or a count tell what was stored",
+        Unit::Count,
+        |s| s.loss.map(|l| l.accepted as f64).into(),
+    ),
+    Metric::new("persisted", "of what was sent, stored", Unit::Count, |s| {
+        s.loss.map(|l| l.persisted_distinct as f64).into()
+    }),
     Metric::new("lost_min", "accepted and not stored, at least", Unit::Count, |s| {
         s.loss.map(|l| l.lost_min as f64).into()
     }),

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::event::What;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::manifest::CaseFacts;
+use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
 
@@ -18,13 +20,14 @@ use crate::summarise::{LoadRun, Planned, TrialInput, summarise};
 /// The summary of a cut-off trial. `case` tells the users or the rate, as far as the manifest knows.
 pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
     let loads = loads_of(trial);
+    let samples = trial.samples.unpacked();
     summarise(TrialInput {
-        facts: facts_of(case),
+        facts: facts_of(trial, case),
         loads: &loads,
         ticks: &trial.ticks,
-        samples: &trial.samples,
+        samples: &samples,
         events: &trial.events,
-        generator: generator_of(trial),
+        generator: generator_of(trial, &samples),
         ended: Ended::Partial,
         expect: &[],
         intervals: &trial.intervals,
@@ -34,13 +37,18 @@ pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
     })
 }
 
-fn facts_of(case: &CaseFacts) -> LoadFacts {
-    LoadFacts {
+fn facts_of(trial: &TrialRecord, case: &CaseFacts) -> LoadFacts {
+    let planned = trial.events.iter().find_map(|event| match &event.what {
+        What::Planned { load } => Some(load.as_ref().clone()),
+        _ => None,
+    });
+    // Cut off before its load began, or by an older loadlab.
+    planned.unwrap_or_else(|| LoadFacts {
         model: if case.rate_per_s.is_some() { "open" } else { "closed" }.to_owned(),
         users: case.users,
         rate_per_s: case.rate_per_s,
         ..LoadFacts::default()
-    }
+    })
 }
 
 /// One run for each load and batch, from its ticks. The trial's histograms do not tell batches apart; they
@@ -111,8 +119,8 @@ fn measured_of(ticks: &[&Tick], at_s: f64) -> Measured {
 }
 
 /// What is known of the generator from its own samples.
-fn generator_of(trial: &TrialRecord) -> Generator {
-    let own = || trial.samples.iter().filter(|s| s.component == "loadlab" && s.at_s >= 0.0);
+fn generator_of(trial: &TrialRecord, samples: &[Sample]) -> Generator {
+    let own = || samples.iter().filter(|s| s.component == "loadlab" && s.at_s >= 0.0);
     let cpu: Vec<f64> = own().filter_map(cpu_s).collect();
     Generator {
         io: "unknown".to_owned(),

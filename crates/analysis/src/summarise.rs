@@ -13,6 +13,7 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::load::{
     Bytes, Connections, Counts, Measured, PerUser, Series, TagMeasured, Tick, Window,
 };
+use loadlab_record::numbers::Numbers;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{
     Distribution, Ended, Generator, LoadFacts, LoadSummary, Loss, Rates, Requests, Summary, TagSummary,
@@ -114,7 +115,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         requests: Requests::from(counts),
         failures: counts.failures.clone(),
         statuses: totals.statuses.clone(),
-        availability: (ended > 0).then(|| counts.ok as f64 / ended as f64),
+        availability: (ended > 0 && !input.facts.is_command()).then(|| counts.ok as f64 / ended as f64),
         concurrency_mean: if span.busy_length_s > 0.0 { totals.busy_s / span.busy_length_s } else { 0.0 },
         rate_per_s: rates(input.loads, input.ticks),
         bytes: totals.bytes,
@@ -129,6 +130,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         connect_ms: Distribution::of(&series.connect),
         tls_ms: Distribution::of(&series.tls),
         by_tag: totals.by_tag.iter().map(|(tag, m)| (tag.clone(), tag_summary(m))).collect(),
+        numbers: totals.numbers.iter().map(|(name, n)| (name.clone(), n.into())).collect(),
         by_load: by_load(input),
         connections: totals.connections,
         generator: input.generator.clone(),
@@ -136,6 +138,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         probes: components::probes(input.samples, during),
         drain_s: input.drain_s,
         loss: input.loss,
+        acted: components::acted(input.events),
     }
 }
 
@@ -186,6 +189,8 @@ pub struct Totals {
     pub series: Series,
     /// By tag.
     pub by_tag: BTreeMap<String, TagMeasured>,
+    /// Captured numbers, by name.
+    pub numbers: BTreeMap<String, Numbers>,
     /// Connections; `peak` is the largest of one load, since peaks of different moments do not add.
     pub connections: Connections,
     /// ∫ in-flight dt.
@@ -222,6 +227,9 @@ impl Totals {
         for (tag, theirs) in &m.by_tag {
             self.by_tag.entry(tag.clone()).or_default().merge(theirs);
         }
+        for (name, theirs) in &m.numbers {
+            self.numbers.entry(name.clone()).or_default().merge(theirs);
+        }
         self.connections.attempted += m.connections.attempted;
         self.connections.opened += m.connections.opened;
         self.connections.reconnects += m.connections.reconnects;
@@ -238,6 +246,7 @@ impl Totals {
         let told = [self.connections.per_user, m.connections.per_user];
         self.connections.per_user =
             told.into_iter().flatten().min_by(|a, b| evenness(a).total_cmp(&evenness(b)));
+        self.connections.users_without_row += m.connections.users_without_row;
         self.busy_s += m.busy_s;
     }
 }

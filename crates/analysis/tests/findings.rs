@@ -9,7 +9,8 @@ use loadlab_record::event::{Event, What};
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Bytes, Counts, InWindow, Measured, Series, Tick, TickMs, Window};
-use loadlab_record::manifest::{CaseFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::manifest::{CaseFacts, DerivedFacts, Host, Manifest, RunEnded, Writer};
+use loadlab_record::samples::Samples;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
@@ -49,7 +50,7 @@ fn trial(number: u32, summary: Option<Summary>) -> TrialRecord {
         dir: PathBuf::new(),
         summary,
         ticks: Vec::new(),
-        samples: Vec::new(),
+        samples: Samples::default(),
         events: Vec::new(),
         examples: Vec::new(),
         series: Series::default(),
@@ -79,7 +80,9 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         cases: (0..cases.len()).map(facts).collect(),
         trials: planned,
         expect: vec!["p50 < 20ms".into()],
+        derive: Vec::new(),
         quick: false,
+        search: None,
     };
     let cases =
         cases.into_iter().enumerate().map(|(i, trials)| CaseRecord { facts: facts(i), trials }).collect();
@@ -184,6 +187,21 @@ fn a_killed_trial_still_adds_up() {
     assert_eq!((s.response_ms.p50, s.by_tag["page"].ok_response_ms.count), (Some(5.0), 50));
     let kinds: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave)).collect();
     assert_eq!(kinds, [("ended_early", true), ("dropped", false)]);
+    assert_eq!((s.load.model.as_str(), s.load.users), ("closed", Some(4)));
+}
+
+#[test]
+fn a_killed_trial_knows_what_was_planned() {
+    let mut killed = killed();
+    let load = LoadFacts {
+        model: "mixed".into(),
+        rate_per_s: Some(50.0),
+        keep_alive: true,
+        protocol: "http/2".into(),
+        ..LoadFacts::default()
+    };
+    killed.events = vec![Event { at_s: 0.0, what: What::Planned { load: Box::new(load.clone()) } }];
+    assert_eq!(partial(&killed, &CaseFacts::default()).load, load);
 }
 
 #[test]
@@ -196,4 +214,22 @@ fn a_cut_off_trial_is_told_and_not_counted() {
     assert_eq!(case.spread(&metric::named("goodput").unwrap()).median, Known(100.0));
     assert_eq!((case.verdict, case.typical().map(|t| t.number)), (Verdict::Invalid, Some(1)));
     assert!(case.trials[1].trouble.as_deref().is_some_and(|t| t.starts_with("cut off")));
+}
+
+/// A figure over cases takes no trial that cannot be trusted, and says so.
+#[test]
+fn derived_figures_leave_invalid_trials_out() {
+    let mut doubtful = summary(500, &[]);
+    doubtful.verdict = Verdict::Invalid;
+    let mut record = run(2, vec![vec![trial(1, Some(summary(100, &[]))), trial(2, Some(doubtful))]]);
+    for facts in [&mut record.manifest.cases[0], &mut record.cases[0].facts] {
+        facts.name = "one".into();
+    }
+    record.manifest.derive =
+        vec![DerivedFacts { name: "twice".into(), value: "one.rate + one.rate".into(), against: None }];
+    let found = findings(&record);
+    assert_eq!(found.derived[0].value.min, Some(200.0));
+    assert_ne!(found.derived[0].value.max, Known(1000.0));
+    let why_not = found.derived[0].why_not.as_deref().unwrap_or_default();
+    assert!(why_not.contains("trial 2 is INVALID"), "{why_not}");
 }

@@ -374,6 +374,21 @@ fn users_that_are_starved_are_told() {
 }
 
 #[test]
+fn users_that_a_feed_had_nothing_for_are_told() {
+    for (left, evidence) in [
+        (0, None),
+        (1, Some("a user left, since a data feed had no row for it: from then on the load was smaller")),
+        (7, Some("7 users left, since a data feed had no row for them: the load became smaller and smaller")),
+    ] {
+        let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+        runs[0].measured.connections.users_without_row = left;
+        let s = summarise(input(closed(1), &runs));
+        let told: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
+        assert_eq!(told, evidence.map(|e| ("feed_ran_out", false, e)).into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn standing_still_is_told_with_its_length() {
     let still = StoodStill { times: 2, sum_s: 0.7, longest_s: 0.4, longest_at_s: 2.5 };
     let check = |facts: LoadFacts, expect: &[&str], suspended_s: f64, grave: bool| {

@@ -3,21 +3,21 @@
 //! Connections take a host's addresses in turn. One that refuses is passed over for a while, so that a name
 //! with two addresses and one server (`localhost` is 127.0.0.1 and ::1) costs nothing but the first attempt.
 
-use std::net::SocketAddr;
+use crate::target::Address;
 
 /// How long an address that refused is passed over.
 const PASSED_OVER_NS: u64 = 1_000_000_000;
 
 /// The addresses of every host of a load, as one worker sees them.
 pub struct Addresses<'r> {
-    hosts: &'r [Vec<SocketAddr>],
+    hosts: &'r [Vec<Address>],
     /// Until when each is passed over, on the load's clock.
     refused_until_ns: Vec<Vec<u64>>,
 }
 
 impl<'r> Addresses<'r> {
     /// None has refused yet.
-    pub fn new(hosts: &'r [Vec<SocketAddr>]) -> Self {
+    pub fn new(hosts: &'r [Vec<Address>]) -> Self {
         let refused_until_ns = hosts.iter().map(|h| vec![0; h.len()]).collect();
         Addresses { hosts, refused_until_ns }
     }
@@ -28,8 +28,8 @@ impl<'r> Addresses<'r> {
     }
 
     /// One of them.
-    pub fn get(&self, host: u16, index: usize) -> Option<SocketAddr> {
-        self.hosts.get(host as usize)?.get(index).copied()
+    pub fn get(&self, host: u16, index: usize) -> Option<&'r Address> {
+        self.hosts.get(host as usize)?.get(index)
     }
 
     /// The first from `from` on, counted round, that has not refused of late; that one itself if all have.

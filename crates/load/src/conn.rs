@@ -3,7 +3,7 @@
 
 use crate::deadline::{Link, Links, NONE};
 use crate::http1::Reader;
-use crate::script::Kept;
+use crate::script::{Kept, Trouble};
 
 /// No host.
 pub const NOWHERE: u16 = u16::MAX;
@@ -72,6 +72,8 @@ pub struct Exchange {
     pub answered: bool,
     /// Status of its answer, where that is not the reader's to know.
     pub status: u16,
+    /// The id that the request carries, if it carries one and was written.
+    pub id: Option<u64>,
     /// Bytes of the request.
     pub length: usize,
     /// Bytes of the request that have not gone out.
@@ -94,6 +96,20 @@ pub struct Exchange {
     pub kept: Option<Box<Kept>>,
 }
 
+/// An exchange whose request could not be written, and why. What began is known by its request and its start: the place
+/// may be at another one when this is told.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// The exchange.
+    pub id: u32,
+    /// What it was at.
+    pub request: u32,
+    /// Since when.
+    pub started_ns: u64,
+    /// Why.
+    pub trouble: Trouble,
+}
+
 /// Beginning of a response.
 #[derive(Debug, Default)]
 pub struct Stash {
@@ -113,6 +129,7 @@ impl Exchange {
             resent: false,
             answered: false,
             status: 0,
+            id: None,
             length: 0,
             unsent: 0,
             due_ns: 0,
@@ -125,11 +142,21 @@ impl Exchange {
             kept: None,
         }
     }
+
+    /// What it is at could not be written.
+    pub fn unwritten(&self, id: u32, trouble: Trouble) -> Unwritten {
+        Unwritten { id, request: self.request, started_ns: self.started_ns, trouble }
+    }
 }
 
 impl Links for Vec<Exchange> {
     #[inline]
     fn link(&mut self, id: u32) -> &mut Link {
         &mut self[id as usize].link
+    }
+
+    #[inline]
+    fn at_ns(&self, id: u32) -> u64 {
+        self[id as usize].link.at_ns
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure: where a user is and what comes next. When that falls due, and what a request is, others know.
 
-use crate::schedule::Random;
+use crate::random::Random;
 
 /// How the requests of a load are gone through. They lie in this order: before, round, after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +28,10 @@ pub enum Step {
     EndRound,
     /// No further round.
     Leave,
+    /// So many requests ahead, to one that belongs to the same step of the journey.
+    Ahead(u32),
+    /// So many requests that belong to the same step are left out; go on behind them.
+    Past(u32),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,6 +106,23 @@ impl Progress {
         }
     }
 
+    /// How many requests it may still make, the present one included, if none of them fails.
+    pub fn most_left(&self, course: &Course) -> u64 {
+        let [before, round, after] = [course.before, course.round, course.after].map(u64::from);
+        if !course.weights.is_empty() {
+            return u64::MAX;
+        }
+        let rounds = |left: u64| left.saturating_mul(round).saturating_add(after);
+        let (at, left) = (u64::from(self.request), course.rounds.saturating_sub(self.rounds));
+        match self.stage {
+            Stage::Outside => before.saturating_add(rounds(left)),
+            Stage::Before => (before - at).saturating_add(rounds(left)),
+            Stage::Round => (before + round - at).saturating_add(rounds(left.saturating_sub(1))),
+            Stage::After => before + round + after - at,
+            Stage::Gone => 0,
+        }
+    }
+
     /// Begins with what [`Course::first_of`] says.
     pub fn begin_with(&mut self, course: &Course, request: u32) {
         let stage = if course.before > 0 { Stage::Before } else { Stage::Round };
@@ -112,6 +133,11 @@ impl Progress {
     pub fn step(&mut self, course: &Course, random: &mut Random, step: Step) -> bool {
         let in_round = course.before + course.round;
         match (self.stage, step) {
+            (_, Step::Past(requests)) => {
+                self.request += requests;
+                return self.step(course, random, Step::On);
+            }
+            (Stage::Before | Stage::Round | Stage::After, Step::Ahead(requests)) => self.request += requests,
             (Stage::Outside, Step::Leave) | (Stage::After, Step::EndRound | Step::Leave) => {
                 self.stage = Stage::Gone
             }
@@ -196,6 +222,29 @@ mod tests {
         assert_eq!(way(&course(1, 2, 1, 2), &[EndRound, EndRound]), [0, 0, 3], "as many tries as rounds");
         assert_eq!(way(&course(1, 2, 2, 9), &[On, Leave, EndRound]), [0, 1, 3]);
         assert_eq!(way(&course(0, 2, 0, u64::MAX), &[On, On, Leave]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn how_much_is_left_is_known() {
+        let course = course(2, 3, 1, 2);
+        let (mut progress, mut random, mut left) = (Progress::default(), Random::new(1), vec![]);
+        while progress.step(&course, &mut random, Step::On) {
+            left.push(progress.most_left(&course));
+        }
+        assert_eq!(left, [9, 8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!((Progress::default().most_left(&course), progress.most_left(&course)), (9, 0));
+        let endless = Course { rounds: u64::MAX, ..course };
+        assert_eq!(Progress::default().most_left(&endless), u64::MAX);
+    }
+
+    #[test]
+    fn requests_of_one_step_follow_each_other_whatever_the_mix() {
+        use Step::{Ahead, On, Past};
+        // Requests 0, 1 and 2 are one step.
+        assert_eq!(way(&course(0, 4, 0, 2), &[Ahead(1), Ahead(1), On, On, Past(2), On]), [0, 1, 2, 3, 0, 3]);
+        assert_eq!(way(&course(0, 4, 0, 1), &[Ahead(2), On]), [0, 2, 3]);
+        let mix = Course { weights: vec![1, 1, 1], ..course(0, 3, 0, 2) };
+        assert_eq!(way(&mix, &[Ahead(1), Ahead(1), On, Past(2)]), [0, 1, 2, 0]);
     }
 
     #[test]

@@ -1,70 +1,89 @@
-//! Deadlines of exchanges in flight. All have the same timeout, so they expire in the order they started:
-//! a doubly linked list through the connection table, O(1) to enter, leave and look at, no allocation.
+//! Deadlines of exchanges in flight. Those with the same timeout expire in the order they started, and a load has few
+//! different timeouts: for each a doubly linked list through the connection table, O(1) to enter and leave, no allocation.
 
 /// No connection.
 pub const NONE: u32 = u32::MAX;
 
-/// A connection's place in the list.
+/// A connection's place in the lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     before: u32,
     after: u32,
+    list: u32,
     /// When it expires.
     pub at_ns: u64,
 }
 
 impl Default for Link {
     fn default() -> Self {
-        Link { before: NONE, after: NONE, at_ns: u64::MAX }
+        Link { before: NONE, after: NONE, list: 0, at_ns: u64::MAX }
     }
 }
 
-/// The ends of the list.
-#[derive(Clone, Copy, Debug)]
+/// One list for each timeout.
+#[derive(Clone, Debug)]
 pub struct Deadlines {
+    lists: Vec<List>,
+}
+
+/// The ends of a list.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    timeout_ns: u64,
     first: u32,
     last: u32,
 }
 
 /// Where links are kept.
 pub trait Links {
-    /// The link of a connection.
+    /// The link of a connection, to be changed.
     fn link(&mut self, id: u32) -> &mut Link;
+    /// When a connection expires.
+    fn at_ns(&self, id: u32) -> u64;
 }
 
 impl Deadlines {
-    /// An empty list.
+    /// Empty.
     pub fn new() -> Self {
-        Deadlines { first: NONE, last: NONE }
+        Deadlines { lists: Vec::new() }
     }
 
     /// The connection that expires first.
     #[inline]
-    pub fn first(&self) -> Option<u32> {
-        (self.first != NONE).then_some(self.first)
+    pub fn first(&self, links: &impl Links) -> Option<u32> {
+        let firsts = self.lists.iter().map(|list| list.first).filter(|first| *first != NONE);
+        firsts.min_by_key(|first| links.at_ns(*first))
     }
 
-    /// Appends; `at_ns` must not be before the last one's.
+    /// Enters a connection with what it started at and may take; none may have started later.
     #[inline]
-    pub fn push(&mut self, links: &mut impl Links, id: u32, at_ns: u64) {
-        *links.link(id) = Link { before: self.last, after: NONE, at_ns };
-        match self.last {
-            NONE => self.first = id,
+    pub fn push(&mut self, links: &mut impl Links, id: u32, (now_ns, timeout_ns): (u64, u64)) {
+        let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);
+        let index = found.unwrap_or_else(|| {
+            self.lists.push(List { timeout_ns, first: NONE, last: NONE });
+            self.lists.len() - 1
+        });
+        let list = &mut self.lists[index];
+        let at_ns = now_ns.saturating_add(timeout_ns);
+        *links.link(id) = Link { before: list.last, after: NONE, list: index as u32, at_ns };
+        match list.last {
+            NONE => list.first = id,
             last => links.link(last).after = id,
         }
-        self.last = id;
+        list.last = id;
     }
 
-    /// Takes out a connection that is in the list.
+    /// Takes out a connection that is in a list.
     #[inline]
     pub fn remove(&mut self, links: &mut impl Links, id: u32) {
-        let Link { before, after, .. } = std::mem::take(links.link(id));
+        let Link { before, after, list, .. } = std::mem::take(links.link(id));
+        let Some(list) = self.lists.get_mut(list as usize) else { return };
         match before {
-            NONE => self.first = after,
+            NONE => list.first = after,
             b => links.link(b).after = after,
         }
         match after {
-            NONE => self.last = before,
+            NONE => list.last = before,
             a => links.link(a).before = before,
         }
     }
@@ -78,6 +97,9 @@ mod tests {
         fn link(&mut self, id: u32) -> &mut Link {
             &mut self[id as usize]
         }
+        fn at_ns(&self, id: u32) -> u64 {
+            self[id as usize].at_ns
+        }
     }
 
     #[test]
@@ -85,17 +107,32 @@ mod tests {
         let mut links = vec![Link::default(); 4];
         let mut list = Deadlines::new();
         for id in 0..4 {
-            list.push(&mut links, id, u64::from(id) * 10);
+            list.push(&mut links, id, (u64::from(id) * 10, 5));
         }
         list.remove(&mut links, 1);
         list.remove(&mut links, 3);
-        assert_eq!(list.first(), Some(0));
+        assert_eq!(list.first(&links), Some(0));
         list.remove(&mut links, 0);
-        assert_eq!(list.first(), Some(2));
-        list.push(&mut links, 0, 50);
+        assert_eq!(list.first(&links), Some(2));
+        list.push(&mut links, 0, (50, 5));
         list.remove(&mut links, 2);
-        assert_eq!(list.first(), Some(0));
+        assert_eq!(list.first(&links), Some(0));
         list.remove(&mut links, 0);
-        assert_eq!(list.first(), None);
+        assert_eq!(list.first(&links), None);
+    }
+
+    #[test]
+    fn what_may_take_less_time_expires_earlier() {
+        let mut links = vec![Link::default(); 4];
+        let mut list = Deadlines::new();
+        for (id, started_ns, timeout_ns) in [(0, 0, 100), (1, 1, 10), (2, 2, 100), (3, 3, 10)] {
+            list.push(&mut links, id, (started_ns, timeout_ns));
+        }
+        let mut order = Vec::new();
+        while let Some(id) = list.first(&links) {
+            order.push((id, links[id as usize].at_ns));
+            list.remove(&mut links, id);
+        }
+        assert_eq!(order, [(1, 11), (3, 13), (0, 100), (2, 102)]);
     }
 }

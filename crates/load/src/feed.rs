@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::schedule::{Random, Schedule};
+use crate::random::Random;
+use crate::schedule::Schedule;
 use crate::spec::{LoadSpec, Model, Until, WhenBehind};
 use crate::stages::Level;
 use crate::worker::Place;
@@ -40,6 +41,8 @@ pub struct Users {
     pub later: BinaryHeap<Reverse<(u64, u32)>>,
     /// For think times.
     pub random: Random,
+    /// The schedule is over: the next user to be asked to leave.
+    pub leaving: Option<u32>,
 }
 
 /// A schedule, and what has fallen due and waits.
@@ -84,7 +87,17 @@ impl Feed {
                 let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
                 let later = BinaryHeap::new();
                 let level = spec.level(*users as f64);
-                Feed::Closed(Users { count, awake: 0, budget, each, number, level, later, random })
+                Feed::Closed(Users {
+                    count,
+                    awake: 0,
+                    budget,
+                    each,
+                    number,
+                    level,
+                    later,
+                    random,
+                    leaving: None,
+                })
             }
             Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
                 let (end_ns, number) = match spec.until {
@@ -191,7 +204,7 @@ mod tests {
         fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, slots in 1u64..9, beyond in 0u64..3) {
             let mut before = 0;
             for slot in 0..slots + beyond {
-                let place = Place { slot, slots, start_ns: 0 };
+                let place = Place { slot, slots, start_ns: 0, first_id: 0 };
                 if slot < slots {
                     prop_assert_eq!(share_before(total, place), before);
                 }

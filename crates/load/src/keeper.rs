@@ -3,14 +3,14 @@
 //! What is kept of the slowest lives in slots that are overwritten in place, so that a load that gets
 //! slower and slower does not allocate.
 
-use std::net::SocketAddr;
-
 use loadlab_record::example::{BODY_BYTES, Example, HEAD_BYTES, KEPT, Kept};
 use loadlab_record::outcome::{Failure, Outcome};
 
+use crate::exhibit::Shown;
 use crate::recorder::Times;
 use crate::script::Trouble;
 use crate::source::Request;
+use crate::target::Address;
 
 /// Outcomes told apart: ok and every failure.
 const OUTCOMES: usize = Failure::ALL.len() + 1;
@@ -21,7 +21,7 @@ pub struct Ending<'a> {
     /// What was sent.
     pub request: &'a Request,
     /// Where to.
-    pub address: Option<SocketAddr>,
+    pub address: Option<&'a Address>,
     /// When.
     pub times: Times,
     /// How it ended.
@@ -38,6 +38,8 @@ pub struct Ending<'a> {
     pub status: Option<u16>,
     /// Beginning of the response and where its head ends.
     pub response: (&'a [u8], Option<usize>),
+    /// What there is to show of a journey; its secrets stand nowhere in the rest.
+    pub shown: Option<&'a Shown>,
 }
 
 /// What went wrong, cheap to carry.
@@ -49,6 +51,10 @@ pub enum Reason {
     Os(i32),
     /// There is no TLS; the worker knows why.
     Tls,
+    /// A conversation did not go as it should; the worker knows why.
+    WebSocket,
+    /// There is no tunnel; the worker knows why.
+    Proxy,
     /// A step of a journey was not as it should be.
     Script(Trouble),
 }
@@ -58,6 +64,8 @@ impl std::fmt::Display for Reason {
         match self {
             Reason::Words(words) => f.write_str(words),
             Reason::Tls => f.write_str("there is no TLS with the server"),
+            Reason::WebSocket => f.write_str("the WebSocket failed"),
+            Reason::Proxy => f.write_str("the proxy gave no tunnel"),
             Reason::Script(trouble) => f.write_str(trouble.words()),
             Reason::Os(number) => {
                 let text = std::io::Error::from_raw_os_error(*number).to_string();
@@ -71,7 +79,7 @@ impl std::fmt::Display for Reason {
 #[derive(Debug)]
 struct Slot {
     label: usize,
-    address: Option<SocketAddr>,
+    address: Option<Address>,
     times: Times,
     error: Option<Reason>,
     user: Option<u64>,
@@ -80,6 +88,7 @@ struct Slot {
     bytes: Vec<u8>,
     told: Option<Box<str>>,
     written: Option<Box<[u8]>>,
+    shown: Option<Box<Shown>>,
 }
 
 #[derive(Debug, Default)]
@@ -167,8 +176,10 @@ impl Keeper {
             due_s: slot.times.due_ns as f64 / 1e9,
             response_ms: (slot.times.end_ns - slot.times.due_ns) as f64 / 1e6,
             service_ms: (slot.times.end_ns - slot.times.started_ns) as f64 / 1e6,
-            user: slot.user,
-            address: slot.address.map(|a| a.to_string()).unwrap_or_default(),
+            user: slot.shown.as_ref().map_or(slot.user, |s| s.user),
+            step: slot.shown.as_ref().map(|s| s.step.clone()),
+            captured: slot.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
+            address: slot.address.as_ref().map(Address::to_string).unwrap_or_default(),
             error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
             request: request.label.clone(),
             request_head: masked(&text(
@@ -178,6 +189,38 @@ impl Keeper {
             response_head: (!head.is_empty()).then(|| masked(&text(&head[..head.len().min(HEAD_BYTES)]))),
             response_body: (!body.is_empty()).then(|| text(&body[..body.len().min(BODY_BYTES)])),
         }
+    }
+}
+
+/// What an exchange looks like without the secrets in it.
+#[derive(Debug)]
+pub struct Hidden {
+    response: Vec<u8>,
+    head_end: Option<usize>,
+    written: Vec<u8>,
+    told: Option<String>,
+}
+
+impl Hidden {
+    /// Of this exchange, without these secrets.
+    pub fn of(ending: &Ending<'_>, shown: &Shown) -> Hidden {
+        let (bytes, head_end) = ending.response;
+        // A secret that begins within what is kept is looked for as a whole.
+        let most = HEAD_BYTES + BODY_BYTES + shown.secrets.first().map_or(0, Vec::len);
+        let (head, body) = bytes.split_at(head_end.unwrap_or(0).min(bytes.len()));
+        let mut response = shown.hide(head);
+        let head_end = head_end.map(|_| response.len());
+        response.extend_from_slice(&shown.hide(&body[..body.len().min(most)]));
+        let request = ending.request;
+        let written = ending.written.unwrap_or(&request.bytes[..request.head_len]);
+        let told = ending.told.map(|t| String::from_utf8_lossy(&shown.hide(t.as_bytes())).into_owned());
+        Hidden { response, head_end, written: shown.hide(written), told }
+    }
+
+    /// The same exchange, as it may be shown.
+    pub fn instead_of<'a>(&'a self, ending: Ending<'a>) -> Ending<'a> {
+        let response = (self.response.as_slice(), self.head_end);
+        Ending { response, told: self.told.as_deref(), written: Some(&self.written), ..ending }
     }
 }
 
@@ -213,7 +256,7 @@ impl Slot {
         bytes.extend_from_slice(&response[..kept]);
         Slot {
             label,
-            address: exchange.address,
+            address: exchange.address.cloned(),
             times: exchange.times,
             error: exchange.error,
             user: exchange.user,
@@ -222,6 +265,7 @@ impl Slot {
             bytes,
             told: exchange.told.map(Into::into),
             written: exchange.written.map(Into::into),
+            shown: exchange.shown.cloned().map(Box::new),
         }
     }
 

@@ -1,8 +1,6 @@
 //! The life of a request: `begin` → `connect` → `connected` → `transmit` → `received` → `complete` or `fail` →
 //! `next`. The functions are named after the step it is in.
 
-use std::net::SocketAddr;
-
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::load::OwnLimit;
 use loadlab_record::outcome::{Failure, Outcome};
@@ -11,16 +9,18 @@ use crate::conn::{Exchange, Phase};
 use crate::deadline::NONE;
 use crate::http1::Fault;
 use crate::io::{ConnId, Event, Ops, Sink};
-use crate::keeper::{Ending, Reason};
+use crate::keeper::{Ending, Hidden, Reason};
 use crate::recorder::Times;
-use crate::script::{Ended, Trouble};
+use crate::script::{Ended, Kept, Trouble};
 use crate::secure::put;
 use crate::source::Request;
 use crate::spec::Model;
+use crate::target::Address;
+use crate::users::Users;
 use crate::worker::Worker;
 
 /// Beginnings of responses kept at one time, in case they turn out slow or failed.
-const STASHES: usize = 256;
+pub(crate) const STASHES: usize = 256;
 
 impl<'r> Worker<'r> {
     /// The first action for a request.
@@ -40,19 +40,29 @@ impl<'r> Worker<'r> {
         if self.turn.is_some() {
             self.take_turn(id);
         }
+        if let Some(journey) = &mut self.journey {
+            journey.begins(id);
+        }
+        let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
         let exchange = &mut self.exchanges[id as usize];
         (exchange.request, exchange.due_ns, exchange.started_ns) = (index, due_ns, now);
         (exchange.resent, exchange.answered, exchange.under_way) = (false, false, true);
+        (exchange.status, exchange.id) = (0, None);
+        let timeout_ns = if self.talks.is_some() { self.within_ns(index) } else { self.spec.timeout_ns };
+        self.deadlines.push(&mut self.exchanges, id, (now, timeout_ns));
+        let exchange = &mut self.exchanges[id as usize];
+        if let Some(multiplex) = &self.multiplex {
+            exchange.conn = multiplex.connection_of(id, host);
+            return self.begin_stream(ops, id, host, now);
+        }
         let conn_id = exchange.conn;
-        if self.multiplex.is_some() {
-            self.deadlines.push(&mut self.exchanges, id, now.saturating_add(self.spec.timeout_ns));
-            return self.begin_stream(ops, id, request.host, now);
+        if self.talks.is_some() && self.goes_on(ops, id, now) {
+            return;
         }
         let conn = &mut self.conns[conn_id as usize];
         (conn.exchange, conn.refused) = (id, 0);
-        let host = self.journey.as_ref().and_then(|j| j.redirected_to(id)).unwrap_or(request.host);
-        let (phase, elsewhere) = (conn.phase, conn.host != host);
-        self.deadlines.push(&mut self.exchanges, id, now.saturating_add(self.spec.timeout_ns));
+        let shares = |to: u16| self.spec.proxy.as_ref().is_some_and(|p| p.shares(to, host));
+        let (phase, elsewhere) = (conn.phase, conn.host != host && !shares(conn.host));
         match phase {
             Phase::Idle if !elsewhere => {
                 self.conns[conn_id as usize].rested = true;
@@ -60,8 +70,8 @@ impl<'r> Worker<'r> {
             }
             Phase::Closed => self.connect(ops, conn_id, host, now),
             // Being opened to be held: the request goes out once it stands.
-            Phase::Connecting | Phase::Securing => {}
-            Phase::Idle | Phase::Busy => {
+            Phase::Connecting | Phase::Securing if !elsewhere => {}
+            _ => {
                 self.shut(ops, conn_id);
                 self.connect(ops, conn_id, host, now);
             }
@@ -92,15 +102,22 @@ impl<'r> Worker<'r> {
         };
         let Some(address) = self.address_of(id) else { return };
         self.recorder.connecting();
-        ops.connect(id, &address, source);
+        ops.connect(id, address, source);
     }
 
-    fn address_of(&self, id: ConnId) -> Option<SocketAddr> {
+    fn address_of(&self, id: ConnId) -> Option<&'r Address> {
         let conn = self.conns.get(id as usize)?;
         self.addresses.get(conn.host, conn.address as usize)
     }
 
     fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        if self.tunnels.is_none() || !self.asks_for_tunnel(ops, id) {
+            self.reached(ops, id);
+        }
+    }
+
+    /// The connection stands, through a tunnel if it needed one.
+    pub(crate) fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let conn = &self.conns[id as usize];
         let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
@@ -149,6 +166,9 @@ impl<'r> Worker<'r> {
     /// The same for a step of a journey, which may have to be written first.
     fn transmit_step(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
+        if self.talks.is_some() {
+            self.opens(id);
+        }
         let user = self.conns[id as usize].exchange;
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.exchanges[user as usize];
@@ -166,9 +186,14 @@ impl<'r> Worker<'r> {
                     if let Some(kept) = &mut exchange.kept {
                         kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
                     }
-                    put(&mut self.secure, ops, id, bytes)
+                    let put = put(&mut self.secure, ops, id, bytes);
+                    exchange.id = journey.last_id();
+                    put
                 }
-                Err(fault) => return self.unwritten.push((user, Trouble::Unwritten(fault))),
+                Err(fault) => {
+                    let trouble = Trouble::Unwritten(fault);
+                    return self.unwritten.push(exchange.unwritten(user, trouble));
+                }
             }
         } else {
             let bytes: &'r [u8] = &self.spec.requests[exchange.request as usize].bytes;
@@ -183,6 +208,9 @@ impl<'r> Worker<'r> {
 
     fn sent(&mut self, id: ConnId, bytes: usize) {
         self.recorder.sent(bytes);
+        if self.talks.is_some() {
+            self.talk_sent(id, bytes);
+        }
         let exchange = self.conns[id as usize].exchange;
         if let Some(exchange) = self.exchanges.get_mut(exchange as usize) {
             exchange.unsent = exchange.unsent.saturating_sub(bytes);
@@ -194,6 +222,9 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         self.recorder.roll(now);
         self.recorder.received(bytes.len());
+        if self.tunnels.as_ref().is_some_and(|t| t.is_asked(id)) {
+            return self.tunnel_answered(ops, id, (bytes, last), now);
+        }
         match self.secure {
             None => self.plain(ops, id, (bytes, last), now),
             Some(_) => self.secure_received(ops, id, (bytes, last), now),
@@ -211,6 +242,9 @@ impl<'r> Worker<'r> {
     ) {
         if self.multiplex.is_some() {
             return self.streams_received(ops, id, bytes, now);
+        }
+        if self.talks.is_some() && self.talk_received(ops, id, bytes, now) {
+            return;
         }
         let conn = &self.conns[id as usize];
         if conn.phase != Phase::Busy {
@@ -275,7 +309,12 @@ impl<'r> Worker<'r> {
                 let exchange = &mut self.exchanges[exchange_id as usize];
                 let time_ns = now.saturating_sub(exchange.started_ns);
                 let ended = Ended { status: head.status, time_ns, now_ns: now };
-                journey.judge(exchange_id, exchange.request, exchange.kept.as_deref_mut(), ended)
+                let kept = exchange.kept.as_deref_mut();
+                let judged = journey.judge(exchange_id, exchange.request, kept, ended);
+                for (place, value) in journey.numbers.drain(..) {
+                    self.recorder.number(place, value, exchange.due_ns);
+                }
+                judged
             }
         };
         self.finish(ops, exchange_id, now, outcome, (trouble.map(Reason::Script), response));
@@ -311,8 +350,19 @@ impl<'r> Worker<'r> {
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
         let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
         let head = exchange.reader.head().filter(|_| exchange.answered);
+        // Those of streams and WebSockets are told, not read here.
+        let told = Some(exchange.status).filter(|status| *status > 0);
+        let status = match self.multiplex {
+            None => head.map(|h| h.status).or(told),
+            Some(_) => told.filter(|_| exchange.answered),
+        };
         self.service_ns = self.service_ns - self.service_ns / 64 + (now - times.started_ns) / 64;
         self.recorder.ended(request, times, outcome);
+        if let Some(request_id) = exchange.id.take()
+            && !self.journey.as_ref().is_some_and(|j| j.is_led_on(id))
+        {
+            self.recorder.id(request_id, outcome);
+        }
         if self.keeper.wants(request, outcome, now - times.due_ns) {
             self.keep(
                 id,
@@ -325,14 +375,18 @@ impl<'r> Worker<'r> {
                     told: None,
                     written: None,
                     user: matches!(self.spec.model, Model::Closed { .. }).then(|| self.number_of(id)),
-                    status: head.map(|h| h.status),
+                    status,
                     response,
+                    shown: None,
                 },
             );
         }
         self.unstash(id);
         if self.journey.is_some() {
             self.end_step(id, outcome, error);
+        }
+        if self.talks.is_some() {
+            self.ends_talk(ops, id);
         }
         self.conns[conn as usize].exchange = NONE;
         if self.turn.is_some() {
@@ -344,9 +398,17 @@ impl<'r> Worker<'r> {
     #[cold]
     fn keep(&mut self, id: u32, ending: Ending<'_>) {
         let stash = self.exchanges[id as usize].stash.take();
-        let response = stash.as_ref().map_or(ending.response, |s| (&s.bytes, s.head_end));
         let exchange = &self.exchanges[id as usize];
         let kept = exchange.kept.as_deref();
+        // HTTP/2 has no bytes of a response: its fields were put into words.
+        let worded = kept.filter(|k| self.multiplex.is_some() && !k.head().is_empty());
+        let body = |k: &Kept| k.body()[..k.body().len().min(BODY_BYTES)].to_vec();
+        let worded = worded.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
+        let response = match (&worded, &stash) {
+            (Some((bytes, head)), _) => (bytes.as_slice(), Some(*head)),
+            (None, Some(stash)) => (stash.bytes.as_slice(), stash.head_end),
+            (None, None) => ending.response,
+        };
         let told = match (ending.error, &self.journey) {
             (Some(Reason::Script(trouble)), Some(journey)) => {
                 let Times { started_ns, end_ns, .. } = ending.times;
@@ -355,11 +417,19 @@ impl<'r> Worker<'r> {
                 Some(journey.script(exchange.request).told(trouble, kept, ended))
             }
             (Some(Reason::Tls), _) => self.secure.as_ref().map(|s| s.words.clone()),
+            (Some(Reason::WebSocket), _) => self.talks.as_ref().map(|t| t.words.clone()),
+            (Some(Reason::Proxy), _) => self.tunnels.as_ref().map(|t| t.words.clone()),
             _ => None,
         };
+        let said = self.spec.http2.as_ref().and_then(|h| h.heads.get(exchange.request as usize));
         let written = kept.map(|k| k.request.as_slice()).filter(|r| !r.is_empty());
-        let ending = Ending { response, told: told.as_deref(), written, ..ending };
-        let number = self.exchanges[id as usize].request as usize;
+        let written = written.or(said.map(|head| head.text().as_bytes()));
+        let number = exchange.request as usize;
+        let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
+        let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j)));
+        let ending = Ending { response, told: told.as_deref(), written, shown: shown.as_ref(), ..ending };
+        let hidden = shown.as_ref().filter(|s| !s.secrets.is_empty()).map(|s| Hidden::of(&ending, s));
+        let ending = hidden.as_ref().map_or(ending, |hidden| hidden.instead_of(ending));
         if let Some(example) = self.keeper.keep(&ending, number) {
             self.recorder.example(example);
         }
@@ -367,7 +437,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Keeps the beginning of a response that comes in pieces.
-    fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
+    pub(crate) fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
         let exchange = &mut self.exchanges[id as usize];
         if exchange.stash.is_none() {
             if self.stashed == STASHES {
@@ -390,7 +460,7 @@ impl<'r> Worker<'r> {
         }
     }
 
-    fn unstash(&mut self, id: u32) {
+    pub(crate) fn unstash(&mut self, id: u32) {
         if let Some(mut stash) = self.exchanges[id as usize].stash.take() {
             stash.bytes.clear();
             stash.head_end = None;
@@ -406,6 +476,9 @@ impl<'r> Worker<'r> {
             (conn.phase, conn.rested, conn.exchange)
         };
         let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
+        if self.tunnel_ended(ops, id, error) {
+            return;
+        }
         if phase == Phase::Connecting {
             if let Some(limit) = error.and_then(own_limit) {
                 self.recorder.own_limit(limit);
@@ -413,6 +486,9 @@ impl<'r> Worker<'r> {
             if self.other_address(ops, id) {
                 return;
             }
+        }
+        if self.talks.is_some() && self.talk_ended(ops, id, error) {
+            return;
         }
         if self.multiplex.is_some() {
             let failure = match phase {
@@ -435,11 +511,16 @@ impl<'r> Worker<'r> {
             return;
         };
         let (answered, again) = (exchange.answered, rested && self.may_resend(exchange, error));
+        let whole = error.is_none() && exchange.reader.ends_with_connection();
         match phase {
             Phase::Closed | Phase::Idle => {}
             Phase::Connecting => self.fail(ops, exchange_id, Failure::Connect, reason),
             Phase::Securing => self.fail(ops, exchange_id, Failure::Tls, reason),
-            Phase::Busy if error.is_none() && exchange.reader.ends_with_connection() => {
+            Phase::Busy if whole && self.secure.as_ref().is_some_and(|s| s.is_cut(id)) => {
+                let reason = Reason::Words("the connection ended without TLS's goodbye (close_notify)");
+                self.fail(ops, exchange_id, Failure::Truncated, reason);
+            }
+            Phase::Busy if whole => {
                 let now = self.now(ops);
                 self.recorder.roll(now);
                 self.complete(ops, id, now, false, (&[], None));
@@ -488,10 +569,24 @@ impl<'r> Worker<'r> {
     }
 
     pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
-        ops.close(id);
-        if let Some(secure) = &mut self.secure {
-            secure.forget(id);
+        let mut last = std::mem::take(&mut self.last);
+        last.clear();
+        if let Some(talks) = &mut self.talks {
+            talks.hang_up(id, &mut last);
         }
+        if let Some(secure) = &mut self.secure {
+            // Who was asked for one answer only closes behind it.
+            secure.leave(id, &mut last, self.spec.keep_alive);
+        }
+        if let Some(tunnels) = &mut self.tunnels {
+            tunnels.forget(id);
+        }
+        if last.is_empty() {
+            ops.close(id);
+        } else {
+            self.recorder.sent(ops.close_with(id, &last));
+        }
+        self.last = last;
         self.conns[id as usize].phase = Phase::Closed;
         self.recorder.closed();
     }

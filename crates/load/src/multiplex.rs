@@ -3,14 +3,21 @@
 //! It differs from that in [`crate::life`] in what a connection is to a request: one of many on it, and a timeout or a
 //! failure of one leaves the others alone. A request waits where its connection is still being made, has no stream
 //! left, or is about to be closed by the server; that wait is part of its time.
+//!
+//! Places share connections in groups, and each group has one connection to each host. A step of a journey is written
+//! when its stream begins, since only its connection knows how its head is packed.
 
+use std::ops::Range;
+
+use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
-use crate::conn::Phase;
+use crate::conn::{Exchange, Phase, Stash};
 use crate::http2::{Code, Event, Session, Settings};
 use crate::io::{ConnId, Ops};
 use crate::keeper::Reason;
-use crate::script::Ended;
+use crate::life::STASHES;
+use crate::script::{Ended, Trouble, write_field};
 use crate::secure::put;
 use crate::spec::Http2;
 use crate::worker::Worker;
@@ -18,6 +25,8 @@ use crate::worker::Worker;
 /// All connections of one worker that carry streams.
 pub struct Multiplex<'r> {
     spec: &'r Http2,
+    /// Hosts of the load.
+    hosts: u32,
     links: Vec<Link>,
     /// What is to be written on the connection at hand.
     out: Vec<u8>,
@@ -44,13 +53,20 @@ enum Told {
 }
 
 impl<'r> Multiplex<'r> {
-    pub fn new(spec: &'r Http2) -> Self {
-        Multiplex { spec, links: Vec::new(), out: Vec::new(), at_hand: None, told: Vec::new() }
+    pub fn new(spec: &'r Http2, hosts: usize) -> Self {
+        let hosts = hosts.max(1) as u32;
+        Multiplex { spec, hosts, links: Vec::new(), out: Vec::new(), at_hand: None, told: Vec::new() }
     }
 
-    /// The connection that a place shares.
-    pub fn connection_of(&self, place: u32) -> ConnId {
-        place / self.spec.streams.max(1)
+    /// The connection to a host that a place shares.
+    pub fn connection_of(&self, place: u32, host: u16) -> ConnId {
+        self.connections_of(place).start + u32::from(host)
+    }
+
+    /// All connections that a place shares, one to each host.
+    pub fn connections_of(&self, place: u32) -> Range<ConnId> {
+        let first = place / self.spec.streams.max(1) * self.hosts;
+        first..first + self.hosts
     }
 
     fn link(&mut self, conn: ConnId) -> &mut Link {
@@ -82,7 +98,8 @@ impl<'r> Worker<'r> {
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         self.conns[conn as usize].phase = Phase::Idle;
         let Some(multiplex) = &mut self.multiplex else { return };
-        let settings = Settings { tell_fields: self.journey.is_some(), ..Settings::default() };
+        let tell_fields = self.journey.is_some();
+        let settings = Settings { tell_fields, tell_failures: true, ..Settings::default() };
         let mut session = Box::new(Session::new(settings));
         session.start(&mut multiplex.out);
         multiplex.link(conn).session = Some(session);
@@ -91,6 +108,7 @@ impl<'r> Worker<'r> {
 
     /// Sends as much of what waits as there are streams for.
     fn send_waiting(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let now = if self.journey.is_some() { self.now(ops) } else { 0 };
         let Some(multiplex) = &mut self.multiplex else { return };
         if multiplex.at_hand == Some(conn) {
             return;
@@ -100,10 +118,38 @@ impl<'r> Worker<'r> {
         let Link { session: Some(session), waiting } = &mut links[conn as usize] else { return };
         let ready = (session.room() as usize).min(waiting.len());
         for id in waiting.drain(..ready) {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &mut self.exchanges[id as usize];
             let request = &self.spec.requests[exchange.request as usize];
+            if let Some(journey) = &mut self.journey {
+                if journey.script(exchange.request).wants_room() {
+                    match &mut exchange.kept {
+                        Some(kept) => kept.clear(),
+                        none => *none = Some(journey.room()),
+                    }
+                }
+                if let Some(written) = spec.written(exchange.request) {
+                    let spoken = match journey.speak(id, exchange.request, now, written) {
+                        Ok(spoken) => spoken,
+                        Err(fault) => {
+                            self.unwritten.push(exchange.unwritten(id, Trouble::Unwritten(fault)));
+                            continue;
+                        }
+                    };
+                    let stream = (id, request.answer_has_no_body);
+                    let sent = session.send_parts(stream, spoken.parts(), spoken.body, out);
+                    exchange.id = spoken.id;
+                    if let Some(kept) = &mut exchange.kept {
+                        let length = spoken.text.len().min(HEAD_BYTES);
+                        kept.request.extend_from_slice(&spoken.text[..length]);
+                        if sent == Ok(false) {
+                            kept.unsent.extend_from_slice(spoken.body);
+                        }
+                    }
+                    continue;
+                }
+            }
             let body = &request.bytes[request.head_len..];
-            // There was room for it.
+            // There was room for it, as there was above.
             let _ = session.send(id, &spec.heads[exchange.request as usize], body, out);
         }
         self.write_out(ops, conn);
@@ -125,8 +171,14 @@ impl<'r> Worker<'r> {
             }
             let (exchanges, requests) = (&self.exchanges, &self.spec.requests);
             let body_of = |id: u32| {
-                let request = &requests[exchanges[id as usize].request as usize];
-                &request.bytes[request.head_len..]
+                let exchange = &exchanges[id as usize];
+                match exchange.kept.as_deref().filter(|kept| !kept.unsent.is_empty()) {
+                    Some(kept) => kept.unsent.as_slice(),
+                    None => {
+                        let request = &requests[exchange.request as usize];
+                        &request.bytes[request.head_len..]
+                    }
+                }
             };
             session.flush(body_of, out);
         }
@@ -138,39 +190,26 @@ impl<'r> Worker<'r> {
         let Some(mut session) = multiplex.link(conn).session.take() else { return };
         multiplex.at_hand = Some(conn);
         let mut told = std::mem::take(&mut multiplex.told);
-        let exchanges = &mut self.exchanges;
-        let result = session.receive(bytes, &mut multiplex.out, &mut |event| match event {
-            Event::Head { token, status, end } => {
-                let exchange = &mut exchanges[token as usize];
-                (exchange.answered, exchange.status) = (true, status);
-                if end {
-                    told.push(Told::Complete(token));
-                }
-            }
-            Event::Data { token, bytes, end } => {
-                if let Some(kept) = &mut exchanges[token as usize].kept {
-                    crate::http1::Keep::body(&mut **kept, bytes);
-                }
-                if end {
-                    told.push(Told::Complete(token));
-                }
-            }
-            Event::Field { .. } | Event::GoAway { .. } | Event::SettingsChanged { .. } => {}
-            Event::Reset { token, code: Code::REFUSED_STREAM } | Event::Unprocessed { token } => {
-                told.push(Told::Again(token));
-            }
-            Event::Reset { token, .. } => {
-                told.push(Told::Failed(token, Failure::Reset, "the server reset the stream"));
-            }
-            Event::Malformed { token, words } => told.push(Told::Failed(token, Failure::Protocol, words)),
-        });
+        let mut taking = Taking {
+            exchanges: &mut self.exchanges,
+            spare: &mut self.stashes,
+            stashed: &mut self.stashed,
+            told: &mut told,
+        };
+        let result = session.receive(bytes, &mut multiplex.out, &mut |event| taking.take(event));
         multiplex.link(conn).session = Some(session);
+        if !multiplex.out.is_empty() {
+            // What follows may send on other connections.
+            self.write_out(ops, conn);
+        }
         for one in told.drain(..) {
             self.settle(ops, one, now);
         }
-        if let Some(multiplex) = &mut self.multiplex {
-            multiplex.told = told;
-            multiplex.at_hand = None;
+        let Some(multiplex) = &mut self.multiplex else { return };
+        (multiplex.told, multiplex.at_hand) = (told, None);
+        if multiplex.link(conn).session.is_none() {
+            // Its user has left, and taken it along.
+            return;
         }
         match result {
             Ok(()) => self.send_waiting(ops, conn),
@@ -214,6 +253,9 @@ impl<'r> Worker<'r> {
             Told::Again(id) => {
                 let exchange = &mut self.exchanges[id as usize];
                 (exchange.resent, exchange.answered) = (true, false);
+                if let Some(stash) = &mut exchange.stash {
+                    stash.bytes.clear();
+                }
                 let conn = exchange.conn;
                 if let Some(multiplex) = &mut self.multiplex {
                     multiplex.link(conn).waiting.push(id);
@@ -230,7 +272,11 @@ impl<'r> Worker<'r> {
             None => (crate::life::judge(&self.spec.requests[exchange.request as usize], status), None),
             Some(journey) => {
                 let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
-                journey.judge(id, exchange.request, exchange.kept.as_deref_mut(), ended)
+                let judged = journey.judge(id, exchange.request, exchange.kept.as_deref_mut(), ended);
+                for (place, value) in journey.numbers.drain(..) {
+                    self.recorder.number(place, value, exchange.due_ns);
+                }
+                judged
             }
         };
         self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (&[], None)));
@@ -245,6 +291,35 @@ impl<'r> Worker<'r> {
         if let Some(session) = &mut links[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
+        }
+    }
+
+    /// A user leaves, and takes along the connections that are its alone; those that users share stay.
+    pub(crate) fn leave_streams(&mut self, ops: &mut impl Ops<'r>, place: u32) {
+        let Some(multiplex) = &mut self.multiplex else { return };
+        if multiplex.spec.streams > 1 {
+            return;
+        }
+        for conn in multiplex.connections_of(place) {
+            if let Some(multiplex) = &mut self.multiplex {
+                multiplex.link(conn).session = None;
+            }
+            if self.conns[conn as usize].phase != Phase::Closed {
+                self.shut(ops, conn);
+            }
+        }
+    }
+
+    /// What is said of a request that takes too long.
+    #[cold]
+    pub(crate) fn overdue_words(&self, id: u32) -> &'static str {
+        let link =
+            self.multiplex.as_ref().and_then(|m| m.links.get(self.exchanges[id as usize].conn as usize));
+        match link.and_then(|l| l.session.as_ref()) {
+            Some(session) if session.is_held_up(id) => {
+                "no complete response within the timeout: the server gave no room to send the whole request"
+            }
+            _ => "no complete response within the timeout",
         }
     }
 
@@ -286,6 +361,88 @@ impl<'r> Worker<'r> {
             if self.conns[conn as usize].phase == Phase::Closed {
                 self.connect(ops, conn, host, now);
             }
+        }
+    }
+}
+
+/// What a session's events are put into.
+struct Taking<'a> {
+    exchanges: &'a mut Vec<Exchange>,
+    // Boxes, since they wander into exchanges and back.
+    #[allow(clippy::vec_box)]
+    spare: &'a mut Vec<Box<Stash>>,
+    stashed: &'a mut usize,
+    told: &'a mut Vec<Told>,
+}
+
+impl Taking<'_> {
+    #[inline]
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Head { token, status, end } => self.head(token, status, end),
+            Event::Data { token, bytes, end } => self.data(token, bytes, end),
+            Event::Field { token, name, value } => self.field(token, name, value),
+            Event::GoAway { .. } | Event::SettingsChanged { .. } => {}
+            Event::Reset { token, code: Code::REFUSED_STREAM } | Event::Unprocessed { token } => {
+                self.told.push(Told::Again(token));
+            }
+            Event::Reset { token, .. } => {
+                self.told.push(Told::Failed(token, Failure::Reset, "the server reset the stream"));
+            }
+            Event::Malformed { token, words } => {
+                self.told.push(Told::Failed(token, Failure::Protocol, words));
+            }
+        }
+    }
+
+    #[inline]
+    fn head(&mut self, token: u32, status: u16, end: bool) {
+        let exchange = &mut self.exchanges[token as usize];
+        (exchange.answered, exchange.status) = (true, status);
+        if let Some(kept) = &mut exchange.kept {
+            kept.end_head();
+        }
+        if let Some(stash) = &mut exchange.stash {
+            stash.bytes.extend_from_slice(b"\r\n");
+            stash.head_end = Some(stash.bytes.len());
+        }
+        if end {
+            self.told.push(Told::Complete(token));
+        }
+    }
+
+    #[inline]
+    fn data(&mut self, token: u32, bytes: &[u8], end: bool) {
+        let exchange = &mut self.exchanges[token as usize];
+        if let Some(kept) = &mut exchange.kept {
+            crate::http1::Keep::body(&mut **kept, bytes);
+        }
+        if let Some(stash) = &mut exchange.stash {
+            let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
+            stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        if end {
+            self.told.push(Told::Complete(token));
+        }
+    }
+
+    /// A field of a response's head, where somebody will look at it: the journey, or who reads an example. Trailers
+    /// come behind the head, and nobody does.
+    fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
+        let exchange = &mut self.exchanges[token as usize];
+        if exchange.answered {
+            return;
+        }
+        if let Some(kept) = &mut exchange.kept {
+            return kept.field(name, value);
+        }
+        let fails = name == b":status" && value.first().is_some_and(|b| *b >= b'4');
+        if fails && exchange.stash.is_none() && *self.stashed < STASHES {
+            *self.stashed += 1;
+            exchange.stash = Some(self.spare.pop().unwrap_or_default());
+        }
+        if let Some(stash) = exchange.stash.as_mut().filter(|stash| stash.bytes.len() < HEAD_BYTES) {
+            write_field(name, value, &mut stash.bytes);
         }
     }
 }

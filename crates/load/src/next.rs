@@ -22,8 +22,15 @@ impl<'r> Worker<'r> {
             Feed::Closed(_) => self.user_next(ops, id, now, over),
             Feed::Open(open) => {
                 let none = over || open.backlog.len() == 0;
-                match self.journey.as_ref().filter(|j| j.has_sessions()) {
+                match &self.journey {
                     None => {}
+                    // Where it was redirected to is no arrival of the schedule.
+                    Some(journey) if journey.redirected_to(id).is_some() => {
+                        let index = self.exchanges[id as usize].request;
+                        self.recorder.due(&self.spec.requests[index as usize], now, now);
+                        return self.begin(ops, id, index, now, now);
+                    }
+                    Some(journey) if !journey.has_sessions() => {}
                     Some(journey) if !journey.is_gone(id) => return self.session_next(ops, id, now),
                     Some(_) => self.session_ends(ops, id),
                 }
@@ -53,9 +60,7 @@ impl<'r> Worker<'r> {
         match &mut self.journey {
             None => {}
             Some(journey) if journey.has_sessions() => journey.arrive(place, number, index),
-            Some(journey) => {
-                journey.take_rows(place);
-            }
+            Some(journey) => journey.take_rows(place),
         }
     }
 
@@ -63,12 +68,9 @@ impl<'r> Worker<'r> {
     /// though the schedule may be over.
     fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
         let last = self.exchanges[place as usize].request;
-        let own = self.journey.as_ref().and_then(|j| j.script(last).think);
+        let own = self.journey.as_ref().and_then(|j| j.pause_of(place, last));
         let Feed::Open(open) = &mut self.feed else { return };
-        let due = match self.journey.as_ref().and_then(|j| j.redirected_to(place)) {
-            Some(_) => now,
-            None => now + own.unwrap_or(self.spec.think).draw(&mut open.random),
-        };
+        let due = now + own.unwrap_or(self.spec.think).draw(&mut open.random);
         if due > now {
             return open.later.push(Reverse((due, place)));
         }
@@ -85,6 +87,9 @@ impl<'r> Worker<'r> {
 
     /// It leaves, and takes its connection along: the next user in its place makes one of its own.
     fn session_ends(&mut self, ops: &mut impl Ops<'r>, place: u32) {
+        if self.multiplex.is_some() {
+            return self.leave_streams(ops, place);
+        }
         let conn = self.exchanges[place as usize].conn;
         if self.turn.is_none() && self.conns[conn as usize].phase != Phase::Closed {
             self.shut(ops, conn);
@@ -97,18 +102,21 @@ impl<'r> Worker<'r> {
             return self.user_leaves(ops, id, now);
         }
         if self.journey.as_ref().is_some_and(|j| j.is_gone(id)) {
-            return;
+            return self.drop_waiting(id, now);
         }
         if self.spec.pace_ns.is_some() {
             if let Some((number, due)) = self.take_waiting(id) {
                 // It was kept by the system, not by us.
                 let index = self.request_of(id, number);
+                if self.journey.is_some() {
+                    self.recorder.due_as(&self.spec.requests[index as usize]);
+                }
                 self.begin(ops, id, index, due, due);
             }
             return;
         }
         let last = self.exchanges[id as usize].request;
-        let own = self.journey.as_ref().and_then(|j| j.script(last).think);
+        let own = self.journey.as_ref().and_then(|j| j.pause_of(id, last));
         let Feed::Closed(users) = &mut self.feed else { return };
         if users.budget == 0 || self.exchanges[id as usize].begun >= users.each {
             return;
@@ -128,8 +136,15 @@ impl<'r> Worker<'r> {
     /// The schedule is over: a user that has something to do when it leaves does it now, without pause.
     fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
         let Some(journey) = &mut self.journey else { return };
+        if let Some(request_id) = journey.stop_redirect(id) {
+            self.recorder.redirected_id(request_id);
+        }
         if !journey.is_leaving(id) && !journey.is_gone(id) {
-            journey.advance(id, Step::Leave);
+            match journey.in_conversation(id) {
+                None => journey.advance(id, Step::Leave),
+                // It says goodbye before it leaves.
+                Some(left) => journey.advance(id, Step::Ahead(left)),
+            };
         }
         if !journey.is_gone(id) {
             self.user_begins(ops, id, now, now);
@@ -154,12 +169,28 @@ impl<'r> Worker<'r> {
         if users.budget == 0 || number >= users.each {
             return;
         }
+        if let Some(journey) = &mut self.journey {
+            if journey.is_gone(id) || (journey.is_outside(id) && !journey.advance(id, Step::On)) {
+                return;
+            }
+            let at_work = u64::from(exchange.under_way) + exchange.waiting;
+            if at_work >= journey.most_left(id) {
+                // All that it has to do has fallen due, unless something fails and is tried again.
+                let next = self.paced_after(id, due_ns);
+                return next.into_iter().for_each(|due| self.user_later(id, due));
+            }
+        }
         users.budget -= 1;
         let index = self.request_of(id, number);
         let request = &self.spec.requests[index as usize];
-        self.recorder.due(request, due_ns, now);
         let exchange = &mut self.exchanges[id as usize];
         let free = !exchange.under_way && exchange.waiting == 0;
+        // Which step of a journey it will be depends on how those before it end.
+        let untold = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
+        self.recorder.due_untold(due_ns, now);
+        if !untold {
+            self.recorder.due_as(request);
+        }
         if free {
             exchange.begun += 1;
             self.begin(ops, id, index, due_ns, now);
@@ -194,6 +225,19 @@ impl<'r> Worker<'r> {
         Some((exchange.begun - 1, due))
     }
 
+    /// What waits for a user has nobody to do it any more.
+    pub(crate) fn drop_waiting(&mut self, id: u32, now: u64) {
+        while let Some((number, due)) = self.take_waiting(id) {
+            // Whoever is gone is behind its last request.
+            let index = (self.request_of(id, number) as usize).min(self.spec.requests.len() - 1);
+            let request = &self.spec.requests[index];
+            if self.journey.is_some() {
+                self.recorder.due_as(request);
+            }
+            self.recorder.dropped(request, due, now.max(due));
+        }
+    }
+
     /// A user's next request, which fell due and was noticed at these times.
     pub(crate) fn user_begins(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, noticed_ns: u64) {
         let Feed::Closed(users) = &mut self.feed else { return };
@@ -221,22 +265,36 @@ impl<'r> Worker<'r> {
 
     /// A step of a journey has ended: what it means for its user's way.
     pub(crate) fn end_step(&mut self, id: u32, outcome: Outcome, error: Option<Reason>) {
+        let stands = self.talk_stands(id);
         let exchange = &mut self.exchanges[id as usize];
         let Some(journey) = &mut self.journey else { return };
         if let Some(kept) = exchange.kept.take() {
             journey.give_back(kept);
         }
+        if outcome == Outcome::Ok && journey.redirected_to(id).is_some() {
+            return;
+        }
+        if let Some(request_id) = journey.stop_redirect(id) {
+            self.recorder.redirected_id(request_id);
+        }
         if matches!(self.feed, Feed::Open(_)) && !journey.has_sessions() {
             return;
         }
         let step = match (outcome, error) {
-            (Outcome::Ok, _) if journey.redirected_to(id).is_some() => return,
             (Outcome::Ok, _) => Step::On,
             // What follows may need what is missing.
-            (_, Some(Reason::Script(Trouble::Unwritten(_) | Trouble::Capture(..)))) => Step::EndRound,
+            (_, Some(Reason::Script(Trouble::Unwritten(_) | Trouble::NotText | Trouble::Capture(..)))) => {
+                Step::EndRound
+            }
             _ => journey.script(exchange.request).on_failure,
         };
-        journey.stop_redirect(id);
+        let left = journey.talk(exchange.request).map_or(0, |talk| talk.left);
+        let step = match step {
+            Step::On if left > 0 && (outcome == Outcome::Ok || stands) => Step::Ahead(1),
+            // Without a connection nothing more can be said.
+            Step::On => Step::Past(left),
+            other => other,
+        };
         journey.advance(id, step);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use loadlab_record::example::Example;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, TagMeasured};
+use loadlab_record::numbers::Numbers;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::source::Request;
@@ -42,6 +43,8 @@ pub struct Batch {
     pub before: Option<Box<Series>>,
     /// By tag; times of the window alone.
     pub by_tag: Vec<TagMeasured>,
+    /// Captured numbers, by their place in the journey's; of the window alone.
+    pub numbers: Vec<Numbers>,
     /// Events inside the window.
     pub in_window: InWindow,
     /// Sum of the time that requests ended in this interval were under way.
@@ -50,14 +53,56 @@ pub struct Batch {
     pub connections: Connections,
     /// End of the last complete exchange so far.
     pub last_end_ns: u64,
+    /// Times at which the worker did not run, so far.
+    pub gaps: Gaps,
     /// Failed exchanges newly kept.
     pub examples: Vec<Example>,
+    /// Ids of requests that ended in it.
+    pub ids: Ids,
     /// The worker has ended.
     pub last: bool,
 }
 
+/// Times at which the worker did not run, on the load's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    /// How many.
+    pub times: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// When that began.
+    pub longest_at_ns: u64,
+}
+
+/// Ids of requests that ended, by what became of them; in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Answered with success.
+    pub accepted: Vec<u64>,
+    /// Sent, and no complete answer came.
+    pub unanswered: Vec<u64>,
+    /// Answered, and not with success.
+    pub refused: Vec<u64>,
+}
+
+impl Ids {
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.accepted.is_empty() && self.unanswered.is_empty() && self.refused.is_empty()
+    }
+
+    /// Takes those of another one, which is empty then.
+    pub fn append(&mut self, other: &mut Ids) {
+        self.accepted.append(&mut other.accepted);
+        self.unanswered.append(&mut other.unanswered);
+        self.refused.append(&mut other.refused);
+    }
+}
+
 impl Batch {
-    fn new(worker: usize, tags: usize, warmup: bool) -> Self {
+    fn new((worker, tags, numbers): (usize, usize, usize), warmup: bool) -> Self {
         Batch {
             worker,
             from_ns: 0,
@@ -70,11 +115,14 @@ impl Batch {
             window: Series::default(),
             before: warmup.then(Box::default),
             by_tag: (0..tags).map(|_| TagMeasured::default()).collect(),
+            numbers: (0..numbers).map(|_| Numbers::default()).collect(),
             in_window: InWindow::default(),
             busy_ns: 0,
             connections: Connections::default(),
             last_end_ns: 0,
+            gaps: Gaps::default(),
             examples: Vec::new(),
+            ids: Ids::default(),
             last: false,
         }
     }
@@ -89,6 +137,7 @@ impl Batch {
             before.clear();
         }
         self.by_tag.iter_mut().for_each(TagMeasured::clear);
+        self.numbers.iter_mut().for_each(Numbers::clear);
         self.in_window = InWindow::default();
         self.busy_ns = 0;
         self.connections = Connections::default();
@@ -125,6 +174,7 @@ pub struct Recorder {
     pub open: u64,
     peak: u64,
     last_end_ns: u64,
+    gaps: Gaps,
 }
 
 /// What a recorder needs to know.
@@ -133,6 +183,8 @@ pub struct Setup {
     pub worker: usize,
     /// How many tags there are.
     pub tags: usize,
+    /// How many numbers are captured.
+    pub numbers: usize,
     /// Start of the window.
     pub window_from_ns: u64,
     /// End of the window for counting events; `u64::MAX` if it ends with the load.
@@ -149,7 +201,7 @@ impl Recorder {
     /// Nothing counted yet.
     pub fn new(setup: Setup) -> Self {
         Recorder {
-            batch: Box::new(Batch::new(setup.worker, setup.tags, setup.window_from_ns > 0)),
+            batch: Box::new(Batch::new((setup.worker, setup.tags, setup.numbers), setup.window_from_ns > 0)),
             waiting: None,
             next_ns: BATCH_NS,
             window_from_ns: setup.window_from_ns,
@@ -161,6 +213,7 @@ impl Recorder {
             open: 0,
             peak: 0,
             last_end_ns: 0,
+            gaps: Gaps::default(),
         }
     }
 
@@ -188,7 +241,9 @@ impl Recorder {
     #[cold]
     fn hand_over(&mut self, until_ns: u64, last: bool) {
         let next = self.empty.try_recv().unwrap_or_else(|_| {
-            Box::new(Batch::new(self.batch.worker, self.batch.by_tag.len(), self.batch.before.is_some()))
+            let batch = &self.batch;
+            let sizes = (batch.worker, batch.by_tag.len(), batch.numbers.len());
+            Box::new(Batch::new(sizes, batch.before.is_some()))
         });
         let mut full = std::mem::replace(&mut self.batch, next);
         full.until_ns = until_ns;
@@ -196,6 +251,7 @@ impl Recorder {
         full.open = self.open;
         full.connections.peak = self.peak;
         full.last_end_ns = self.last_end_ns;
+        full.gaps = self.gaps;
         full.last = last;
         self.give_away();
         self.waiting = Some(full);
@@ -215,6 +271,21 @@ impl Recorder {
         let Some(full) = self.waiting.take() else { return };
         // The receiver is gone only when the load is being torn down; nobody is left to read it then.
         let _ = self.full.send(full);
+    }
+
+    /// The worker did not run in this time.
+    pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
+        let length_ns = to_ns - from_ns;
+        self.gaps.times += 1;
+        self.gaps.sum_ns += length_ns;
+        if length_ns > self.gaps.longest_ns {
+            (self.gaps.longest_ns, self.gaps.longest_at_ns) = (length_ns, from_ns);
+        }
+    }
+
+    /// Times at which the worker did not run.
+    pub fn gaps(&self) -> Gaps {
+        self.gaps
     }
 
     /// Nothing after this counts as inside the window.
@@ -238,11 +309,23 @@ impl Recorder {
     /// A request fell due, and was noticed so much later.
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
+        self.due_untold(due_ns, noticed_ns);
+        self.due_as(request);
+    }
+
+    /// The same where nobody knows yet which request it will be.
+    #[inline]
+    pub fn due_untold(&mut self, due_ns: u64, noticed_ns: u64) {
         self.batch.counts.due += 1;
         self.batch.in_window.due += u64::from(self.inside(due_ns));
         if !self.closed {
             self.series(due_ns).late.record(noticed_ns.saturating_sub(due_ns));
         }
+    }
+
+    /// What fell due before is this request.
+    #[inline]
+    pub fn due_as(&mut self, request: &Request) {
         for tag in &request.tags {
             self.batch.by_tag[*tag as usize].counts.due += 1;
         }
@@ -328,6 +411,16 @@ impl Recorder {
         self.batch.statuses[(status as usize).min(999)] += 1;
     }
 
+    /// A number was captured from the answer to a request that fell due then.
+    #[inline]
+    pub fn number(&mut self, place: usize, value: f64, due_ns: u64) {
+        if due_ns >= self.window_from_ns
+            && let Some(numbers) = self.batch.numbers.get_mut(place)
+        {
+            numbers.record(value);
+        }
+    }
+
     /// A request ended.
     #[inline]
     pub fn ended(&mut self, request: &Request, times: Times, outcome: Outcome) {
@@ -407,6 +500,26 @@ impl Recorder {
         if !closed {
             series.service_censored.record(service_ns);
         }
+    }
+
+    /// The request with this id ended: it was sent, once at least.
+    pub fn id(&mut self, id: u64, outcome: Outcome) {
+        let ids = &mut self.batch.ids;
+        match outcome {
+            Outcome::Ok => ids.accepted.push(id),
+            Outcome::Failed(Failure::Http4xx | Failure::Http5xx | Failure::Check) => ids.refused.push(id),
+            Outcome::Failed(_) => ids.unanswered.push(id),
+        }
+    }
+
+    /// The request with this id was redirected, and not sent to where that leads.
+    pub fn redirected_id(&mut self, id: u64) {
+        self.batch.ids.refused.push(id);
+    }
+
+    /// The request with this id was cut off at the end.
+    pub fn cut_id(&mut self, id: u64) {
+        self.batch.ids.unanswered.push(id);
     }
 
     /// A failed exchange worth keeping.

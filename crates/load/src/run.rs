@@ -1,27 +1,27 @@
 //! A load from start to end: threads, and the merging of what they hand over into ticks and totals.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier, OnceLock};
 
 use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{
     Bytes, Connections, Counts, Measured, PerUser, Series, TagMeasured, Tick, TickMs, Window,
 };
+use loadlab_record::numbers::Numbers;
 use loadlab_record::summary::{Generator, StoodStill};
 
 use crate::generator::{self, ThreadUse};
 use crate::io::epoll::{Epoll, now_ns};
 use crate::io::uring::{Size, Uring};
 use crate::io::{self, Io, sim};
-use crate::recorder::{Batch, Recorder, Setup};
+use crate::recorder::{Batch, Gaps, Ids, Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec, Model};
-use crate::worker::{ABORT, Gaps, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
+use crate::start::{Seat, Start};
+use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Time for all threads to be back when their connections are open.
-const LEAD_NS: u64 = 5_000_000;
 
 /// Ends a load early, from any thread.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +48,8 @@ pub struct Origin {
     pub zero_ns: u64,
     /// Which repeat of the load this is.
     pub batch: u32,
+    /// Where the ids of its requests begin: no two loads or batches of a trial may share one.
+    pub first_id: u64,
 }
 
 /// What a running load tells, on the caller's thread.
@@ -72,6 +74,8 @@ pub struct Second {
     pub before: Series,
     /// By tag.
     pub by_tag: BTreeMap<String, TagMeasured>,
+    /// Ids of the requests that ended in it.
+    pub ids: Ids,
 }
 
 /// What was counted so far.
@@ -83,12 +87,16 @@ pub struct Totals {
     pub counts: Counts,
     /// Times of the window.
     pub series: Series,
+    /// Captured numbers, by name.
+    pub numbers: BTreeMap<String, Numbers>,
     /// Bytes.
     pub bytes: Bytes,
     /// Connections open.
     pub open: u64,
     /// Connections made.
     pub connections: Connections,
+    /// Stretches of time in which a load thread did not run.
+    pub stood_still: StoodStill,
 }
 
 /// A load's end.
@@ -140,7 +148,7 @@ pub fn run(
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
-    let start = Start::new(spec, origin);
+    let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
     let (throttled_before, suspended_before) = (generator::throttled_ns(), generator::suspended_ns());
     let (collector, ends) = std::thread::scope(|scope| {
         let mut empties = Vec::new();
@@ -155,6 +163,7 @@ pub fn run(
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     control.abort();
+                    start.without(spec.threads - slot);
                     return Err(LoadError::Thread(error));
                 }
             }
@@ -185,45 +194,6 @@ struct ThreadEnd {
     backend: &'static str,
 }
 
-/// The moment a load begins, agreed on by its threads: as planned, or when the connections that are to be held
-/// are open on all of them.
-struct Start {
-    at_ns: AtomicU64,
-    opening: Option<Barrier>,
-    /// When opening began, and resident memory then.
-    before: (u64, u64),
-    /// How long it took, nanoseconds, and by how much memory grew.
-    opened: OnceLock<(u64, u64)>,
-}
-
-impl Start {
-    fn new(spec: &LoadSpec, origin: Origin) -> Self {
-        let opening = spec.held.is_some().then(|| Barrier::new(spec.threads));
-        Start {
-            at_ns: AtomicU64::new(origin.start_ns),
-            opening,
-            before: (now_ns(), generator::rss_bytes()),
-            opened: OnceLock::new(),
-        }
-    }
-
-    fn at_ns(&self) -> u64 {
-        self.at_ns.load(Ordering::Acquire)
-    }
-
-    /// Waits until every thread has opened its connections (or failed to).
-    fn agree(&self) {
-        let Some(barrier) = &self.opening else { return };
-        if barrier.wait().is_leader() {
-            let (began_ns, rss) = self.before;
-            let grown = generator::rss_bytes().saturating_sub(rss);
-            let _ = self.opened.set((now_ns().saturating_sub(began_ns), grown));
-            self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel);
-        }
-        barrier.wait();
-    }
-}
-
 /// The body of a load thread: binds itself, chooses a backend, drives its worker.
 fn load_thread(
     spec: &LoadSpec,
@@ -231,24 +201,20 @@ fn load_thread(
     slot: usize,
     channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
 ) -> Result<ThreadEnd, LoadError> {
-    generator::short_slices();
+    if !spec.starts_as_due() {
+        generator::short_slices();
+    }
+    let seat = start.seat();
     let ready = bind(spec, slot).and_then(|()| uring(spec));
     let recorder = recorder_for(spec, slot, channels);
-    let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns: start.at_ns() };
+    let (start_ns, first_id) = (start.at_ns(), start.first_id);
+    let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns, first_id };
     let worker = Worker::new(spec, &control.0, place, recorder);
-    match ready {
-        Ok(Some(mut io)) => drive_from(&mut io, worker, start),
-        Ok(None) => match Epoll::new() {
-            Ok(mut io) => drive_from(&mut io, worker, start),
-            Err(error) => {
-                start.agree();
-                Err(LoadError::Io { backend: <Epoll as Io>::NAME, error })
-            }
-        },
-        Err(error) => {
-            // The others wait for this one.
-            start.agree();
-            Err(error)
+    match ready? {
+        Some(mut io) => drive_from(&mut io, worker, (start, seat)),
+        None => {
+            let epoll = Epoll::new().map_err(|error| LoadError::Io { backend: <Epoll as Io>::NAME, error });
+            drive_from(&mut epoll?, worker, (start, seat))
         }
     }
 }
@@ -273,6 +239,7 @@ fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
         connections: spec.connections_per_thread(),
         in_flight: spec.in_flight_per_thread(),
         keep_alive: spec.keep_alive,
+        sources: !spec.sources.is_empty(),
     };
     match Uring::new(size) {
         Ok(io) => Ok(Some(io)),
@@ -287,17 +254,17 @@ fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
 fn drive_from<'r, I: Io<'r>>(
     io: &mut I,
     mut worker: Worker<'r>,
-    start: &Start,
+    (start, seat): (&Start, Seat<'_>),
 ) -> Result<ThreadEnd, LoadError> {
     let failed = |error| LoadError::Io { backend: I::NAME, error };
     let opened = open_held(io, &mut worker);
-    start.agree();
+    seat.agree();
     opened.map_err(failed)?;
     let start_ns = start.at_ns();
     worker.begin_at(start_ns);
     wait_until(start_ns);
     let before = ThreadUse::now();
-    let end = drive(io, worker).map_err(failed)?;
+    let end = drive(io, worker, || {}).map_err(failed)?;
     Ok(ThreadEnd { end, used: ThreadUse::now().since(before), backend: I::NAME })
 }
 
@@ -325,6 +292,7 @@ fn recorder_for(
     Recorder::new(Setup {
         worker: slot,
         tags: spec.tags.len(),
+        numbers: spec.journey.as_ref().map_or(0, |j| j.numbers.len()),
         window_from_ns: spec.warmup_ns,
         window_to_ns: if closed { u64::MAX } else { spec.schedule_ns().unwrap_or(u64::MAX) },
         closed: spec.starts_as_due(),
@@ -353,18 +321,22 @@ pub fn simulate_share<S: sim::Server>(
 ) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
     let (give_back, empty) = channel();
-    let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0 };
-    let start = Start::new(spec, origin);
+    let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
+    let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
     let recorder = recorder_for(spec, 0, (full, empty));
-    let worker = Worker::new(spec, &control.0, Place { slot, slots: 1, start_ns: 0 }, recorder);
+    let place = Place { slot, slots: 1, start_ns: 0, first_id: 0 };
+    let worker = Worker::new(spec, &control.0, place, recorder);
     let failed = |error| LoadError::Io { backend: "sim", error };
     let mut worker = worker;
     open_held(io, &mut worker).map_err(failed)?;
     let start_ns = io::Ops::now(io.ops());
     worker.begin_at(start_ns);
-    let end = drive(io, worker).map_err(failed)?;
     let mut collector = Collector::new(spec, origin, &start);
-    collector.collect(&batches, &[give_back], observer);
+    let empties = [give_back];
+    // As the threads of a real load are read while they run: a long one would else be held in memory whole.
+    let between = || batches.try_iter().for_each(|batch| collector.add(batch, &empties, observer));
+    let end = drive(io, worker, between).map_err(failed)?;
+    collector.collect(&batches, &empties, observer);
     Ok(collector.outcome(vec![end], Generator { io: "sim".into(), threads: 1, ..Generator::default() }))
 }
 
@@ -384,6 +356,8 @@ struct Collector<'s> {
     spare: Vec<Second>,
     /// For each worker: up to when it has told, requests in flight, connections open, and their peak.
     workers: Vec<(u64, u64, u64, u64)>,
+    /// When each did not run.
+    gaps: Vec<Gaps>,
 }
 
 impl<'s> Collector<'s> {
@@ -400,6 +374,7 @@ impl<'s> Collector<'s> {
             first: 0,
             spare: Vec::new(),
             workers: vec![(0, 0, 0, 0); spec.threads],
+            gaps: vec![Gaps::default(); spec.threads],
         }
     }
 
@@ -415,24 +390,33 @@ impl<'s> Collector<'s> {
         empties: &[Sender<Box<Batch>>],
         observer: &mut dyn FnMut(LoadEvent<'_>),
     ) {
-        while let Ok(mut batch) = batches.recv() {
-            self.take(&mut batch, observer);
-            let (worker, last) = (batch.worker, batch.last);
-            batch.clear();
-            if !last {
-                let _ = empties[worker].send(batch);
-            }
-            self.tell_complete(observer);
-            // The first worker that is still at it sets the pace.
-            if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
-                self.now.at_s = self.told_ns() as f64 / 1e9;
-                observer(LoadEvent::Progress(&self.now));
-            }
-        }
+        batches.iter().for_each(|batch| self.add(batch, empties, observer));
         for worker in &mut self.workers {
             worker.0 = u64::MAX;
         }
         self.tell_complete(observer);
+    }
+
+    fn add(
+        &mut self,
+        mut batch: Box<Batch>,
+        empties: &[Sender<Box<Batch>>],
+        observer: &mut dyn FnMut(LoadEvent<'_>),
+    ) {
+        self.take(&mut batch, observer);
+        let (worker, last) = (batch.worker, batch.last);
+        batch.clear();
+        if !last {
+            let _ = empties[worker].send(batch);
+        }
+        self.tell_complete(observer);
+        // The first worker that is still at it sets the pace.
+        if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
+            self.now.at_s = self.told_ns() as f64 / 1e9;
+            let still = self.gaps.iter().map(|gaps| stood_still(*gaps, self.shift_s()));
+            self.now.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
+            observer(LoadEvent::Progress(&self.now));
+        }
     }
 
     /// Up to when every worker has told.
@@ -449,6 +433,7 @@ impl<'s> Collector<'s> {
         // What was cut off at the end stays in flight for good.
         let in_flight = batch.in_flight + batch.counts.in_flight;
         self.workers[batch.worker] = (until, in_flight, batch.open, batch.connections.peak);
+        self.gaps[batch.worker] = batch.gaps;
         self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
         self.busy_ns += u128::from(batch.busy_ns);
         let by_tag = named(&self.spec.tags, &batch.by_tag);
@@ -460,6 +445,7 @@ impl<'s> Collector<'s> {
         self.now.open = open;
         let second = self.second(number);
         add_to_second(second, batch, &by_tag);
+        second.ids.append(&mut batch.ids);
         second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
         (second.tick.counts.in_flight, second.tick.connections) = (in_flight, open);
     }
@@ -483,6 +469,10 @@ impl<'s> Collector<'s> {
         totals.connections.peak = self.workers.iter().map(|w| w.3).sum();
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
+        }
+        let names = self.spec.journey.iter().flat_map(|j| &j.numbers);
+        for ((_, name), numbers) in names.zip(&batch.numbers).filter(|(_, n)| n.count() > 0) {
+            self.now.numbers.entry(name.clone()).or_default().merge(numbers);
         }
         self.now.series.merge(&batch.window);
         let in_flight = self.now.counts.in_flight;
@@ -530,6 +520,7 @@ impl<'s> Collector<'s> {
             second.window.clear();
             second.before.clear();
             second.by_tag.values_mut().for_each(TagMeasured::clear);
+            second.ids = Ids::default();
             self.spare.push(second);
         }
     }
@@ -552,7 +543,7 @@ impl<'s> Collector<'s> {
         let from_ns = self.spec.warmup_ns.min(to_ns);
         let shift_s = self.shift_s();
         let mut measured = self.totals;
-        measured.series = self.now.series;
+        (measured.series, measured.numbers) = (self.now.series, self.now.numbers);
         measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
         measured.elapsed_s = ended_ns as f64 / 1e9;
         measured.busy_s = self.busy_ns as f64 / 1e9;
@@ -565,6 +556,7 @@ impl<'s> Collector<'s> {
         measured.connections.in_flight_peak = ends.iter().map(|e| e.in_flight_peak).sum();
         let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
         measured.connections.per_user = PerUser::of(per_user);
+        measured.connections.users_without_row = ends.iter().map(|e| e.users_without_row).sum();
         let still = ends.iter().map(|e| stood_still(e.gaps, shift_s));
         generator.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();

@@ -4,14 +4,17 @@
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::course::{Course, Step};
+use crate::exhibit::Remembered;
 use crate::http1::Keep;
 use crate::journey::capture::{self, Capture, Slots};
-use crate::journey::check::{Answer, Checks, Failed};
+use crate::journey::check::{Answer, Checks, Expect, Failed};
 use crate::journey::decode;
 use crate::journey::redirect::{self, Site};
 use crate::journey::rows::{Dealing, Rows};
-use crate::journey::template::{self, Template};
+use crate::journey::template::{self, Template, Values};
 use crate::spec::Think;
+use crate::websocket::Kind;
+use crate::websocket::opening::Opening;
 
 /// Most bytes of a body that are kept for checks and captures. What is beyond is counted, not looked at, and a
 /// check or capture that needs the body fails, saying so.
@@ -24,8 +27,12 @@ const BODY_KEPT: usize = 64 * 1024;
 pub struct Script {
     /// Written anew each time; `None` where the request's bytes are always the same.
     pub message: Option<Message>,
+    /// The message has an id: what becomes of it is told ([`Message::has_id`]).
+    pub has_id: bool,
     /// When the answer is good.
     pub checks: Checks,
+    /// What of the checks is written anew for each answer.
+    pub expected: Vec<(Expected, Template)>,
     /// What is taken out of a good answer, and where it goes: slots of the user's own.
     pub captures: Vec<(u16, Capture)>,
     /// What a failure means for the user's way.
@@ -36,6 +43,71 @@ pub struct Script {
     pub redirects: u8,
     /// How long a user waits before the request that follows, if other than the load says.
     pub think: Option<Think>,
+    /// It is part of a conversation over a WebSocket.
+    pub talk: Option<Box<Talk>>,
+}
+
+/// A part of a conversation. All parts of one are requests that follow one another: the opening, messages, the goodbye.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    /// Which.
+    pub part: Part,
+    /// So many parts follow it.
+    pub left: u32,
+}
+
+/// What a user does in a conversation.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// It opens the WebSocket; the script's message is the request, with the headers of the opening.
+    Open {
+        /// What the answer must be.
+        opening: Opening,
+        /// Messages that come while nobody waits are kept for a later part.
+        keeps: bool,
+    },
+    /// It says something, waits for something, or both.
+    Say {
+        /// What is sent.
+        send: Option<(Kind, Template)>,
+        /// What is waited for, besides the script's checks.
+        wait: Option<Wait>,
+        /// Texts that the answer must contain, written anew each time with the same values as what is sent.
+        echoes: Vec<Template>,
+    },
+    /// It says goodbye, and waits for the server's.
+    Goodbye,
+}
+
+/// How a user waits for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// No longer than this; `None`: the load's timeout.
+    pub within_ns: Option<u64>,
+    /// Messages that the checks do not take are others', and passed over; else the first one decides.
+    pub passes_over: bool,
+}
+
+impl Talk {
+    /// How long this part may take, if it says so.
+    #[inline]
+    pub fn within_ns(&self) -> Option<u64> {
+        match &self.part {
+            Part::Say { wait, .. } => wait.and_then(|w| w.within_ns),
+            Part::Open { .. } | Part::Goodbye => None,
+        }
+    }
+}
+
+/// A value of the checks that is written anew: its place among those of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Of a header field.
+    Header(usize),
+    /// Of a JSON value.
+    Json(usize),
+    /// In the body.
+    Holds(usize),
 }
 
 /// A request with variables in it.
@@ -49,6 +121,14 @@ pub struct Message {
     pub fields: Template,
     /// The body, if it has one.
     pub body: Option<Template>,
+}
+
+impl Message {
+    /// It carries a number that no other request of the trial has.
+    pub fn has_id(&self) -> bool {
+        let templates = [&self.target, &self.fields].into_iter().chain(&self.body);
+        templates.flat_map(Template::variables).any(|variable| variable == template::Variable::Id)
+    }
 }
 
 /// How users go through the requests of a load, and what they share. Requests and scripts have the same numbers.
@@ -70,6 +150,10 @@ pub struct Journey {
     pub shared: Slots,
     /// How many values each user may capture.
     pub own: u16,
+    /// Names of the slots, those of [`Journey::shared`] first; for examples.
+    pub remembered: Vec<Remembered>,
+    /// Those of them that are numbers of the load: slot of the user's own, and name.
+    pub numbers: Vec<(u16, String)>,
     /// A schedule's arrivals are users, who make their rounds and leave; else they are single requests.
     pub sessions: bool,
     /// Wall clock at the load's start, nanoseconds since 1970.
@@ -96,6 +180,11 @@ pub struct Kept {
     is_decoded: bool,
     /// Beginning of the request, if it was written for this exchange.
     pub request: Vec<u8>,
+    /// Its body, where a part of it has to wait until the server has room.
+    pub unsent: Vec<u8>,
+    /// Texts that the answer must contain, end to end, and where each of them ends.
+    echoes: Vec<u8>,
+    echo_ends: Vec<usize>,
 }
 
 impl Keep for Kept {
@@ -117,6 +206,9 @@ impl Kept {
         self.head.clear();
         self.body.clear();
         self.request.clear();
+        self.unsent.clear();
+        self.echoes.clear();
+        self.echo_ends.clear();
         self.decoded.clear();
         (self.size, self.is_decoded) = (0, false);
         if self.decoded.capacity() > BODY_KEPT {
@@ -124,6 +216,9 @@ impl Kept {
         }
         if self.body.capacity() > BODY_KEPT {
             self.body = Vec::new();
+        }
+        if self.unsent.capacity() > BODY_KEPT {
+            self.unsent = Vec::new();
         }
     }
 
@@ -137,15 +232,87 @@ impl Kept {
         Ok(())
     }
 
+    /// Writes a text that the answer must contain.
+    ///
+    /// # Errors
+    /// A value that is missing.
+    pub fn expect(
+        &mut self,
+        text: &Template,
+        values: &mut template::Values<'_>,
+    ) -> Result<(), template::Fault> {
+        text.write(values, &mut self.echoes)?;
+        self.echo_ends.push(self.echoes.len());
+        Ok(())
+    }
+
+    /// The answer contains what was expected of it.
+    pub fn is_echo(&self, message: &[u8]) -> bool {
+        let mut from = 0;
+        self.echo_ends.iter().all(|to| {
+            let text = &self.echoes[from..*to];
+            from = *to;
+            memchr::memmem::find(message, text).is_some()
+        })
+    }
+
+    /// More of a head that comes in pieces.
+    pub fn add_to_head(&mut self, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+    }
+
+    /// A whole message takes the place of what was kept before.
+    pub fn hear(&mut self, message: &[u8]) {
+        (self.size, self.is_decoded) = (0, false);
+        self.body.clear();
+        self.body(message);
+    }
+
     /// Its final head.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
+    /// A field of an HTTP/2 head. The status comes first, and begins the head anew: interim ones do not count.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        if name == b":status" {
+            self.head.clear();
+        }
+        write_field(name, value, &mut self.head);
+    }
+
+    /// That was the head's last field.
+    pub fn end_head(&mut self) {
+        self.head.extend_from_slice(b"\r\n");
+    }
+
+    /// The body as it was meant, as far as it is known.
+    pub fn body(&self) -> &[u8] {
+        if self.is_decoded { &self.decoded } else { &self.body }
+    }
+
     /// What was asked for: path and query.
     pub fn target(&self) -> &[u8] {
-        self.request.split(|b| *b == b' ').nth(1).unwrap_or_default()
+        if let Some(rest) =
+            memchr::memmem::find(&self.request, b"\r\n:path ").map(|at| &self.request[at + 8..])
+        {
+            return rest.split(|b| *b == b'\r').next().unwrap_or_default();
+        }
+        let target = self.request.split(|b| *b == b' ').nth(1).unwrap_or_default();
+        // A proxy is asked with the whole URL.
+        match target.strip_prefix(b"http://") {
+            None => target,
+            Some(rest) => rest.iter().position(|b| *b == b'/').map_or(&[], |at| &rest[at..]),
+        }
     }
+}
+
+/// A field of an HTTP/2 head in words: `:status 200`, `server: a`, with its line end.
+pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(if name.starts_with(b":") { b" " } else { b": " });
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Why a step failed beyond its status; small, since it is carried for each.
@@ -163,9 +330,18 @@ pub enum Trouble {
     Redirect(redirect::Fault),
     /// The body does not decode.
     Encoded(decode::Fault),
+    /// A text to be sent is not UTF-8.
+    NotText,
+    /// A text with variables is not in the answer.
+    NoEcho,
 }
 
 impl Trouble {
+    /// The answer was good but for a value that was not there.
+    pub fn is_of_capture(self) -> bool {
+        matches!(self, Trouble::Capture(..))
+    }
+
     /// In words that hold for every answer.
     pub fn words(self) -> &'static str {
         match self {
@@ -179,6 +355,8 @@ impl Trouble {
             Trouble::Capture(_, fault) => fault.words(),
             Trouble::Redirect(fault) => fault.words(),
             Trouble::Encoded(fault) => fault.words(),
+            Trouble::NoEcho => "check failed: the message does not contain it",
+            Trouble::NotText => "what was to be sent as a text is not UTF-8",
             Trouble::TooLong => "the body is longer than what is kept for checks and captures",
         }
     }
@@ -189,12 +367,15 @@ impl Script {
     pub fn plain() -> Script {
         Script {
             message: None,
+            has_id: false,
             checks: Checks::default(),
+            expected: Vec::new(),
             captures: Vec::new(),
             on_failure: Step::On,
             host: 0,
             redirects: 0,
             think: None,
+            talk: None,
         }
     }
 
@@ -210,6 +391,32 @@ impl Script {
 
     fn needs_body(&self) -> bool {
         self.checks.needs_body() || self.captures.iter().any(|(_, c)| c.needs_body())
+    }
+
+    /// Writes what the checks compare with.
+    ///
+    /// # Errors
+    /// A value that is missing.
+    pub fn expect(&mut self, values: &mut Values<'_>) -> Result<(), template::Fault> {
+        let Script { checks, expected, .. } = self;
+        for (place, text) in expected {
+            let room = match *place {
+                Expected::Header(at) => checks.headers.get_mut(at).map(|(_, expect)| expect),
+                Expected::Json(at) => checks.json.get_mut(at).map(|check| &mut check.expect),
+                Expected::Holds(at) => {
+                    if let Some(room) = checks.holds.get_mut(at) {
+                        room.clear();
+                        text.write(values, room)?;
+                    }
+                    continue;
+                }
+            };
+            if let Some(Expect::Same(room)) = room {
+                room.clear();
+                text.write(values, room)?;
+            }
+        }
+        Ok(())
     }
 
     /// Judges an answer, and takes values out of a good one.

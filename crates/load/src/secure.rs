@@ -22,6 +22,8 @@ pub struct Secure<'r> {
     input: Vec<u8>,
     plain: Vec<u8>,
     wire: Vec<u8>,
+    /// What the server is told of a connection that failed (an alert).
+    alert: Vec<u8>,
     /// What went wrong last, for examples.
     pub words: String,
 }
@@ -35,6 +37,7 @@ impl<'r> Secure<'r> {
             input: Vec::new(),
             plain: Vec::new(),
             wire: Vec::new(),
+            alert: Vec::new(),
             words: String::new(),
         }
     }
@@ -47,9 +50,26 @@ impl<'r> Secure<'r> {
         &mut self.links[index]
     }
 
-    /// The connection is closed.
-    pub fn forget(&mut self, conn: ConnId) {
-        *self.link(conn) = None;
+    /// The connection is about to be closed. Plain bytes that are to be said last become those of the wire, with an
+    /// alert behind them: of what went wrong, or close_notify where it is we who end it. To a server that closes on its
+    /// own it would come too late, and be answered with a reset.
+    pub fn leave(&mut self, conn: ConnId, last: &mut Vec<u8>, we_end_it: bool) {
+        let Some(mut tls) = self.link(conn).take() else { return };
+        self.wire.clear();
+        if !last.is_empty() {
+            // On a connection that has failed nothing more can be said.
+            let _ = tls.send(last, &mut self.wire);
+        }
+        self.wire.append(&mut self.alert);
+        if we_end_it && !tls.is_ended() {
+            tls.close(&mut self.wire);
+        }
+        std::mem::swap(last, &mut self.wire);
+    }
+
+    /// The connection is under TLS, and the server has not said that nothing follows: its end may have been cut off.
+    pub fn is_cut(&self, conn: ConnId) -> bool {
+        self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|tls| !tls.is_ended())
     }
 }
 
@@ -121,7 +141,9 @@ impl<'r> Worker<'r> {
             TlsEvent::Closed => {}
         });
         *secure.link(id) = Some(tls);
-        if !secure.wire.is_empty() {
+        if result.is_err() {
+            std::mem::swap(&mut secure.alert, &mut secure.wire);
+        } else if !secure.wire.is_empty() {
             self.recorder.sent(ops.send_copy(id, &secure.wire));
         }
         if opened && result.is_ok() {

@@ -41,8 +41,11 @@ pub struct LoadSpec {
     pub tls: Option<Box<TlsSpec>>,
     /// HTTP/2, if that is spoken; else HTTP/1.1.
     pub http2: Option<Http2>,
-    /// Where requests go: for each host of the load all its addresses; connections take them in turn.
-    pub hosts: Vec<Vec<std::net::SocketAddr>>,
+    /// Where requests go: for each host of the load all its addresses (the proxy's, where there is one); connections
+    /// take them in turn.
+    pub hosts: Vec<Vec<crate::target::Address>>,
+    /// The proxy that requests go through, if any.
+    pub proxy: Option<Box<Proxy>>,
     /// Names of the tags that requests refer to by index.
     pub tags: Vec<String>,
     /// Connections to be held open, and taken in turn; else each user or request in flight has its own.
@@ -96,7 +99,7 @@ pub enum Think {
 
 impl Think {
     /// The next wait, nanoseconds.
-    pub fn draw(self, random: &mut crate::schedule::Random) -> u64 {
+    pub fn draw(self, random: &mut crate::random::Random) -> u64 {
         match self {
             Think::None => 0,
             Think::Constant(ns) => ns,
@@ -124,13 +127,48 @@ pub struct TlsSpec {
     pub names: Vec<Option<crate::tls::ServerName<'static>>>,
 }
 
+/// How hosts are reached through a proxy.
+#[derive(Clone, Debug, Default)]
+pub struct Proxy {
+    /// For each host of the load, what asks the proxy for a tunnel to it; `None` where each request asks the proxy
+    /// itself, with a whole URL.
+    pub connects: Vec<Option<Box<[u8]>>>,
+}
+
+impl Proxy {
+    /// Whether requests to both hosts may go over one connection.
+    pub fn shares(&self, one: u16, other: u16) -> bool {
+        let whole = |host: u16| matches!(self.connects.get(usize::from(host)), Some(None));
+        whole(one) && whole(other)
+    }
+}
+
 /// Requests as HTTP/2 says them.
 #[derive(Clone, Debug)]
 pub struct Http2 {
     /// Heads of the load's requests, in the same order; bodies are those of the requests.
     pub heads: Vec<crate::http2::Head>,
+    /// Of those that a journey writes anew each time, what is known of their heads before; empty where none is.
+    pub written: Vec<Option<Written>>,
     /// Most streams of a connection: so many users, or requests in flight, share one.
     pub streams: u32,
+}
+
+/// The head of a request that is written anew each time, as HTTP/2 says it.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// What stays the same, and the names of what does not.
+    pub outline: crate::http2::Outline,
+    /// The values that belong to the names.
+    pub values: Vec<crate::journey::template::Template>,
+}
+
+impl Http2 {
+    /// What is known of a request's head, if it is written anew.
+    #[inline]
+    pub fn written(&self, request: u32) -> Option<&Written> {
+        self.written.get(request as usize)?.as_ref()
+    }
 }
 
 /// Connections that are held open.
@@ -196,6 +234,44 @@ pub enum IoChoice {
 }
 
 impl LoadSpec {
+    /// The plainest load of its kind: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of
+    /// 30 s, a grace of 5 s, everything to one address. What differs is set on it.
+    pub fn new(
+        model: Model,
+        until: Until,
+        requests: Vec<Request>,
+        address: std::net::SocketAddr,
+    ) -> LoadSpec {
+        LoadSpec {
+            name: "load".into(),
+            model,
+            until,
+            ramp_ns: 0,
+            stages: Vec::new(),
+            warmup_ns: 0,
+            grace_ns: 5_000_000_000,
+            pace_ns: None,
+            pace_when_behind: WhenBehind::Queue,
+            think: Think::None,
+            timeout_ns: 30_000_000_000,
+            keep_alive: true,
+            requests,
+            journey: None,
+            order: Order::Journey,
+            tls: None,
+            http2: None,
+            hosts: vec![vec![address.into()]],
+            proxy: None,
+            tags: Vec::new(),
+            held: None,
+            sources: Vec::new(),
+            threads: 1,
+            cpus: Vec::new(),
+            io: IoChoice::Auto,
+            seed: 1,
+        }
+    }
+
     /// Users send as soon as they are free: due, noticed and started are one moment.
     pub fn starts_as_due(&self) -> bool {
         matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.never_thinks()
@@ -228,8 +304,12 @@ impl LoadSpec {
             (None, Model::Closed { users }) => *users,
             (None, Model::Open { max_in_flight, .. }) => *max_in_flight,
         };
-        let streams = self.http2.as_ref().map_or(1, |h| u64::from(h.streams.max(1)));
-        usize::try_from(all.div_ceil(self.busy_threads()).div_ceil(streams)).unwrap_or(usize::MAX)
+        let (streams, hosts) = match &self.http2 {
+            None => (1, 1),
+            Some(http2) => (u64::from(http2.streams.max(1)), self.hosts.len() as u64),
+        };
+        let groups = all.div_ceil(self.busy_threads()).div_ceil(streams);
+        usize::try_from(groups.saturating_mul(hosts)).unwrap_or(usize::MAX)
     }
 
     /// Requests one thread is likely to have under way at one time.

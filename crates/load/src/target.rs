@@ -1,7 +1,59 @@
 //! Where a load goes, and whether it may: URLs, addresses, and the rule that only loopback is a target
 //! unless somebody said otherwise.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{AddrParseError, IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+
+use base64::Engine;
+
+/// Longest path of a Unix socket: the kernel's `sun_path` has 108 bytes, and one ends it (unix(7)).
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Where a connection goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Over TCP.
+    Inet(SocketAddr),
+    /// To a Unix socket, by the path of its file.
+    Unix(Arc<str>),
+}
+
+impl Address {
+    /// It never leaves this machine.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Inet(address) => address.ip().is_loopback(),
+            Address::Unix(_) => true,
+        }
+    }
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Address {
+        Address::Inet(address)
+    }
+}
+
+impl std::str::FromStr for Address {
+    type Err = AddrParseError;
+
+    /// `ADDRESS:PORT`, or `unix:/PATH`.
+    fn from_str(text: &str) -> Result<Address, AddrParseError> {
+        match text.strip_prefix("unix:") {
+            Some(path) => Ok(Address::Unix(path.into())),
+            None => text.parse().map(Address::Inet),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Inet(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{path}"),
+        }
+    }
+}
 
 /// A URL, as far as it is understood here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +68,8 @@ pub struct Url {
     pub authority: String,
     /// It begins with `https://`.
     pub is_secure: bool,
+    /// The Unix socket that is asked instead of a host; `host` is `localhost` then.
+    pub socket: Option<Arc<str>>,
 }
 
 /// Why a target cannot be used.
@@ -29,11 +83,39 @@ pub enum TargetError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// No Unix socket.
+    #[error("`{url}` is no Unix socket: {why}\nhint: write it as `unix:/PATH/TO.sock:/URL/PATH`")]
+    Socket {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No proxy.
+    #[error("`{url}` is no proxy: {why}\nhint: write it as `http://[USER:PASSWORD@]HOST:PORT`")]
+    Proxy {
+        /// What was given, without the password.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A Unix socket behind a proxy.
+    #[error(
+        "`unix:{socket}` cannot be reached through a proxy\nhint: leave the proxy out, or give the server a port"
+    )]
+    SocketByProxy {
+        /// The socket's file.
+        socket: String,
+    },
     /// No address.
-    #[error("the name `{host}` cannot be resolved: {why}")]
+    #[error(
+        "the name `{host}` cannot be resolved (dns): {why}\nhint: is it spelled right? an address of your own goes with `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
+    )]
     Dns {
         /// The name.
         host: String,
+        /// The port asked for.
+        port: u16,
         /// What the resolver said.
         why: String,
     },
@@ -52,13 +134,23 @@ pub enum TargetError {
 impl TargetError {
     /// The URL itself is at fault, not the world.
     pub fn is_usage(&self) -> bool {
-        matches!(self, TargetError::Url { .. })
+        matches!(
+            self,
+            TargetError::Url { .. }
+                | TargetError::Socket { .. }
+                | TargetError::Proxy { .. }
+                | TargetError::SocketByProxy { .. }
+        )
     }
 }
 
 impl Url {
     /// `http://HOST[:PORT][/PATH][?QUERY]`, or https; a fragment is cut off, `HOST:PORT/PATH` alone is taken as http.
+    /// `unix:/PATH:/URI` asks the Unix socket with that path.
     pub fn parse(text: &str) -> Result<Url, TargetError> {
+        if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
+            return Url::of_socket(text, &text[5..]);
+        }
         let bad = |why| TargetError::Url { url: text.to_owned(), why };
         let (is_secure, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
@@ -81,15 +173,75 @@ impl Url {
             return Err(bad("it holds blanks or control characters"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Url { host: host.to_owned(), port, path, authority: authority.to_owned(), is_secure })
+        let (host, authority) = (host.to_owned(), authority.to_owned());
+        Ok(Url { host, port, path, authority, is_secure, socket: None })
+    }
+
+    /// `/PATH:/URI`, the part of a URL behind `unix:`.
+    fn of_socket(text: &str, rest: &str) -> Result<Url, TargetError> {
+        let bad = |why| TargetError::Socket { url: text.to_owned(), why };
+        let (socket, path) = rest
+            .split_once(':')
+            .ok_or_else(|| bad("nothing says what is asked for behind the socket's path"))?;
+        let path = path.split('#').next().unwrap_or_default();
+        if !socket.starts_with('/') {
+            return Err(bad("the socket's path does not begin with `/`"));
+        }
+        if socket.len() > MAX_SOCKET_PATH {
+            return Err(bad("the socket's path is longer than the 107 bytes that the kernel takes"));
+        }
+        if text.bytes().any(|b| b < b' ' || b == 0x7f) || path.bytes().any(|b| b == b' ') {
+            return Err(bad("it holds blanks or control characters"));
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let localhost = || "localhost".to_owned();
+        let socket = Some(socket.into());
+        Ok(Url { host: localhost(), port: 80, path, authority: localhost(), is_secure: false, socket })
     }
 
     /// All its addresses, each of which must be allowed.
     ///
     /// # Errors
     /// The name does not resolve, or an address is neither loopback nor allowed.
-    pub fn resolve(&self, allowed: &Allowed) -> Result<Vec<SocketAddr>, TargetError> {
-        let dns = |why: String| TargetError::Dns { host: self.host.clone(), why };
+    pub fn resolve(&self, allowed: &Allowed) -> Result<Vec<Address>, TargetError> {
+        if let Some(socket) = &self.socket {
+            return Ok(vec![Address::Unix(socket.clone())]);
+        }
+        let mut unique = self.addresses(allowed)?;
+        // What the user gave is meant, all of it.
+        let is_given = allowed.given(&self.host, self.port).next().is_some();
+        if !is_given && loopback_of_both_families(&unique) {
+            // `localhost` is ::1 and 127.0.0.1, and most servers listen on one of them. A refused connection is
+            // never seen by a server, so asking costs the one that is there nothing.
+            let refused = |a: &SocketAddr| {
+                let tried = std::net::TcpStream::connect_timeout(a, std::time::Duration::from_millis(200));
+                tried.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
+            };
+            if unique.iter().filter(|a| a.is_ipv6()).all(refused) {
+                unique.retain(SocketAddr::is_ipv4);
+            } else {
+                unique.retain(SocketAddr::is_ipv6);
+            }
+        }
+        Ok(unique.into_iter().map(Address::Inet).collect())
+    }
+
+    /// Whether it may be asked for through a proxy, which looks its name up by itself: it is allowed by name, or all
+    /// addresses it has here are.
+    ///
+    /// # Errors
+    /// The name is not allowed and does not resolve, or has an address that is not allowed; a Unix socket.
+    pub fn by_proxy(&self, allowed: &Allowed) -> Result<(), TargetError> {
+        match &self.socket {
+            Some(socket) => Err(TargetError::SocketByProxy { socket: socket.to_string() }),
+            None if allowed.has_name(&self.host) => Ok(()),
+            None => self.addresses(allowed).map(drop),
+        }
+    }
+
+    /// All addresses of its host, each allowed.
+    fn addresses(&self, allowed: &Allowed) -> Result<Vec<SocketAddr>, TargetError> {
+        let dns = |why: String| TargetError::Dns { host: self.host.clone(), port: self.port, why };
         let given: Vec<SocketAddr> = allowed.given(&self.host, self.port).collect();
         let addresses: Vec<SocketAddr> = match given.is_empty() {
             true => {
@@ -102,19 +254,6 @@ impl Url {
             allowed.check(&self.host, address.ip())?;
             if !unique.contains(&address) {
                 unique.push(address);
-            }
-        }
-        if loopback_of_both_families(&unique) {
-            // `localhost` is ::1 and 127.0.0.1, and most servers listen on one of them. A refused connection is
-            // never seen by a server, so asking costs the one that is there nothing.
-            let refused = |a: &SocketAddr| {
-                let tried = std::net::TcpStream::connect_timeout(a, std::time::Duration::from_millis(200));
-                tried.is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-            };
-            if unique.iter().filter(|a| a.is_ipv6()).all(refused) {
-                unique.retain(SocketAddr::is_ipv4);
-            } else {
-                unique.retain(SocketAddr::is_ipv6);
             }
         }
         if unique.is_empty() {
@@ -148,6 +287,74 @@ fn split_port(authority: &str, of_scheme: u16) -> Option<(&str, u16)> {
     }
 }
 
+/// A proxy that requests go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxy {
+    /// Where it is.
+    pub url: Url,
+    /// Value of `Proxy-Authorization`, if the URL has a user.
+    pub authorization: Option<String>,
+}
+
+impl std::str::FromStr for Proxy {
+    type Err = TargetError;
+
+    /// `http://[USER[:PASSWORD]@]HOST[:PORT]`; user and password may be percent-encoded.
+    fn from_str(text: &str) -> Result<Proxy, TargetError> {
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        let (user, place) = match rest.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, rest),
+        };
+        let shown = user.map_or(text.to_owned(), |_| format!("{scheme}://***@{place}"));
+        let bad = |why: &str| TargetError::Proxy { url: shown.clone(), why: why.to_owned() };
+        if !scheme.eq_ignore_ascii_case("http") {
+            return Err(bad("only proxies that are spoken to by http are supported"));
+        }
+        let url = Url::parse(&format!("http://{place}")).map_err(|error| match error {
+            TargetError::Url { why, .. } => bad(why),
+            other => other,
+        })?;
+        if url.path != "/" {
+            return Err(bad("a proxy has no path"));
+        }
+        let authorization = match user {
+            None => None,
+            Some(user) => {
+                let (name, password) = user.split_once(':').unwrap_or((user, ""));
+                let decoded = |text| percent_decoded(text).ok_or_else(|| bad("a `%` without its two digits"));
+                let both = [decoded(name)?.as_slice(), b":", decoded(password)?.as_slice()].concat();
+                Some(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both)))
+            }
+        };
+        Ok(Proxy { url, authorization })
+    }
+}
+
+impl Proxy {
+    /// What asks it for a tunnel to a URL's host (RFC 9110 §9.3.6).
+    pub fn connect(&self, url: &Url) -> Box<[u8]> {
+        let host = if url.host.contains(':') { format!("[{}]", url.host) } else { url.host.clone() };
+        let place = format!("{host}:{}", url.port);
+        let mut head = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n");
+        if let Some(authorization) = &self.authorization {
+            head.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+        }
+        head.push_str("\r\n");
+        head.into_bytes().into()
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        let digit = |b: Option<u8>| (b? as char).to_digit(16).map(|d| d as u8);
+        out.push(if byte == b'%' { digit(bytes.next())? * 16 + digit(bytes.next())? } else { byte });
+    }
+    Some(out)
+}
+
 /// `ADDR` or `ADDR-ADDR`, at most 65,536 of them.
 ///
 /// # Errors
@@ -175,15 +382,20 @@ const PER_SOURCE: u64 = 8000;
 
 /// Sources for so many connections: on IPv4 loopback, where all of 127.0.0.0/8 is at hand, as many as they need;
 /// else none, which leaves it to the kernel.
-pub fn sources_for(hosts: &[Vec<SocketAddr>], connections: u64) -> Vec<IpAddr> {
-    let loopback = |a: &SocketAddr| matches!(a.ip(), IpAddr::V4(v4) if v4.is_loopback());
-    let needed = connections.div_ceil(PER_SOURCE).min(65_000);
-    if needed < 3 || !hosts.iter().flatten().all(loopback) {
+pub fn sources_for(hosts: &[Vec<Address>], connections: u64) -> Vec<IpAddr> {
+    let loopback = |a: &Address| matches!(a, Address::Inet(SocketAddr::V4(v4)) if v4.ip().is_loopback());
+    if !hosts.iter().flatten().all(loopback) {
         return Vec::new();
     }
     // 127.0.1.1 upward: 127.0.0.1 stays free for everybody else.
     let first = std::net::Ipv4Addr::new(127, 0, 1, 1).to_bits();
-    (0..needed as u32).map(|n| IpAddr::V4((first + n).into())).collect()
+    (0..sources_on_loopback(connections) as u32).map(|n| IpAddr::V4((first + n).into())).collect()
+}
+
+/// How many sources [`sources_for`] takes on IPv4 loopback; 0 where the kernel's one is enough.
+pub fn sources_on_loopback(connections: u64) -> u64 {
+    let needed = connections.div_ceil(PER_SOURCE).min(65_000);
+    if needed < 3 { 0 } else { needed }
 }
 
 /// Stands for an address of a host, whatever names say: `HOST:PORT:ADDRESS`.
@@ -195,6 +407,15 @@ pub struct Resolved {
     pub port: u16,
     /// Its address.
     pub address: IpAddr,
+}
+
+impl std::fmt::Display for Resolved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.address {
+            IpAddr::V4(address) => write!(f, "{}:{}:{address}", self.host, self.port),
+            IpAddr::V6(address) => write!(f, "{}:{}:[{address}]", self.host, self.port),
+        }
+    }
 }
 
 impl std::str::FromStr for Resolved {
@@ -231,6 +452,12 @@ impl Allowed {
     fn given(&self, host: &str, port: u16) -> impl Iterator<Item = SocketAddr> {
         let named = move |r: &&Resolved| r.port == port && r.host.eq_ignore_ascii_case(host);
         self.resolved.iter().filter(named).map(|r| SocketAddr::new(r.address, r.port))
+    }
+
+    /// The user named this host.
+    fn has_name(&self, host: &str) -> bool {
+        let bare = |h: &str| h.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        self.hosts.iter().any(|h| bare(h) == bare(host))
     }
 
     /// May this address, reached by this name, be loaded?
@@ -280,6 +507,69 @@ mod tests {
         check("http://h:99999/", Err("port"));
         check("http://h/a b", Err("blanks"));
         check("http://u:p@h/", Err("user and password"));
+        check("unix:/run/a.sock:/x?y#z", Ok(("localhost", 80, "/x?y")));
+        check("UNIX:/run/a b.sock:", Ok(("localhost", 80, "/")));
+        check("unix:/run/a.sock", Err("nothing says what is asked for"));
+        check("unix:a.sock:/", Err("does not begin with `/`"));
+        check("unix:/run/a.sock:/a b", Err("blanks"));
+        check(&format!("unix:/{}:/", "x".repeat(107)), Err("longer than the 107 bytes"));
+    }
+
+    #[test]
+    fn a_unix_socket_is_its_own_address_and_always_here() {
+        let url = Url::parse("unix:/run/a.sock:/x").unwrap();
+        let addresses = url.resolve(&Allowed::default()).unwrap();
+        assert_eq!(addresses, ["unix:/run/a.sock".parse().unwrap()]);
+        assert!(addresses[0].is_local());
+        assert_eq!(addresses[0].to_string(), "unix:/run/a.sock");
+        let error = url.by_proxy(&Allowed::default()).unwrap_err();
+        assert!(error.is_usage() && error.to_string().contains("unix:/run/a.sock"), "{error}");
+    }
+
+    #[test]
+    fn proxies() {
+        let parse = |text: &str| text.parse::<Proxy>();
+        let plain = parse("http://127.0.0.1:3128").unwrap();
+        assert_eq!((plain.url.port, &plain.authorization), (3128, &None));
+        assert_eq!(parse("proxy.test:8080/").unwrap().url.host, "proxy.test");
+        let with = parse("http://ada:p%40ss%3a@[::1]:1").unwrap();
+        assert_eq!(with.authorization.as_deref(), Some("Basic YWRhOnBAc3M6"));
+        let asked = |proxy: &Proxy, url: &str| {
+            String::from_utf8(proxy.connect(&Url::parse(url).unwrap()).into_vec()).unwrap()
+        };
+        assert_eq!(
+            asked(&plain, "https://a.test/x"),
+            "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n"
+        );
+        assert_eq!(
+            asked(&with, "https://[::1]:8/"),
+            "CONNECT [::1]:8 HTTP/1.1\r\nHost: [::1]:8\r\nProxy-Authorization: Basic YWRhOnBAc3M6\r\n\r\n"
+        );
+        for (text, why) in [
+            ("https://h:1", "only proxies that are spoken to by http"),
+            ("socks5://h:1", "only proxies that are spoken to by http"),
+            ("http://h:1/x", "a proxy has no path"),
+            ("http://h:x", "the port is not a number"),
+            ("http://a%4:b@h:1", "a `%` without its two digits"),
+            ("", "it has no host"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains(why), "{text}: {error}");
+        }
+        let told = parse("https://ada:secret@h:1").unwrap_err().to_string();
+        assert!(told.contains("https://***@h:1") && !told.contains("secret"), "{told}");
+    }
+
+    #[test]
+    fn what_a_proxy_is_asked_for_is_held_to_the_rule_by_name_or_address() {
+        let named = Allowed { hosts: vec!["shop.invalid".into()], ..Allowed::default() };
+        let ask = |url: &str, allowed: &Allowed| Url::parse(url).unwrap().by_proxy(allowed);
+        assert_eq!(ask("http://Shop.invalid/", &named), Ok(()));
+        assert_eq!(ask("http://127.0.0.1:1/", &Allowed::default()), Ok(()));
+        assert!(matches!(ask("http://192.0.2.1/", &named), Err(TargetError::NotAllowed { .. })));
+        let unknown = ask("https://other.invalid/", &named).unwrap_err();
+        assert!(matches!(unknown, TargetError::Dns { port: 443, .. }), "{unknown}");
+        assert!(unknown.to_string().contains("--resolve other.invalid:443:ADDRESS"), "{unknown}");
     }
 
     #[test]

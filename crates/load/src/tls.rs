@@ -435,6 +435,8 @@ pub struct Tls {
     /// The beginning of a record whose end is to come.
     partial: Vec<u8>,
     phase: Phase,
+    /// The server said that nothing follows.
+    ended: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -466,7 +468,7 @@ impl Tls {
     pub fn new(config: &TlsConfig, name: &ServerName<'static>) -> Result<Tls, TlsError> {
         let rustls =
             UnbufferedClientConnection::new(config.client.clone(), name.clone()).map_err(TlsError::of)?;
-        Ok(Tls { rustls, partial: Vec::new(), phase: Phase::New })
+        Ok(Tls { rustls, partial: Vec::new(), phase: Phase::New, ended: false })
     }
 
     /// Writes what a client says first.
@@ -481,6 +483,11 @@ impl Tls {
     #[inline]
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
+    }
+
+    /// The server said that nothing follows (close_notify).
+    pub fn is_ended(&self) -> bool {
+        self.ended
     }
 
     /// What was agreed on, once the connection is open.
@@ -566,7 +573,10 @@ impl Tls {
                 }
                 Ok(ConnectionState::EncodeTlsData(mut data)) => encode(|to| data.encode(to), out),
                 Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                Ok(ConnectionState::PeerClosed) => sink(TlsEvent::Closed),
+                Ok(ConnectionState::PeerClosed) => {
+                    self.ended = true;
+                    sink(TlsEvent::Closed);
+                }
                 Ok(_) => rests = true,
                 Err(error) => failed = Some(error),
             }

@@ -118,6 +118,12 @@ impl Socket {
         self.closed || self.close_sent || self.fault.is_some()
     }
 
+    /// A message, or a frame, has begun and not ended.
+    #[inline]
+    pub fn is_inside(&self) -> bool {
+        self.message.is_some() || self.head_len > 0
+    }
+
     /// Writes a message in one frame. False if nothing can be sent any more. A text must be UTF-8: whoever made it
     /// has seen to that.
     #[inline]

@@ -8,17 +8,18 @@ use loadlab_record::example::Example;
 use loadlab_record::outcome::Failure;
 
 use crate::addresses::Addresses;
-use crate::conn::{Conn, Exchange, Phase, Stash};
+use crate::conn::{Conn, Exchange, Phase, Stash, Unwritten};
 use crate::deadline::{Deadlines, NONE};
 use crate::feed::{Feed, share_of};
 use crate::http1::Memo;
 use crate::io::{Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
 use crate::multiplex::Multiplex;
-use crate::recorder::{Recorder, Times};
-use crate::script::Trouble;
+use crate::proxy::{STALLED, Tunnels};
+use crate::recorder::{Gaps, Recorder, Times};
 use crate::secure::Secure;
 use crate::spec::{LoadSpec, Until, WhenBehind};
+use crate::talk::Talks;
 use crate::users;
 
 /// Requests started in one turn before events are looked at again.
@@ -68,10 +69,16 @@ pub struct Worker<'r> {
     pub(crate) journey: Option<users::Users<'r>>,
     /// Streams, if requests share connections.
     pub(crate) multiplex: Option<Multiplex<'r>>,
+    /// WebSockets, if users talk over them.
+    pub(crate) talks: Option<Talks>,
     /// TLS, if some host is reached by it.
     pub(crate) secure: Option<Secure<'r>>,
+    /// Tunnels, if there is a proxy.
+    pub(crate) tunnels: Option<Tunnels<'r>>,
     /// Exchanges whose request could not be written, to be failed in the next turn.
-    pub(crate) unwritten: Vec<(u32, Trouble)>,
+    pub(crate) unwritten: Vec<Unwritten>,
+    /// Room for what is said on a connection before it is closed.
+    pub(crate) last: Vec<u8>,
     pub(crate) memo: Memo,
     pub(crate) recorder: Recorder,
     pub(crate) keeper: Keeper,
@@ -82,20 +89,6 @@ pub struct Worker<'r> {
     pub(crate) stopped_ns: Option<u64>,
     /// When the next turn was asked for, on the load's clock.
     asked_ns: u64,
-    gaps: Gaps,
-}
-
-/// Times at which the worker did not run, on the load's clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Gaps {
-    /// How many.
-    pub times: u64,
-    /// Their sum.
-    pub sum_ns: u64,
-    /// The longest.
-    pub longest_ns: u64,
-    /// When that began.
-    pub longest_at_ns: u64,
 }
 
 /// What a worker leaves.
@@ -112,6 +105,8 @@ pub struct WorkerEnd {
     pub gaps: Gaps,
     /// Requests of each user that had as many as it could get.
     pub per_user: Vec<u64>,
+    /// Users that left since a feed had no row for them.
+    pub users_without_row: u64,
     /// Most requests in flight at one time, in the open model.
     pub in_flight_peak: Option<u64>,
 }
@@ -131,22 +126,33 @@ pub struct Place {
     pub slots: u64,
     /// The load's start on the backend's clock.
     pub start_ns: u64,
+    /// Where ids of requests begin.
+    pub first_id: u64,
 }
 
-/// Runs one worker's share of a load to its end.
-pub fn drive<'r, I: Io<'r>>(io: &mut I, mut worker: Worker<'r>) -> std::io::Result<WorkerEnd> {
+/// Runs one worker's share of a load to its end; `between` is called after each turn.
+pub fn drive<'r, I: Io<'r>>(
+    io: &mut I,
+    mut worker: Worker<'r>,
+    mut between: impl FnMut(),
+) -> std::io::Result<WorkerEnd> {
     while let Next::Wait(wait) = worker.turn(io.ops()) {
         io.poll(wait, &mut worker)?;
+        between();
     }
     let now = worker.now(io.ops());
+    for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
+        worker.recorder.redirected_id(id);
+    }
     worker.recorder.finish(now);
     Ok(WorkerEnd {
         ended_ns: now,
         stopped_ns: worker.stopped_ns,
         slowest: worker.keeper.slowest(&worker.spec.requests),
         captured: worker.journey.as_ref().map(|j| j.captured(0)).unwrap_or_default(),
-        gaps: worker.gaps,
+        gaps: worker.recorder.gaps(),
         per_user: worker.per_user(now),
+        users_without_row: worker.journey.as_ref().map_or(0, |j| j.without_row),
         in_flight_peak: match worker.feed {
             // A place is made only when none is free.
             Feed::Open(_) => Some(worker.exchanges.len() as u64),
@@ -193,16 +199,20 @@ impl<'r> Worker<'r> {
         let held = spec.held.as_ref().map(|h| share_of(h.connections, place) as u32);
         let shares = (place.slot, place.slots);
         let journey = spec.journey.as_deref();
-        let journey = journey.map(|j| users::Users::new(j, places as usize, spec.seed, shares));
-        let multiplex = spec.http2.as_ref().map(Multiplex::new);
+        let journey = journey.map(|j| {
+            let mut users = users::Users::new(j, places as usize, spec.seed, shares);
+            users.ids_from(place.first_id);
+            users
+        });
+        let multiplex = spec.http2.as_ref().map(|h| Multiplex::new(h, spec.hosts.len()));
         let own = |id| match &multiplex {
-            Some(multiplex) => multiplex.connection_of(id),
+            Some(multiplex) => multiplex.connection_of(id, 0),
             None if held.is_some() => NONE,
             None => id,
         };
         let connections = match (held, &multiplex, places) {
             (Some(held), _, _) => held,
-            (None, Some(multiplex), 1..) => multiplex.connection_of(places - 1) + 1,
+            (None, Some(multiplex), 1..) => multiplex.connections_of(places - 1).end,
             (None, _, places) => places,
         };
         Worker {
@@ -224,8 +234,11 @@ impl<'r> Worker<'r> {
             feed,
             journey,
             multiplex,
+            talks: Talks::of(spec),
             secure: spec.tls.as_deref().map(Secure::new),
+            tunnels: spec.proxy.as_deref().map(Tunnels::new),
             unwritten: Vec::new(),
+            last: Vec::new(),
             memo: Memo::default(),
             recorder,
             keeper: Keeper::new(&spec.name, &spec.tags),
@@ -233,7 +246,6 @@ impl<'r> Worker<'r> {
             stashed: 0,
             stopped_ns: None,
             asked_ns: 0,
-            gaps: Gaps::default(),
         }
     }
 
@@ -260,6 +272,7 @@ impl<'r> Worker<'r> {
         self.recorder.roll(now);
         self.expire(ops, now);
         self.fail_unwritten(ops);
+        self.settle_talks(ops);
         let in_flight = self.recorder.in_flight;
         self.arrive(ops);
         self.recorder.tell(now, self.recorder.in_flight == in_flight);
@@ -269,6 +282,7 @@ impl<'r> Worker<'r> {
         if self.stopped_ns.is_none() && (now >= self.end_ns || control != RUN) {
             self.stop(ops, now.min(self.end_ns));
         }
+        self.leave_some(ops);
         if self.recorder.in_flight == 0 && self.exhausted() {
             self.close_all(ops);
             return Next::Done;
@@ -293,12 +307,7 @@ impl<'r> Worker<'r> {
 
     #[cold]
     fn gap(&mut self, from_ns: u64, to_ns: u64) {
-        let length_ns = to_ns - from_ns;
-        self.gaps.times += 1;
-        self.gaps.sum_ns += length_ns;
-        if length_ns > self.gaps.longest_ns {
-            (self.gaps.longest_ns, self.gaps.longest_at_ns) = (length_ns, from_ns);
-        }
+        self.recorder.gap(from_ns, to_ns);
     }
 
     /// Requests each user began, of users that compete for answers; scaled to the whole load where one began later.
@@ -334,11 +343,17 @@ impl<'r> Worker<'r> {
 
     /// When the next turn is needed, if nothing happens before.
     fn next_ns(&self, now: u64) -> u64 {
-        let deadline = self.deadlines.first().map_or(u64::MAX, |id| self.exchanges[id as usize].link.at_ns);
+        let deadline = self
+            .deadlines
+            .first(&self.exchanges)
+            .map_or(u64::MAX, |id| self.exchanges[id as usize].link.at_ns);
         let end = match self.stopped_ns {
             None => self.end_ns,
             Some(at) => at.saturating_add(self.spec.grace_ns),
         };
+        if self.leaving().is_some() {
+            return now;
+        }
         let feed = match &self.feed {
             Feed::Open(open) => {
                 let later = open.later.peek().map_or(u64::MAX, |Reverse((due, _))| *due);
@@ -349,7 +364,7 @@ impl<'r> Worker<'r> {
                 self.user_due(users.awake).unwrap_or(u64::MAX).min(later)
             }
         };
-        if !self.unwritten.is_empty() {
+        if !self.unwritten.is_empty() || self.talks.as_ref().is_some_and(Talks::has_settled) {
             return now;
         }
         self.recorder.next_ns().min(deadline).min(end).min(feed).max(now)
@@ -394,6 +409,7 @@ impl<'r> Worker<'r> {
         match &self.feed {
             // What is bounded by time lasts until then, even if nothing more falls due.
             _ if self.end_ns != u64::MAX && self.stopped_ns.is_none() => false,
+            Feed::Closed(users) if users.leaving.is_some() => false,
             Feed::Closed(users) => {
                 let none_left = users.awake as usize == self.exchanges.len() && users.later.is_empty();
                 self.stopped_ns.is_some() || users.budget == 0 || none_left
@@ -511,11 +527,11 @@ impl<'r> Worker<'r> {
     fn new_place(&mut self) -> u32 {
         let id = self.exchanges.len() as u32;
         if let Some(multiplex) = &self.multiplex {
-            let conn = multiplex.connection_of(id);
-            if self.conns.len() <= conn as usize {
+            let conns = multiplex.connections_of(id);
+            while self.conns.len() < conns.end as usize {
                 self.conns.push(Conn::new());
             }
-            self.exchanges.push(Exchange::new(conn));
+            self.exchanges.push(Exchange::new(conns.start));
         } else if self.turn.is_some() {
             self.exchanges.push(Exchange::new(NONE));
         } else {
@@ -566,11 +582,35 @@ impl<'r> Worker<'r> {
         users.later.clear();
         let now = self.now(ops);
         for user in 0..self.exchanges.len() as u32 {
-            while let Some((number, due)) = self.take_waiting(user) {
-                let request = &self.spec.requests[self.request_of(user, number) as usize];
-                self.recorder.dropped(request, due, now.max(due));
-            }
+            self.drop_waiting(user, now);
+        }
+        if let Feed::Closed(users) = &mut self.feed
+            && self.journey.is_some()
+        {
+            users.leaving = Some(0);
+        }
+    }
+
+    /// Lets users that are at nothing do what they do last; a few in a turn, or those who leave would keep each other
+    /// waiting.
+    fn leave_some(&mut self, ops: &mut impl Ops<'r>) {
+        let Some(from) = self.leaving() else { return };
+        let all = self.exchanges.len() as u32;
+        let to = all.min(from.saturating_add(STARTS_PER_TURN as u32));
+        for user in from..to {
+            let now = self.now(ops);
             self.leave(ops, user, now);
+        }
+        if let Feed::Closed(users) = &mut self.feed {
+            users.leaving = Some(to).filter(|to| *to < all);
+        }
+    }
+
+    /// The next user to leave, while they do.
+    fn leaving(&self) -> Option<u32> {
+        match &self.feed {
+            Feed::Closed(users) => users.leaving,
+            Feed::Open(_) => None,
         }
     }
 
@@ -584,8 +624,10 @@ impl<'r> Worker<'r> {
 
     /// Fails what could not be written; in a turn of its own, or users would fail without end within one.
     fn fail_unwritten(&mut self, ops: &mut impl Ops<'r>) {
-        for (id, trouble) in std::mem::take(&mut self.unwritten) {
-            if self.exchanges[id as usize].under_way {
+        for Unwritten { id, request, started_ns, trouble } in std::mem::take(&mut self.unwritten) {
+            let exchange = &self.exchanges[id as usize];
+            // It may have ended otherwise in the meantime: what its user does now is another request.
+            if exchange.under_way && (exchange.request, exchange.started_ns) == (request, started_ns) {
                 self.fail(ops, id, Failure::Check, Reason::Script(trouble));
             }
         }
@@ -596,10 +638,15 @@ impl<'r> Worker<'r> {
         if self.stopped_ns.is_none() {
             self.stop(ops, now);
         }
+        // Stopping takes time, and may have begun what users do when they leave.
+        let now = self.now(ops).max(now);
         for exchange in self.exchanges.iter().filter(|e| e.under_way) {
             let request = &self.spec.requests[exchange.request as usize];
             let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
             self.recorder.cut(request, times);
+            if let Some(id) = exchange.id {
+                self.recorder.cut_id(id);
+            }
         }
         self.close_all(ops);
     }
@@ -615,11 +662,17 @@ impl<'r> Worker<'r> {
 
     /// Abandons what has been under way for too long.
     fn expire(&mut self, ops: &mut impl Ops<'r>, now: u64) {
-        while let Some(id) = self.deadlines.first() {
+        while let Some(id) = self.deadlines.first(&self.exchanges) {
             if self.exchanges[id as usize].link.at_ns > now {
                 return;
             }
-            self.fail(ops, id, Failure::Timeout, Reason::Words("no complete response within the timeout"));
+            let conn = self.exchanges[id as usize].conn;
+            let reason = match (self.tunnels.as_ref().is_some_and(|t| t.is_asked(conn)), &self.talks) {
+                (true, _) => Reason::Words(STALLED),
+                (false, Some(_)) => self.too_late(id),
+                (false, None) => Reason::Words(self.overdue_words(id)),
+            };
+            self.fail(ops, id, Failure::Timeout, reason);
         }
     }
 }

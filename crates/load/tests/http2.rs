@@ -3,8 +3,11 @@
 //!
 //! The driver is as plain as can be: one blocking socket, a window of requests.
 
+#[path = "../../loadlab/tests/common/skip.rs"]
+mod skip;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -280,10 +283,19 @@ impl Drop for Program {
     }
 }
 
-/// Starts a program that will listen on the port; `None` where it is not installed.
+/// Starts a program that will listen on the port; `None`, and said, where it is not installed.
 fn start(command: &mut Command, address: SocketAddr) -> Option<Program> {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
-    let program = Program(child);
+    // Debian keeps servers where only administrators look.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin"));
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    if let Err(error) = &child
+        && error.kind() == ErrorKind::NotFound
+    {
+        skip::skip(&format!("{} is not installed", command.get_program().display()));
+        return None;
+    }
+    let program = Program(child.expect("a program that is there starts"));
     let until = Instant::now() + PATIENCE;
     while TcpStream::connect(address).is_err() {
         assert!(Instant::now() < until, "{command:?} does not listen");

@@ -1,23 +1,28 @@
 //! Journeys in simulated time, against a shop that knows its customers: whoever it does not know gets 401.
 
+mod support;
+
 use std::collections::BTreeMap;
 
 use loadlab_load::course::{Course, Step};
+use loadlab_load::exhibit::Remembered;
+use loadlab_load::http2::{HeadParts, Heads};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
-use loadlab_load::journey::check::{Bound, Checks, Operator, Text};
+use loadlab_load::journey::check::{Bound, Checks, Expect, JsonCheck, Operator, Text};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::rows::{Dealing, Rows};
-use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::journey::template::{Escape, Template, Unit, Variable};
 use loadlab_load::run::simulate;
-use loadlab_load::script::{Deal, Journey, Message, Script};
-use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Order, Think};
-use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::script::{Deal, Expected, Journey, Message, Script};
+use loadlab_load::spec::{Http2, Think};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
+
+use support::http2::{Over, Whim, over_http2};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -93,7 +98,7 @@ impl Server for Shop {
     }
 }
 
-/// Text, with `{u}` for the user, `{n}` for the sequence, `{i}` for the iteration, `{a}` and `{b}` for the first
+/// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}` for the first
 /// columns of feeds 0 and 1, `{c}` for what was captured.
 fn template(text: &str) -> Template {
     let mut template = Template::default();
@@ -104,6 +109,7 @@ fn template(text: &str) -> Template {
         let variable = match &after[..1] {
             "u" => Variable::User,
             "n" => Variable::Sequence,
+            "x" => Variable::Id,
             "i" => Variable::Iteration,
             "a" => Variable::Feed { feed: 0, column: 0 },
             "b" => Variable::Feed { feed: 1, column: 0 },
@@ -126,7 +132,7 @@ fn step(head: &str, body: Option<&str>) -> Script {
         fields: template(&if fields.is_empty() { String::new() } else { format!("{fields}\r\n") }),
         body: body.map(template),
     };
-    Script { message: Some(message), ..Script::plain() }
+    Script { has_id: message.has_id(), message: Some(message), ..Script::plain() }
 }
 
 fn token() -> (u16, Capture) {
@@ -158,49 +164,19 @@ fn shopping(rounds: u64) -> Journey {
             Deal { dealing: Dealing::default(), per_user: false },
         ],
         shared: Slots::new(0),
-        sites: vec![Site { authority: "sim".into(), host: "sim".into(), is_secure: false }],
+        sites: vec![Site { authority: "sim".into(), host: "sim".into(), is_secure: false, by_proxy: None }],
         cookies: false,
         own: 1,
+        remembered: vec![],
+        numbers: vec![],
         sessions: false,
         unix_ns: 1_790_000_000 * S,
     }
 }
 
 fn spec(model: Model, until: Until, journey: Journey) -> LoadSpec {
-    let request = |_| RequestParts {
-        method: "GET".into(),
-        host: "sim".into(),
-        path: "/".into(),
-        keep_alive: true,
-        ..RequestParts::default()
-    };
-    LoadSpec {
-        name: "load".into(),
-        model,
-        until,
-        ramp_ns: 0,
-        stages: vec![],
-        warmup_ns: 0,
-        grace_ns: 5 * S,
-        pace_ns: None,
-        pace_when_behind: WhenBehind::Queue,
-        think: Think::None,
-        timeout_ns: 30 * S,
-        keep_alive: true,
-        requests: (0..journey.scripts.len()).map(|i| request(i).build().unwrap()).collect(),
-        journey: Some(Box::new(journey)),
-        tls: None,
-        http2: None,
-        order: Order::Journey,
-        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
-        tags: vec![],
-        held: None,
-        sources: vec![],
-        threads: 1,
-        cpus: vec![],
-        io: IoChoice::Auto,
-        seed: 1,
-    }
+    let requests = journey.scripts.iter().map(|_| support::get()).collect();
+    LoadSpec { journey: Some(Box::new(journey)), ..LoadSpec::new(model, until, requests, support::address()) }
 }
 
 fn go(spec: &LoadSpec, shop: Shop) -> (Outcome, Shop, Vec<Example>) {
@@ -301,6 +277,7 @@ fn a_feed_that_runs_out_lets_users_leave() {
         [("GET /item/ 200", 5), ("POST /buy 201", 5), ("POST /login 200", 2), ("POST /logout 204", 2)];
     assert_eq!(seen(&shop), expect);
     assert_eq!((outcome.measured.counts.failed(), outcome.measured.counts.dropped), (0, 0));
+    assert_eq!(outcome.measured.connections.users_without_row, 2);
 }
 
 #[test]
@@ -427,6 +404,236 @@ fn cookies_come_back_and_compressed_pages_are_looked_into() {
     assert!(outcome.measured.bytes.received < 12 * 300, "bytes are those of the wire");
 }
 
+/// Keeps what is posted to `/ID`; refuses every fifth, and never answers the one behind it.
+#[derive(Default)]
+struct Store(Vec<u64>);
+
+impl Server for Store {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let Some(id) =
+            text.strip_prefix("POST /").map(|t| t.split(' ').next().unwrap().parse::<u64>().unwrap())
+        else {
+            return vec![(at_ns + MS, Reply::Bytes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()))];
+        };
+        self.0.push(id);
+        let status = if id % 5 == 0 { "503 No" } else { "201 Created" };
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        if id % 5 == 1 { Vec::new() } else { vec![(at_ns + MS, Reply::Bytes(answer.into_bytes()))] }
+    }
+}
+
+#[test]
+fn every_id_that_went_out_is_told_once_by_what_became_of_it() {
+    let mut journey = shopping(20);
+    // Only what carries an id uses one up.
+    journey.course = Course { before: 0, round: 2, after: 0, weights: vec![], rounds: 20 };
+    journey.scripts = vec![step("POST /{x} HTTP/1.1", Some("")), step("GET / HTTP/1.1", None)];
+    let mut spec = spec(Model::Closed { users: 3 }, Until::Repeats(20), journey);
+    spec.timeout_ns = 50 * MS;
+    let (told, outcome, store) = told_of(&spec, Store::default());
+    let all = |rest: fn(u64) -> bool| (0..60).filter(|id| rest(id % 5)).collect::<Vec<u64>>();
+    assert_eq!(told, [all(|r| r > 1), all(|r| r == 1), all(|r| r == 0)]);
+    assert_eq!(outcome.measured.counts.started, 120);
+    let mut seen = store.0;
+    seen.sort_unstable();
+    assert_eq!(seen, (0..60).collect::<Vec<u64>>());
+}
+
+/// Runs a load: the ids that were accepted, unanswered and refused, in order, and what else is left.
+fn told_of<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome, S) {
+    let mut told: [Vec<u64>; 3] = Default::default();
+    let mut sim = Sim::new(server);
+    let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Second(second) = event {
+            told[0].extend(&second.ids.accepted);
+            told[1].extend(&second.ids.unanswered);
+            told[2].extend(&second.ids.refused);
+        }
+    })
+    .unwrap();
+    outcome.measured.counts.balance().unwrap();
+    told.iter_mut().for_each(|ids| ids.sort_unstable());
+    (told, outcome, sim.into_server())
+}
+
+/// Takes orders. Of `/door` every third is taken there and then (303 to a page), the others are sent on with all
+/// they hold: to `/desk`, some to `/hall` first. What is brought to the desk is kept, refused (503) or never answered.
+#[derive(Default)]
+struct Depot {
+    /// By id: the texts that came, as they came.
+    came: BTreeMap<u64, Vec<String>>,
+    accepted: Vec<u64>,
+    unanswered: Vec<u64>,
+    refused: Vec<u64>,
+    /// Pages asked for that hold no order.
+    pages: u64,
+}
+
+impl Server for Depot {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let mut words = head.split(' ');
+        let (method, path) = (words.next().unwrap(), words.next().unwrap());
+        let answer = |status: &str, to: &str| {
+            let text = format!("HTTP/1.1 {status}\r\n{to}Content-Length: 0\r\n\r\n");
+            vec![(at_ns + MS, Reply::Bytes(text.into_bytes()))]
+        };
+        if method == "GET" {
+            assert!(body.is_empty(), "{text}");
+            self.pages += 1;
+            return if path == "/page" {
+                answer("307 Here", "Location: /page2\r\n")
+            } else {
+                answer("200 OK", "")
+            };
+        }
+        let id: u64 = body.split(' ').next().unwrap().parse().unwrap();
+        self.came.entry(id).or_default().push(body.to_owned());
+        match (path, id % 3) {
+            ("/door", 0) => {
+                self.accepted.push(id);
+                answer("303 Taken", "Location: /page\r\n")
+            }
+            ("/door", 1) => answer("308 There", "Location: /hall\r\n"),
+            ("/door" | "/hall", _) => answer("307 There", "Location: /desk\r\n"),
+            _ if id.is_multiple_of(5) => {
+                self.refused.push(id);
+                answer("503 No", "")
+            }
+            _ if id % 5 == 1 => {
+                self.unanswered.push(id);
+                Vec::new()
+            }
+            _ => {
+                self.accepted.push(id);
+                answer("201 Kept", "")
+            }
+        }
+    }
+}
+
+impl Depot {
+    /// What it knows agrees with what was told, and whatever came more than once was the same.
+    fn agrees(mut self, told: &[Vec<u64>; 3], what: &str) -> Depot {
+        for ids in [&mut self.accepted, &mut self.unanswered, &mut self.refused] {
+            ids.sort_unstable();
+        }
+        assert_eq!(
+            [&self.accepted, &self.unanswered, &self.refused],
+            [&told[0], &told[1], &told[2]],
+            "{what}"
+        );
+        for (id, texts) in &self.came {
+            assert!(texts.iter().all(|text| *text == texts[0]), "{what}: {id}: {texts:?}");
+        }
+        self
+    }
+}
+
+/// Orders with an id, a number, a time and something random.
+fn orders(rounds: u64) -> Journey {
+    let mut journey = shopping(rounds);
+    journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds };
+    let mut body = template("{x} {n} ");
+    body.push(Variable::Uuid, Escape::Raw);
+    body.push(Variable::Now(Unit::Nanos), Escape::Raw);
+    let mut order = step("POST /door HTTP/1.1", Some(""));
+    order.message.as_mut().unwrap().body = Some(body);
+    journey.scripts = vec![Script { redirects: 3, has_id: true, ..order }];
+    journey
+}
+
+#[test]
+fn a_redirected_order_is_one_order() {
+    let users = (Model::Closed { users: 4 }, Until::Repeats(30));
+    let rate = (arrivals(40.0, 100, WhenBehind::Queue), Until::Requests(120));
+    for (what, (model, until)) in [("users", users), ("rate", rate)] {
+        let mut plain = spec(model, until, orders(30));
+        plain.timeout_ns = 50 * MS;
+        let streams = over_http2(plain.clone(), 2, &[vec![]]);
+        let (told, outcome, depot) = told_of(&plain, Depot::default());
+        let depot = depot.agrees(&told, what);
+        // 120 orders: 40 with two pages behind them, 40 by way of the hall, 40 straight to the desk.
+        assert_eq!((depot.came.len(), depot.pages), (120, 80), "{what}");
+        assert_eq!(outcome.measured.counts.started, 40 * 3 + 40 * 3 + 40 * 2, "{what}");
+        assert!(told.iter().all(|ids| ids.len() > 10), "{what}: {told:?}");
+        let (told, _, over) = told_of(&streams, Over::new(Depot::default(), None));
+        let depot = over.inner.agrees(&told, &format!("{what} over HTTP/2"));
+        assert_eq!((depot.came.len(), depot.pages), (120, 80), "{what} over HTTP/2");
+    }
+}
+
+#[test]
+fn a_redirect_that_time_cuts_off_is_an_order_refused() {
+    for end_ms in 20..40 {
+        let (told, _, depot) = told_of(
+            &spec(Model::Closed { users: 7 }, Until::Elapsed(end_ms * MS), orders(1000)),
+            Depot::default(),
+        );
+        let all: usize = told.iter().map(Vec::len).sum();
+        assert_eq!(all, depot.came.len(), "{end_ms} ms: {told:?}");
+        let mut accepted = depot.accepted;
+        accepted.sort_unstable();
+        assert_eq!(told[0], accepted, "{end_ms} ms");
+    }
+}
+
+/// Has closed the connection before it sees every sixth request, which comes too late.
+#[derive(Default)]
+struct Closing(Vec<String>);
+
+impl Server for Closing {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        self.0.push(String::from_utf8(bytes.to_vec()).unwrap());
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into();
+        let is_closed = self.0.len().is_multiple_of(6);
+        vec![(at_ns + MS, if is_closed { Reply::Fin } else { Reply::Bytes(answer) })]
+    }
+
+    fn saw(&self, _: ConnId) -> bool {
+        !self.0.len().is_multiple_of(6)
+    }
+}
+
+#[test]
+fn what_is_sent_again_is_the_same_request() {
+    let mut journey = orders(20);
+    let mut ask = step("GET /{x}/{n} HTTP/1.1", None);
+    ask.message.as_mut().unwrap().fields.push(Variable::Uuid, Escape::Raw);
+    ask.message.as_mut().unwrap().fields.push_text(b": x\r\n", Escape::Raw).unwrap();
+    journey.scripts = vec![ask];
+    let (told, outcome, asked) =
+        told_of(&spec(Model::Closed { users: 1 }, Until::Repeats(20), journey), Closing::default());
+    assert_eq!((told, outcome.measured.counts.failed()), ([(0..20).collect(), vec![], vec![]], 0));
+    let again: Vec<_> = asked.0.windows(2).filter(|w| w[0] == w[1]).collect();
+    let mut once = asked.0.clone();
+    once.dedup();
+    assert_eq!((asked.0.len(), again.len(), once.len()), (23, 3, 20), "{:?}", asked.0);
+
+    for refused in [1, 6, 17] {
+        let users = spec(Model::Closed { users: 1 }, Until::Repeats(9), orders(9));
+        let mut load = over_http2(users, 1, &[vec![]]);
+        load.timeout_ns = 50 * MS;
+        let (told, _, over) = told_of(&load, Over::new(Depot::default(), Some(Whim::Refuse(refused))));
+        let depot = over.inner.agrees(&told, &format!("stream {refused} refused"));
+        assert_eq!(depot.came.keys().copied().collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
+    }
+}
+
 /// `/N` leads to `/N-1`, `/0` answers; `/away` leads to a stranger, `/other` to the second host.
 #[derive(Default)]
 struct Signpost(Vec<String>);
@@ -463,7 +670,12 @@ fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
         let start = step(&format!("POST {path} HTTP/1.1"), Some("x"));
         let checks = Checks { statuses: vec![200], ..Checks::default() };
         journey.scripts = vec![Script { redirects: most, checks, ..start }];
-        journey.sites.push(Site { authority: "second".into(), host: "second".into(), is_secure: false });
+        journey.sites.push(Site {
+            authority: "second".into(),
+            host: "second".into(),
+            is_secure: false,
+            by_proxy: None,
+        });
         let mut spec = spec(Model::Closed { users: 1 }, Until::Repeats(1), journey);
         spec.hosts.push(vec!["127.0.0.2:80".parse().unwrap()]);
         let mut sim = Sim::new(Signpost::default());
@@ -503,4 +715,285 @@ fn a_journey_is_the_same_each_time() {
         (outcome.measured.counts, shop.paths)
     };
     assert_eq!(run(), run());
+}
+
+/// Login, two steps, logout over HTTP/2, so many users to a connection.
+fn shopping_over_http2(model: Model, until: Until, journey: Journey, streams: u32) -> LoadSpec {
+    let bearer = || vec![("Authorization", template("Bearer {c}"))];
+    over_http2(spec(model, until, journey), streams, &[vec![], bearer(), bearer(), bearer()])
+}
+
+fn go_over<S: Server>(spec: &LoadSpec, server: Over<S>) -> (Outcome, Over<S>, Vec<Example>) {
+    let mut sim = Sim::new(server);
+    let mut examples = Vec::new();
+    let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Example(example) = event {
+            examples.push(*example);
+        }
+    })
+    .unwrap();
+    outcome.measured.counts.balance().unwrap();
+    (outcome, sim.into_server(), examples)
+}
+
+#[test]
+fn a_journey_over_http2_is_the_same_journey() {
+    for (streams, connections) in [(1, 3), (2, 2), (3, 1), (100, 1)] {
+        let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), streams);
+        let (outcome, server, _) = go_over(&spec, Over::new(Shop::default(), None));
+        let expect =
+            [("GET /item/ 200", 12), ("POST /buy 201", 12), ("POST /login 200", 3), ("POST /logout 204", 3)];
+        assert_eq!(seen(&server.inner), expect, "{streams} streams");
+        assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.started), (30, 30));
+        assert_eq!(outcome.measured.connections.opened, connections);
+        assert_eq!(server.inner.tokens.keys().collect::<Vec<_>>(), ["ann", "bob", "cyd"]);
+        assert_eq!(outcome.captured, [Some(b"token-0".to_vec())]);
+    }
+}
+
+#[test]
+fn cookies_redirects_and_compressed_pages_over_http2() {
+    let mut journey = shopping(3);
+    journey.cookies = true;
+    let page = step("GET / HTTP/1.1", None);
+    let holds = |text: &[u8]| Checks { contains: vec![Text::new(text)], ..Checks::default() };
+    journey.course = Course { before: 1, round: 1, after: 0, weights: vec![], rounds: 3 };
+    journey.scripts = vec![
+        Script { checks: holds(b"\"none\""), ..page.clone() },
+        Script { checks: holds(b"\"id=42\""), ..page },
+    ];
+    let load = over_http2(spec(Model::Closed { users: 3 }, Until::Repeats(3), journey), 3, &[vec![], vec![]]);
+    let (outcome, _, examples) = go_over(&load, Over::new(Baker, None));
+    assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.failed()), (12, 0), "{examples:?}");
+
+    let mut journey = shopping(1);
+    journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+    let start = |path: &str| step(&format!("POST {path} HTTP/1.1"), Some("x"));
+    journey.scripts =
+        vec![Script { redirects: 2, ..start("/2") }, Script { redirects: 1, ..start("/other") }];
+    journey.course.round = 2;
+    journey.sites.push(Site {
+        authority: "second".into(),
+        host: "second".into(),
+        is_secure: false,
+        by_proxy: None,
+    });
+    let mut load =
+        over_http2(spec(Model::Closed { users: 2 }, Until::Repeats(1), journey), 2, &[vec![], vec![]]);
+    load.hosts.push(vec!["127.0.0.2:80".parse().unwrap()]);
+    let (outcome, server, examples) = go_over(&load, Over::new(Signpost::default(), None));
+    let mut asked = server.inner.0;
+    asked.sort();
+    asked.dedup();
+    let hops = ["GET /0 sim ", "GET /1 sim ", "POST /0 second x", "POST /2 sim x", "POST /other sim x"];
+    assert_eq!(asked, hops);
+    assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.failed()), (10, 0), "{examples:?}");
+    assert_eq!(outcome.measured.connections.opened, 2, "one to each host, for both users");
+}
+
+#[test]
+fn sessions_over_http2_share_connections_or_take_their_own_along() {
+    for (streams, opened) in [(1, 30), (10, 1)] {
+        let mut journey = shopping(2);
+        journey.sessions = true;
+        let names: String = (0..30).map(|i| format!("u{i}\n")).collect();
+        journey.feeds[0] = Rows::from_csv(format!("name\n{names}").as_bytes(), &["name".to_owned()]).unwrap();
+        let spec = shopping_over_http2(
+            arrivals(10.0, 1000, WhenBehind::Queue),
+            Until::Elapsed(3 * S),
+            journey,
+            streams,
+        );
+        let (outcome, server, _) = go_over(&spec, Over::new(Shop::default(), None));
+        let expect = [
+            ("GET /item/ 200", 60),
+            ("POST /buy 201", 60),
+            ("POST /login 200", 30),
+            ("POST /logout 204", 30),
+        ];
+        assert_eq!(seen(&server.inner), expect);
+        assert_eq!((outcome.measured.counts.ok, outcome.measured.connections.opened), (180, opened));
+    }
+}
+
+#[test]
+fn goodbyes_and_refusals_in_the_middle_of_a_journey_lose_nothing() {
+    for whim in [Whim::Goodbye(1), Whim::Goodbye(7), Whim::Refuse(1), Whim::Refuse(8)] {
+        let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), 3);
+        let (outcome, server, examples) = go_over(&spec, Over::new(Shop::default(), Some(whim)));
+        let expect =
+            [("GET /item/ 200", 12), ("POST /buy 201", 12), ("POST /login 200", 3), ("POST /logout 204", 3)];
+        assert_eq!(seen(&server.inner), expect, "{whim:?}");
+        let counts = &outcome.measured.counts;
+        assert_eq!((counts.started, counts.ok, counts.failed()), (30, 30, 0), "{whim:?} {examples:?}");
+        let again = u64::from(matches!(whim, Whim::Goodbye(_)));
+        assert_eq!((outcome.measured.connections.opened, server.goodbyes), (1 + again, again));
+    }
+}
+
+#[test]
+fn a_stream_that_is_reset_fails_its_step_alone() {
+    let spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(4), shopping(4), 3);
+    // The eighth request is somebody's second step or later: it goes on with the next.
+    let (outcome, server, examples) = go_over(&spec, Over::new(Shop::default(), Some(Whim::Reset(8))));
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.started, counts.ok, counts.failures.get(Failure::Reset)), (30, 29, 1));
+    assert_eq!((server.requests, outcome.measured.connections.opened), (30, 1));
+    assert_eq!(examples[0].error.as_deref(), Some("the server reset the stream"));
+    assert!(examples[0].request_head.starts_with(":method "), "{}", examples[0].request_head);
+}
+
+#[test]
+fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
+    let run = |later: Option<u64>| {
+        let mut spec = shopping_over_http2(Model::Closed { users: 3 }, Until::Repeats(2), shopping(2), 3);
+        spec.timeout_ns = S;
+        go_over(&spec, Over::new(Shop::default(), Some(Whim::Window(2, later))))
+    };
+    let (outcome, server, _) = run(Some(50 * MS));
+    assert_eq!(server.inner.tokens.keys().collect::<Vec<_>>(), ["ann", "bob", "cyd"], "bodies came whole");
+    assert_eq!((outcome.measured.counts.ok, outcome.measured.counts.failed()), (18, 0));
+    let (outcome, server, examples) = run(None);
+    // Logins went out before the server had said how little it takes; what is bought is not.
+    let counts = &outcome.measured.counts;
+    assert_eq!((counts.started, counts.ok, counts.failures.get(Failure::Timeout)), (18, 12, 6));
+    assert_eq!((server.requests, outcome.measured.connections.opened), (12, 1));
+    let told = examples[0].error.as_deref();
+    assert_eq!(
+        told,
+        Some("no complete response within the timeout: the server gave no room to send the whole request")
+    );
+}
+
+#[test]
+fn failed_exchanges_over_http2_show_their_heads() {
+    let mut journey = shopping(1);
+    journey.scripts[1].checks.contains = vec![Text::new(b"nowhere")];
+    journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+    let spec = shopping_over_http2(Model::Closed { users: 1 }, Until::Repeats(1), journey, 1);
+    let (_, _, examples) = go_over(&spec, Over::new(Shop::default(), None));
+    let example = &examples[0];
+    assert_eq!((example.user, example.step.as_deref()), (Some(0), Some("step 1")));
+    assert_eq!(example.captured["token"], "***");
+    assert_eq!(example.error.as_deref(), Some("the body does not contain `nowhere`"));
+    assert_eq!(
+        example.request_head,
+        ":method GET\r\n:scheme http\r\n:authority sim\r\n:path /item/1\r\nauthorization: Bearer ***\r\n"
+    );
+    assert_eq!(example.status, Some(200));
+    assert_eq!(example.response_head.as_deref(), Some(":status 200\r\ncontent-length: 42\r\n\r\n"));
+    assert_eq!(example.response_body.as_deref(), Some("{\"id\": 1, \"price\": 9.5, \"path\": \"/item/1\"}"));
+}
+
+#[test]
+fn what_is_captured_as_a_number_is_counted() {
+    let price = || Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: true };
+    let journey = || {
+        let mut journey = shopping(5);
+        journey.own = 2;
+        journey.numbers = vec![(1, "price".into())];
+        journey.scripts[1].captures = vec![(1, price())];
+        journey
+    };
+    let closed = Model::Closed { users: 3 };
+    let plain = go(&spec(closed.clone(), Until::Repeats(5), journey()), Shop::default()).0;
+    let load = shopping_over_http2(closed, Until::Repeats(5), journey(), 4);
+    let over = go_over(&load, Over::new(Shop::default(), None)).0;
+    for outcome in [plain, over] {
+        let price = &outcome.measured.numbers["price"];
+        assert_eq!(
+            (price.count(), price.min(), price.mean(), price.max()),
+            (15, Some(9.5), Some(9.5), Some(9.5))
+        );
+    }
+}
+
+#[test]
+fn examples_show_the_step_and_hide_what_lets_others_in() {
+    for over in [false, true] {
+        let mut journey = shopping(1);
+        let path = Capture { from: From::Json(Pointer::parse("/path").unwrap()), is_number: false };
+        journey.own = 2;
+        journey.scripts[1].captures = vec![(1, path)];
+        journey.scripts[2].checks.contains = vec![Text::new(b"nowhere")];
+        let of = |name: &str, is_secret| Remembered { name: name.into(), is_secret };
+        journey.remembered = vec![of("token", true), of("item", false)];
+        journey.sessions = true;
+        // The path of what is bought has the token in it.
+        let buy = step(&format!("POST /buy?{{c}} HTTP/1.1\r\n{BEARER}"), Some("{c}"));
+        journey.scripts[2].message = buy.message;
+        let model = arrivals(10.0, 10, WhenBehind::Queue);
+        let (outcome, examples) = if over {
+            let load = shopping_over_http2(model, Until::Requests(2), journey, 1);
+            let (outcome, _, examples) = go_over(&load, Over::new(Shop::default(), None));
+            (outcome, examples)
+        } else {
+            let (outcome, _, examples) = go(&spec(model, Until::Requests(2), journey), Shop::default());
+            (outcome, examples)
+        };
+        let shown: Vec<_> = examples.iter().map(|e| (e.user, e.step.as_deref().unwrap())).collect();
+        assert_eq!(shown, [(Some(0), "step 2"), (Some(1), "step 2")]);
+        assert_eq!((&*examples[0].captured["item"], &*examples[0].captured["token"]), ("/item/1", "***"));
+        assert!(examples[0].request_head.contains("/buy?***"), "{}", examples[0].request_head);
+        // The slow ones are told at the end: a login's answer is where the token comes from.
+        let login = outcome.slowest.iter().find(|e| e.step.as_deref() == Some("before 1")).unwrap();
+        assert_eq!(login.response_body.as_deref(), Some("{\"token\": \"***\"}"));
+        let all = format!("{examples:?}{:?}", outcome.slowest);
+        assert!(!all.contains("token-"), "{all}");
+    }
+}
+
+#[test]
+fn failures_without_a_journey_show_their_heads_too() {
+    let mut load = spec(Model::Closed { users: 2 }, Until::Requests(4), shopping(1));
+    load.journey = None;
+    load.requests.truncate(1);
+    let headers = [("Accept".to_owned(), "*/*".to_owned())];
+    let parts = HeadParts { method: "GET", scheme: "http", authority: "sim", path: "/", headers: &headers };
+    let heads = vec![Heads::default().add(&parts).unwrap()];
+    load.http2 = Some(Http2 { heads, written: vec![], streams: 2 });
+    let (outcome, _, examples) = go_over(&load, Over::new(Shop::default(), None));
+    assert_eq!(outcome.measured.counts.failures.get(Failure::Http4xx), 4);
+    assert_eq!(examples.len(), 4);
+    for example in examples {
+        assert_eq!(
+            example.request_head,
+            ":method GET\r\n:scheme http\r\n:authority sim\r\n:path /\r\naccept: */*\r\n"
+        );
+        assert_eq!(example.status, Some(401));
+        assert_eq!(example.response_head.as_deref(), Some(":status 401\r\ncontent-length: 2\r\n\r\n"));
+        assert_eq!((example.response_body.as_deref(), example.step), (Some("{}"), None));
+    }
+}
+
+#[test]
+fn checks_compare_with_what_the_user_knows() {
+    for (expected, good) in [("/item/{b}", true), ("/item/{c}", false)] {
+        let mut journey = shopping(4);
+        let place = JsonCheck {
+            shown: "/path".into(),
+            pointer: Pointer::parse("/path").unwrap(),
+            expect: Expect::Same(vec![]),
+        };
+        let price = JsonCheck {
+            shown: "/price".into(),
+            pointer: Pointer::parse("/price").unwrap(),
+            expect: Expect::Same(vec![]),
+        };
+        let item = &mut journey.scripts[1];
+        item.checks = Checks { json: vec![place, price], holds: vec![vec![]], ..Checks::default() };
+        item.expected = vec![
+            (Expected::Json(0), template(expected)),
+            // A number, compared as a text.
+            (Expected::Json(1), template("9.5")),
+            (Expected::Holds(0), template("item/{b}")),
+        ];
+        let spec = spec(Model::Closed { users: 3 }, Until::Repeats(4), journey);
+        let (outcome, _, examples) = go(&spec, Shop::default());
+        let failed = if good { 0 } else { 12 };
+        assert_eq!(outcome.measured.counts.failures.get(Failure::Check), failed, "{examples:?}");
+        if let Some(example) = examples.first() {
+            assert_eq!(example.error.as_deref(), Some("JSON `/path` is not `/item/token-0`: \"/item/1\""));
+        }
+    }
 }

@@ -1,13 +1,15 @@
 //! The engine in simulated time: schedules, accounts and coordinated omission, to the nanosecond.
 
+mod support;
+
 use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
-use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Order, Think};
-use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::source::{Request, RequestParts};
+use loadlab_load::spec::{Proxy, Think};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::load::Counts;
 use loadlab_record::summary::Distribution;
@@ -17,40 +19,7 @@ const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
 fn spec(model: Model, until: Until) -> LoadSpec {
-    let request = RequestParts {
-        method: "GET".into(),
-        host: "sim".into(),
-        path: "/".into(),
-        keep_alive: true,
-        ..RequestParts::default()
-    };
-    LoadSpec {
-        name: "load".into(),
-        model,
-        until,
-        ramp_ns: 0,
-        stages: vec![],
-        warmup_ns: 0,
-        grace_ns: 5 * S,
-        pace_ns: None,
-        pace_when_behind: WhenBehind::Queue,
-        think: Think::None,
-        timeout_ns: 30 * S,
-        keep_alive: true,
-        requests: vec![request.build().unwrap()],
-        journey: None,
-        tls: None,
-        http2: None,
-        order: Order::Journey,
-        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
-        tags: vec![],
-        held: None,
-        sources: vec![],
-        threads: 1,
-        cpus: vec![],
-        io: IoChoice::Auto,
-        seed: 1,
-    }
+    LoadSpec::new(model, until, vec![support::get()], support::address())
 }
 
 fn open(rate_per_s: f64, max_in_flight: u64) -> Model {
@@ -401,6 +370,135 @@ fn each_fault_lands_in_its_own_outcome() {
     let of_status = |status| outcome.measured.statuses.get(&status).copied();
     assert_eq!(of_status(503), Some(counts.failures.get(Failure::Http5xx)));
     assert_eq!(of_status(200), Some(counts.ok));
+}
+
+/// A proxy that gives a tunnel to every seventh who asks, and fails the others in different ways. Behind a tunnel
+/// every request is answered.
+#[derive(Default)]
+struct FaultyProxy {
+    asked: u64,
+    given: u64,
+    tunnels: BTreeMap<ConnId, bool>,
+    requests: u64,
+    received: u64,
+}
+
+const CONNECT: &[u8] = b"CONNECT sim:80 HTTP/1.1\r\nHost: sim:80\r\n\r\n";
+
+impl Server for FaultyProxy {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns + MS)
+    }
+
+    fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        self.received += bytes.len() as u64;
+        if self.tunnels.contains_key(&conn) {
+            self.requests += 1;
+            return vec![(at_ns + MS, Reply::Bytes(OK.to_vec()))];
+        }
+        assert_eq!(bytes, CONNECT);
+        self.asked += 1;
+        let at = at_ns + 10 * MS;
+        let says = |text: &str| (at, Reply::Bytes(text.as_bytes().to_vec()));
+        match self.asked % 7 {
+            0 => {
+                self.given += 1;
+                self.tunnels.insert(conn, true);
+                // In pieces, with an interim answer in front.
+                let rest = Reply::Bytes(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n".to_vec());
+                vec![says("HTTP/1.1 1"), says("02 Wait\r\n\r\n"), (at + MS, rest)]
+            }
+            1 => vec![says("HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")],
+            2 => vec![says("HTTP/1.1 502 Bad Gateway\r\n\r\n<html>")],
+            3 => vec![(at, Reply::Fin)],
+            4 => vec![says("HTTP/1.1 200"), (at, Reply::Error(104))],
+            5 => vec![says("SSH-2.0-proxy\r\n\r\n")],
+            _ => vec![],
+        }
+    }
+
+    fn closed(&mut self, _: u64, conn: ConnId) {
+        self.tunnels.remove(&conn);
+    }
+}
+
+#[test]
+fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
+    let mut tunnelled = spec(Model::Closed { users: 5 }, Until::Requests(700));
+    tunnelled.timeout_ns = 50 * MS;
+    // Each request asks for a tunnel of its own.
+    tunnelled.keep_alive = false;
+    tunnelled.proxy = Some(Box::new(Proxy { connects: vec![Some(CONNECT.into())] }));
+    let mut words = BTreeMap::new();
+    let mut sim = Sim::new(FaultyProxy::default());
+    let outcome = simulate(&tunnelled, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Example(example) = event {
+            let told = (example.outcome.clone(), example.error.clone().unwrap_or_default());
+            *words.entry(told).or_insert(0) += 1;
+        }
+    })
+    .unwrap();
+    outcome.measured.counts.balance().unwrap();
+    for example in &outcome.slowest {
+        *words.entry((example.outcome.clone(), example.error.clone().unwrap_or_default())).or_insert(0) += 1;
+    }
+    let counts = &outcome.measured.counts;
+    let proxy = sim.into_server();
+    assert_eq!((counts.due, counts.started, proxy.asked), (700, 700, 700));
+    assert_eq!((counts.ok, proxy.requests, proxy.given), (100, 100, 100));
+    assert_eq!(counts.failures.get(Failure::Connect), 500);
+    assert_eq!(counts.failures.get(Failure::Timeout), 100);
+    assert_eq!(counts.failures.total(), 600);
+    assert_eq!((outcome.measured.connections.attempted, outcome.measured.connections.opened), (700, 100));
+    assert_eq!(outcome.measured.bytes.sent, proxy.received);
+    // 1 ms to the proxy, 11 ms to the end of its answer: both are the connection's.
+    let connect = &outcome.measured.series.connect;
+    assert_eq!((connect.count(), connect.min_ns().unwrap() / MS), (100, 12));
+    let told = |outcome: &str, error: &str| words.contains_key(&(outcome.to_owned(), error.to_owned()));
+    for error in [
+        "the proxy answered 407 Proxy Authentication Required",
+        "the proxy answered 502 Bad Gateway",
+        "the proxy closed the connection instead of answering CONNECT",
+        "the proxy broke the connection: connection reset by peer",
+        "the proxy answered in something else than HTTP",
+    ] {
+        assert!(told("connect", error), "{error}: {words:#?}");
+    }
+    assert!(told("timeout", "the proxy did not answer CONNECT within the timeout"), "{words:#?}");
+}
+
+#[test]
+fn tunnels_are_kept_and_held_like_any_connection() {
+    let mut tunnelled = spec(Model::Closed { users: 3 }, Until::Requests(60));
+    tunnelled.proxy = Some(Box::new(Proxy { connects: vec![Some(CONNECT.into())] }));
+    let mut sim = Sim::new(FaultyProxy { asked: 6, ..FaultyProxy::default() });
+    let (outcome, _) = go(&tunnelled, &mut sim);
+    let proxy = sim.into_server();
+    // Users whose connect failed ask anew; whoever has a tunnel keeps it.
+    assert_eq!(outcome.measured.counts.ok, proxy.requests);
+    assert_eq!(outcome.measured.connections.opened, proxy.given);
+    assert!(proxy.given <= 3 && proxy.requests > 20, "{} {}", proxy.given, proxy.requests);
+}
+
+#[test]
+fn one_connection_to_a_proxy_serves_all_hosts_that_it_is_asked_for_in_full() {
+    let whole = |host: u16, path: &str| {
+        let parts = RequestParts {
+            method: "GET".into(),
+            host: format!("h{host}"),
+            path: format!("http://h{host}{path}"),
+            keep_alive: true,
+            ..RequestParts::default()
+        };
+        Request { host, ..parts.build().unwrap() }
+    };
+    let mut shared = spec(Model::Closed { users: 2 }, Until::Repeats(10));
+    shared.requests = vec![whole(0, "/a"), whole(1, "/b")];
+    shared.hosts = vec![vec!["127.0.0.1:80".parse().unwrap()]; 2];
+    let opened = |spec: &LoadSpec| go(spec, &mut Sim::new(Stub::new(MS))).0.measured.connections.opened;
+    assert_eq!(opened(&shared), 40, "without a proxy each host has a connection of its own");
+    shared.proxy = Some(Box::new(Proxy { connects: vec![None, None] }));
+    assert_eq!(opened(&shared), 2);
 }
 
 proptest! {

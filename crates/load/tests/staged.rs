@@ -1,14 +1,15 @@
 //! Stages, think times and paces in simulated time: who is active when, what falls due, and that it adds up.
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::{simulate, simulate_share};
-use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Order, Think};
+use loadlab_load::spec::Think;
 use loadlab_load::stages::Stage;
-use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{Counts, Tick};
 use proptest::prelude::*;
 
@@ -30,39 +31,10 @@ fn staged(stages: &[Stage], open: bool) -> LoadSpec {
             max_in_flight: 10_000,
         },
     };
-    let request = RequestParts {
-        method: "GET".into(),
-        host: "sim".into(),
-        path: "/".into(),
-        keep_alive: true,
-        ..RequestParts::default()
-    };
+    let until = Until::Elapsed(stages.iter().map(|s| s.over_ns).sum());
     LoadSpec {
-        name: "load".into(),
-        model,
-        until: Until::Elapsed(stages.iter().map(|s| s.over_ns).sum()),
-        ramp_ns: 0,
         stages: stages.to_vec(),
-        warmup_ns: 0,
-        grace_ns: 5 * S,
-        pace_ns: None,
-        pace_when_behind: WhenBehind::Queue,
-        think: Think::None,
-        timeout_ns: 30 * S,
-        keep_alive: true,
-        requests: vec![request.build().unwrap()],
-        journey: None,
-        tls: None,
-        http2: None,
-        order: Order::Journey,
-        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
-        tags: vec![],
-        held: None,
-        sources: vec![],
-        threads: 1,
-        cpus: vec![],
-        io: IoChoice::Auto,
-        seed: 1,
+        ..LoadSpec::new(model, until, vec![support::get()], support::address())
     }
 }
 

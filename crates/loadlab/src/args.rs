@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use loadlab_record::units;
 
+use crate::metrics::Wanted;
+use crate::metrics::otlp::Endpoint;
+
 /// Finds out how much load a whole system takes, what gives first, and whether a change helped.
 #[derive(Debug, Parser)]
 #[command(name = "loadlab", version, max_term_width = 100, arg_required_else_help = true)]
@@ -21,11 +24,21 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a plan: bring its system up, load it, watch it, take it down, for every case; leave a record and a report
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Load one URL (or a list of them), no plan
     Bench(Box<BenchArgs>),
+    /// Search for the most users, or the highest rate, that still meet what is expected
+    Find(Box<FindArgs>),
     /// Make a report from a run's record, any time later
     Report(ReportArgs),
+    /// Tell whether cases of a run, or runs, differ: better, worse, the same, or cannot tell
+    Compare(CompareArgs),
+    /// List the runs under a folder, newest first
+    List(ListArgs),
+    /// Show a run's report on the terminal
+    Show(ShowArgs),
+    /// Make a run the baseline of its plan, which `compare --baseline` and trends go by; without a run, tell the baselines
+    Baseline(BaselineArgs),
     /// Check a plan without running it, and with `--preflight` the machine
     Check(CheckArgs),
     /// Remove what killed runs left behind; runs that are alive are spared
@@ -66,6 +79,26 @@ pub struct PlanChoice {
     pub trials: Option<u32>,
 }
 
+/// The live page.
+#[derive(Debug, Arguments)]
+pub struct UiArgs {
+    /// Show it live in the browser, on loopback: on a free port, or on PORT or ADDR:PORT
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
+          help_heading = "Result")]
+    pub ui: Option<crate::ui::Address>,
+    /// How long the page stays when all is over [default: on a terminal until Ctrl-C, else until open pages have the
+    /// report]
+    #[arg(long, value_name = "T", value_parser = duration, requires = "ui", help_heading = "Result")]
+    pub ui_wait: Option<u64>,
+}
+
+impl UiArgs {
+    /// How long the page stays, where that is said.
+    pub fn wait(&self) -> Option<std::time::Duration> {
+        self.ui_wait.map(std::time::Duration::from_nanos)
+    }
+}
+
 #[derive(Debug, Arguments)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -82,9 +115,44 @@ pub struct RunArgs {
     /// Tell nothing while it runs
     #[arg(short, long)]
     pub quiet: bool,
+    /// A host's address, whatever names say; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR")]
+    pub resolve: Vec<loadlab_load::target::Resolved>,
+    /// Tell in lines while it runs, also on a terminal
+    #[arg(long, conflicts_with = "quiet")]
+    pub plain: bool,
+    /// Write expectations as JUnit XML to this file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    #[command(flatten)]
+    pub metrics: MetricArgs,
+    #[command(flatten)]
+    pub ui: UiArgs,
     /// A host beside loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
+}
+
+/// Metrics for other programs.
+#[derive(Debug, Arguments)]
+pub struct MetricArgs {
+    /// Serve metrics as Prometheus text on this address while it runs, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDR")]
+    pub prometheus: Option<std::net::SocketAddr>,
+    /// Push metrics to a collector of OpenTelemetry while it runs (OTLP over HTTP), such as http://127.0.0.1:4318
+    #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
+    pub otlp: Option<Endpoint>,
+    /// How often metrics are pushed
+    #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "5s", requires = "otlp")]
+    pub otlp_every: u64,
+}
+
+impl MetricArgs {
+    /// Where they are wanted.
+    pub fn wanted(&self) -> Wanted {
+        let every = std::time::Duration::from_nanos(self.otlp_every);
+        Wanted { prometheus: self.prometheus, otlp: self.otlp.clone().map(|e| e.every(every)) }
+    }
 }
 
 #[derive(Debug, Arguments)]
@@ -130,6 +198,171 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
 }
 
+/// Where `run` leaves its records.
+pub const RUNS: &str = "loadlab-runs";
+
+#[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab list\n  loadlab list --trend p99\n  \
+    loadlab list --trend goodput --case '*10 users*' --last 50\n  \
+    loadlab list --trend p50,p99,goodput --format html -o trend.html")]
+pub struct ListArgs {
+    /// The folder that holds the runs' folders
+    #[arg(default_value = RUNS)]
+    pub dir: PathBuf,
+    /// How figures of each case moved from run to run, such as goodput, p99 or errors
+    #[arg(long, value_name = "FIGURE,…", value_delimiter = ',')]
+    pub trend: Vec<String>,
+    /// Trend: only cases whose name matches, `*` and `?` as in a shell
+    #[arg(long, value_name = "GLOB", requires = "trend")]
+    pub case: Option<String>,
+    /// Only runs whose name in the plan is this
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// At most so many runs, the newest
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    pub last: usize,
+    /// Print the list as one JSON document
+    #[arg(long, conflicts_with = "trend")]
+    pub json: bool,
+    /// Trend: which form
+    #[arg(long, value_enum, default_value = "text", requires = "trend")]
+    pub format: TrendFormat,
+    /// Trend: write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE", requires = "trend")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TrendFormat {
+    Text,
+    Md,
+    Html,
+}
+
+#[derive(Debug, Arguments)]
+pub struct BaselineArgs {
+    /// A run's folder, its name in the list, or `last` for the newest
+    pub run: Option<PathBuf>,
+    /// The folder that holds the runs' folders
+    #[arg(long = "in", value_name = "DIR", default_value = RUNS)]
+    pub dir: PathBuf,
+    /// It is the baseline no more
+    #[arg(long, requires = "run")]
+    pub remove: bool,
+}
+
+#[derive(Debug, Arguments)]
+pub struct ShowArgs {
+    /// A run's folder, its name in the list, or `last` for the newest
+    pub run: PathBuf,
+    /// The folder that holds the runs' folders
+    #[arg(long = "in", value_name = "DIR", default_value = RUNS)]
+    pub dir: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareFormat {
+    Text,
+    Md,
+    Html,
+    Json,
+}
+
+#[derive(Debug, Arguments)]
+#[command(after_help = "Examples:\n  loadlab compare loadlab-runs/edges-1\n  \
+    loadlab compare loadlab-runs/edges-1 control '1% CPU'\n  \
+    loadlab compare loadlab-runs/before loadlab-runs/after --fail-on-worse\n  \
+    loadlab compare last --baseline --fail-on-worse\n\n\
+    With one run, its cases are compared with the first (or the one called `baseline` or `control`), trials paired by \
+    round. With several, each is compared with the first, case by case. Below 5 trials the answer is always \
+    \"cannot tell\".")]
+pub struct CompareArgs {
+    /// The folder of a run, its name in the list, or `last`; then more of them, or names of cases of the first
+    #[arg(required = true, value_name = "RUN|CASE")]
+    pub what: Vec<String>,
+    /// Compare with the baseline of the plan (`loadlab baseline`), or with this run
+    #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true)]
+    pub baseline: Option<Option<PathBuf>>,
+    /// The folder that holds the runs' folders
+    #[arg(long = "in", value_name = "DIR", default_value = RUNS)]
+    pub dir: PathBuf,
+    /// What counts as the same: a ratio within this of 1
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "2%")]
+    pub same_within: f64,
+    /// Exit with 1 if anything is worse
+    #[arg(long)]
+    pub fail_on_worse: bool,
+    /// Which form
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: CompareFormat,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Debug, Arguments)]
+#[command(
+    after_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
+    loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --rate 100/s..5000/s\n  \
+    loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --probe 20s\n\n\
+    Levels are halved on a logarithmic scale; a probe that does not meet what is expected, or falls behind, counts as \
+    missed. Both ends of the answer are probed twice. Exit codes: 0 found · 1 not even the lowest level meets it · \
+    4 loadlab itself was at its end · else as for `run`."
+)]
+pub struct FindArgs {
+    /// A plan, or a URL
+    #[arg(value_name = "PLAN|URL")]
+    pub target: String,
+    /// What must hold at a level, such as `p99 < 50ms`; may be repeated
+    #[arg(long, required = true, value_name = "EXPR")]
+    pub expect: Vec<String>,
+    /// Search users between these
+    #[arg(long, value_name = "LO..HI", value_parser = users_range, conflicts_with = "rate")]
+    pub users: Option<(u64, u64)>,
+    /// Search requests per second between these
+    #[arg(long, value_name = "LO..HI", value_parser = rate_range)]
+    pub rate: Option<(u64, u64)>,
+    /// How long each probe is measured [default: 10s, or the plan's own duration]
+    #[arg(long, value_name = "T", value_parser = positive_duration)]
+    pub probe: Option<u64>,
+    /// How long each probe settles before it is measured [default: a fifth of the probe, at most 5s]
+    #[arg(long, value_name = "T", value_parser = duration)]
+    pub settle: Option<u64>,
+    /// Probes at most
+    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MOST_PROBES,
+          value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub probes: u32,
+    /// Load of the plan to vary, where it has several
+    #[arg(long, value_name = "NAME")]
+    pub load: Option<String>,
+    /// Apply one of the plan's profiles
+    #[arg(long, value_name = "NAME")]
+    pub profile: Option<String>,
+    /// Override a value of the plan, such as `load.timeout=5s`; may be repeated
+    #[arg(long, value_name = "PATH=VALUE", value_parser = assignment)]
+    pub set: Vec<(String, String)>,
+    /// The case of the plan, where it has several
+    #[arg(long, value_name = "GLOB")]
+    pub case: Option<String>,
+    /// Folder for the record [default: ./loadlab-runs/find-NAME-TIME]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print the answer as one JSON document on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Tell nothing while it runs
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Tell in lines while it runs, also on a terminal
+    #[arg(long, conflicts_with = "quiet")]
+    pub plain: bool,
+    #[command(flatten)]
+    pub ui: UiArgs,
+    /// A host beside loopback that may be loaded; may be repeated
+    #[arg(long, value_name = "HOST")]
+    pub allow_host: Vec<String>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ArrivalsArg {
     /// Evenly spaced
@@ -164,7 +397,7 @@ pub enum IoArg {
     In the closed model (-c) each user sends its next request when its last one has ended; in the open model (-r) \
     requests fall due on a schedule, whatever the system does, and response times run from when they were due.")]
 pub struct BenchArgs {
-    /// Where to: `http://HOST[:PORT]/PATH`
+    /// Where to: `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`
     #[arg(required_unless_present = "urls", conflicts_with = "urls")]
     pub url: Option<String>,
 
@@ -252,6 +485,9 @@ pub struct BenchArgs {
     /// HTTP/2: requests that share one connection at a time; 200 users with 10 streams have 20 connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
     pub streams: u32,
+    /// Go through this proxy: a tunnel (CONNECT) for https and HTTP/2, whole URLs for all else
+    #[arg(long, value_name = "URL", help_heading = "Request")]
+    pub proxy: Option<loadlab_load::target::Proxy>,
     /// A host's address, whatever names say; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request")]
     pub resolve: Vec<loadlab_load::target::Resolved>,
@@ -271,6 +507,16 @@ pub struct BenchArgs {
     /// Tell nothing while it runs
     #[arg(short, long, help_heading = "Result")]
     pub quiet: bool,
+    /// Tell in lines while it runs, also on a terminal
+    #[arg(long, conflicts_with = "quiet", help_heading = "Result")]
+    pub plain: bool,
+    /// Write expectations as JUnit XML to this file
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
+    pub junit: Option<PathBuf>,
+    #[command(flatten, next_help_heading = "Result")]
+    pub metrics: MetricArgs,
+    #[command(flatten)]
+    pub ui: UiArgs,
     /// Write resource samples of loadlab and the host to this file, JSON lines
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub samples: Option<PathBuf>,
@@ -311,6 +557,42 @@ fn positive_duration(text: &str) -> Result<u64, String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     units::parse_rate_per_s(text).map_err(|e| e.to_string())
+}
+
+/// A share such as `2%` or `0.02`, below 1.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.trim().strip_suffix('%').map_or((text.trim(), 1.0), |n| (n.trim(), 100.0));
+    let value: f64 = number.parse().map_err(|_| format!("`{text}` is not a share such as `2%`"))?;
+    let value = value / unit;
+    if (0.0..1.0).contains(&value) { Ok(value) } else { Err("must be at least 0 and below 100%".to_owned()) }
+}
+
+fn range<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<(T, T), String> {
+    let (low, high) =
+        text.split_once("..").ok_or_else(|| format!("`{text}` is not a range such as `1..500`"))?;
+    Ok((read(low.trim())?, read(high.trim())?))
+}
+
+fn levels((low, high): (u64, u64)) -> Result<(u64, u64), String> {
+    match (low, high) {
+        (0, _) => Err("the lowest level is 1".to_owned()),
+        (low, high) if low > high => Err(format!("{low} is more than {high}")),
+        (_, high) if high > 10_000_000 => Err("the highest level is 10000000".to_owned()),
+        levels => Ok(levels),
+    }
+}
+
+fn users_range(text: &str) -> Result<(u64, u64), String> {
+    levels(range(text, |n| n.parse().map_err(|_| format!("`{n}` is not a number of users")))?)
+}
+
+/// Rates in whole requests per second: what a search tells apart.
+fn rate_range(text: &str) -> Result<(u64, u64), String> {
+    let per_s = |n: &str| match n.parse::<u64>() {
+        Ok(n) => Ok(n),
+        Err(_) => rate(n).map(|per_s| per_s.round() as u64),
+    };
+    levels(range(text, per_s)?)
 }
 
 fn assignment(text: &str) -> Result<(String, String), String> {

@@ -13,14 +13,15 @@ use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::preflight;
 use loadlab_run::{
-    Bench, BenchError, BenchResult, Targets, TlsWords, bench, http2_heads, parse_expressions,
+    Bench, BenchError, BenchResult, Targets, TlsWords, Via, bench, http2_heads, parse_expressions, read_urls,
     requests_for_urls, tls_spec,
 };
+use loadlab_system::open_files;
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
-use crate::view::View;
-use crate::{output, signals};
+use crate::view::{Seen, Serving, View};
+use crate::{output, report, signals, ui};
 
 const DEFAULT_USERS: u64 = 50;
 const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
@@ -35,18 +36,26 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
     };
-    raise_file_limit();
-    let view = View::new(args.quiet);
-    view.title(&opening(&order, args));
+    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    let _ = open_files::raise();
+    let title = opening(&order, args);
+    let serving = Serving { metrics: args.metrics.wanted(), page: args.ui.ui };
+    let view = match View::new(Seen::of(args.quiet, args.plain), &title, serving) {
+        Ok(view) => view,
+        Err(ended) => return ended,
+    };
+    view.title(&title);
     view.remarks(preflight::notes(&preflight::Planned::of(&order.spec), &preflight::read(Duration::ZERO)));
     let result = bench(&order, &cancel, &|event| view.event(&event));
     view.done();
-    match result {
-        Ok(result) => finish(args, &result),
-        Err(BenchError::Target(error)) if error.is_usage() => Ended::error(Exit::BadPlan, error),
-        Err(error @ BenchError::Samples { .. }) => Ended::error(Exit::BadPlan, error),
-        Err(error) => Ended::error(Exit::CouldNotRun, error),
-    }
+    let (ended, result) = match result {
+        Ok(result) => (finish(args, &result), Some(result)),
+        Err(BenchError::Target(error)) if error.is_usage() => (Ended::error(Exit::BadPlan, error), None),
+        Err(error @ BenchError::Samples { .. }) => (Ended::error(Exit::BadPlan, error), None),
+        Err(error) => (Ended::error(Exit::CouldNotRun, error), None),
+    };
+    let page = || result.map(|result| ui::bench::page(&title, &args.expect, result));
+    view.turn(ended, args.ui.wait(), &cancel, page)
 }
 
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
@@ -59,13 +68,20 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
         // Where nothing ever answered, the error says it all.
         let trial = loadlab_report::trial::Trial {
             summary: &result.summary,
-            ok_responses: &result.ok_responses,
+            ok_responses: &result.series.response_ok,
             examples: &result.examples,
         };
         let width = output::width(&std::io::stdout());
         output::print(&loadlab_report::trial::trial_text(trial, width, output::out_has_colour()));
     }
     let mut exit = Exit::of_summary(&result.summary);
+    if let Some(path) = &args.junit {
+        let name = args.url.as_deref().unwrap_or("URLs");
+        let text = loadlab_report::junit_of(name, &result.summary, result.trouble.as_deref());
+        if let Err(error) = report::write_junit(path, &text) {
+            return Ended::error(Exit::of([exit, Exit::CouldNotRun]), error);
+        }
+    }
     match &result.trouble {
         Some(trouble) if result.summary.ended != LoadEnded::Interrupted => {
             exit = Exit::of([exit, Exit::CouldNotRun]);
@@ -73,14 +89,6 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
         }
         _ => Ended::with(exit),
     }
-}
-
-/// As many open files as this process may have without asking anybody: each connection is one, and the limit
-/// that shells set (often 1,024) would show as failures of the system. Where it cannot be raised, it stays.
-fn raise_file_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// One line before it begins, so that a mistyped load is seen at once.
@@ -120,11 +128,12 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
     let allowed =
         Allowed { hosts: args.allow_host.clone(), resolved: args.resolve.clone(), ..Allowed::default() };
-    let targets = requests_for_urls(&urls, &parts, &allowed).map_err(|error| {
+    let via = args.proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.http2 });
+    let targets = requests_for_urls(&urls, &parts, &allowed, via).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)
     })?;
-    let Targets { requests, hosts, sites } = targets;
+    let Targets { requests, hosts, sites, proxy } = targets;
     let http2 = http2_of(args, &urls, &parts).map_err(usage)?;
     let tls = tls_spec(&tls_words(args), &sites, args.http2).map_err(|error| usage(error.to_string()))?;
     let sources = match &args.source {
@@ -159,6 +168,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             http2,
             order: Order::Shared,
             hosts,
+            proxy,
             tags: Vec::new(),
             held: args.connections.map(|connections| Held { connections, rate_per_s: args.connect_rate }),
             sources,
@@ -210,7 +220,7 @@ fn http2_of(args: &BenchArgs, urls: &[String], parts: &RequestParts) -> Result<O
         return Ok(None);
     }
     let heads = http2_heads(urls, parts).map_err(|error| error.to_string())?;
-    Ok(Some(Http2 { heads, streams: args.streams }))
+    Ok(Some(Http2 { heads, written: Vec::new(), streams: args.streams }))
 }
 
 fn tls_words(args: &BenchArgs) -> TlsWords {
@@ -272,28 +282,10 @@ fn check_cpus(cpus: &[usize]) -> Result<(), String> {
 }
 
 fn urls_of(args: &BenchArgs) -> Result<Vec<String>, String> {
-    let Some(path) = &args.urls else {
-        return Ok(args.url.iter().cloned().collect());
-    };
-    let text = std::fs::read_to_string(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
-    let mut urls = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Err(error) = loadlab_load::target::Url::parse(line) {
-            return Err(format!("{}:{}:1: {error}", path.display(), i + 1));
-        }
-        urls.push(line.to_owned());
+    match &args.urls {
+        None => Ok(args.url.iter().cloned().collect()),
+        Some(path) => read_urls(path).map_err(|error| error.to_string()),
     }
-    if urls.is_empty() {
-        return Err(format!("{} holds no URL\nhint: one on each line", path.display()));
-    }
-    if urls.len() > usize::from(u16::MAX) {
-        return Err(format!("{} holds {} URLs; {} is the most", path.display(), urls.len(), u16::MAX));
-    }
-    Ok(urls)
 }
 
 fn body_of(body: Option<&str>) -> Result<Option<Vec<u8>>, String> {

@@ -47,7 +47,6 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
         cases_glob: choice.case.clone(),
         trials: choice.trials,
         plan_dir: Some(dir.display().to_string()),
-        preview: false,
     };
     let plan = Plan::parse(&path.display().to_string(), &text, &options)
         .map_err(|errors| Ended::error(Exit::BadPlan, errors))?;

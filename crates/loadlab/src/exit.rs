@@ -21,6 +21,14 @@ impl Ended {
         Ended { exit, message: Some(message.to_string()) }
     }
 
+    /// Shows the error now, for where the program does not end yet.
+    pub fn shown(mut self) -> Self {
+        if let Some(message) = self.message.take() {
+            show(&message);
+        }
+        self
+    }
+
     /// Shows the error and gives the process its code.
     pub fn into_code(self) -> std::process::ExitCode {
         if let Some(message) = &self.message {

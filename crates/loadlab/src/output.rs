@@ -19,6 +19,11 @@ pub fn err_is_terminal() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
+/// Standard output is a terminal.
+pub fn out_is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
 /// Columns of the terminal behind a stream; 80 where there is none.
 pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
     let size = rustix::termios::tcgetwinsize(stream).ok().map(|s| s.ws_col as usize);
@@ -28,6 +33,11 @@ pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
 /// Standard output takes colour (`NO_COLOR` and `CLICOLOR_FORCE` are heeded).
 pub fn out_has_colour() -> bool {
     anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never
+}
+
+/// The same of standard error.
+pub fn err_has_colour() -> bool {
+    anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
 }
 
 /// `loadlab schema`.

@@ -28,7 +28,7 @@ pub fn command(args: &ReportArgs) -> Ended {
 }
 
 /// The run in one of the forms.
-fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
+pub fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
     match format {
         Format::Text => {
             let (width, colour) = match to_file {
@@ -60,6 +60,20 @@ pub fn write_reports(run: &RunRecord) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// A run's HTML report: as it was written, or made now where it could not be; `None` where there is no record.
+pub fn page_of(dir: &std::path::Path) -> Option<String> {
+    let made = || read_run(dir).ok().map(|run| loadlab_report::html(&loadlab_report::compose(&run)));
+    std::fs::read_to_string(dir.join("report.html")).ok().or_else(made)
+}
+
+/// Writes expectations as JUnit XML.
+///
+/// # Errors
+/// In words, why not.
+pub fn write_junit(path: &std::path::Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
 /// The end of a run, for standard output.

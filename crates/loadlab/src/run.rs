@@ -8,12 +8,13 @@ use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{StoreError, read_run};
 use loadlab_run::preflight;
 use loadlab_run::{How, RunError, RunResult, conduct, rfc3339_now};
+use loadlab_system::open_files;
 
 use crate::args::RunArgs;
 use crate::bench::default_threads;
 use crate::check::{self, ReadPlan};
 use crate::exit::{Ended, note};
-use crate::view::View;
+use crate::view::{Seen, Serving, View};
 use crate::{output, report, signals};
 
 /// The argument that turns this program into a run's guardian.
@@ -29,6 +30,8 @@ pub fn command(args: &RunArgs) -> Ended {
         output::print(&check::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
+    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
@@ -37,17 +40,24 @@ pub fn command(args: &RunArgs) -> Ended {
         Ok(how) => how,
         Err(ended) => return ended,
     };
-    let view = View::new(args.quiet);
     for remark in &read.plan.notes {
         note(remark);
     }
+    let serving = Serving { metrics: args.metrics.wanted(), page: args.ui.ui };
+    let view = match View::new(Seen::of(args.quiet, args.plain), &read.plan.name, serving) {
+        Ok(view) => view,
+        Err(ended) => return ended,
+    };
     view.remarks(fitness(&read, how.threads));
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
-    match result {
+    // A record that was there before is none of ours.
+    let is_ours = !matches!(result, Err(RunError::Store(StoreError::Exists { .. })));
+    let ended = match result {
         Ok(result) => finish(args, &result),
         Err(error) => never_began(args, &how, &error),
-    }
+    };
+    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
 }
 
 /// Nothing was measured; if it came to a record, that says why.
@@ -77,6 +87,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
         .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot find this program's file: {e}")))?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
+    options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
     Ok(How {
         plan_text: read.text.clone(),
         options,
@@ -84,6 +95,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
         exe,
         guardian_arg: GUARDIAN.to_owned(),
         allow_hosts: args.allow_host.clone(),
+        resolved: args.resolve.clone(),
         threads: default_threads(&[]),
     })
 }
@@ -103,7 +115,7 @@ fn fitness(read: &ReadPlan, threads: usize) -> Vec<String> {
 }
 
 /// `./loadlab-runs/NAME-TIME`, with a number behind it should that be there already.
-fn default_out(name: &str) -> PathBuf {
+pub fn default_out(name: &str) -> PathBuf {
     let name = loadlab_record::store::case_dir_name(name);
     let time: String = rfc3339_now().chars().filter(char::is_ascii_digit).collect();
     let (date, clock) = time.split_at(8.min(time.len()));
@@ -122,7 +134,8 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
     };
-    let written = report::write_reports(&run);
+    let junit = args.junit.as_ref().map(|path| report::write_junit(path, &loadlab_report::junit(&run)));
+    let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
     if !args.json {
         output::print(&report::brief(&run));
     }

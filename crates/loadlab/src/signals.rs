@@ -16,6 +16,7 @@ pub fn cancel_on_signal() -> std::io::Result<Cancel> {
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for _ in signals.forever() {
             if token.is_cancelled() {
+                crate::screen::restore();
                 crate::exit::note("ended at once; what is still up is taken down in the background");
                 std::process::exit(130);
             }

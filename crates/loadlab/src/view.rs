@@ -1,23 +1,75 @@
-//! What is seen while a load runs: one line that renews itself on a terminal, a line a second elsewhere.
+//! What is seen while a load runs: a screen on a terminal; with `--plain`, or where there is no room for one, a line
+//! that renews itself; and where there is no terminal a line a second. With `--ui` a page in the browser beside it.
 //!
 //! It reads events, never the engine's state, and writes to standard error alone.
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
+use loadlab_system::Cancel;
 
+use crate::exit::Ended;
+use crate::live::Live;
+use crate::metrics::{Metrics, Wanted};
 use crate::output;
+use crate::screen::Screen;
+use crate::ui::{Address, Ui};
 
 /// A live view; called from several threads.
 pub struct View {
     quiet: bool,
     terminal: bool,
+    screen: Option<Screen>,
+    metrics: Option<Metrics>,
+    ui: Option<Ui>,
+    /// What screen and page show, where there is one of them.
+    live: Option<Arc<Live>>,
+    after: Mutex<After>,
     state: Mutex<State>,
+}
+
+/// What must not go with the screen: it is said when that is gone.
+#[derive(Default)]
+struct After {
+    title: String,
+    remarks: Vec<String>,
+}
+
+/// How much is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing.
+    Nothing,
+    /// Lines.
+    Lines,
+    /// A screen where there is one.
+    Screen,
+}
+
+impl Seen {
+    /// As the options say.
+    pub fn of(quiet: bool, plain: bool) -> Seen {
+        match (quiet, plain) {
+            (true, _) => Seen::Nothing,
+            (false, true) => Seen::Lines,
+            (false, false) => Seen::Screen,
+        }
+    }
+}
+
+/// Who else is told, over HTTP.
+#[derive(Default)]
+pub struct Serving {
+    /// Metrics.
+    pub metrics: Wanted,
+    /// The page, here.
+    pub page: Option<Address>,
 }
 
 #[derive(Default)]
@@ -39,9 +91,43 @@ struct Running {
 }
 
 impl View {
-    /// Silent if `quiet`.
-    pub fn new(quiet: bool) -> Self {
-        View { quiet, terminal: output::err_is_terminal(), state: Mutex::default() }
+    /// Seen so; `title` says what runs.
+    ///
+    /// # Errors
+    /// Metrics or the page cannot be served on the address given.
+    pub fn new(seen: Seen, title: &str, serving: Serving) -> Result<Self, Ended> {
+        let metrics = Metrics::start(serving.metrics, title)?;
+        let live = Arc::new(Live::new(title));
+        // Told before there is a screen, so that it still stands on the terminal after it.
+        let ui = serving.page.map(|address| Ui::serve(address, live.clone())).transpose()?;
+        let terminal = output::err_is_terminal();
+        let screen = (terminal && seen == Seen::Screen)
+            .then(|| Screen::start(live.clone(), output::err_has_colour()))
+            .flatten();
+        Ok(View {
+            quiet: seen == Seen::Nothing,
+            terminal,
+            live: (ui.is_some() || screen.is_some()).then_some(live),
+            screen,
+            metrics,
+            ui,
+            after: Mutex::default(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Shows how it ended, and turns the page into the report; waits as long as that is to be there.
+    pub fn turn(
+        &self,
+        ended: Ended,
+        wait: Option<Duration>,
+        cancel: &Cancel,
+        report: impl FnOnce() -> Option<String>,
+    ) -> Ended {
+        let Some(ui) = &self.ui else { return ended };
+        let ended = ended.shown();
+        ui.turn(report(), wait, cancel);
+        ended
     }
 
     /// A line that is cut where the terminal ends.
@@ -57,28 +143,71 @@ impl View {
 
     /// What should be known before the load begins.
     pub fn remarks(&self, remarks: Vec<String>) {
-        if !self.quiet {
-            remarks.iter().for_each(|text| crate::exit::note(text));
+        for text in remarks {
+            if let Some(live) = &self.live {
+                live.remark(&text);
+            }
+            match self.screen {
+                Some(_) => self.after().remarks.push(text),
+                None if self.quiet => {}
+                None => crate::exit::note(&text),
+            }
         }
     }
 
     /// A plain line.
     pub fn text(&self, text: &str) {
-        if !self.quiet {
+        if self.screen.is_some() {
+            self.after().title = text.to_owned();
+        } else if !self.quiet {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             self.line(&mut state, text);
         }
     }
 
-    /// Takes the renewable line away.
+    /// Takes the screen or the renewable line away.
     pub fn done(&self) {
+        self.take_away();
+        if let Some(metrics) = &self.metrics {
+            metrics.finish();
+            // Also where nothing is told while it runs: whoever asked for a push has to hear that none came.
+            metrics.fault().into_iter().for_each(|text| crate::exit::note(&text));
+        }
+    }
+
+    fn take_away(&self) {
+        if let Some(screen) = &self.screen {
+            screen.stop();
+            let After { title, remarks } = std::mem::take(&mut *self.after());
+            if !title.is_empty() {
+                let _ = writeln!(anstream::stderr(), "{title}");
+            }
+            remarks.iter().for_each(|text| crate::exit::note(text));
+            return;
+        }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.wipe(&mut state);
     }
 
+    fn after(&self) -> MutexGuard<'_, After> {
+        self.after.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Shows an event.
     pub fn event(&self, event: &RunEvent) {
+        if let Some(live) = &self.live {
+            live.event(event);
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.event(event);
+        }
         if self.quiet {
+            return;
+        }
+        if let Some(fault) = self.metrics.as_ref().and_then(Metrics::fault) {
+            self.remarks(vec![fault]);
+        }
+        if self.screen.is_some() {
             return;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +324,7 @@ fn left_of(load: &Running, p: &Progress) -> String {
 }
 
 /// A line for everything that is not progress.
-fn words(event: &RunEvent) -> Option<String> {
+pub fn words(event: &RunEvent) -> Option<String> {
     Some(match event {
         RunEvent::Recording { dir, trials } => {
             format!(
@@ -206,7 +335,9 @@ fn words(event: &RunEvent) -> Option<String> {
         }
         RunEvent::Building { what, command } => format!("{what}: {command}"),
         RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),
-        RunEvent::TrialStarted { case, trial, place, of } => format!("[{place}/{of}] {case}, trial {trial}"),
+        RunEvent::TrialStarted { case, trial, place, of, .. } => {
+            format!("[{place}/{of}] {case}, trial {trial}")
+        }
         RunEvent::Ready { component, after_s } => {
             format!("  {component} ready after {}", format_duration_ns(after_s * 1e9))
         }
@@ -220,11 +351,23 @@ fn words(event: &RunEvent) -> Option<String> {
         RunEvent::Drained { took_s, done: false } => {
             format!("  not drained after {}", format_duration_ns(took_s * 1e9))
         }
+        RunEvent::Acted { what, error: None } => format!("  event: {what}"),
+        RunEvent::Acted { what, error: Some(why) } => format!("  event: {what} failed: {why}"),
         RunEvent::Died { component, status } => format!("  {component} died: {status}"),
+        RunEvent::Doubt { doubt, .. } => format!("  {}", doubt_words(doubt)),
         RunEvent::Note(text) => format!("  note: {text}"),
         RunEvent::TrialEnded { summary, failure, .. } => trial_words(summary.as_deref(), failure.as_deref()),
-        RunEvent::LoadStarted { .. } | RunEvent::Progress(_) | RunEvent::LoadEnded { .. } => return None,
+        RunEvent::LoadStarted { .. }
+        | RunEvent::Progress(_)
+        | RunEvent::Second(_)
+        | RunEvent::Watched(_)
+        | RunEvent::LoadEnded { .. } => return None,
     })
+}
+
+/// A doubt in a line, by the names of the report. The hint stands there, too.
+pub fn doubt_words(doubt: &Doubt) -> String {
+    format!("{} {}: {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind, doubt.evidence)
 }
 
 fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {

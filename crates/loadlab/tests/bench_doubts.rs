@@ -7,11 +7,10 @@ mod common;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::server::{Request, Server, good, send, slow};
-use common::{LOADLAB, Ran, Running, at, check_identities, command, doubts, f, n};
+use common::{LOADLAB, Ran, Running, alone, at, check_identities, command, doubts, f, n};
 use serde_json::Value;
 
 on_every_backend! {
@@ -20,12 +19,6 @@ on_every_backend! {
     a_frozen_server_is_not_held_against_the_generator
     ports_that_run_out_are_its_own_limit
     a_system_that_is_behind
-}
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `loadlab bench --json …` to its end, started by a shell that does something first.
@@ -93,12 +86,12 @@ impl Drop for Tenth {
     }
 }
 
-const NO_LIMITS: &str = "skipped: this user or host gives no CPU limits";
+const NO_LIMITS: &str = "this user or host gives no CPU limits";
 
 /// Far more than a tenth of a core sends, to a server that has time.
 fn a_starved_generator_is_invalid_in_the_open_model() {
     let _alone = alone();
-    let Some(tenth) = Tenth::of_a_core() else { return eprintln!("{NO_LIMITS}") };
+    let Some(tenth) = Tenth::of_a_core() else { return common::skip::skip(NO_LIMITS) };
     let server = Server::start(good);
     let url = server.url("/");
     let args = [&url, "-r", "20000/s", "-d", "2s", "--max-in-flight", "20", "--grace", "1s"];
@@ -115,7 +108,7 @@ fn a_starved_generator_is_invalid_in_the_open_model() {
 /// Users wait for the generator, and nobody is told that the system is slow.
 fn a_starved_generator_is_a_note_in_the_closed_model() {
     let _alone = alone();
-    let Some(tenth) = Tenth::of_a_core() else { return eprintln!("{NO_LIMITS}") };
+    let Some(tenth) = Tenth::of_a_core() else { return common::skip::skip(NO_LIMITS) };
     let server = Server::start(good);
     let url = server.url("/");
     let starved = |expect: &[&str]| {
@@ -210,13 +203,13 @@ fn ports_that_run_out_are_its_own_limit() {
     let _alone = alone();
     // SAFETY: unshare takes a number. It moves this thread alone, and what it starts from here on.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
-        return eprintln!("skipped: this user may not make a network namespace");
+        assert!(!rustix::process::geteuid().is_root(), "root may make a network namespace");
+        return common::skip::skip("only root may make a network namespace");
     }
-    let up = Command::new("ip").args(["link", "set", "lo", "up"]).status().is_ok_and(|s| s.success());
-    let range = "/proc/thread-self/root/proc/sys/net/ipv4/ip_local_port_range";
-    if !up || std::fs::write(range, "20000 20049").is_err() {
-        return eprintln!("skipped: loopback or the range of ports cannot be set");
-    }
+    // What is started from here is in the namespace as well.
+    let set = "ip link set lo up && echo 20000 20049 > /proc/sys/net/ipv4/ip_local_port_range";
+    let done = Command::new("sh").args(["-c", set]).status();
+    assert!(done.is_ok_and(|s| s.success()), "`{set}` failed");
     let server = Server::start(slow(Duration::from_millis(5)));
     let url = server.url("/");
     let ran = bench_after("true", &[&url, "-c", "200", "-n", "3000"]);
@@ -257,12 +250,12 @@ fn a_system_that_is_behind() {
     assert_eq!(doubts(&json).contains(&"in_flight_cap".to_owned()), most >= 30, "{json:#}");
 }
 
-/// A server that answers every tenth connection ten times slower, and one that is fair.
+/// A server that answers every tenth connection a hundred times slower, and one that is fair.
 #[test]
 fn a_server_that_starves_connections() {
     let _alone = alone();
     let unfair = Server::start(|r: &Request| {
-        let by = if r.connection.is_multiple_of(10) { 20 } else { 2 };
+        let by = if r.connection.is_multiple_of(10) { 200 } else { 2 };
         vec![
             common::server::Step::Wait(Duration::from_millis(by)),
             send(common::server::response(200, "hello")),
@@ -281,4 +274,17 @@ fn a_server_that_starves_connections() {
     let ran = bench_after("true", &[&fair.url("/"), "-c", "20", "-d", "1s"]);
     let json = ran.json();
     assert!(!doubts(&json).contains(&"unfair".to_owned()), "{json:#}");
+}
+
+/// Doubts are told on standard error while the load runs, once each.
+#[test]
+fn doubts_are_told_as_they_arise() {
+    let _alone = alone();
+    let server = Server::start(slow(Duration::from_millis(50)));
+    let url = server.url("/");
+    let load = [&url, "-r", "400/s", "-d", "4s", "--max-in-flight", "4", "-t", "1", "--when-behind", "drop"];
+    let ran = bench_after("true", &load);
+    let told = |kind: &str| ran.stderr.lines().filter(|l| l.contains(&format!("doubt {kind}: "))).count();
+    assert_eq!((told("in_flight_cap"), told("dropped")), (1, 1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("4 requests are in flight at once, the most allowed"), "{}", ran.stderr);
 }

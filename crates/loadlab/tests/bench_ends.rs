@@ -8,7 +8,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::server::{Counts, Request, Script, Server, Step, always, good, response, send, slow};
+use common::server::{Counts, PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
 use common::{Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n};
 use serde_json::Value;
 
@@ -131,8 +131,12 @@ fn interrupted_when_one_thread_is_done() {
     });
     let running = Running::start(command(&["--json", &server.url("/"), "-n", "2", "-c", "2", "-t", "2"]));
     server.after(2);
-    // so that the thread that is done has told so
-    std::thread::sleep(Duration::from_millis(500));
+    // Both have begun. The one that is done tells so before it ends.
+    let until = Instant::now() + PATIENCE;
+    while load_threads(running.child.id()) > 1 {
+        assert!(Instant::now() < until, "no load thread ended");
+        std::thread::yield_now();
+    }
     let asked = Instant::now();
     running.signal(libc::SIGINT);
     let ran = running.wait();
@@ -141,6 +145,13 @@ fn interrupted_when_one_thread_is_done() {
     check_identities(&json);
     assert_eq!((ran.code, n(&json, "requests.in_flight")), (130, 1), "{json:#}");
     assert!(took < Duration::from_secs(15), "{took:?}, and the timeout is 30 s");
+}
+
+/// How many threads of a process drive a load.
+fn load_threads(pid: u32) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+    let names = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("load-")).count()
 }
 
 /// The first one asks, the second one insists.

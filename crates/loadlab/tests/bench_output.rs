@@ -212,6 +212,16 @@ fn control_characters_of_a_server_do_not_reach_the_terminal() {
 
 /// What appeared on a terminal so many columns wide.
 fn on_terminal(columns: u16, args: &[&str], env: &[(&str, &str)]) -> (i32, String) {
+    watching_terminal(columns, args, env, |_, _| {})
+}
+
+/// The same, with a look at all that has appeared whenever more does.
+fn watching_terminal(
+    columns: u16,
+    args: &[&str],
+    env: &[(&str, &str)],
+    mut look: impl FnMut(&str, rustix::process::Pid),
+) -> (i32, String) {
     let (mut master, mut slave) = (0, 0);
     let size = libc::winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     // SAFETY: openpty writes two descriptors to the given places and reads the size, all of which live here.
@@ -233,6 +243,7 @@ fn on_terminal(columns: u16, args: &[&str], env: &[(&str, &str)]) -> (i32, Strin
     let mut chunk = [0; 4096];
     while let Ok(n @ 1..) = master.read(&mut chunk) {
         seen.extend_from_slice(&chunk[..n]);
+        look(&String::from_utf8_lossy(&seen), rustix::process::Pid::from_child(&child));
     }
     (child.wait().unwrap().code().unwrap_or(-1), String::from_utf8_lossy(&seen).into_owned())
 }
@@ -284,6 +295,7 @@ fn a_terminal_of_forty_columns_is_never_overrun() {
         for load in ["-c 4 -d 1300ms", "-r 300/s -d 1300ms"] {
             let mut args = vec![
                 url.as_str(),
+                "--plain",
                 "--expect",
                 "p50 < 10s and p99 < 20s and errors < 90%",
                 "--expect",
@@ -307,7 +319,7 @@ fn a_terminal_of_forty_columns_is_never_overrun() {
 fn no_colour_where_none_is_wanted_and_no_remains_of_the_live_line() {
     let server = Server::start(slow(Duration::from_millis(1)));
     let url = server.url("/");
-    let args = [url.as_str(), "-c", "2", "-d", "1300ms"];
+    let args = [url.as_str(), "-c", "2", "-d", "1300ms", "--plain"];
     let (_, coloured) = on_terminal(80, &args, &[]);
     assert!(coloured.contains("\x1b[1m") || coloured.contains("\x1b[2m"), "{coloured:?}");
     let (code, plain) = on_terminal(80, &args, &[("NO_COLOR", "1")]);
@@ -456,4 +468,77 @@ fn help_names_every_option() {
     {
         assert!(ran.stdout.contains(option), "{option}: {}", ran.stdout);
     }
+}
+
+/// What stands before, on and after the other screen, which must be left once for each time it was entered.
+fn parts(text: &str) -> (&str, &str, &str) {
+    let (before, rest) = text.split_once("\x1b[?1049h").expect("the other screen is entered");
+    let (on, after) = rest.split_once("\x1b[?1049l").expect("the other screen is left");
+    assert!(!after.contains("\x1b[?1049"), "{after:?}");
+    assert!(on.contains("\x1b[?25l") && after.contains("\x1b[?25h"), "the cursor is hidden and shown again");
+    (before, on, after)
+}
+
+#[test]
+fn a_screen_comes_and_leaves_the_result() {
+    let server = Server::start(slow(Duration::from_millis(1)));
+    let url = server.url("/");
+    let args = [url.as_str(), "-c", "2", "-d", "1300ms"];
+    let (code, text) = on_terminal(80, &args, &[]);
+    assert_eq!(code, 0, "{text}");
+    let (_, on, after) = parts(&text);
+    assert!(on.contains("2 users for 1.30 s") && on.contains("p99"), "{on:?}");
+    assert!(after.contains(" ok in ") && !after.contains("░"), "{after:?}");
+    // What was loaded stands above it.
+    assert!(after.contains("2 users for 1.30 s"), "{after:?}");
+    // Colour is one thing, the screen another.
+    let (_, plain) = on_terminal(80, &args, &[("NO_COLOR", "1")]);
+    assert!(!parts(&plain).1.contains("\x1b[36m") && !parts(&plain).1.contains("\x1b[38;5;6m"), "{plain:?}");
+    // No room for a screen.
+    let (_, narrow) = on_terminal(30, &args, &[]);
+    assert!(!narrow.contains("\x1b[?1049h") && narrow.contains("\x1b[2K"), "{narrow:?}");
+}
+
+#[test]
+fn the_terminal_is_given_back_on_signals() {
+    let server = Server::start(slow(Duration::from_millis(1)));
+    let url = server.url("/");
+    for (times, said) in [(1, " ok in "), (2, "ended at once")] {
+        let mut sent = 0;
+        let (code, text) = watching_terminal(80, &[&url, "-c", "2", "-d", "60s"], &[], |seen, pid| {
+            // the second one after the first was heard: the grace of requests in flight is over at once
+            if sent < times && seen.contains("p99") {
+                (sent..times)
+                    .for_each(|_| rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap());
+                sent = times;
+            }
+        });
+        assert_eq!(code, 130, "{text}");
+        let (_, _, after) = parts(&text);
+        // Two signals at once may be heard as one.
+        assert!(after.contains(said) || after.contains(" ok in "), "{times}: {after:?}");
+    }
+}
+
+#[test]
+fn on_a_terminal_the_page_stays_until_ctrl_c_and_the_exit_code_is_the_loads() {
+    let server = Server::start(slow(Duration::from_millis(1)));
+    let url = server.url("/");
+    let args = [url.as_str(), "-c", "2", "-d", "300ms", "--ui", "--expect", "failed > 0"];
+    let mut sent = false;
+    let (code, text) = watching_terminal(100, &args, &[], |seen, pid| {
+        if !sent && seen.contains("until Ctrl-C") {
+            sent = true;
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        }
+    });
+    assert!(sent && code == 1, "{code}: {text}");
+    // The link stands above the screen, on it, and where it says that the report stays.
+    assert!(text.matches("http://127.0.0.1:").count() >= 3, "{text}");
+    let (before, on, after) = parts(&text);
+    assert!(before.contains("live in the browser: ") && on.contains("the same in a browser: "), "{text:?}");
+    assert!(after.contains(" ok in ") && after.contains("the report stays at "), "{after:?}");
+    // Where it is said how long, nobody is waited for.
+    let (code, text) = on_terminal(100, &[&args[..], &["--ui-wait", "0s"]].concat(), &[]);
+    assert_eq!(code, 1, "{text}");
 }

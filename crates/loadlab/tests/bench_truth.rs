@@ -4,11 +4,10 @@
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
-use common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
+use common::{Running, alone, at, bench, check_identities, check_same, command, doubts, f, measured, n};
 
 on_every_backend! {
     a_frozen_server_shows_its_full_weight
@@ -19,12 +18,6 @@ on_every_backend! {
     expectations_and_their_exit_codes
     exit_codes_in_their_order
     a_generator_that_stood_still_is_invalid
-}
-
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Response times in milliseconds as the server's log has them: request k of a constant rate fell due at its
@@ -266,6 +259,9 @@ fn a_generator_that_stood_still_is_invalid() {
         let json = ran.json();
         check_identities(&json);
         assert_eq!(server.settled().requests, n(&json, "requests.started"));
+        // told as it went on, and not only at the end
+        let told = ran.stderr.lines().filter(|l| l.contains("doubt stood_still: loadlab stood still for "));
+        assert!(told.count() >= 1, "{}", ran.stderr);
         (ran.code, json)
     };
     let (code, json) = stand_still(&["-r", "400/s"]);

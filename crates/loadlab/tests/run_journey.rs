@@ -4,7 +4,7 @@ mod common;
 mod run_support;
 
 use common::server::{Request, Server, Step, response, send};
-use run_support::Lab;
+use run_support::{Lab, component, plan};
 
 /// What each step should have sent: 204 for what is right, 400 for anything else.
 fn judge(request: &Request) -> Vec<Step> {
@@ -49,20 +49,6 @@ fn forms_parts_and_users_reach_the_server() {
 }
 
 #[test]
-fn what_is_to_come_is_refused_before_anything_starts() {
-    let lab = Lab::new();
-    let load = "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  proxy: http://127.0.0.1:2\n  journey:\n    - { get: \"unix:/run/x.sock:/\" }\n";
-    let ran = lab.run(load, &[]);
-    ran.expect(
-        2,
-        &[
-            "plan.yaml:6:3: `proxy` is not supported yet",
-            "plan.yaml:8:14: `unix` targets are not supported yet",
-        ],
-    );
-}
-
-#[test]
 fn a_part_whose_file_is_not_there_is_named() {
     let server = Server::start(judge);
     let lab = Lab::new();
@@ -74,4 +60,16 @@ fn a_part_whose_file_is_not_there_is_named() {
     assert_ne!(ran.code, Some(0));
     assert!(ran.err.contains("plan.yaml:9:28: step 1 of `load`: cannot read the body"), "{}", ran.err);
     assert_eq!(server.counts().requests, 0);
+}
+
+/// What a report says of a target is where it was, with what changes from request to request as the plan has it.
+#[test]
+fn a_target_is_told_with_what_was_known_of_it() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 2\n  requests: 4\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/a?u=${uuid}\" }]\n";
+    lab.run(&plan(&[component("web", "", &[])], load), &[]).expect(0, &[]);
+    let summary = lab.record().summary("default", 1);
+    let url = summary["load"]["url"].as_str().expect("a URL");
+    let port = url.strip_prefix("http://127.0.0.1:").and_then(|rest| rest.strip_suffix("/a?u=${uuid}"));
+    assert!(port.is_some_and(|port| port.parse::<u16>().is_ok()), "{url}");
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use run_support::Lab;
+use run_support::front::Front;
 use server::{Request, Server, Step};
 
 /// What the shop knows.
@@ -73,17 +74,9 @@ fn shop(books: Arc<Mutex<Books>>) -> Server {
     })
 }
 
-/// The whole way of a customer, with everything that is between.
-#[test]
-fn customers_log_in_shop_and_log_out() {
-    let books = Arc::new(Mutex::new(Books::default()));
-    let server = shop(books.clone());
-    let lab = Lab::new();
-    lab.file("people.csv", "name,secret\nann,x y\nbob,z\n");
-    lab.file("items.jsonl", "{\"id\": 7, \"what\": \"a \\\"b\\\"\"}\n{\"id\": 8, \"what\": \"c\"}\n");
-    let at = server.url("");
-    let at = at.trim_end_matches('/');
-    let plan = format!(
+/// A shop's customers, with everything that is between; `how` are further lines of the load.
+fn customers(at: &str, how: &str) -> String {
+    format!(
         r#"loadlab: 1
 name: a shop
 setup:
@@ -94,7 +87,7 @@ load:
   users: 2
   repeats: 3
   cookies: true
-  redirects: 2
+{how}  redirects: 2
   feeds:
     people: {{ file: people.csv, per: user }}
     items: {{ file: items.jsonl }}
@@ -106,7 +99,7 @@ load:
     - get: "{at}/item/${{items.id}}"
       auth: {{ bearer: "${{token}}" }}
       tags: [item]
-      check: {{ status: 200, json: {{ /price: 3 }}, contains: "/item/", size: "> 10" }}
+      check: {{ status: 200, json: {{ /price: 3, /item: "/item/${{items.id}}" }}, contains: "/item/${{items.id}}", size: "> 10" }}
     - get: {at}/old
       auth: {{ bearer: "${{token}}" }}
       check: {{ contains: moved }}
@@ -119,7 +112,23 @@ load:
     - {{ post: {at}/logout, auth: {{ bearer: "${{token}}" }} }}
 expect: ["failed == 0", "tag.item.failed == 0"]
 "#
-    );
+    )
+}
+
+fn people_and_items() -> Lab {
+    let lab = Lab::new();
+    lab.file("people.csv", "name,secret\nann,x y\nbob,z\n");
+    lab.file("items.jsonl", "{\"id\": 7, \"what\": \"a \\\"b\\\"\"}\n{\"id\": 8, \"what\": \"c\"}\n");
+    lab
+}
+
+/// The whole way of a customer.
+#[test]
+fn customers_log_in_shop_and_log_out() {
+    let books = Arc::new(Mutex::new(Books::default()));
+    let server = shop(books.clone());
+    let lab = people_and_items();
+    let plan = customers(server.url("").trim_end_matches('/'), "");
     let ran = lab.run(&plan, &[]);
     ran.expect(0, &[]);
     let books = books.lock().unwrap();
@@ -233,4 +242,122 @@ fn a_setup_that_fails_is_told() {
     let ran = lab.run(&plan, &[]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.err.contains("`setup` failed: GET /nothing: status 401"), "{}", ran.err);
+}
+
+/// The same customers through a server that speaks TLS and, where it may, HTTP/2; both know what came.
+#[test]
+fn customers_shop_over_http2_and_over_what_the_server_offers() {
+    for (takes_http2, goodbye_after, how, spoken) in [
+        (true, 1000, "  protocol: http/2\n  streams: 2\n", "http/2"),
+        (true, 1000, "  protocol: auto\n  streams: 2\n", "http/2"),
+        (false, 1000, "  protocol: auto\n  streams: 2\n", "http/1.1"),
+        (true, 5, "  protocol: http/2\n", "http/2"),
+    ] {
+        let books = Arc::new(Mutex::new(Books::default()));
+        let server = shop(books.clone());
+        let front = Front::start(server.url("").trim_end_matches('/'), takes_http2, goodbye_after);
+        let lab = people_and_items();
+        let trust = format!("  tls: {{ ca: {} }}\n", front.authority().display());
+        let plan = customers(&front.url(), &format!("{how}{trust}"));
+        let ran = lab.run(&plan, &[]);
+        ran.expect(0, &[]);
+        let books = books.lock().unwrap();
+        assert_eq!(books.logins, BTreeMap::from([("ann".to_owned(), 1), ("bob".to_owned(), 1)]), "{how}");
+        assert_eq!(
+            (books.logouts, books.strangers, books.bought.len(), books.cookies),
+            (2, 0, 6, 26),
+            "{how}"
+        );
+        let record = lab.record();
+        let summary = record.summary("default", 1);
+        let requests = &summary["requests"];
+        assert_eq!((&requests["ok"], &requests["started"]), (&28.into(), &28.into()), "{summary:#}");
+        assert_eq!(summary["load"]["protocol"], spoken);
+        let opened = summary["connections"]["opened"].as_u64().unwrap();
+        match (spoken, goodbye_after) {
+            ("http/2", 1000) => assert_eq!(opened, 1, "two users share it"),
+            ("http/1.1", _) => assert_eq!(opened, 2),
+            // Each user has 14 requests, and nginx says goodbye on every fifth.
+            _ => assert!((6..=8).contains(&opened), "{opened}"),
+        }
+        assert_eq!(server.counts().requests, 29);
+        let version = if spoken == "http/2" { "HTTP/2.0" } else { "HTTP/1.1" };
+        // Of `setup` and of the load; a handshake that only asks is no request.
+        assert_eq!(front.answered(version), 29, "{how}");
+        let noted = record.lines("default", 1, "events.jsonl").iter().any(|e| {
+            let text = e["text"].as_str().unwrap_or_default();
+            text.contains("as was agreed on before the load")
+        });
+        assert_eq!(noted, how.contains("auto"));
+    }
+}
+
+/// What a capture takes as a number is told, and can be expected.
+#[test]
+fn captured_numbers_are_statistics() {
+    let server = shop(Arc::default());
+    let lab = Lab::new();
+    let at = server.url("");
+    let at = at.trim_end_matches('/');
+    let plan = format!(
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  repeats: 30\n  before: [{{ post: {at}/login, form: {{ user: u }}, capture: {{ token: {{ json: /auth/token }} }} }}]\n  \
+         journey:\n    - {{ get: \"{at}/item\", auth: {{ bearer: \"${{token}}\" }}, capture: {{ price: {{ json: /price, number: true }} }} }}\n\
+         expect: [\"number.price.p50 == 3\", \"number.price.count == 30\", \"number.price.max < 3.5\"]\n"
+    );
+    let ran = lab.run(&plan, &[]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let record = lab.record();
+    let price = &record.summary("default", 1)["numbers"]["price"];
+    let three = serde_json::json!(3.0);
+    assert_eq!((&price["count"], &price["mean"], &price["p50"]), (&30.into(), &three, &three), "{price}");
+    assert!(price["p99"].is_null(), "thirty values tell no p99");
+    for format in ["md", "text", "html"] {
+        assert!(record.report(format).contains("Captured numbers"), "{format}");
+    }
+    let unknown = plan.replace("number.price.p50", "number.prise.p50");
+    let ran = lab.run(&unknown, &["--dry-run"]);
+    assert!(ran.err.contains("did you mean `number.price.p50`?"), "{}", ran.err);
+}
+
+/// Whoever is asked what it speaks and cannot tell is named, and nothing is sent.
+#[test]
+fn what_a_server_speaks_has_to_be_learned() {
+    let server = shop(Arc::default());
+    let lab = Lab::new();
+    let at = server.url("").replace("http:", "https:");
+    let plan = |protocol: &str, url: &str| {
+        format!(
+            "loadlab: 1\nname: n\nload: {{ users: 1, requests: 2, protocol: {protocol}, tls: {{ insecure: true }}, journey: [{{ get: \"{url}\" }}] }}\n"
+        )
+    };
+    let ran = lab.run(&plan("auto", &at), &[]);
+    assert_eq!(ran.code, Some(5), "{ran:?}");
+    assert!(
+        ran.err.contains("`protocol` of `load`: it could not be learned what the server speaks: 127.0.0.1:")
+    );
+    assert!(ran.err.contains("hint: `protocol: http/1.1` or `http/2` asks nobody"), "{}", ran.err);
+    // Without TLS there is nobody to ask: it is HTTP/1.1.
+    let lab = Lab::new();
+    lab.run(&plan("auto", &server.url("/x")), &[]).expect(0, &[]);
+    assert_eq!(lab.record().summary("default", 1)["load"]["protocol"], "http/1.1");
+}
+
+/// A server without the protocol that the plan insists on fails by that, in words of its own.
+#[test]
+fn a_server_without_the_protocol_asked_for_fails_as_tls() {
+    let server = shop(Arc::default());
+    let front = Front::start(server.url("").trim_end_matches('/'), false, 1000);
+    let lab = Lab::new();
+    let plan = format!(
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 2\n  protocol: http/2\n  tls: {{ insecure: true }}\n  journey: [{{ get: \"{}/x\" }}]\n",
+        front.url()
+    );
+    lab.run(&plan, &[]);
+    let record = lab.record();
+    let summary = record.summary("default", 1);
+    assert_eq!((&summary["failures"]["tls"], &summary["requests"]["started"]), (&2.into(), &2.into()));
+    let examples = record.lines("default", 1, "examples.jsonl");
+    let told = examples[0]["error"].as_str().unwrap();
+    assert!(told.contains("protocol"), "{told}");
+    assert_eq!(server.counts().requests, 0);
 }

@@ -2,7 +2,9 @@
 
 mod run_support;
 
-use run_support::{LONG, Lab, component, plan};
+use std::process::{Command, Stdio};
+
+use run_support::{LOAD, LONG, Lab, Ran, component, plan};
 use serde_json::Value;
 
 fn two_axes() -> String {
@@ -47,6 +49,24 @@ fn case_trials_set_tags_and_profile() {
     let manifest = lab.record().manifest();
     assert_eq!((&manifest["quick"], &manifest["trials"]), (&true.into(), &1.into()));
     assert_eq!(lab.record().summary("size=large-kind=y", 1)["requests"]["ok"], 20);
+}
+
+/// Each connection takes a file: loadlab takes as many as it may have, and what it starts has what the shell set.
+#[test]
+fn more_users_than_the_shell_allows_files() {
+    let lab = Lab::new();
+    let web = component("web", "", &["limits: { open_files: 1000 }"]);
+    let load = LOAD.replace("users: 2", "users: 200").replace("requests: 40", "requests: 2000");
+    lab.file("plan.yaml", &plan(&[web], &format!("  before_trial: ulimit -Sn > limit\n{load}")));
+    let mut command = Command::new("prlimit");
+    let whole = lab.command(&["run", "plan.yaml", "--out", &lab.run_name()]);
+    command.arg("--nofile=150:").arg(whole.get_program()).args(whole.get_args());
+    command.current_dir(lab.path()).stdin(Stdio::null());
+    let ran = Ran::of(command.output().expect("prlimit starts"));
+    ran.expect(0, &[]);
+    let summary = lab.record().summary("default", 1);
+    assert_eq!((&summary["requests"]["ok"], lab.read("limit").trim()), (&2000.into(), "150"), "{}", ran.err);
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 fn on_small_disk(lab: &Lab, size: &str, script: &str) -> Option<run_support::Ran> {
     let can = std::process::Command::new("unshare").args(["--mount", "true"]).status();
     if !rustix::process::geteuid().is_root() || !can.is_ok_and(|s| s.success()) {
-        eprintln!("skipped: it takes root and a mount namespace");
+        run_support::skip::skip("it takes root and a mount namespace");
         return None;
     }
     std::fs::create_dir(lab.path().join("disk")).unwrap();
@@ -35,7 +35,8 @@ fn a_disk_that_fills_up_under_the_load() {
     let lab = Lab::new();
     let filler = "    filler: { run: \"while test ! -s ${run.dir}/cases/default/2/ticks.jsonl; do sleep 0.05; done; \
                   cat /dev/zero > ${run.dir}/../ballast; exec sleep 1000\" }\n";
-    let load = "trials: 3\nload:\n  users: 1\n  duration: \"3s\"\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    // Long enough that samples need another page of the disk while it lasts.
+    let load = "trials: 3\nload:\n  users: 1\n  duration: \"8s\"\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     lab.file("plan.yaml", &plan(&[component("web", "", &[]), filler.to_owned()], load));
     let script = "\"$LOADLAB\" run plan.yaml --out disk/\"$NAME\"";
     let Some(ran) = on_small_disk(&lab, "600k", script) else { return };

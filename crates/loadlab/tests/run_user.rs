@@ -11,7 +11,7 @@ const NOBODY: u32 = 65534;
 /// `loadlab` as nobody, in a folder that is nobody's, with a copy of the binaries that nobody can read.
 fn as_nobody(lab: &Lab, text: &str, args: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() || !std::path::Path::new("/usr/bin/setpriv").exists() {
-        eprintln!("skipped: it takes root and setpriv to become nobody");
+        run_support::skip::skip("it takes root and setpriv to become nobody");
         return None;
     }
     let server = lab.path().join("server");

@@ -1,5 +1,5 @@
 //! Conditions of a case: `expect`, `stop_when`, `drain`. Their language is `record`'s; here each is checked against
-//! the names that this plan makes (components, probes, tags), and mistakes are put at their place in the plan.
+//! the names that this plan makes (components, probes, tags, numbers), and mistakes are put at their place in the plan.
 
 use loadlab_record::expr::{self, Expr, ExprError};
 
@@ -55,10 +55,20 @@ fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[Load
         return None;
     }
     let probes: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
-    let mut names = probes.clone();
+    Some(Known { names: names_of(system, loads), probes })
+}
+
+/// Names that a case makes, besides the built-in ones.
+pub(crate) fn names_of(system: &SystemSpec, loads: &[LoadSpec]) -> Vec<String> {
+    let mut names: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
+    // A load's program is watched as components are.
+    let programs = loads.iter().filter(|l| l.command().is_some()).map(|l| &l.name);
+    names.extend(programs.flat_map(|name| expr::component_names(name)));
     names.extend(system.components.iter().flat_map(|c| expr::component_names(&c.name)));
     names.extend(load::tags(loads).iter().flat_map(|t| expr::tag_names(t)));
-    Some(Known { names, probes })
+    let numbers = loads.iter().flat_map(|l| &l.script.captures).filter(|c| c.is_number);
+    names.extend(numbers.flat_map(|c| expr::number_names(&c.name)));
+    names
 }
 
 fn read_list(

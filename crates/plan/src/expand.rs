@@ -1,15 +1,20 @@
 //! From a tree to cases: reads what is the same for all of them, expands the matrix, reads every case.
 
+use crate::command_load;
 use crate::conditions::{self, Conditions};
+use crate::derive;
 use crate::error::{Problem, Problems};
+use crate::events;
 use crate::journey::{Setup, step};
 use crate::keys::{self, MAX_TRIALS};
+use crate::link;
 use crate::load;
 use crate::matrix::{self, CaseValues, Matrix};
 use crate::node::{Node, Value, shorten};
+use crate::part::{Isolation, Part};
 use crate::plan::{Order, Plan};
 use crate::reader::{Fields, From, Reader, Scope};
-use crate::spec::{Case, Fresh, LoadSpec, SystemSpec};
+use crate::spec::{Case, ComponentSpec, EventSpec, Fresh, LoadSpec, LossSpec, SystemSpec};
 use crate::system;
 
 /// Most values that all cases of a plan may have together: what keeps checking quick.
@@ -41,9 +46,16 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
         Some(matrix) => {
             let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
             plan.notes = unused_axes(&fields, &matrix);
+            plan.notes.extend(command_load::without_a_case(&fields, &matrix.cases));
             plan.notes.extend(matrix.notes.iter().cloned());
             let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
             plan.cases = read_cases(cases, &fields, from, &mut problems);
+            isolation_fits(&plan, &fields, &mut problems);
+            events_fit(&plan, &fields, &mut problems);
+            link::fit(&mut plan, &fields, &mut problems);
+            let mut r = Reader { problems, ..Reader::new(from, Scope::AllCases) };
+            plan.derive = derive::read(&mut r, &fields, &plan.cases);
+            problems = r.problems;
             plan.axes = matrix.axes;
             plan.notes.extend(restarts(&plan));
         }
@@ -54,6 +66,36 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
         }
     }
     Checked { plan, problems }
+}
+
+/// What is not in the run's own network cannot be reached from there.
+fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
+    let outside = |c: &ComponentSpec| match &c.part {
+        Part::Process(_) => None,
+        Part::Container(_) | Part::Service(_) => Some("a container has a network of its own already"),
+        Part::External(_) => Some("what runs already is outside of it"),
+    };
+    let all = plan.cases.iter().flat_map(|c| &c.system.components);
+    let found = all.filter_map(|c| Some((c, outside(c)?))).next();
+    if let (Some((component, why)), true) = (found, plan.isolate != Isolation::None) {
+        let message = format!("`{}` cannot be in a network of the run's own: {why}", component.group);
+        problems.push(Problem::new(fields.key_span("isolate"), message).hint("leave `isolate` out"));
+    }
+}
+
+/// Not everything can be done to every component.
+fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
+    let found = plan.cases.iter().find_map(|case| {
+        let mut pairs = case.events.iter().flat_map(|e| e.components.iter().map(move |name| (e, name)));
+        pairs.find_map(|(event, name)| {
+            let component = case.system.components.iter().find(|c| c.name == *name)?;
+            Some((event, events::unfit(event, &component.part, plan.isolate)?))
+        })
+    });
+    if let Some((event, (why, hint))) = found {
+        let message = format!("`{}` cannot be: {why}", event.text);
+        problems.push(Problem::new(fields.key_span("events"), message).hint(hint));
+    }
 }
 
 fn empty() -> Plan {
@@ -69,7 +111,9 @@ fn empty() -> Plan {
         trials: 1,
         order: Order::Interleaved,
         allow_hosts: Vec::new(),
+        isolate: Isolation::None,
         notes: Vec::new(),
+        derive: Vec::new(),
         cases: Vec::new(),
     }
 }
@@ -87,14 +131,14 @@ fn read_cases(
             break;
         }
         let mut r = Reader::new(from, Scope::Case(values));
-        let (system, setup, loads, conditions) = read_case(&mut r, fields);
+        let CaseParts { system, setup, loads, conditions, events, loss } = read_case(&mut r, fields);
         instances += system.components.len();
         cost += r.cost;
         problems.append(r.problems);
         let Conditions { stop_when, drain, expect } = conditions;
         let name = values.name.clone();
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
-        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect });
+        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect, events, loss });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
             let message =
                 format!("all cases together have more than {MAX_INSTANCES} components, or too large ones");
@@ -148,10 +192,19 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         }
         plan.allow_hosts.push(host.text);
     }
-    if r.flag(fields, "isolate") == Some(true) {
-        r.push(
-            Problem::new(fields.key_span("isolate"), "`isolate` is not supported yet").hint("leave it out"),
-        );
+    if let Some(node) = fields.get("isolate")
+        && let Some(scalar) = r.scalar(node, "`true`, `false` or `shared`")
+    {
+        plan.isolate = match scalar.text.as_str() {
+            "true" => Isolation::Each,
+            "shared" => Isolation::Shared,
+            "false" => Isolation::None,
+            other => {
+                let message = format!("`{}` is none of `true`, `false` and `shared`", shorten(other));
+                r.wrong(&scalar, message, None);
+                Isolation::None
+            }
+        };
     }
 }
 
@@ -183,7 +236,7 @@ fn expansion_fits(
 /// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
 fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain"] {
+    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain", "events", "loss"] {
         if let Some(node) = fields.get(key) {
             node.each_text(&mut |text| {
                 if text.contains("case.") {
@@ -224,14 +277,33 @@ fn restarts(plan: &Plan) -> Option<String> {
     })
 }
 
-fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> (SystemSpec, Setup, Vec<LoadSpec>, Conditions) {
+/// Whether a load is one of this case's; `left_out` tells that one was not.
+fn belongs(r: &mut Reader<'_>, node: &Node, left_out: &mut bool) -> bool {
+    let own = command_load::belongs(r, node);
+    *left_out |= !own;
+    own
+}
+
+/// What a case consists of.
+struct CaseParts {
+    system: SystemSpec,
+    setup: Setup,
+    loads: Vec<LoadSpec>,
+    conditions: Conditions,
+    events: Vec<EventSpec>,
+    loss: Option<LossSpec>,
+}
+
+fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     let system = match fields.get("system") {
         Some(node) => system::read(r, node, fields.key_span("system")),
         None => SystemSpec::default(),
     };
+    r.probes = system.probes.iter().map(|p| p.name.clone()).collect();
     let setup = step::read_setup(r, fields);
     let mut loads = Vec::new();
-    if let Some(node) = fields.get("load") {
+    let mut left_out = false;
+    if let Some(node) = fields.get("load").filter(|node| belongs(r, node, &mut left_out)) {
         loads.extend(load::read(r, "load", node, fields.key_span("load")));
     }
     if let Some(node) = fields.get("loads") {
@@ -241,9 +313,19 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> (SystemSpec, Setup, Vec
         }
         for entry in entries {
             r.check_name(&entry.key, entry.key_span, "a load");
+            if !belongs(r, &entry.value, &mut left_out) {
+                continue;
+            }
             loads.extend(load::read(r, &entry.key, &entry.value, entry.key_span));
         }
     }
+    if let (true, true, Scope::Case(case)) = (left_out, loads.is_empty(), r.scope) {
+        let message = format!("no load belongs to case `{}`", case.name);
+        let problem = Problem::new(case.span, message);
+        r.push(problem.hint("`cases` of a load names those it is for, such as `[get, \"insert *\"]`"));
+    }
     let conditions = conditions::read(r, fields, &system, &loads);
-    (system, setup, loads, conditions)
+    let events = events::read(r, fields);
+    let loss = events::read_loss(r, fields, &system.probes, (&loads, left_out));
+    CaseParts { system, setup, loads, conditions, events, loss }
 }

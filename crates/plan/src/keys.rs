@@ -1,13 +1,12 @@
 //! The keys of a plan: one table that the reader, the "did you mean" hints and the JSON Schema share.
 //!
-//! A key that is not here does not exist. A key that is here and [`Shape::NotYet`] is known and refused, with the
-//! reason in words.
+//! A key that is not here does not exist.
 
-use crate::journey::Feature;
 pub(crate) use crate::journey::keys::{
-    AUTH, BASIC, BODY, CAPTURE, CHECK, EXPECT, FEED, MESSAGE, PART, SESSIONS, STEP, STEPS, TLS,
-    WEBSOCKET_SEND,
+    AUTH, BASIC, BODY, CAPTURE, CHECK, EXPECT, FEED, MESSAGE, PART, SESSIONS, STEP, TLS, WEBSOCKET_SEND,
 };
+pub(crate) use crate::part_keys::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
+pub(crate) use crate::watch_keys::{EVENT, LIMITS, LOSS, PROBE, REDIS_KEYS};
 
 /// A map with fixed keys.
 pub(crate) struct Section {
@@ -49,14 +48,12 @@ pub(crate) struct Key {
 
 /// What a key's value looks like.
 pub(crate) enum Shape {
-    /// Known, refused; says what is not supported.
-    NotYet(&'static str),
-    /// Refused until its feature can be carried out.
-    Soon(Feature, &'static Shape),
     /// The language's version.
     Version,
     Text,
     Duration,
+    /// A duration, or `auto`.
+    DurationOrAuto,
     /// A duration, or how durations are spread.
     Think,
     /// The shortest and the longest duration.
@@ -67,11 +64,21 @@ pub(crate) enum Shape {
     Cpu,
     /// A count, or `none`.
     CountOrNone,
+    /// Bytes per second, or `none`.
+    ByteRate,
+    /// A duration, or `none`.
+    DurationOrNone,
+    /// `1%`, or `none`.
+    ShareOrNone,
+    /// A rate, or `none`.
+    RateOrNone,
     Rate,
     Count(u64, u64),
     Bool,
-    /// Only `false` for now.
-    False,
+    /// `true`, `false` or `shared`.
+    Isolation,
+    /// Only `true`.
+    True,
     OneOf(&'static [&'static str]),
     /// `auto` or a port number.
     Port,
@@ -93,6 +100,8 @@ pub(crate) enum Shape {
     In(&'static Section),
     /// A section with at least one of its keys.
     SomeOf(&'static Section),
+    /// A text, or a section that says more.
+    TextOr(&'static Section),
     /// A text, or a list of them.
     Texts,
     /// A value that is expected, or `{exists: …}` and the like.
@@ -184,17 +193,23 @@ pub(crate) static PLAN: Section = Section {
         ),
         key(
             "events",
-            Shape::NotYet("`events` are not supported yet"),
-            "What happens to the system during the load.",
+            Shape::ListOf(&Shape::In(&EVENT)),
+            "What happens to the system during the load, such as `{at: 10s, do: kill edge2}`.",
         ),
         key(
+            "derive",
+            Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&DERIVED)),
+            "Figures worked out of those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",
+        ),
+        key("loss", Shape::In(&LOSS), "How what was stored is told, to compare it with what was accepted."),
+        key(
             "isolate",
-            Shape::False,
-            "A network namespace of its own for the experiment; only `false` so far.",
+            Shape::Isolation,
+            "Network namespaces of the run's own: `true` one for each component, joined by links; `shared` one for all. Default false.",
         ),
         key(
             "setup",
-            Shape::Soon(Feature::Setup, &Shape::ListOf(&Shape::In(&STEP))),
+            Shape::ListOf(&Shape::In(&STEP)),
             "Steps taken once before the loads of each trial; all users see what they capture.",
         ),
     ],
@@ -221,7 +236,21 @@ pub(crate) static SYSTEM: Section = Section {
             Shape::MapOf(WORD_PATTERN, &Shape::In(&PROBE)),
             "Numbers read from the system while it runs.",
         ),
-        key("compose", Shape::NotYet("Compose files are not supported yet"), "An existing Compose file."),
+        key(
+            "samples",
+            Shape::OneOf(&["1/s", "2/s", "4/s", "10/s"]),
+            "How often components are read. Default `1/s`.",
+        ),
+        key(
+            "compose",
+            Shape::TextOr(&COMPOSE),
+            "A Compose file, brought up as it is by the Compose that is installed; its services are components.",
+        ),
+        key(
+            "engine",
+            Shape::Text,
+            "Which engine runs containers: `docker`, `podman`, or a socket. Default: DOCKER_HOST, else the first that answers.",
+        ),
     ],
     required: &[],
     groups: &[],
@@ -231,7 +260,7 @@ pub(crate) static SYSTEM: Section = Section {
 pub(crate) static COMPONENT: Section = Section {
     id: "component",
     called: "a component",
-    doc: "One part of the system: a process.",
+    doc: "One part of the system: a process, a container, a service of the Compose file, or something that runs already.",
     keys: &[
         key("run", Shape::Command, "What starts it: a shell line, or a list of words that is run as it is."),
         key(
@@ -256,7 +285,11 @@ pub(crate) static COMPONENT: Section = Section {
         ),
         key("port", Shape::Port, "Its port, as `${port}`: a number, or `auto` for a free one."),
         key("ports", Shape::MapOf(NAME_PATTERN, &Shape::Port), "More ports by name, as `${port.NAME}`."),
-        key("ready", Shape::In(&READY), "When it counts as up. Default: as soon as its process runs."),
+        key(
+            "ready",
+            Shape::In(&READY),
+            "When it counts as up. Default: as soon as its process runs, and a container when its health check says so.",
+        ),
         key("limits", Shape::In(&LIMITS), "What it may use."),
         key(
             "fresh",
@@ -264,20 +297,19 @@ pub(crate) static COMPONENT: Section = Section {
             "How long it lives: started anew for each trial (default), whenever the case changes, or once for the experiment.",
         ),
         key("stop", Shape::In(&STOP), "How it is stopped."),
-        key("container", Shape::NotYet("`container` components are not supported yet"), "A container."),
-        key(
-            "compose",
-            Shape::NotYet("`compose` components are not supported yet"),
-            "A service of a Compose file.",
-        ),
+        key("container", Shape::In(&CONTAINER), "The container it is."),
+        key("compose", Shape::Text, "The service of the Compose file that it is."),
         key(
             "external",
-            Shape::NotYet("`external` components are not supported yet"),
-            "Something that runs already.",
+            Shape::In(&EXTERNAL),
+            "Something that runs already: it is watched, and never started or stopped.",
         ),
     ],
-    required: &["run"],
-    groups: &[],
+    required: &[],
+    groups: &[Group {
+        keys: &["run", "container", "compose", "external"],
+        why: "what it is: a process, a container, a service of the Compose file, or something that runs already",
+    }],
     needs: &[],
 };
 
@@ -289,25 +321,11 @@ pub(crate) static READY: Section = Section {
         key("http", Shape::Text, "A URL that answers with a status below 400."),
         key("tcp", Shape::Text, "HOST:PORT that accepts a connection."),
         key("log", Shape::Text, "A text that appears in a line of its output."),
+        key("health", Shape::True, "The container's own health check says that it is well."),
         key("within", Shape::Duration, "How long it may take. Default 30s."),
     ],
     required: &[],
-    groups: &[Group { keys: &["http", "tcp", "log"], why: "one sign is enough" }],
-    needs: &[],
-};
-
-pub(crate) static LIMITS: Section = Section {
-    id: "limits",
-    called: "`limits`",
-    doc: "What a component may use; `none` for no limit.",
-    keys: &[
-        key("cpu", Shape::Cpu, "CPU: `1%` of one core, or `0.5` cores."),
-        key("memory", Shape::Size, "Memory, such as `15MiB`."),
-        key("pids", Shape::CountOrNone, "Processes and threads."),
-        key("open_files", Shape::CountOrNone, "Open files of each of its processes."),
-    ],
-    required: &[],
-    groups: &[],
+    groups: &[Group { keys: &["http", "tcp", "log", "health"], why: "one sign is enough" }],
     needs: &[],
 };
 
@@ -320,30 +338,6 @@ pub(crate) static STOP: Section = Section {
         key("within", Shape::Duration, "How long it may take before it is killed. Default 10s."),
     ],
     required: &[],
-    groups: &[],
-    needs: &[],
-};
-
-pub(crate) static PROBE: Section = Section {
-    id: "probe",
-    called: "a probe",
-    doc: "A number read from the system while it runs.",
-    keys: &[
-        key("http", Shape::Text, "A URL that answers with JSON."),
-        key("json", Shape::Text, "Where the number is: a JSON pointer such as `/stored`."),
-        key(
-            "command",
-            Shape::NotYet("`command` probes are not supported yet"),
-            "A command that prints the number.",
-        ),
-        key("redis", Shape::NotYet("`redis` probes are not supported yet"), "A Redis command."),
-        key(
-            "prometheus",
-            Shape::NotYet("`prometheus` probes are not supported yet"),
-            "A metric of an exporter.",
-        ),
-    ],
-    required: &["http", "json"],
     groups: &[],
     needs: &[],
 };
@@ -370,8 +364,8 @@ pub(crate) static LOAD: Section = Section {
         key("ramp", Shape::Duration, "Users start, or the rate grows, evenly over this time. Default 0s."),
         key(
             "warmup",
-            Shape::Duration,
-            "Percentiles and rates leave out this first part. Default 0s: nothing is left out.",
+            Shape::DurationOrAuto,
+            "Percentiles and rates leave out this first part; `auto`: the warm-up, if one is found. Default 0s: nothing is left out.",
         ),
         key("pace", Shape::Duration, "Each user's steps fall due at this interval; needs users."),
         key(
@@ -410,55 +404,49 @@ pub(crate) static LOAD: Section = Section {
         key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
         key("start", Shape::Duration, "It begins so long after the trial's loads do. Default 0s."),
-        key("before", Shape::Soon(Feature::Around, &STEPS), "Steps of each user before its first journey."),
-        key("after", Shape::Soon(Feature::Around, &STEPS), "Steps of each user after its last journey."),
+        key("before", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user before its first journey."),
+        key("after", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user after its last journey."),
         key(
             "sessions",
-            Shape::Soon(Feature::Sessions, &Shape::RateOr(&SESSIONS)),
+            Shape::RateOr(&SESSIONS),
             "Users that arrive at this rate; each makes one journey and leaves.",
         ),
         key(
             "feeds",
-            Shape::Soon(Feature::Feeds, &Shape::MapOf(WORD_PATTERN, &Shape::In(&FEED))),
+            Shape::MapOf(WORD_PATTERN, &Shape::In(&FEED)),
             "Rows of data for users, by name: `${NAME.COLUMN}`.",
         ),
-        key("cookies", Shape::Soon(Feature::Cookies, &Shape::Bool), "Users keep cookies. Default false."),
-        key(
-            "redirects",
-            Shape::Soon(Feature::Redirects, &Shape::Count(0, 50)),
-            "Most redirects that a step follows. Default 0.",
-        ),
-        key(
-            "compressed",
-            Shape::Soon(Feature::Compressed, &Shape::Bool),
-            "Ask for compressed answers, and decode them. Default false.",
-        ),
+        key("cookies", Shape::Bool, "Users keep cookies. Default false."),
+        key("redirects", Shape::Count(0, 50), "Most redirects that a step follows. Default 0."),
+        key("compressed", Shape::Bool, "Ask for compressed answers, and decode them. Default false."),
         key(
             "protocol",
-            Shape::Soon(Feature::Http2, &Shape::OneOf(PROTOCOLS)),
+            Shape::OneOf(PROTOCOLS),
             "`http/1.1` (default), `http/2`, or `auto`: what the server offers.",
         ),
+        key("streams", Shape::Count(1, 1000), "Requests at a time on each HTTP/2 connection. Default 1."),
+        key("proxy", Shape::Text, "`http://HOST:PORT` that all requests go through."),
+        key("tls", Shape::In(&TLS), "How `https` targets are trusted."),
         key(
-            "streams",
-            Shape::Soon(Feature::Http2, &Shape::Count(1, 1000)),
-            "Requests at a time on each HTTP/2 connection. Default 1.",
+            "command",
+            Shape::In(&COMMAND_LOAD),
+            "A program that makes the load; a probe counts what it does.",
         ),
-        key(
-            "proxy",
-            Shape::Soon(Feature::Proxy, &Shape::Text),
-            "`http://HOST:PORT` that all requests go through.",
-        ),
-        key("tls", Shape::Soon(Feature::Tls, &Shape::In(&TLS)), "How `https` targets are trusted."),
+        key("cases", Shape::Texts, "The cases it belongs to, by name (`insert *`). Default: all."),
     ],
-    required: &["journey"],
+    required: &[],
     groups: &[
         Group {
-            keys: &["users", "rate", "stages", "sessions"],
-            why: "a load is either closed (so many users) or open (a rate); `stages` say which by their unit",
+            keys: &["users", "rate", "stages", "sessions", "command"],
+            why: "a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself",
         },
         Group {
-            keys: &["duration", "requests", "repeats", "stages"],
-            why: "a load ends in one way; `stages` end with the last of them",
+            keys: &["duration", "requests", "repeats", "stages", "command"],
+            why: "a load ends in one way; `stages` end with the last of them, a `command` when it exits",
+        },
+        Group {
+            keys: &["journey", "command"],
+            why: "what is sent: the steps of a `journey`, or whatever a `command` does",
         },
     ],
     needs: &[
@@ -477,6 +465,39 @@ pub(crate) mod keys_hint {
     pub const ARRIVALS: &str = "users send when their last request has ended";
     pub const MAX_IN_FLIGHT: &str = "each user has one request at a time";
 }
+
+/// Keys of a load that mean something beside `command`.
+pub(crate) const BESIDE_COMMAND: &[&str] = &["command", "start", "batches", "cases"];
+
+pub(crate) static COMMAND_LOAD: Section = Section {
+    id: "command_load",
+    called: "`command` of a load",
+    doc: "A program that makes the load; a probe counts what it does.",
+    keys: &[
+        key("run", Shape::Command, "What makes the load, from its start to its end."),
+        key("counts", Shape::Text, "The probe that counts its requests: by how much it grows."),
+        key(
+            "requests",
+            Shape::Count(1, MOST),
+            "How many it makes, as `${requests}` in `run` and `env`. Fewer or more are a failure.",
+        ),
+        key(
+            "begins",
+            Shape::Text,
+            "A text in its output: the load begins when it is there, not at the start.",
+        ),
+        key("within", Shape::Duration, "How long it may take before it is killed. Default 10m."),
+        key(
+            "env",
+            Shape::MapOf(ENV_PATTERN, &Shape::Text),
+            "Environment variables, beside those of loadlab itself.",
+        ),
+        key("dir", Shape::Text, "Where it runs; relative to the plan's folder, which is the default."),
+    ],
+    required: &["run", "counts"],
+    groups: &[],
+    needs: &[],
+};
 
 pub(crate) static STAGE: Section = Section {
     id: "stage",
@@ -536,6 +557,19 @@ pub(crate) static AXES: Section = Section {
     needs: &[],
 };
 
+pub(crate) static DERIVED: Section = Section {
+    id: "derived",
+    called: "a figure in `derive`",
+    doc: "A figure worked out of those of cases, held against another.",
+    keys: &[
+        key("value", Shape::Text, "A sum, difference or product, such as `grouped.elapsed + grouped.drain`."),
+        key("against", Shape::Text, "What it is held against: reports have the ratio of the two."),
+    ],
+    required: &["value"],
+    groups: &[],
+    needs: &[],
+};
+
 pub(crate) static DRAIN: Section = Section {
     id: "drain",
     called: "`drain`",
@@ -558,7 +592,10 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &LIMITS,
     &STOP,
     &PROBE,
+    &EVENT,
+    &LOSS,
     &LOAD,
+    &COMMAND_LOAD,
     &STAGE,
     &THINK,
     &BATCHES,
@@ -567,6 +604,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &CHECK,
     &AXES,
     &DRAIN,
+    &DERIVED,
     &AUTH,
     &BASIC,
     &CAPTURE,
@@ -577,6 +615,11 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &SESSIONS,
     &TLS,
     &WEBSOCKET_SEND,
+    &BUILD,
+    &COMPOSE,
+    &CONTAINER,
+    &EXTERNAL,
+    &HEALTH,
 ];
 
 impl Section {
@@ -584,27 +627,7 @@ impl Section {
         self.keys.iter().find(|k| k.name == name)
     }
 
-    /// Names that can be used today, or all of the language in a preview of it.
-    pub fn usable(&self, preview: bool) -> Vec<&'static str> {
-        self.keys.iter().filter(|k| k.shape.refusal(preview).is_none()).map(|k| k.name).collect()
-    }
-}
-
-impl Shape {
-    /// Why it cannot be used, if it cannot.
-    pub fn refusal(&self, preview: bool) -> Option<&'static str> {
-        match self {
-            Shape::NotYet(what) => Some(what),
-            Shape::Soon(feature, _) if !preview && !feature.is_ready() => Some(feature.refusal()),
-            _ => None,
-        }
-    }
-
-    /// What it looks like once it can be used.
-    pub fn plain(&'static self) -> &'static Shape {
-        match self {
-            Shape::Soon(_, inner) => inner,
-            other => other,
-        }
+    pub fn names(&self) -> Vec<&'static str> {
+        self.keys.iter().map(|k| k.name).collect()
     }
 }

@@ -8,19 +8,28 @@
 //! request is sent.
 //!
 //! Reading order: `plan` (the way through), `keys` (the language, one table), `reader` (how values are read and mistakes
-//! collected), `system`, `load` and `journey` (what is read).
+//! collected), `system` with `limits` and `probes`, `load` and `journey`, `events` (what is read).
 
+mod command_load;
 mod conditions;
+mod derive;
 mod error;
+mod events;
 mod expand;
 mod journey;
 mod keys;
+mod limits;
+mod link;
 mod load;
 mod matrix;
 mod node;
 mod overrides;
+mod part;
+mod part_keys;
 mod plan;
+mod probes;
 mod reader;
+mod reference;
 mod schema;
 mod source;
 mod spec;
@@ -30,16 +39,22 @@ mod system;
 mod template;
 mod url;
 mod values;
+mod watch_keys;
 mod words;
 mod yaml;
 
 pub use error::{PlanError, PlanErrors, Related};
 pub use journey::*;
+pub use link::RELAY;
+pub use part::{ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Network, Part};
 pub use plan::{Options, Order, Plan};
-pub use schema::{schema, schema_of};
+pub use reference::reference;
+pub use schema::schema;
 pub use spec::{
-    Arrivals, Body, Case, Command, ComponentSpec, DrainSpec, Expression, Fresh, Limits, LoadSpec, Model,
-    PortSpec, ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, Step, StopSpec, SystemSpec, Think, Until,
+    Action, Arrivals, Body, Case, Command, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, EventSpec,
+    Expression, Fresh, LimitName, Limits, LoadSpec, LossSpec, MeasuredLimit, Model, Persisted, PortSpec,
+    ProbeSource, ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, Step, StopSpec, SystemSpec, Think, Until,
     WhenBehind,
 };
+pub use suggest::glob;
 pub use template::{Template, UnknownName};

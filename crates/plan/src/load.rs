@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use crate::command_load as command;
 use crate::error::Problem;
-use crate::journey::{http, step};
+use crate::journey::{http, step, talk};
 use crate::keys;
-use crate::node::Node;
+use crate::node::{Node, Value};
 use crate::reader::{Fields, Reader};
 use crate::source::Span;
-use crate::spec::{Arrivals, LoadSpec, Model, Think, Until, WhenBehind};
+use crate::spec::{Arrivals, LoadSpec, Model, Step, Think, Until, WhenBehind};
 use crate::stages::{self, Stages};
 use crate::suggest;
 
@@ -17,6 +18,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Reads one load; `None` when it lacks what a load must have (which was said).
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Option<LoadSpec> {
     let fields = r.fields(node, &keys::LOAD, at)?;
+    if fields.has("command") {
+        return command::read(r, name, &fields);
+    }
     let stages = stages::read(r, &fields);
     let model = read_model(r, &fields, stages.as_ref());
     let until = read_until(r, &fields, stages.as_ref());
@@ -26,7 +30,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
         _ => WhenBehind::Queue,
     };
     let ramp_ns = r.duration(&fields, "ramp").unwrap_or(0);
-    let warmup_ns = r.duration(&fields, "warmup").unwrap_or(0);
+    let (warmup_ns, is_warmup_found) = read_warmup(r, &fields, stages.is_some());
     let start_ns = r.duration(&fields, "start").unwrap_or(0);
     let think = read_think(r, &fields, stages.as_ref());
     let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(30 * SECOND_NS);
@@ -36,6 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     let seed = r.count(&fields, "seed").unwrap_or(1);
     fits_together(r, &fields, until, (ramp_ns, warmup_ns));
     let http = http::read(r, &fields);
+    talk::fits_load(r, &fields, (model.as_ref(), http.protocol));
     let journey = step::read_journey(r, &fields);
     let (journey, script) = journey?;
     Some(LoadSpec {
@@ -44,6 +49,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
         until: until?,
         ramp_ns,
         warmup_ns,
+        is_warmup_found,
         batches,
         pause_ns,
         start_ns,
@@ -59,6 +65,26 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
         script,
         http,
     })
+}
+
+/// A warm-up of a given length, or one that is to be found.
+fn read_warmup(r: &mut Reader<'_>, fields: &Fields<'_>, has_stages: bool) -> (u64, bool) {
+    let is_auto =
+        fields.get("warmup").is_some_and(|n| matches!(&n.value, Value::Scalar(_, t) if t == "auto"));
+    if !is_auto {
+        return (r.duration(fields, "warmup").unwrap_or(0), false);
+    }
+    for (key, other) in [("stages", has_stages), ("batches", fields.get("batches").is_some())] {
+        if other {
+            let problem = Problem::new(
+                fields.key_span("warmup"),
+                format!("no warm-up is found in a load with `{key}`"),
+            );
+            let problem = problem.related(format!("`{key}` is here"), fields.key_span(key));
+            r.push(problem.hint("give its length: `warmup: 10s`"));
+        }
+    }
+    (0, true)
 }
 
 fn read_model(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Option<Model> {
@@ -134,7 +160,7 @@ fn read_until(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) 
     duration.or(requests).or(repeats).or(stages.map(|s| Until::DurationNs(s.length_ns)))
 }
 
-fn read_batches(r: &mut Reader<'_>, fields: &Fields<'_>) -> (u32, u64) {
+pub(crate) fn read_batches(r: &mut Reader<'_>, fields: &Fields<'_>) -> (u32, u64) {
     let Some(node) = fields.get("batches") else { return (1, 0) };
     let Some(fields) = r.fields(node, &keys::BATCHES, fields.key_span("batches")) else { return (1, 0) };
     let repeat = r.count(&fields, "repeat").unwrap_or(1) as u32;
@@ -165,14 +191,14 @@ fn fits_together(
 /// Keeps the steps that have one of the tags, and of each case the loads that still have a step.
 pub(crate) fn choose(loads: &mut Vec<LoadSpec>, tags: &[String]) {
     for load in loads.iter_mut() {
-        load.journey.retain(|s| s.tags.iter().any(|t| tags.contains(t)));
+        load.journey.retain(|s| s.all_tags().any(|t| tags.contains(t)));
     }
     loads.retain(|l| !l.journey.is_empty());
 }
 
 /// All tags of some loads, sorted.
 pub(crate) fn tags(loads: &[LoadSpec]) -> BTreeSet<String> {
-    loads.iter().flat_map(LoadSpec::steps).flat_map(|s| &s.tags).cloned().collect()
+    loads.iter().flat_map(LoadSpec::steps).flat_map(Step::all_tags).cloned().collect()
 }
 
 /// A hint for a tag that no step has.

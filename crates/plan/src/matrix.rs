@@ -138,7 +138,7 @@ fn axis_value(r: &mut Reader<'_>, axis: &str, node: &Node) -> Option<CaseValue> 
         r.push(Problem::new(node.span, message).maybe_hint(hint));
         return None;
     };
-    if text.contains("${") {
+    if text.contains("${") && !crate::limits::is_measured(text) {
         r.push(Problem::new(
             node.span,
             "values of the matrix stand for themselves: `${…}` has no meaning here",

@@ -116,7 +116,6 @@ fn section_at(segments: &[&str]) -> Option<&'static Section> {
     fn follow(shape: &'static Shape, rest: &[&str]) -> Option<&'static Section> {
         match shape {
             Shape::In(section) | Shape::SomeOf(section) => step(section, rest),
-            Shape::Soon(_, inner) => follow(inner, rest),
             Shape::ListOf(inner) | Shape::MapOf(_, inner) => follow(inner, rest.get(1..)?),
             Shape::Matrix => step(&keys::AXES, rest),
             _ => None,

@@ -7,10 +7,11 @@ use crate::expand::check;
 use crate::load;
 use crate::node::{Node, Value, shorten};
 use crate::overrides::{self, Overrides};
+use crate::part::Isolation;
 use crate::reader::From;
 use crate::source::Sources;
-use crate::spec::{Case, Expression};
-use crate::{conditions, suggest, words, yaml};
+use crate::spec::{Case, DerivedSpec, Expression};
+use crate::{conditions, limits, suggest, words, yaml};
 
 /// A checked plan with all its cases.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +38,12 @@ pub struct Plan {
     pub order: Order,
     /// Hosts that may be loaded besides loopback.
     pub allow_hosts: Vec<String>,
+    /// Network namespaces of the run's own.
+    pub isolate: Isolation,
     /// Remarks that are no mistakes, such as an axis that nothing uses.
     pub notes: Vec<String>,
+    /// Figures that are worked out of those of its cases.
+    pub derive: Vec<DerivedSpec>,
     pub(crate) cases: Vec<Case>,
 }
 
@@ -68,8 +73,6 @@ pub struct Options {
     /// What `${plan.dir}` stands for and relative paths start with; by default what the plan's path says before its
     /// last `/`. Programs give an absolute path, because components run in folders of their own.
     pub plan_dir: Option<String>,
-    /// Reads all of the language as it is written down, with what cannot be carried out yet ([`crate::Feature`]).
-    pub preview: bool,
 }
 
 impl Plan {
@@ -95,7 +98,7 @@ impl Plan {
         let mut problems = Problems::default();
         let mut errors = Vec::new();
         change(&mut root, &mut sources, options, &mut problems, &mut errors);
-        let from = From { sources: &sources, plan_dir: &plan_dir, preview: options.preview };
+        let from = From { sources: &sources, plan_dir: &plan_dir };
         let checked = check(&root, from);
         problems.append(checked.problems);
         let mut found = problems.into_errors(&sources).0;
@@ -168,12 +171,16 @@ impl Plan {
                 errors.push(of_option("--case", message, suggest::hint(glob, &names)));
             }
         }
+        if errors.is_empty() {
+            errors = limits::check_measured(self);
+        }
         if errors.is_empty() { Ok(()) } else { Err(PlanErrors(errors)) }
     }
 
     fn choose_tags(&mut self, tags: &[String], errors: &mut Vec<PlanError>) {
         let loads = self.cases.iter().flat_map(|c| &c.loads);
-        let known: BTreeSet<String> = loads.flat_map(|l| &l.journey).flat_map(|s| &s.tags).cloned().collect();
+        let known: BTreeSet<String> =
+            loads.flat_map(|l| &l.journey).flat_map(|s| s.all_tags()).cloned().collect();
         let names: Vec<&str> = known.iter().map(String::as_str).collect();
         for tag in tags.iter().filter(|t| !known.contains(*t)) {
             let message = format!("no step has the tag `{}`", shorten(tag));

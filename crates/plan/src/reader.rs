@@ -5,8 +5,8 @@
 //! that depend on it are passed over, so that everything else is still checked.
 
 use crate::error::{Problem, Problems};
+use crate::journey::Escape;
 use crate::journey::names::{Names, Word};
-use crate::journey::{Escape, Feature};
 use crate::keys::Section;
 use crate::matrix::CaseValues;
 use crate::node::{Entry, Kind, Node, Value, shorten};
@@ -60,8 +60,6 @@ pub(crate) struct Instance {
 pub(crate) struct From<'a> {
     pub sources: &'a Sources,
     pub plan_dir: &'a str,
-    /// See [`crate::Options::preview`].
-    pub preview: bool,
 }
 
 /// The case that is read.
@@ -90,12 +88,15 @@ pub(crate) struct Reader<'a> {
     pub instances: Vec<Instance>,
     /// The component that is being read: its place in `instances`.
     pub own: Option<usize>,
+    /// Names of the probes of this case.
+    pub probes: Vec<String>,
+    /// `${requests}` of the command that is being read.
+    pub requests: Option<u64>,
     /// Whether a value of the case was put in since this was last set to `None`; where.
     pub used_case: Option<Span>,
     /// Values read for replicas, to keep all cases together within bounds.
     pub cost: usize,
     /// The language as it is written down, not only what can be carried out.
-    pub preview: bool,
     /// Variables that the step which is read may use.
     pub names: Names,
 }
@@ -105,8 +106,6 @@ pub(crate) struct Reader<'a> {
 pub(crate) struct Fields<'n> {
     pub section: &'static Section,
     entries: &'n [Entry],
-    /// See [`crate::Options::preview`].
-    preview: bool,
     /// Where to say that something is missing.
     pub at: Span,
 }
@@ -114,23 +113,24 @@ pub(crate) struct Fields<'n> {
 impl<'n> Fields<'n> {
     /// Without any check, for a first look.
     pub fn of(node: &'n Node, section: &'static Section, at: Span) -> Self {
-        Fields { section, entries: node.entries(), preview: false, at }
+        Fields { section, entries: node.entries(), at }
     }
 
     pub fn get(&self, name: &str) -> Option<&'n Node> {
         self.entry(name).map(|e| &e.value)
     }
 
-    /// A key that can be used; what was refused is not read.
     pub fn entry(&self, name: &str) -> Option<&'n Entry> {
-        let entry = self.entries.iter().find(|e| e.key == name)?;
-        let refused = self.section.key(name).and_then(|k| k.shape.refusal(self.preview));
-        refused.is_none().then_some(entry)
+        self.entries.iter().find(|e| e.key == name)
     }
 
-    /// Whether a key is there, though it may have been refused.
+    /// What it holds, in order.
+    pub fn entries(&self) -> &'n [Entry] {
+        self.entries
+    }
+
     pub fn has(&self, name: &str) -> bool {
-        self.entries.iter().any(|e| e.key == name)
+        self.entry(name).is_some()
     }
 
     pub fn key_span(&self, name: &str) -> Span {
@@ -140,16 +140,17 @@ impl<'n> Fields<'n> {
 
 impl<'a> Reader<'a> {
     pub fn new(from: From<'a>, scope: Scope<'a>) -> Self {
-        let From { sources, plan_dir, preview } = from;
+        let From { sources, plan_dir } = from;
         Reader {
             sources,
             problems: Problems::default(),
             plan_dir,
-            preview,
             names: Names::default(),
             scope,
             instances: Vec::new(),
             own: None,
+            probes: Vec::new(),
+            requests: None,
             used_case: None,
             cost: 0,
         }
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
 
     /// For another reader of the same.
     pub fn from(&self) -> From<'a> {
-        From { sources: self.sources, plan_dir: self.plan_dir, preview: self.preview }
+        From { sources: self.sources, plan_dir: self.plan_dir }
     }
 
     pub fn push(&mut self, problem: Problem) {
@@ -201,29 +202,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A map with the keys of a section: says what is unknown, not supported yet, missing or too much.
+    /// A map with the keys of a section: says what is unknown, missing or too much.
     pub fn fields<'n>(&mut self, node: &'n Node, section: &'static Section, at: Span) -> Option<Fields<'n>> {
         let Value::Map(entries) = &node.value else {
-            let keys = suggest::listed(&section.usable(self.preview));
+            let keys = suggest::listed(&section.names());
             let message = format!("expected a map for {}, found {}", section.called, node.called());
             let span = if node.is_null() { at } else { node.span };
             self.push(Problem::new(span, message).hint(format!("its keys are {keys}")));
             return None;
         };
+        // With something in it that is not known, what seems to be missing may be just that.
         let mut whole = true;
-        for entry in entries {
-            match section.key(&entry.key) {
-                None => self.unknown_key(entry, section),
-                Some(key) => {
-                    if let Some(what) = key.shape.refusal(self.preview) {
-                        whole = false;
-                        self.push(Problem::new(entry.key_span, what));
-                    }
-                }
-            }
+        for entry in entries.iter().filter(|e| section.key(&e.key).is_none()) {
+            whole = false;
+            self.unknown_key(entry, section);
         }
-        // With something in it that cannot be read, what seems to be missing may be just that.
-        whole &= entries.iter().all(|e| section.key(&e.key).is_some());
         self.check_groups(entries, section, at, whole);
         let has = |name: &str| entries.iter().find(|e| e.key == name);
         for need in section.needs {
@@ -241,7 +234,7 @@ impl<'a> Reader<'a> {
                 );
             }
         }
-        Some(Fields { section, entries, preview: self.preview, at })
+        Some(Fields { section, entries, at })
     }
 
     fn unknown_key(&mut self, entry: &Entry, section: &'static Section) {
@@ -249,10 +242,9 @@ impl<'a> Reader<'a> {
         if self.problems.is_full() {
             return;
         }
-        let allowed = section.usable(self.preview);
+        let allowed = section.names();
         let near = suggest::nearest(&entry.key, allowed.iter().copied());
-        let place =
-            crate::keys::SECTIONS.iter().find(|s| s.usable(self.preview).contains(&entry.key.as_str()));
+        let place = crate::keys::SECTIONS.iter().find(|s| s.key(&entry.key).is_some());
         let hint = match (near, place) {
             (Some(name), _) => Some(format!("did you mean `{name}`?")),
             (None, Some(place)) => Some(format!("`{}` is a key of {}", entry.key, place.called)),
@@ -268,9 +260,7 @@ impl<'a> Reader<'a> {
                 entries.iter().filter(|e| group.keys.contains(&e.key.as_str())).collect();
             match present.as_slice() {
                 [] if whole => {
-                    let usable = section.usable(self.preview);
-                    let keys: Vec<&str> = group.keys.iter().copied().filter(|k| usable.contains(k)).collect();
-                    let keys = suggest::listed(&keys);
+                    let keys = suggest::listed(group.keys);
                     self.push(
                         Problem::new(at, format!("{} needs one of {keys}", section.called)).hint(group.why),
                     );
@@ -312,11 +302,6 @@ impl<'a> Reader<'a> {
                 None
             }
         }
-    }
-
-    /// Whether a part of the language can be used.
-    pub fn can(&self, feature: Feature) -> bool {
-        self.preview || feature.is_ready()
     }
 
     /// A text of a request, its variables escaped for their place.
@@ -423,6 +408,11 @@ impl<'a> Reader<'a> {
             None => Meaning::Unknown,
         };
         match (name, own) {
+            ("requests", None) => self.requests.map_or(Meaning::Unknown, |n| Meaning::Value {
+                text: n.to_string(),
+                kind: Kind::Number,
+                origin: None,
+            }),
             ("plan.dir", _) => value(self.plan_dir.to_owned()),
             ("run.dir", _) => Meaning::Later,
             ("replica", Some(own)) => {
@@ -441,8 +431,7 @@ impl<'a> Reader<'a> {
 
     fn unknown_name(&mut self, node: &Node, name: &str, when: When) {
         let hangs_on_matrix = name.starts_with("case.") && matches!(self.scope, Scope::Unknown);
-        let hangs_on_refused = matches!(when, When::Request(_)) && self.names.hides;
-        if hangs_on_matrix || hangs_on_refused || self.problems.is_full() {
+        if hangs_on_matrix || self.problems.is_full() {
             return;
         }
         if name.starts_with("case.") && matches!(self.scope, Scope::AllCases) {
@@ -481,6 +470,7 @@ impl<'a> Reader<'a> {
             names.push("case.name".to_owned());
         }
         names.push("plan.dir".to_owned());
+        names.extend(self.requests.map(|_| "requests".to_owned()));
         if let Some(own) = self.own.and_then(|i| self.instances.get(i)) {
             names.push("replica".to_owned());
             names.extend(own.ports.iter().map(|p| p.variable.clone()));
@@ -490,7 +480,7 @@ impl<'a> Reader<'a> {
             let ports = self.instances.iter().flat_map(|i| i.ports.iter().map(move |p| (i, p)));
             names.extend(ports.map(|(i, p)| format!("components.{}.{}", i.name, p.variable)));
         }
-        if matches!(when, When::Request(_)) && self.can(Feature::Variables) {
+        if matches!(when, When::Request(_)) {
             names.extend(self.names.known());
         }
         names

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::journey::keys::{EXPECT, WEBSOCKET_SEND};
-use crate::keys::{self, Key, Section, Shape};
+use crate::keys::{self, Section, Shape};
 
 /// A text with a `${name}` in it, where the case decides.
 const TEMPLATE: &str = r"\$\{";
@@ -18,12 +18,6 @@ const COUNT: &str = "^[0-9][0-9_]*$";
 
 /// The schema of a plan file: what can be carried out.
 pub fn schema() -> Value {
-    schema_of(false)
-}
-
-/// The schema of a plan file; of the whole language as it is written down when it is a preview.
-pub fn schema_of(preview: bool) -> Value {
-    let section = |s| section(s, preview);
     let defs: Map<String, Value> =
         keys::SECTIONS.iter().skip(1).map(|s| (s.id.to_owned(), section(s))).collect();
     let mut out = Map::new();
@@ -36,10 +30,9 @@ pub fn schema_of(preview: bool) -> Value {
     Value::Object(out)
 }
 
-fn section(section: &'static Section, preview: bool) -> Value {
-    let usable: Vec<&Key> = section.keys.iter().filter(|k| k.shape.refusal(preview).is_none()).collect();
+fn section(section: &'static Section) -> Value {
     let properties: Map<String, Value> =
-        usable.iter().map(|k| (k.name.to_owned(), described(shape(&k.shape), k.doc))).collect();
+        section.keys.iter().map(|k| (k.name.to_owned(), described(shape(&k.shape), k.doc))).collect();
     let mut out = Map::new();
     out.insert("description".into(), json!(section.doc));
     out.insert("type".into(), json!("object"));
@@ -49,8 +42,7 @@ fn section(section: &'static Section, preview: bool) -> Value {
         out.insert("required".into(), json!(section.required));
     }
     let one_of = |keys: &[&str]| -> Value {
-        let known = keys.iter().filter(|k| usable.iter().any(|u| u.name == **k));
-        json!({ "oneOf": known.map(|k| json!({ "required": [k] })).collect::<Vec<_>>() })
+        json!({ "oneOf": keys.iter().map(|k| json!({ "required": [k] })).collect::<Vec<_>>() })
     };
     if !section.groups.is_empty() {
         out.insert("allOf".into(), section.groups.iter().map(|g| one_of(g.keys)).collect());
@@ -95,12 +87,11 @@ fn positive_or(pattern: &str) -> Value {
 
 fn shape(shape: &Shape) -> Value {
     match shape {
-        Shape::NotYet(_) => json!(false),
-        Shape::Soon(_, inner) => self::shape(inner),
         Shape::Version => json!({ "enum": [1, "1"] }),
         Shape::Text => text(),
         Shape::Scalar => text(),
         Shape::Duration => duration(),
+        Shape::DurationOrAuto => json!({ "anyOf": [duration(), { "enum": ["auto"] }] }),
         Shape::Think => json!({ "anyOf": [duration(), { "$ref": "#/$defs/think" }] }),
         Shape::Between => json!({ "type": "array", "minItems": 2, "maxItems": 2, "items": duration() }),
         Shape::Level => json!({ "anyOf": [
@@ -112,10 +103,15 @@ fn shape(shape: &Shape) -> Value {
         Shape::CountOrNone => {
             json!({ "anyOf": [{ "type": "integer", "minimum": 1 }, written(&format!("{COUNT}|^none$"))] })
         }
+        Shape::ByteRate => written("^[0-9._]+ *([kKmMgGtT]i?)?[bB]? */s$|^none$"),
+        Shape::DurationOrNone => json!({ "anyOf": [duration(), { "enum": ["none"] }] }),
+        Shape::ShareOrNone => written("^[0-9._]+ *%$|^none$"),
+        Shape::RateOrNone => positive_or(&format!("{RATE}|^none$")),
         Shape::Rate => positive_or(RATE),
         Shape::Count(least, most) => count(*least, *most),
         Shape::Bool => json!({ "anyOf": [{ "type": "boolean" }, written("^(true|false)$")] }),
-        Shape::False => json!({ "enum": [false, "false"] }),
+        Shape::Isolation => json!({ "enum": [true, false, "true", "false", "shared"] }),
+        Shape::True => json!({ "enum": [true, "true"] }),
         Shape::OneOf(words) => {
             json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": TEMPLATE }] })
         }
@@ -134,6 +130,7 @@ fn shape(shape: &Shape) -> Value {
         Shape::Profile => json!({ "type": "object", "propertyNames": { "pattern": r"^[^.]+(\.[^.]+)*$" } }),
         Shape::In(section) => reference(section),
         Shape::SomeOf(section) => json!({ "allOf": [reference(section)], "minProperties": 1 }),
+        Shape::TextOr(section) => json!({ "anyOf": [text(), reference(section)] }),
         Shape::Texts => json!({ "anyOf": [text(), { "type": "array", "minItems": 1, "items": text() }] }),
         Shape::Expect => {
             let scalar = json!({ "type": ["string", "number", "boolean", "null"] });
@@ -206,6 +203,6 @@ mod tests {
         let schema = schema();
         assert!(jsonschema::draft202012::meta::is_valid(&schema));
         assert_eq!(schema["properties"]["load"]["$ref"], "#/$defs/load");
-        assert!(schema["$defs"]["component"]["properties"].get("container").is_none());
+        assert_eq!(schema["properties"]["events"]["items"]["$ref"], "#/$defs/event");
     }
 }

@@ -3,7 +3,8 @@
 //! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
 //! found, the run's folder) is left in [`Template`]s.
 
-use crate::journey::{Auth, Capture, Checks, FormPart, Http, Message, OnFailure, Place, Script, Setup};
+use crate::journey::{Auth, Capture, Checks, Conversation, FormPart, Http, OnFailure, Place, Script, Setup};
+use crate::part::{ComposeSpec, Part};
 use crate::template::Template;
 
 /// One point of the matrix with everything it means.
@@ -25,6 +26,131 @@ pub struct Case {
     pub drain: Option<DrainSpec>,
     /// All of these must hold.
     pub expect: Vec<Expression>,
+    /// What happens to the system during the load, in order of time.
+    pub events: Vec<EventSpec>,
+    /// How what was stored is told, to compare it with what was accepted.
+    pub loss: Option<LossSpec>,
+}
+
+/// Something that happens to components during the load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventSpec {
+    /// So long after the start of the trial's loads.
+    pub at_ns: u64,
+    /// As written: `kill edge2`.
+    pub text: String,
+    /// The components it happens to; at least one.
+    pub components: Vec<String>,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What an event does to its components.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Ends it at once, all its processes.
+    Kill,
+    /// It stands still.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// Takes it down in order and starts it again.
+    Restart,
+    /// Gives it another limit.
+    Limit {
+        /// Which.
+        limit: LimitName,
+        /// Cores, bytes, a count, or any of these per second; `None` is no limit.
+        value: Option<f64>,
+    },
+    /// Cuts its link: nothing reaches it.
+    Cut,
+    /// Joins its link again.
+    Heal,
+}
+
+/// One of the limits of a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitName {
+    /// CPU time, in cores.
+    Cpu,
+    /// Memory, in bytes.
+    Memory,
+    /// Memory and swap together, in bytes.
+    MemorySwap,
+    /// Processes and threads.
+    Pids,
+    /// Open files of each process.
+    OpenFiles,
+    /// Bytes read per second from each disk.
+    BlockRead,
+    /// Bytes written per second to each disk.
+    BlockWrite,
+    /// Reads per second from each disk.
+    BlockReadOps,
+    /// Writes per second to each disk.
+    BlockWriteOps,
+    /// Bytes per second over its link, each way.
+    Network,
+    /// How much longer a round trip over its link takes, in nanoseconds.
+    Delay,
+    /// By how much at most the delay varies, in nanoseconds.
+    Jitter,
+    /// Share of what goes over its link that is lost, 0 to 1.
+    Loss,
+}
+
+/// A limit that follows from what an earlier case measured: a figure times a factor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredLimit {
+    /// Which limit.
+    pub limit: LimitName,
+    /// The case that measured it.
+    pub case: String,
+    /// One of its components, or a group of replicas, of which the mean is taken.
+    pub component: String,
+    /// As conditions name it: `memory.mean`.
+    pub figure: String,
+    /// What it is multiplied by.
+    pub factor: f64,
+    /// As written.
+    pub text: String,
+    /// Where.
+    pub at: Place,
+}
+
+/// How loss is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossSpec {
+    /// Where to ask for what was stored.
+    pub persisted: Persisted,
+}
+
+/// Who tells what was stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Persisted {
+    /// A URL that lists the ids.
+    Http {
+        /// `http://…`.
+        url: Template,
+        /// Where the list is; `None`: the body is the list.
+        json_pointer: Option<String>,
+    },
+    /// A command that prints them.
+    Command(Command),
+    /// A probe that counts them: there are only bounds then.
+    Probe(String),
+}
+
+/// A figure that is worked out of figures of the plan's cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DerivedSpec {
+    /// What it is called.
+    pub name: String,
+    /// As written; names are `CASE.FIGURE`.
+    pub value: String,
+    /// What it is held against.
+    pub against: Option<String>,
 }
 
 /// A condition as written, with its place.
@@ -75,6 +201,12 @@ pub struct SystemSpec {
     pub after_trial: Vec<Command>,
     /// Numbers read while it runs.
     pub probes: Vec<ProbeSpec>,
+    /// How often components are read, in nanoseconds; `None`: once a second.
+    pub sample_interval_ns: Option<u64>,
+    /// The Compose file whose services are components, too.
+    pub compose: Option<ComposeSpec>,
+    /// Which container engine: `docker`, `podman`, a socket; `None` is found out.
+    pub engine: Option<String>,
 }
 
 /// One replica of a component.
@@ -88,8 +220,8 @@ pub struct ComponentSpec {
     pub replica: u32,
     /// How many there are.
     pub replicas: u32,
-    /// What starts it.
-    pub run: Command,
+    /// What it is, and what starts it.
+    pub part: Part,
     /// What builds it, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
     pub build: Vec<Command>,
     /// Environment variables, beside those that are inherited.
@@ -102,6 +234,9 @@ pub struct ComponentSpec {
     pub ready: Option<ReadySpec>,
     /// What it may use.
     pub limits: Limits,
+    /// In this case or another, or by an event, its link has a delay or loses something: a relay is in between from the
+    /// start and in all cases, so that these differ in nothing else.
+    pub is_relayed: bool,
     /// How long it lives.
     pub fresh: Fresh,
     /// How it is stopped.
@@ -151,6 +286,8 @@ pub enum ReadySign {
     Tcp(Template),
     /// This text appears in a line of its output.
     Log(Template),
+    /// The container's health check says that it is well.
+    Health,
 }
 
 /// What a component may use; `None` is no limit.
@@ -160,10 +297,32 @@ pub struct Limits {
     pub cpu_cores: Option<f64>,
     /// Bytes.
     pub memory_bytes: Option<u64>,
+    /// Memory and swap together, bytes.
+    pub memory_swap_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
     /// Open files of each process.
     pub open_files: Option<u64>,
+    /// Bytes read per second from each disk.
+    pub block_read_bytes_per_s: Option<u64>,
+    /// Bytes written per second to each disk.
+    pub block_write_bytes_per_s: Option<u64>,
+    /// Reads per second from each disk.
+    pub block_read_ops_per_s: Option<u64>,
+    /// Writes per second to each disk.
+    pub block_write_ops_per_s: Option<u64>,
+    /// Bytes per second over its link, each way.
+    pub network_bytes_per_s: Option<u64>,
+    /// How much longer a round trip over its link takes, nanoseconds.
+    pub delay_ns: Option<u64>,
+    /// By how much at most the delay varies, nanoseconds; not more than the delay.
+    pub jitter_ns: Option<u64>,
+    /// Share of what goes over its link that is lost, 0 to 1.
+    pub loss: Option<f64>,
+    /// Cores it may run on; empty: all.
+    pub cpus: Vec<usize>,
+    /// Limits that are known only when an earlier case has run; their own fields are `None`.
+    pub measured: Vec<MeasuredLimit>,
 }
 
 /// How long a component lives.
@@ -192,10 +351,45 @@ pub struct StopSpec {
 pub struct ProbeSpec {
     /// As expressions name it.
     pub name: String,
-    /// A URL that answers with JSON.
-    pub url: Template,
-    /// JSON pointer (RFC 6901) to the number.
-    pub json_pointer: String,
+    /// Where it comes from.
+    pub source: ProbeSource,
+}
+
+/// Where a probe's number comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProbeSource {
+    /// JSON behind a URL.
+    Http {
+        /// `http://…`.
+        url: Template,
+        /// JSON pointer (RFC 6901) to the number.
+        json_pointer: String,
+    },
+    /// A page in Prometheus' text format.
+    Prometheus {
+        /// `http://…/metrics`.
+        url: Template,
+        /// The metric's name.
+        metric: String,
+        /// Labels it must have.
+        labels: Vec<(String, String)>,
+    },
+    /// A Redis command whose answer is a number.
+    Redis {
+        /// `HOST:PORT`.
+        address: Template,
+        /// The command; at least one word.
+        words: Vec<Template>,
+    },
+    /// A command that prints a number in its last line.
+    Command(Command),
+    /// How many lines of the components' logs hold a text.
+    Log {
+        /// Names of replicas; at least one.
+        components: Vec<String>,
+        /// A part of one line.
+        contains: String,
+    },
 }
 
 /// What is sent, and when.
@@ -203,7 +397,7 @@ pub struct ProbeSpec {
 pub struct LoadSpec {
     /// `load` when there is only one.
     pub name: String,
-    /// Closed or open.
+    /// Closed or open, or made by a command.
     pub model: Model,
     /// What ends it.
     pub until: Until,
@@ -211,6 +405,8 @@ pub struct LoadSpec {
     pub ramp_ns: u64,
     /// The window starts after this time.
     pub warmup_ns: u64,
+    /// The window starts after the warm-up, should one be found.
+    pub is_warmup_found: bool,
     /// How many batches in all; 1 unless the plan says otherwise.
     pub batches: u32,
     /// Between two batches.
@@ -234,7 +430,7 @@ pub struct LoadSpec {
     pub threads: Option<u32>,
     /// Start of all random choices.
     pub seed: u64,
-    /// The steps, in order; at least one.
+    /// The steps, in order; at least one, and none of a [`Model::Command`].
     pub journey: Vec<Step>,
     /// What is around them: steps of each user before and after, data feeds, what is kept.
     pub script: Script,
@@ -243,6 +439,14 @@ pub struct LoadSpec {
 }
 
 impl LoadSpec {
+    /// The program that makes it, if one does.
+    pub fn command(&self) -> Option<&CommandLoad> {
+        match &self.model {
+            Model::Command(command) => Some(command),
+            _ => None,
+        }
+    }
+
     /// All its steps: those before its journey, the journey's, those after it.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.script.before.iter().chain(&self.journey).chain(&self.script.after)
@@ -268,6 +472,8 @@ pub enum Model {
         /// Most at a time.
         max_in_flight: u64,
     },
+    /// A program of the user's, which knows itself.
+    Command(CommandLoad),
     /// Users that arrive on a schedule, make one journey and leave.
     Sessions {
         /// Users per second.
@@ -277,6 +483,25 @@ pub enum Model {
         /// Most users at a time.
         at_most: u64,
     },
+}
+
+/// A program that makes a load. Its own load has no steps, and all that is about requests is as by default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandLoad {
+    /// What is run.
+    pub command: Command,
+    /// The probe that counts its requests, by how much it grows.
+    pub counts: String,
+    /// How many it must make; `None` where nobody knows.
+    pub requests: Option<u64>,
+    /// The load begins when this is in its output; `None`: when it is started.
+    pub begins: Option<Template>,
+    /// Killed after so long.
+    pub within_ns: u64,
+    /// Environment variables, beside those that are inherited.
+    pub env: Vec<(String, Template)>,
+    /// Folder, starting with the plan's folder unless the plan gives an absolute one.
+    pub dir: String,
 }
 
 /// A stage of a load: in a straight line from one level to another. Levels are users, or requests per second.
@@ -373,10 +598,26 @@ pub struct Step {
     pub on_failure: OnFailure,
     /// A file with URLs, one a line, taken in turn; `url` is empty then.
     pub urls: Option<String>,
-    /// It opens a WebSocket at `url` and says this.
-    pub messages: Option<Vec<Message>>,
+    /// It opens a WebSocket at `url` and does this with it.
+    pub websocket: Option<Conversation>,
     /// Where it stands.
     pub at: Place,
+}
+
+impl Step {
+    /// How many requests it is, if none of them fails: a conversation has an opening, messages and a goodbye.
+    pub fn requests(&self) -> u64 {
+        self.websocket.as_ref().map_or(1, |talk| {
+            let messages = talk.messages.iter().filter(|m| m.send.is_some() || m.expect.is_some());
+            2 + u64::from(talk.repeat) * messages.count() as u64
+        })
+    }
+
+    /// Its series, and those of its messages.
+    pub fn all_tags(&self) -> impl Iterator<Item = &String> {
+        let messages = self.websocket.iter().flat_map(|talk| &talk.messages);
+        self.tags.iter().chain(messages.flat_map(|message| &message.tags))
+    }
 }
 
 /// The body of a request.

@@ -66,7 +66,7 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 /// Whether a name matches a pattern of literal characters, `*` (any number of any) and `?` (any one).
-pub(crate) fn glob(pattern: &str, name: &str) -> bool {
+pub fn glob(pattern: &str, name: &str) -> bool {
     let (p, n): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut i, mut j) = (0, 0);
     // After a mismatch only the last star can take one more character: linear memory, quadratic time at worst.

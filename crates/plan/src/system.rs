@@ -4,15 +4,13 @@ use crate::error::Problem;
 use crate::expand::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
 use crate::node::{Entry, Node, Value, shorten};
+use crate::part::{Part, read_compose, read_part};
 use crate::reader::{Fields, Instance, KnownPort, Reader};
 use crate::source::Span;
-use crate::spec::{
-    Command, ComponentSpec, Fresh, Limits, PortSpec, ProbeSpec, ReadySign, ReadySpec, StopSpec, SystemSpec,
-};
+use crate::spec::{Command, ComponentSpec, Fresh, PortSpec, ReadySign, ReadySpec, StopSpec, SystemSpec};
 use crate::template::Template;
 use crate::url;
-use crate::values::parse_count;
-use loadlab_record::units;
+use crate::{limits, probes};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -21,30 +19,62 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     let mut spec = SystemSpec::default();
     let Some(fields) = r.fields(node, &keys::SYSTEM, at) else { return spec };
     let components = fields.get("components");
+    // Where a service of the Compose file differs from case to case.
+    let mut differs = None;
     if let Some(components) = components {
         r.instances = instances(r, components);
         let entries = r.map(components, "a map of components by name");
         if instances_fit(r, entries, fields.key_span("components")) {
             for entry in entries {
-                spec.components.extend(read_component(r, entry));
+                r.used_case = None;
+                let read = read_component(r, entry);
+                let is_service = |c: &ComponentSpec| matches!(c.part, Part::Service(_));
+                differs = differs.or(r.used_case.filter(|_| read.iter().any(is_service)));
+                spec.components.extend(read);
             }
         }
         names_differ(r, entries);
     }
+    spec.engine = r.text(&fields, "engine");
+    spec.compose =
+        fields.get("compose").and_then(|n| read_compose(r, n, (fields.key_span("compose"), differs)));
+    services_have_a_file(r, &spec, &fields, components);
     spec.seed = read_commands(r, &fields, "seed");
     spec.before_trial = read_commands(r, &fields, "before_trial");
     spec.after_trial = read_commands(r, &fields, "after_trial");
-    if let Some(probes) = fields.get("probes") {
-        for entry in r.map(probes, "a map of probes by name") {
+    spec.sample_interval_ns = match r.choice(&fields, "samples") {
+        Some("2/s") => Some(SECOND_NS / 2),
+        Some("4/s") => Some(SECOND_NS / 4),
+        Some("10/s") => Some(SECOND_NS / 10),
+        _ => None,
+    };
+    if let Some(node) = fields.get("probes") {
+        for entry in r.map(node, "a map of probes by name") {
             r.check_word(&entry.key, entry.key_span, "a probe");
             if loadlab_record::expr::built_in_kind(&entry.key).is_some() {
                 let message = format!("`{}` means something else in conditions already", entry.key);
                 r.push(Problem::new(entry.key_span, message).hint("give the probe another name"));
             }
-            spec.probes.extend(read_probe(r, entry));
+            spec.probes.extend(probes::read(r, entry));
         }
     }
     spec
+}
+
+/// A service is one of the Compose file, which must be there.
+fn services_have_a_file(
+    r: &mut Reader<'_>,
+    spec: &SystemSpec,
+    fields: &Fields<'_>,
+    components: Option<&Node>,
+) {
+    for entry in components.map_or(&[][..], Node::entries) {
+        let key = entry.value.entries().iter().find(|e| e.key == "compose");
+        if let (Some(key), None, None) = (key, &spec.compose, fields.get("compose")) {
+            let problem = Problem::new(key.key_span, "the system has no Compose file that this could be of");
+            r.push(problem.hint("`compose: docker-compose.yml` beside `components`"));
+        }
+    }
 }
 
 /// A first, silent look: which components and ports there will be, so that any text can refer to any of them.
@@ -65,8 +95,10 @@ fn instances(r: &Reader<'_>, components: &Node) -> Vec<Instance> {
             quiet.own = Some(0);
             let ports = read_ports(&mut quiet, &whole);
             let known = ports.iter().map(|p| KnownPort { variable: p.variable(), number: p.number });
+            // Where it is reached is known when it is up, whatever it is.
+            let address = KnownPort { variable: "address".to_owned(), number: None };
             let last = found.len() - 1;
-            found[last].ports = known.collect();
+            found[last].ports = known.chain([address]).collect();
             quiet.own = None;
         }
     }
@@ -146,7 +178,7 @@ fn ports_differ(r: &mut Reader<'_>, own: &[usize], fields: &Fields<'_>) {
 fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Option<ComponentSpec> {
     let instance = r.own.and_then(|i| r.instances.get(i))?.clone();
     r.count(fields, "replicas");
-    let run = fields.get("run").and_then(|n| read_command(r, n));
+    let part = read_part(r, fields);
     let build = read_builds(r, fields);
     let env = read_env(r, fields);
     let dir = match fields.get("dir") {
@@ -155,8 +187,12 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
     };
     let ports = read_ports(r, fields);
     let ready = fields.get("ready").and_then(|n| read_ready(r, n, fields.key_span("ready")));
+    check_ready(r, fields, part.as_ref(), ready.as_ref());
+    // Limits are changed on the living component when the case changes: they may differ.
+    let used_case = r.used_case;
     let limits =
-        fields.get("limits").map(|n| read_limits(r, n, fields.key_span("limits"))).unwrap_or_default();
+        fields.get("limits").map(|n| limits::read(r, n, fields.key_span("limits"))).unwrap_or_default();
+    r.used_case = used_case;
     let stop = read_stop(r, fields);
     let fresh = match r.choice(fields, "fresh") {
         Some("case") => Fresh::Case,
@@ -177,16 +213,31 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
         group,
         replica,
         replicas,
-        run: run?,
+        part: part?,
         build,
         env,
         dir: dir?,
         ports,
         ready,
         limits,
+        is_relayed: false,
         fresh,
         stop,
     })
+}
+
+/// Signs that this kind of component cannot give.
+fn check_ready(r: &mut Reader<'_>, fields: &Fields<'_>, part: Option<&Part>, ready: Option<&ReadySpec>) {
+    let (message, hint) = match (part, ready.map(|r| &r.sign)) {
+        (Some(Part::Process(_)), Some(ReadySign::Health)) => {
+            ("a process has no health check", "`http`, `tcp` or `log`")
+        }
+        (Some(Part::External(_)), Some(ReadySign::Log(_) | ReadySign::Health)) => {
+            ("it runs already: its output is not loadlab's to read", "`http` or `tcp`")
+        }
+        _ => return,
+    };
+    r.push(Problem::new(fields.key_span("ready"), message).hint(hint));
 }
 
 /// A path of the plan: relative ones start in its folder. Only text; nothing is looked up.
@@ -200,7 +251,7 @@ pub(crate) fn in_folder(plan_dir: &str, path: &str) -> String {
 }
 
 /// A shell line, or a list of words.
-fn read_command(r: &mut Reader<'_>, node: &Node) -> Option<Command> {
+pub(crate) fn read_command(r: &mut Reader<'_>, node: &Node) -> Option<Command> {
     const WHAT: &str = "a command: a shell line, or a list of words";
     if let Value::List(items) = &node.value {
         if items.is_empty() {
@@ -251,7 +302,7 @@ fn read_builds(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Command> {
     commands
 }
 
-fn read_env(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Template)> {
+pub(crate) fn read_env(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Template)> {
     let Some(node) = fields.get("env") else { return Vec::new() };
     let mut env = Vec::new();
     for entry in r.map(node, "a map of environment variables") {
@@ -303,7 +354,7 @@ pub(crate) fn read_url(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
 }
 
 /// Checks the form of an address with a port in place of names that are still open.
-fn check_rendered(
+pub(crate) fn check_rendered(
     r: &mut Reader<'_>,
     node: &Node,
     template: &Template,
@@ -326,6 +377,11 @@ fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
         let address = r.template(node, "HOST:PORT")?;
         check_rendered(r, node, &address, |text| url::host_and_port(text, true))?;
         ReadySign::Tcp(address)
+    } else if fields.get("health").is_some() {
+        if r.flag(&fields, "health") == Some(false) {
+            r.push(Problem::new(fields.key_span("health"), "`health` can only be true").hint("leave it out"));
+        }
+        ReadySign::Health
     } else {
         let node = fields.get("log")?;
         let text = r.template(node, "a text")?;
@@ -338,26 +394,6 @@ fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
     Some(ReadySpec { sign, within_ns })
 }
 
-fn read_limits(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
-    let Some(fields) = r.fields(node, &keys::LIMITS, at) else { return Limits::default() };
-    let memory_bytes = r.limit(&fields, "memory", "a size such as `15MiB`, or `none`", units::parse_bytes);
-    if memory_bytes == Some(0) {
-        let span = fields.get("memory").map_or(at, |n| n.span);
-        r.push(Problem::new(span, "nothing runs in no memory").hint("`none` for no limit"));
-    }
-    Limits {
-        cpu_cores: r.limit(
-            &fields,
-            "cpu",
-            "a CPU limit such as `1%` or `0.5`, or `none`",
-            units::parse_cpu_cores,
-        ),
-        memory_bytes,
-        pids: r.limit(&fields, "pids", "a whole number, or `none`", parse_count),
-        open_files: r.limit(&fields, "open_files", "a whole number, or `none`", parse_count),
-    }
-}
-
 fn read_stop(r: &mut Reader<'_>, fields: &Fields<'_>) -> StopSpec {
     let fallback = StopSpec { signal: SIGNALS[0].to_owned(), within_ns: 10 * SECOND_NS };
     let Some(node) = fields.get("stop") else { return fallback };
@@ -365,20 +401,6 @@ fn read_stop(r: &mut Reader<'_>, fields: &Fields<'_>) -> StopSpec {
     let signal = r.choice(&fields, "signal").unwrap_or(SIGNALS[0]);
     let within_ns = r.duration(&fields, "within").unwrap_or(fallback.within_ns);
     StopSpec { signal: signal.to_owned(), within_ns }
-}
-
-fn read_probe(r: &mut Reader<'_>, entry: &Entry) -> Option<ProbeSpec> {
-    let fields = r.fields(&entry.value, &keys::PROBE, entry.key_span)?;
-    let url = fields.get("http").and_then(|n| read_url(r, n));
-    let node = fields.get("json")?;
-    let pointer = r.scalar(node, "a JSON pointer such as `/stored`")?;
-    if !pointer.text.is_empty() && !pointer.text.starts_with('/') {
-        let message = format!("`{}` is not a JSON pointer: it starts with `/`", shorten(&pointer.text));
-        let hint = format!("`/{}`", pointer.text.trim_start_matches("$.").replace('.', "/"));
-        r.wrong(&pointer, message, Some(hint));
-        return None;
-    }
-    Some(ProbeSpec { name: entry.key.clone(), url: url?, json_pointer: pointer.text })
 }
 
 /// A number as JSON writes it: YAML also knows `0x10`, `1_000`, `007` and `.5`.

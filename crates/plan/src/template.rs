@@ -80,6 +80,16 @@ impl Template {
         Ok(out)
     }
 
+    /// For people: with names put in as far as they are known, and variables as the plan has them.
+    pub fn shown(&self, value_of: &dyn Fn(&str) -> Option<String>) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Name(name, _) => value_of(name).unwrap_or_else(|| format!("${{{name}}}")),
+            Part::Variable { written, .. } => format!("${{{written}}}"),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
     /// The variables in it, in order, with repetitions.
     pub fn variables(&self) -> impl Iterator<Item = Variable> {
         self.parts.iter().filter_map(|p| match p {
@@ -114,6 +124,14 @@ impl Template {
             *escape = Escape::UrlTarget;
         }
         self
+    }
+
+    /// A URL of which path and query are a cell of the user's row: of feed and column, counted as in
+    /// [`Variable::Feed`]. `written` is how it is shown.
+    pub fn with_target(base: &str, (feed, column): (u16, u16), written: &str) -> Template {
+        let mut template = Template::text(base);
+        template.push_variable(Variable::Feed { feed, column }, Escape::UrlTarget, written);
+        template
     }
 
     /// Whether it is one variable and nothing else.

@@ -1,4 +1,4 @@
-//! What a target may look like: `http://HOST[:PORT][/PATH][?QUERY]`.
+//! What a plain URL may look like: `http://HOST[:PORT][/PATH][?QUERY]`.
 //!
 //! Only the form is checked; whether a host may be loaded is decided by its addresses, at run time.
 
@@ -24,8 +24,10 @@ pub(crate) fn check(url: &str) -> Result<(), UrlError> {
     };
     match scheme.to_ascii_lowercase().as_str() {
         "http" => {}
-        "https" => return wrong("`https` targets are not supported yet", Some("use `http`")),
-        "ws" | "wss" => return wrong("WebSocket targets are not supported yet", None),
+        "https" => return wrong("`https` is not spoken here, only `http`", Some("use `http`")),
+        "ws" | "wss" => {
+            return wrong("a WebSocket is not opened here", Some("a step's `websocket` opens one"));
+        }
         _ => {
             let message = format!("`{}` is not a scheme that can be loaded", crate::node::shorten(scheme));
             return wrong(message, Some(&format!("write {FORM}")));
@@ -90,8 +92,8 @@ mod tests {
         for (url, expect) in [
             ("/widgets", "`/widgets` is not a URL"),
             ("127.0.0.1:80", "`127.0.0.1:80` is not a URL"),
-            ("https://x/", "`https` targets are not supported yet"),
-            ("wss://x/", "WebSocket targets are not supported yet"),
+            ("https://x/", "`https` is not spoken here, only `http`"),
+            ("wss://x/", "a WebSocket is not opened here"),
             ("ftp://x/", "`ftp` is not a scheme that can be loaded"),
             ("http://", "`` is not a host"),
             ("http://:80/", "`` is not a host"),

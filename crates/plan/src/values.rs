@@ -55,33 +55,10 @@ impl Reader<'_> {
         self.unit(node, "a rate such as `1000/s` or `30/m`", units::parse_rate_per_s)
     }
 
-    /// A limit: `none`, or what `read` makes of it; the outer option is `None` when something is wrong.
-    pub fn limit<T>(
-        &mut self,
-        fields: &Fields<'_>,
-        key: &str,
-        what: &str,
-        read: fn(&str) -> Result<T, UnitError>,
-    ) -> Option<T> {
-        let node = fields.get(key)?;
-        let scalar = self.scalar(node, what)?;
-        if scalar.text == "none" {
-            return None;
-        }
-        match read(&scalar.text) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                let message = format!("`{}` is not {}", shorten(&scalar.text), error.expected);
-                self.wrong(&scalar, message, Some("`none` for no limit".to_owned()));
-                None
-            }
-        }
-    }
-
     /// A whole number within the bounds of its key.
     pub fn count(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
         let node = fields.get(key)?;
-        let (least, most) = match fields.section.key(key).map(|k| k.shape.plain()) {
+        let (least, most) = match fields.section.key(key).map(|k| &k.shape) {
             Some(Shape::Count(least, most)) => (*least, *most),
             _ => (0, u64::MAX),
         };
@@ -112,7 +89,7 @@ impl Reader<'_> {
 
     /// One of the words of its key.
     pub fn choice(&mut self, fields: &Fields<'_>, key: &str) -> Option<&'static str> {
-        let words = match fields.section.key(key).map(|k| k.shape.plain()) {
+        let words = match fields.section.key(key).map(|k| &k.shape) {
             Some(Shape::OneOf(words)) => *words,
             _ => &[],
         };

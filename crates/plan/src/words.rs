@@ -7,10 +7,11 @@ use std::collections::HashMap;
 
 use crate::journey::words as journey;
 use crate::node::shorten_to;
+use crate::part::Part;
 use crate::plan::{Order, Plan};
 use crate::spec::{
-    Arrivals, Case, Command, ComponentSpec, Fresh, Limits, LoadSpec, Model, ReadySign, Step, Think, Until,
-    WhenBehind,
+    Arrivals, Case, Command, CommandLoad, ComponentSpec, Fresh, Limits, LoadSpec, Model, Persisted,
+    ProbeSource, ReadySign, Step, Think, Until, WhenBehind,
 };
 use loadlab_record::units::{format_bytes, format_count};
 
@@ -122,7 +123,7 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     for component in &firsts {
         let times =
             if component.replicas > 1 { format!("{} × ", component.replicas) } else { String::new() };
-        facts.push((component.group.clone(), format!("{times}{}", command(&component.run))));
+        facts.push((component.group.clone(), format!("{times}{}", part(&component.part, &command))));
         facts.push((component.group.clone(), lives(component)));
         facts.extend(limits(&component.limits).map(|l| (component.group.clone(), l)));
     }
@@ -135,7 +136,7 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
         facts.push((subject.to_owned(), list.iter().map(&command).collect::<Vec<_>>().join(", then ")));
     }
     for probe in &case.system.probes {
-        facts.push((format!("probe {}", probe.name), format!("`{}` of {}", probe.json_pointer, probe.url)));
+        facts.push((format!("probe {}", probe.name), probe_line(&probe.source, &command)));
     }
     if !case.setup.steps.is_empty() {
         let names = |slot: u16| {
@@ -145,6 +146,10 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     }
     for load in &case.loads {
         let subject = if load.name == "load" { "load".to_owned() } else { format!("load {}", load.name) };
+        if let Some(program) = load.command() {
+            facts.push((subject, program_line(load, program, &command)));
+            continue;
+        }
         facts.push((subject.clone(), load_line(load)));
         facts.extend(details(load).map(|d| (subject.clone(), d)));
         facts.extend(journey::around(load).map(|line| (subject.clone(), line)));
@@ -166,8 +171,46 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     facts.extend(case.drain.iter().map(|d| {
         ("drain".to_owned(), format!("until {}, at most {}", d.until.text, duration(d.at_most_ns)))
     }));
+    facts.extend(case.loss.iter().map(|loss| {
+        let told = match &loss.persisted {
+            Persisted::Http { url, .. } => format!("ids that {url} lists"),
+            Persisted::Command(c) => format!("ids that {} prints", command(c)),
+            Persisted::Probe(name) => format!("the count of probe {name}"),
+        };
+        ("loss".to_owned(), format!("what was accepted, held against {told}"))
+    }));
+    facts.extend(
+        case.events.iter().map(|e| ("event".to_owned(), format!("{} after {}", e.text, duration(e.at_ns)))),
+    );
     facts.extend(case.expect.iter().map(|e| ("expected".to_owned(), e.text.clone())));
     facts
+}
+
+fn probe_line(source: &ProbeSource, command: &dyn Fn(&Command) -> String) -> String {
+    match source {
+        ProbeSource::Http { url, json_pointer } => format!("`{json_pointer}` of {url}"),
+        ProbeSource::Prometheus { url, metric, labels } => {
+            let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(", ")) };
+            format!("`{metric}{labels}` of {url}")
+        }
+        ProbeSource::Redis { address, words } => {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            format!("`{}` of Redis at {address}", words.join(" "))
+        }
+        ProbeSource::Command(line) => format!("what {} prints", command(line)),
+        ProbeSource::Log { components, contains } => {
+            format!("lines with `{contains}` in the log of {}", components.join(", "))
+        }
+    }
+}
+
+/// What a component is, with its command as the plan has it.
+fn part(part: &Part, command: &dyn Fn(&Command) -> String) -> String {
+    match part {
+        Part::Process(run) => command(run),
+        other => other.text(),
+    }
 }
 
 /// A command with paths as the plan has them.
@@ -194,6 +237,7 @@ fn lives(component: &ComponentSpec) -> String {
         ReadySign::Http(url) => format!(", ready when {url} answers"),
         ReadySign::Tcp(address) => format!(", ready when {address} accepts"),
         ReadySign::Log(text) => format!(", ready when it logs `{text}`"),
+        ReadySign::Health => ", ready when its health check says so".to_owned(),
     });
     format!("{fresh}{}", ready.unwrap_or_default())
 }
@@ -203,13 +247,62 @@ fn limits(limits: &Limits) -> Option<String> {
     let memory = limits.memory_bytes.map(|b| format!("{} of memory", format_bytes(b as f64)));
     let pids = limits.pids.map(|n| format!("{} processes and threads", format_count(n as f64)));
     let files = limits.open_files.map(|n| format!("{} open files", format_count(n as f64)));
-    let all: Vec<String> = [cpu, memory, pids, files].into_iter().flatten().collect();
+    let bytes = |n: u64, what: &str| format!("{}/s {what}", format_bytes(n as f64));
+    let swap = limits.memory_swap_bytes.map(|b| format!("{} of memory and swap", format_bytes(b as f64)));
+    let block = [
+        limits.block_read_bytes_per_s.map(|n| bytes(n, "read from a disk")),
+        limits.block_write_bytes_per_s.map(|n| bytes(n, "written to a disk")),
+        limits.block_read_ops_per_s.map(|n| format!("{n} reads/s from a disk")),
+        limits.block_write_ops_per_s.map(|n| format!("{n} writes/s to a disk")),
+    ];
+    let link = [
+        limits.network_bytes_per_s.map(|n| bytes(n, "over its link each way")),
+        limits.delay_ns.map(|ns| match limits.jitter_ns {
+            Some(jitter_ns) => format!("round trips {} ± {} longer", duration(ns), duration(jitter_ns)),
+            None => format!("round trips {} longer", duration(ns)),
+        }),
+        limits.loss.map(|share| format!("{}% lost on its link", round(share * 100.0))),
+    ];
+    let cpus: Vec<String> = limits.cpus.iter().map(usize::to_string).collect();
+    let cpus = (!cpus.is_empty()).then(|| format!("cores {}", cpus.join(", ")));
+    let measured = limits.measured.iter().map(|m| format!("{} of {}", m.limit.key(), m.text));
+    let plain = [cpu, memory, swap, pids, files].into_iter().chain(block).chain([cpus]).chain(link).flatten();
+    let all: Vec<String> = plain.chain(measured).collect();
     (!all.is_empty()).then(|| format!("at most {}", all.join(", ")))
+}
+
+/// A load that a program makes.
+fn program_line(load: &LoadSpec, program: &CommandLoad, command: &dyn Fn(&Command) -> String) -> String {
+    let start = match load.start_ns {
+        0 => String::new(),
+        ns => format!("after {}: ", duration(ns)),
+    };
+    let how_many = program.requests.map_or("requests".to_owned(), |n| many(n, "request"));
+    let begins = program.begins.as_ref().map(|text| format!(", from `{text}` in its output on"));
+    format!(
+        "{start}{how_many} made by {}{}, counted by probe {}, at most {}{}",
+        command(&program.command),
+        begins.unwrap_or_default(),
+        program.counts,
+        duration(program.within_ns),
+        batches(load)
+    )
+}
+
+/// `, 3 times with pauses of 10s`.
+fn batches(load: &LoadSpec) -> String {
+    match (load.batches, load.pause_ns) {
+        (1, _) => String::new(),
+        (n, 0) => format!(", {n} times"),
+        (n, pause) => format!(", {n} times with pauses of {}", duration(pause)),
+    }
 }
 
 /// Who sends, how long, how often.
 fn load_line(load: &LoadSpec) -> String {
     let who = match &load.model {
+        // Told by `program_line`.
+        Model::Command(_) => String::new(),
         Model::Closed { users, pace_ns } => {
             let who = match load.stages.is_empty() {
                 true => many(*users, "user"),
@@ -245,16 +338,11 @@ fn load_line(load: &LoadSpec) -> String {
         Until::Requests(n) => format!("until {} are sent", many(n, "request")),
         Until::Repeats(n) => format!("{} of the journey each", many(n, "round")),
     };
-    let batches = match (load.batches, load.pause_ns) {
-        (1, _) => String::new(),
-        (n, 0) => format!(", {n} times"),
-        (n, pause) => format!(", {n} times with pauses of {}", duration(pause)),
-    };
     let start = match load.start_ns {
         0 => String::new(),
         ns => format!("after {}: ", duration(ns)),
     };
-    format!("{start}{who}, {until}{batches}")
+    format!("{start}{who}, {until}{}", batches(load))
 }
 
 fn think(think: Think) -> String {
@@ -302,6 +390,9 @@ fn details(load: &LoadSpec) -> Option<String> {
     if load.warmup_ns > 0 {
         said.push(format!("percentiles and rates leave out the first {}", duration(load.warmup_ns)));
     }
+    if load.is_warmup_found {
+        said.push("percentiles and rates leave out the warm-up, should one be found".to_owned());
+    }
     if load.when_behind == WhenBehind::Drop {
         said.push("what cannot start when due is dropped".to_owned());
     }
@@ -335,10 +426,16 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
         format!(" → {}", list.join(" or "))
     });
     let more = journey::more(step, names);
-    let what = match (&step.urls, &step.messages) {
+    let what = match (&step.urls, &step.websocket) {
         (Some(file), _) => format!("GET the URLs of {} in turn", within(file, dir)),
-        (None, Some(messages)) => {
-            format!("WebSocket {}, {}", step.url, many(messages.len() as u64, "message"))
+        (None, Some(talk)) => {
+            let said = talk.messages.iter().filter(|m| m.send.is_some() || m.expect.is_some()).count() as u64;
+            let times = if talk.repeat > 1 { format!(" {} times", talk.repeat) } else { String::new() };
+            let held = match talk.hold_ns {
+                0 => String::new(),
+                ns => format!(", held for {}", duration(ns)),
+            };
+            format!("WebSocket {}, {}{times}{held}", step.url, many(said, "message"))
         }
         (None, None) => format!("{} {}", step.method, step.url),
     };

@@ -1,24 +1,19 @@
-//! The language of journeys: what a plan becomes, and what is wrong with one – read as a preview, since not all of it can
-//! be carried out.
+//! The language of journeys: what a plan becomes, and what is wrong with one.
 
 mod common;
 
 use common::{HEAD, mistakes};
 use loadlab_plan::{
     Auth, Body, CaptureFrom, Case, Escape, Expect, FeedFormat, Model, OnFailure, Operator, Options,
-    PartContent, Plan, Protocol, Segment, Unit, Variable, schema_of,
+    PartContent, Plan, Protocol, Segment, Unit, Variable,
 };
 
 use proptest::prelude::*;
 
 const JOURNEY: &str = include_str!("plans/journey.yaml");
 
-fn preview() -> Options {
-    Options { preview: true, ..Options::default() }
-}
-
 fn parsed(text: &str) -> Plan {
-    Plan::parse("shop/plan.yaml", text, &preview()).unwrap_or_else(|errors| panic!("{errors}"))
+    Plan::parse("shop/plan.yaml", text, &Options::default()).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
 fn shop() -> Case {
@@ -32,7 +27,7 @@ fn wrong(load: &str) -> String {
 }
 
 fn shown(text: &str) -> String {
-    let all = mistakes(text, &preview());
+    let all = mistakes(text, &Options::default());
     let kept = all.lines().filter(|l| {
         l.starts_with("plan.yaml")
             || l.contains("hint:")
@@ -57,7 +52,7 @@ fn a_journey_in_words() {
     load: timeout 30s, grace 5s
     load: a row of `people` for each user, each row once; a row of `items` for each journey, shuffled; users keep cookies; follows up to 3 redirects; HTTP/2 where the server offers it; asks for compressed answers; through the proxy http://127.0.0.1:3128
     before: POST https://127.0.0.1:8443/login with the form `user=${people.name}&password=${people.secret}&a+b=c%26d`, keeps token, next, a failure ends the journey
-    journey: GET https://127.0.0.1:8443${raw(next)} → 200 or 304, checks headers, text, JSON, size, time, keeps id, price, all, a failure makes the user leave, then POST https://127.0.0.1:8443/buy/${id}?n=${random(1, 6)} with JSON `{"user":${user},"price":${price},"at":"${now.iso}","ms":${no…`, then POST unix:/run/shop.sock:/upload?n=${sequence} with the parts note, picture (data/picture.png), then WebSocket wss://127.0.0.1:8443/feed, 2 messages, then GET the URLs of data/urls.txt in turn
+    journey: GET https://127.0.0.1:8443${raw(next)} → 200 or 304, checks headers, text, JSON, size, time, keeps id, price, all, a failure makes the user leave, then POST https://127.0.0.1:8443/buy/${id}?n=${random(1, 6)} with JSON `{"user":${user},"price":${price},"at":"${now.iso}","ms":${no…`, then POST unix:/run/shop.sock:/upload?n=${sequence} with the parts note, picture (data/picture.png), then GET the URLs of data/urls.txt in turn
     after: POST https://127.0.0.1:8443/logout
     "#);
 }
@@ -152,9 +147,7 @@ fn the_rest_is_read() {
         (parts[1].filename.as_deref(), parts[1].content_type.as_deref()),
         (Some("picture.png"), Some("image/png"))
     );
-    let messages = load.journey[3].messages.as_ref().unwrap();
-    assert_eq!((messages[0].within_ns, messages[1].within_ns), (Some(2_000_000_000), None));
-    assert_eq!(load.journey[4].urls.as_deref(), Some("shop/data/urls.txt"));
+    assert_eq!(load.journey[3].urls.as_deref(), Some("shop/data/urls.txt"));
     assert_eq!(load.script.before[0].on_failure, OnFailure::End);
     assert_eq!(load.script.after[0].on_failure, OnFailure::Continue);
 }
@@ -176,7 +169,7 @@ fn users_that_arrive() {
     insta::assert_snapshot!(shown(&both), @r"
     plan.yaml:3:24: `sessions` and `users` exclude each other
       `sessions` is here: plan.yaml:3:9
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
     ");
 }
 
@@ -219,7 +212,7 @@ fn mistakes_in_variables() {
     plan.yaml:7:86: `x` is no variable
       hint: `raw(NAME)` puts a captured value in as it is
     plan.yaml:7:96: nothing is known as `${case.x}` here
-      hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`
+      hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`, `unique`
     ");
     insta::assert_snapshot!(step("{ get: \"http://${user}/\" }"), @r"
     plan.yaml:7:14: the host must be known before the load starts
@@ -355,24 +348,6 @@ fn mistakes_in_how_it_speaks() {
     plan.yaml:6:10: a proxy has no path
       hint: `http://HOST:PORT`
     ");
-    insta::assert_snapshot!(step("{ websocket: \"http://a/\", body: x }"), @r"
-    plan.yaml:7:20: expected a WebSocket URL
-      hint: `ws://HOST:PORT/PATH`
-    plan.yaml:7:33: a WebSocket step has no `body`
-      hint: `messages` say what is sent and expected
-    ");
-    insta::assert_snapshot!(step("{ websocket: \"ws://a/\", messages: [ {}, { within: 1s }, { expect: { status: 200 } } ] }"), @r"
-    plan.yaml:7:43: a message needs `send`, `expect`, or both
-    plan.yaml:7:47: a message needs `send`, `expect`, or both
-    plan.yaml:7:49: `within` belongs to `expect`, which is not here
-      hint: it is how long to wait for what is expected
-    plan.yaml:7:75: a message has no `status`
-      hint: `contains`, `json` or `size`
-    ");
-    insta::assert_snapshot!(step("{ get: \"http://a/\", messages: [ { send: x } ] }"), @r"
-    plan.yaml:7:27: `messages` belongs to `websocket`, which is not here
-      hint: a request has a `body`
-    ");
     insta::assert_snapshot!(step("{ get: \"unix:/x\" }"), @r"
     plan.yaml:7:14: expected a socket's path and what is requested there
       hint: `unix:/run/service.sock:/path`
@@ -387,7 +362,7 @@ fn columns_are_checked_once_files_are_read() {
         asked.push(feed.file.clone());
         match feed.format {
             FeedFormat::Csv => Ok(vec!["name".to_owned(), "secrets".to_owned()]),
-            FeedFormat::JsonLines => Err("no such file".to_owned()),
+            FeedFormat::JsonLines | FeedFormat::UrlList => Err("no such file".to_owned()),
         }
     };
     let errors = plan.check_feeds(&mut columns).unwrap_err();
@@ -411,13 +386,13 @@ fn columns_are_checked_once_files_are_read() {
 
 #[test]
 fn the_whole_schema_knows_the_whole_language() {
-    let schema = schema_of(true);
+    let schema = loadlab_plan::schema();
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     let plan: serde_json::Value = serde_saphyr::from_str(JOURNEY).expect("YAML");
     let errors: Vec<String> =
         validator.iter_errors(&plan).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert!(errors.is_empty(), "{errors:#?}");
-    assert!(loadlab_plan::schema()["$defs"]["step"]["properties"].get("websocket").is_none());
+    assert_eq!(loadlab_plan::schema(), schema);
 }
 
 /// Every path of a plan.
@@ -478,7 +453,7 @@ proptest! {
     #[test]
     fn accepted_journeys_validate(changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: jsonschema::Validator =
-            jsonschema::validator_for(&schema_of(true)).expect("a schema"));
+            jsonschema::validator_for(&loadlab_plan::schema()).expect("a schema"));
         let mut plan: serde_json::Value = serde_saphyr::from_str(JOURNEY).expect("YAML");
         for (index, value) in changes {
             let mut all = Vec::new();
@@ -486,7 +461,7 @@ proptest! {
             *plan.pointer_mut(&all[index.index(all.len())]).expect("a path of the plan") = value;
         }
         let text = plan.to_string();
-        if let Ok(parsed) = Plan::parse("plan.yaml", &text, &preview()) {
+        if let Ok(parsed) = Plan::parse("plan.yaml", &text, &Options::default()) {
             prop_assert!(!parsed.words().is_empty());
             VALIDATOR.with(|v| {
                 let errors: Vec<String> = v.iter_errors(&plan).map(|e| format!("{}: {e}", e.instance_path())).collect();
@@ -498,18 +473,11 @@ proptest! {
     }
 }
 
-/// Today's refusals, each at its place and alone.
+/// The plan above speaks all of the language.
 #[test]
-fn what_cannot_be_carried_out_is_refused_where_it_stands() {
-    let all = mistakes(JOURNEY, &Options::default());
-    let lines: Vec<&str> = all.lines().filter(|l| l.starts_with("plan.yaml")).collect();
-    insta::assert_snapshot!(lines.join("\n"), @r"
-    plan.yaml:18:3: `proxy` is not supported yet
-    plan.yaml:46:13: `unix` targets are not supported yet
-    plan.yaml:50:7: WebSocket steps are not supported yet
-    plan.yaml:51:7: WebSocket steps are not supported yet
-    plan.yaml:54:9: lists of URLs are not supported yet in plans
-    ");
+fn all_of_it_can_be_carried_out() {
+    let plan = Plan::parse("plan.yaml", JOURNEY, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(!plan.cases().is_empty());
 }
 
 #[test]
@@ -520,4 +488,37 @@ fn what_can_be_carried_out_is_read() {
     let plan = Plan::parse("plan.yaml", &text, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
     let step = &plan.cases()[0].loads[0].journey[0];
     assert!(matches!(&step.body, Body::Form(form) if form.as_text() == Some("a=b+c")));
+}
+
+#[test]
+fn checks_compare_with_what_is_the_same_as_in_the_request() {
+    let plan = parsed(&format!(
+        "{HEAD}load:\n  users: 1\n  requests: 1\n  journey:\n    - {{ get: \"http://a/\", capture: {{ id: {{ json: /id }} }} }}\n    \
+         - {{ get: \"http://a/${{id}}\", check: {{ json: {{ /id: \"${{id}}\", /n: 3 }}, header: {{ x-user: \"u${{user}}\" }}, contains: [plain, \"of ${{id}}\"] }} }}\n"
+    ));
+    let checks = &plan.cases()[0].loads[0].journey[1].checks;
+    let texts: Vec<String> = checks
+        .json
+        .iter()
+        .chain(&checks.headers)
+        .map(|(name, expect)| match expect {
+            Expect::Written(text) => format!("{name} {text}"),
+            other => format!("{name} {other:?}"),
+        })
+        .collect();
+    assert_eq!(texts, ["/id ${id}", "/n Number(\"3\")", "x-user u${user}"]);
+    assert_eq!((checks.contains.len(), checks.contains_written.len()), (1, 1));
+    insta::assert_snapshot!(step("{ get: \"http://a/\", check: { json: { /a: \"${uuid}\", /b: \"${nobody}\" }, contains: \"${random(1, 2)}\" } }"), @r"
+    plan.yaml:7:48: this is another value here than in the request
+      hint: compare with what was captured, a feed's column, `${user}` or `${iteration}`
+    plan.yaml:7:66: nothing is known as `${nobody}` here
+      hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`, `unique`; for the shell's own `${nobody}` write `$${nobody}`
+    plan.yaml:7:88: this is another value here than in the request
+      hint: compare with what was captured, a feed's column, `${user}` or `${iteration}`
+    ");
+    insta::assert_snapshot!(wrong("  keep_alive: false\n  protocol: http/2\n  journey: [{ get: \"http://a/\" }]\n"), @r"
+    plan.yaml:6:3: HTTP/2 keeps its connections
+      `protocol` is here: plan.yaml:7:3
+      hint: leave `keep_alive` out
+    ");
 }

@@ -95,7 +95,7 @@ fn a_profile_that_was_not_chosen_is_checked_too() {
        |
      4 | profiles: { full: { load.duration: 5s, load.repeats: 3 } }
        |                          ^^^^^^^^
-      hint: a load ends in one way; `stages` end with the last of them
+      hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
 }
 

@@ -24,7 +24,7 @@ fn stages_say_who_and_how_long_themselves() {
        |
      4 |   users: 5
        |   ^^^^^
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
 
     plan.yaml:6:3: `stages` and `duration` exclude each other
        |
@@ -34,17 +34,17 @@ fn stages_say_who_and_how_long_themselves() {
        |
      5 |   stages: [{ to: 100, over: 10s }]
        |   ^^^^^^
-      hint: a load ends in one way; `stages` end with the last of them
+      hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10/s, over: 10s }]\n  rate: 5/s\n  ramp: 5s"), @r"
     plan.yaml:5:3: `stages` and `rate` exclude each other
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
     plan.yaml:6:3: `ramp` and `stages` exclude each other
       hint: a ramp is a stage: `{ to: 100, over: 10s }`
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  repeats: 3"), @r"
     plan.yaml:5:3: `stages` and `repeats` exclude each other
-      hint: a load ends in one way; `stages` end with the last of them
+      hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     plan.yaml:5:3: `repeats` belongs to `users`, which is not here
       hint: `requests` or `duration` end a `rate`
     ");
@@ -233,7 +233,7 @@ fn options_that_meet_stages() {
        |
      8 |     stages: [{ to: 100, over: 10s }, { hold: 30s }, { to: 0, over: 5s }, { hold: 1m }, { to: "${case…
        |     ^^^^^^
-      hint: a load ends in one way; `stages` end with the last of them
+      hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     "#);
     assert_eq!(set("loads.readers.stages", "[{ to: 3, over: 1s }]"), "no mistake");
     assert_eq!(set("loads.visitors.stages.0.over", "1s"), "no mistake");

@@ -2,8 +2,13 @@
 
 mod common;
 
+use std::fs;
+use std::path::Path;
+
 use common::plan;
-use loadlab_plan::{Body, Command, Fresh, Model, Options, Plan, ReadySign, Stage, Think, Until, WhenBehind};
+use loadlab_plan::{
+    Body, Command, Fresh, Model, Options, Part, Plan, ReadySign, Stage, Think, Until, WhenBehind,
+};
 
 #[test]
 fn the_experiment_in_words() {
@@ -74,7 +79,7 @@ fn components_are_expanded_by_replica_and_case() {
     let edge = &case.system.components[2];
     assert_eq!((edge.limits.cpu_cores, edge.limits.memory_bytes), (Some(0.01), Some(15 << 20)));
     assert_eq!((edge.limits.open_files, edge.ports[0].number), (Some(20_000), Some(19002)));
-    let Command::Shell(line) = &edge.run else { panic!("a shell line") };
+    let Part::Process(Command::Shell(line)) = &edge.part else { panic!("a shell line") };
     assert_eq!(line.to_string(), "nginx -c /labs/edges/edge2.conf -g 'pid ${run.dir}/edge2.pid;'");
     assert_eq!(plan.cases()[0].system.components[1].limits.cpu_cores, None);
 
@@ -94,7 +99,7 @@ fn components_are_expanded_by_replica_and_case() {
         ("WORKERS", "2"),
     ];
     assert_eq!(env, expect.map(|(k, v)| (k.to_owned(), v.to_owned())));
-    let Command::Words(words) = &backend.run else { panic!("a list of words") };
+    let Part::Process(Command::Words(words)) = &backend.part else { panic!("a list of words") };
     let words: Vec<String> = words.iter().map(|w| w.render(&known).expect("known names")).collect();
     assert_eq!(words, ["./backend", "--port", "1", "--admin", "2"]);
     assert_eq!(backend.dir, "/labs/edges/backend");
@@ -138,7 +143,11 @@ fn loads_become_numbers() {
         Some(r#"{"eventType":"big","payload":[1,2.5,true,null,"a \"quoted\" text"],"who":"1%"}"#)
     );
     assert_eq!(file.body, Body::File("lab/bodies/large.json".into()));
-    assert_eq!(plan.cases()[0].system.probes[0].json_pointer, "/stored");
+    let loadlab_plan::ProbeSource::Http { json_pointer, .. } = &plan.cases()[0].system.probes[0].source
+    else {
+        panic!("{:?}", plan.cases()[0].system.probes);
+    };
+    assert_eq!(json_pointer, "/stored");
     let conditions: Vec<&str> = plan.expressions().iter().map(|e| e.text.as_str()).collect();
     assert_eq!(conditions, ["p99 < 2s", "errors < 0.1%", "failed > 1024", "steady(stored, 5s)"]);
     assert_eq!((plan.expressions()[2].line, plan.expressions()[2].column), (73, 13));
@@ -224,17 +233,29 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is not looked at: `--tags` left its tag out"]);
 }
 
-/// The lab's words are its own affair: only that it is a plan, with every profile.
+/// A lab's words are its own affair: only that it is a plan, with every profile.
 #[test]
-fn the_lab_is_a_plan() {
-    let all = plan("stair-stepper", &Options::default());
-    assert!(all.profiles.contains(&"quick".to_owned()));
-    assert_eq!(all.axes.len(), 2);
-    for profile in &all.profiles {
-        let with = plan("stair-stepper", &Options { profile: Some(profile.clone()), ..Options::default() });
-        assert!(!with.cases().is_empty(), "{profile}");
-        assert_eq!(with.notes, Vec::<String>::new(), "{profile}");
+fn labs_are_plans() {
+    let labs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../labs");
+    let folders = fs::read_dir(labs).expect("labs/ is there").map(|entry| entry.expect("an entry").path());
+    let plans = folders.flat_map(|lab| ["plan.yaml", "compose-plan.yaml"].map(|name| lab.join(name)));
+    let mut found = 0;
+    for path in plans.filter(|path| path.is_file()) {
+        let (name, text) = (path.display().to_string(), fs::read_to_string(&path).expect("a plan is text"));
+        let with = |profile: Option<&String>| {
+            let options = Options { profile: profile.cloned(), ..Options::default() };
+            Plan::parse(&name, &text, &options).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        };
+        let all = with(None);
+        assert!(all.profiles.contains(&"quick".to_owned()), "{name}");
+        for profile in &all.profiles {
+            let plan = with(Some(profile));
+            assert!(!plan.cases().is_empty(), "{name}, {profile}");
+            assert_eq!(plan.notes, Vec::<String>::new(), "{name}, {profile}");
+        }
+        found += 1;
     }
+    assert!(found >= 5, "{found} plans in labs/");
 }
 
 #[test]

@@ -40,8 +40,13 @@ const BROKEN: &[(&str, &str)] = &[
     ("/trials", r#"10001"#),
     ("/trials", r#""many""#),
     ("/order", r#""random""#),
-    ("/isolate", r#"true"#),
+    ("/isolate", r#""sometimes""#),
     ("/events", r#"[]"#),
+    ("/events", r#"[{ "do": "kill edge1" }]"#),
+    ("/events", r#"[{ "at": "soon", "do": "kill edge1" }]"#),
+    ("/loss", r#"{}"#),
+    ("/loss", r#"{ "command": "x", "probe": "stored" }"#),
+    ("/loss", r#"{ "command": "x", "json": "/a" }"#),
     ("/setup", r#"[]"#),
     ("/expect", r#""p99 < 1s""#),
     ("/drain", r#"{ "at_most": "5s" }"#),
@@ -52,7 +57,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("/matrix", r#"{ "axes": { "a-b": [1] } }"#),
     ("/profiles", r#"{ "a..b": 3 }"#),
     ("/system/component", r#"{}"#),
-    ("/system/compose", r#""x.yml""#),
+    ("/system/compose", r#"{ "env": {} }"#),
     ("/system/components/Edge", r#"{ "run": "x" }"#),
     ("/system/components/edge", r#""nginx""#),
     ("/system/components/edge/run", r#"[]"#),
@@ -67,12 +72,22 @@ const BROKEN: &[(&str, &str)] = &[
     ("/system/components/edge/limits/memory", r#""15 furlongs""#),
     ("/system/components/edge/limits/pids", r#"0"#),
     ("/system/components/edge/limits/io", r#"1"#),
+    ("/system/components/edge/limits/network", r#""1MiB""#),
+    ("/system/components/edge/limits/delay", r#"40"#),
+    ("/system/components/edge/limits/loss", r#"0.5"#),
+    ("/system/components/edge/limits", r#"{ "jitter": "3ms" }"#),
+    ("/system/components/edge/limits/block_read", r#""1MiB""#),
+    ("/system/components/edge/limits", r#"{ "memory_swap": "30MiB" }"#),
     ("/system/components/load-balancer/ready", r#"{ "within": "3s" }"#),
     ("/system/components/load-balancer/ready/tcp", r#""127.0.0.1:1""#),
     ("/system/components/load-balancer/ready/within", r#"10"#),
     ("/system/components/backend/stop/signal", r#""SIGTERM""#),
     ("/system/components/backend/env", r#"["A=1"]"#),
-    ("/system/probes/stored", r#"{ "command": "x" }"#),
+    ("/system/probes/stored", r#"{ "http": "http://a/" }"#),
+    ("/system/probes/stored", r#"{ "redis": "127.0.0.1:1" }"#),
+    ("/system/probes/stored", r#"{ "command": "x", "json": "/a" }"#),
+    ("/system/probes/stored", r#"{ "log": "edge1" }"#),
+    ("/system/samples", r#""3/s""#),
     ("/system/probes/stored-rows", r#"{ "http": "http://a/", "json": "/a" }"#),
     ("/system/seed", r#"{}"#),
     ("/loads/browse/users", r#"0"#),
@@ -113,6 +128,21 @@ const BROKEN: &[(&str, &str)] = &[
     ("/loads", r#"[]"#),
 ];
 
+/// The same for the plan with containers and the like.
+const BROKEN_BOXES: &[(&str, &str)] = &[
+    ("/system/components/web/container/image", r#""x""#),
+    ("/system/components/db/container/image", r#"null"#),
+    ("/system/components/db/container/port", r#"0"#),
+    ("/system/components/db/container/health", r#"{ "every": "1s" }"#),
+    ("/system/components/db/container/pull", r#"true"#),
+    ("/system/components/db/run", r#""x""#),
+    ("/system/components/cart/compose", r#"{}"#),
+    ("/system/components/queue/external", r#"{}"#),
+    ("/system/components/queue/external/pid", r#"7"#),
+    ("/system/components/queue/external", r#"{ "pid": 7, "match": { "a": "b" } }"#),
+    ("/system/compose/fresh", r#""never""#),
+];
+
 /// The same for the plan with stages.
 const BROKEN_STAGES: &[(&str, &str)] = &[
     ("/loads/visitors/stages", r#"[]"#),
@@ -138,7 +168,9 @@ fn broken_plans_are_refused_by_both() {
     let validator = validator();
     let base = as_json(common::GOOD[0].1);
     let staged = as_json(common::plan_text("models"));
+    let boxes = as_json(common::plan_text("boxes"));
     let broken = BROKEN.iter().map(|b| (&base, b)).chain(BROKEN_STAGES.iter().map(|b| (&staged, b)));
+    let broken = broken.chain(BROKEN_BOXES.iter().map(|b| (&boxes, b)));
     for (base, (path, value)) in broken {
         let value: Value = serde_json::from_str(value).expect("JSON");
         let mut broken = base.clone();
@@ -249,7 +281,7 @@ proptest! {
 
     /// What the parser takes, the schema takes.
     #[test]
-    fn accepted_plans_validate(which in 0usize..5, changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
+    fn accepted_plans_validate(which in 0usize..common::GOOD.len(), changes in prop::collection::vec((any::<prop::sample::Index>(), odd_value()), 1..3)) {
         thread_local!(static VALIDATOR: Validator = validator());
         let mut plan = as_json(common::GOOD[which].1);
         for (index, value) in changes {

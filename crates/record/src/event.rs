@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::LimitsInForce;
+use crate::summary::LoadFacts;
+
 /// One event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
@@ -25,6 +28,8 @@ pub enum What {
     Unavailable { component: String, what: String, why: String },
     /// A command of the plan ran (seed, before_trial, after_trial).
     Command { name: String, command: String, exit: Option<i32>, took_s: f64 },
+    /// What all loads ask for together: a trial that is cut off has no summary to say so.
+    Planned { load: Box<LoadFacts> },
     /// A load began.
     LoadStarted { load: String, batch: u32 },
     /// A load ended: `complete`, `stopped` (with the condition), `interrupted`.
@@ -37,6 +42,14 @@ pub enum What {
     Died { component: String, status: String },
     /// A component was stopped. `how`: `exited`, or `killed` when it had not followed the orderly signal.
     Down { component: String, how: String },
+    /// The limits of a component, as read back from the kernel: at its start, and whenever they are changed.
+    Limited { component: String, limits: LimitsInForce },
+    /// The kernel killed a process of a component for memory; so many times since its start, at this limit in bytes.
+    OutOfMemory { component: String, kills: u64, limit_bytes: Option<u64> },
+    /// An event of the plan was carried out (`kill edge2`), or could not be.
+    Acted { what: String, components: Vec<String>, error: Option<String> },
+    /// What was accepted was compared with what was stored.
+    Compared { accepted: u64, persisted: u64, lost_max: u64, missing: Vec<u64> },
     /// Something worth reading (log truncated, sample late …).
     Note { text: String },
     /// Something that spoils the trial.

@@ -1,5 +1,7 @@
 //! Single exchanges kept whole, a bounded few, so that nobody needs curl to learn what failed.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// At most so many of each outcome and tag are kept: the first failed ones and the slowest.
@@ -36,8 +38,14 @@ pub struct Example {
     pub response_ms: f64,
     /// end − started.
     pub service_ms: f64,
-    /// The user that made it, from 0 (closed model).
+    /// The user that made it, from 0 (closed model, and users that arrive).
     pub user: Option<u64>,
+    /// Which step of a journey: `before 1`, `step 2`, `after 1`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub step: Option<String>,
+    /// What the user had captured by the end of it, secrets masked.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub captured: BTreeMap<String, String>,
     /// The address it went to.
     pub address: String,
     /// In words, what went wrong (`connection refused`, `content-length given twice`); absent for ok.

@@ -283,6 +283,11 @@ impl Interval {
         histogram
     }
 
+    /// Its values in nanoseconds, ascending, each with how often it was counted; to the log's precision.
+    pub fn values(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.values.iter().copied()
+    }
+
     /// Adds its values to a histogram.
     pub fn merge_into(&self, histogram: &mut Histogram) {
         let Some(((last_ns, last_count), rest)) = self.values.split_last() else {

@@ -4,8 +4,9 @@
 //! concludes or draws reads them. It holds no policy: it does not know how a load is sent, how a component
 //! is started, or what a finding is.
 //!
-//! - [`histogram`], [`outcome`], [`load`]: what the engine counts and times.
-//! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges.
+//! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
+//! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`samples`]: a trial's,
+//!   in little room); [`limits`] that were in force, [`ids`] of what was sent.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
@@ -16,10 +17,14 @@ pub mod example;
 pub mod expr;
 pub mod histogram;
 pub mod hlog;
+pub mod ids;
+pub mod limits;
 pub mod load;
 pub mod manifest;
+pub mod numbers;
 pub mod outcome;
 pub mod sample;
+pub mod samples;
 pub mod store;
 pub mod summary;
 pub mod units;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::numbers::Numbers;
 use crate::outcome::Failures;
 
 /// Requests, by what became of them.
@@ -149,6 +150,24 @@ pub struct TagMeasured {
 }
 
 impl TagMeasured {
+    /// Name and histogram of every series of a tag, as in `latency.hlog` behind `tag.NAME.`.
+    pub fn all(&self) -> [(&'static str, &Histogram); 3] {
+        [
+            ("response", &self.response_ok),
+            ("response_censored", &self.response_censored),
+            ("response_failed", &self.response_failed),
+        ]
+    }
+
+    /// The same, to be changed.
+    pub fn all_mut(&mut self) -> [(&'static str, &mut Histogram); 3] {
+        [
+            ("response", &mut self.response_ok),
+            ("response_censored", &mut self.response_censored),
+            ("response_failed", &mut self.response_failed),
+        ]
+    }
+
     /// Adds another's counts and histograms.
     pub fn merge(&mut self, other: &TagMeasured) {
         self.counts.merge(&other.counts);
@@ -195,6 +214,8 @@ pub struct Measured {
     pub series: Series,
     /// The same by tag (of requests that have one).
     pub by_tag: BTreeMap<String, TagMeasured>,
+    /// Numbers captured from answers to requests that fell due in the window, by name.
+    pub numbers: BTreeMap<String, Numbers>,
     /// The window.
     pub window: Window,
     /// Requests whose event (falling due, starting, ending ok) lay inside the window.
@@ -245,6 +266,13 @@ pub struct Connections {
     /// How requests fell on users; `null` where each user has a number of its own, or there are none.
     #[serde(default)]
     pub per_user: Option<PerUser>,
+    /// Users of the closed model that left since a data feed had no row for them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub users_without_row: u64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A limit of loadlab's own machine that keeps it from connecting.

@@ -41,8 +41,60 @@ pub struct Manifest {
     pub trials: u32,
     /// What the plan expects, as written.
     pub expect: Vec<String>,
+    /// What the plan works out of figures of its cases.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub derive: Vec<DerivedFacts>,
     /// `true`: made for a first look; it gives no verdicts on differences.
     pub quick: bool,
+    /// Set where the run is a search for capacity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchFacts>,
+}
+
+/// A figure that the plan works out of figures of its cases, each as `CASE.FIGURE`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DerivedFacts {
+    /// What it is called.
+    pub name: String,
+    /// A sum, difference or product, see [`crate::expr::Sum`].
+    pub value: String,
+    /// Another one that it is held against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
+}
+
+/// A search for the most load that meets what is expected: its cases are levels, its trials probes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchFacts {
+    /// What is varied: `users`, or `rate` in requests per second.
+    pub vary: String,
+    /// The lowest level that was to be tried.
+    pub low: u64,
+    /// The highest.
+    pub high: u64,
+    /// The answer in words; absent until there is one.
+    pub found: Option<String>,
+    /// The highest level that met what is expected.
+    pub level: Option<u64>,
+    /// The lowest that did not.
+    pub above: Option<u64>,
+    /// Both were probed twice, and came out the same.
+    pub confirmed: bool,
+    /// Every probe in order.
+    pub path: Vec<SearchStep>,
+}
+
+/// A probe of a search.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SearchStep {
+    /// Users, or requests per second.
+    pub level: u64,
+    /// The trial of its case.
+    pub trial: u32,
+    /// `met`, `missed` or `invalid`.
+    pub outcome: String,
+    /// By what, in words.
+    pub why: String,
 }
 
 /// How a run ended.

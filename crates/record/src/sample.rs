@@ -18,6 +18,9 @@ pub struct Sample {
     pub cpu_system_s: Option<f64>,
     /// CPU time used in all, seconds (where the kernel only tells the sum, this alone is set).
     pub cpu_s: Option<f64>,
+    /// Periods of its CPU limit in which it ran.
+    #[serde(default)]
+    pub periods: Option<u64>,
     /// Periods in which the CPU limit stopped it.
     pub throttled_periods: Option<u64>,
     /// Time it was stopped by its CPU limit, seconds.
@@ -30,6 +33,15 @@ pub struct Sample {
     pub cache_bytes: Option<u64>,
     /// Its memory limit; absent when it has none.
     pub memory_limit_bytes: Option<u64>,
+    /// The most memory that was ever charged to it, page cache included.
+    #[serde(default)]
+    pub memory_peak_bytes: Option<u64>,
+    /// Page faults that took no reading from a disk.
+    #[serde(default)]
+    pub minor_faults: Option<u64>,
+    /// Page faults that had to read from a disk.
+    #[serde(default)]
+    pub major_faults: Option<u64>,
     /// Times the kernel killed a process of it for memory.
     pub oom_kills: Option<u64>,
     /// Bytes read from block devices.
@@ -42,9 +54,60 @@ pub struct Sample {
     pub net_out_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
+    /// Processes.
+    #[serde(default)]
+    pub processes: Option<u64>,
     /// Open file descriptors of its process tree.
     pub open_files: Option<u64>,
+    /// Of the process that is nearest to its limit on open files: what it has open of what it may, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files_share: Option<f64>,
+    /// TCP of its network namespace: a component's own, or else of the host and on its line alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<Tcp>,
+    /// Time in which some of its tasks waited for a core, memory, or a disk, where the kernel tells (PSI).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    /// The machine's load average over the last minute; of the host alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_average: Option<f64>,
     /// Probes that belong to no component are samples of the component `probes`: name to value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub probes: BTreeMap<String, f64>,
+    /// Probes that could not be read, and why.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub probes_failed: BTreeMap<String, String>,
+}
+
+/// TCP of a network namespace. Counters are totals since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tcp {
+    /// Connections that stand, or that the other side has closed.
+    pub established: Option<u64>,
+    /// Connections that ended and wait out their time.
+    pub time_wait: Option<u64>,
+    /// Sockets that no process has any more.
+    pub orphaned: Option<u64>,
+    /// Sockets by state, where there are few enough to look at them all.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_state: BTreeMap<String, u64>,
+    /// Connections that the kernel had made and threw away, since the program did not accept in time.
+    pub accept_overflows: Option<u64>,
+    /// Connection requests (SYN) that were thrown away.
+    pub syn_drops: Option<u64>,
+    /// Segments that were sent again.
+    pub retransmits: Option<u64>,
+}
+
+/// Pressure: seconds in which some tasks stood still for want of something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pressure {
+    /// Of a core.
+    pub cpu_s: Option<f64>,
+    /// Of memory.
+    pub memory_s: Option<f64>,
+    /// Of a disk.
+    pub io_s: Option<f64>,
 }

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Histogram, rank_of};
+use crate::limits::LimitsInForce;
 use crate::load::{Bytes, Connections, Counts, Window};
+use crate::numbers::NumberSummary;
 use crate::outcome::Failures;
 
 /// A trial's document.
@@ -63,6 +65,9 @@ pub struct Summary {
     pub tls_ms: Distribution,
     /// By tag.
     pub by_tag: BTreeMap<String, TagSummary>,
+    /// Numbers that the plan captures from answers, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub numbers: BTreeMap<String, NumberSummary>,
     /// By load, where a trial has several.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub by_load: BTreeMap<String, LoadSummary>,
@@ -78,6 +83,9 @@ pub struct Summary {
     pub drain_s: Option<f64>,
     /// What was accepted and never stored; `null` when the plan names no way to tell.
     pub loss: Option<Loss>,
+    /// Events of the plan, as they were carried out.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub acted: Vec<ActedSummary>,
 }
 
 /// What to make of a trial.
@@ -143,7 +151,8 @@ pub struct Expectation {
 /// What was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFacts {
-    /// `closed` or `open`.
+    /// `closed`, `open`, `mixed`, or `command`: a program makes the load, a probe counts its requests, and nothing else of
+    /// them is measured.
     pub model: String,
     /// Users, in the closed model; with stages the most at a time.
     pub users: Option<u64>,
@@ -186,6 +195,14 @@ pub struct LoadFacts {
     pub loads: BTreeMap<String, LoadFacts>,
 }
 
+impl LoadFacts {
+    /// Programs make all of the load: requests are counted and the time is taken; response times, failures, bytes and
+    /// what was in flight were not measured, whatever number stands there.
+    pub fn is_command(&self) -> bool {
+        self.model == "command"
+    }
+}
+
 fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
@@ -211,6 +228,8 @@ pub enum ThinkFacts {
     UniformS(f64, f64),
     /// Exponentially, with this mean.
     ExponentialS(f64),
+    /// As the steps say, each its own, with this mean over them.
+    OfStepsS(f64),
 }
 
 /// What one of several loads came to.
@@ -512,6 +531,12 @@ pub struct ComponentSummary {
     /// CPU limit in cores.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_limit: Option<f64>,
+    /// Its limits when the load began, as read back from the kernel.
+    #[serde(skip_serializing_if = "LimitsInForce::is_empty", default)]
+    pub limits: LimitsInForce,
+    /// When the kernel killed processes of it for memory, seconds on the trial's clock.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub oom_kills_at_s: Vec<f64>,
 }
 
 /// Mean and maximum.
@@ -532,7 +557,7 @@ pub struct MemorySummary {
     pub max: Option<f64>,
     /// Last reading, after the drain.
     pub last: Option<f64>,
-    /// Its limit.
+    /// The limit that the largest reading was under.
     pub limit: Option<u64>,
 }
 
@@ -567,6 +592,25 @@ pub struct ProbeSummary {
     pub max: Option<f64>,
     /// Mean of the readings.
     pub mean: Option<f64>,
+    /// Readings that failed.
+    #[serde(skip_serializing_if = "is_none_failed", default)]
+    pub failed: u64,
+}
+
+fn is_none_failed(count: &u64) -> bool {
+    *count == 0
+}
+
+/// An event of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ActedSummary {
+    /// When, in seconds on the trial's clock.
+    pub at_s: f64,
+    /// What, as the plan has it: `kill edge2`.
+    pub what: String,
+    /// Why it could not be carried out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<String>,
 }
 
 /// What was accepted and never stored.

@@ -79,6 +79,8 @@ fn example(second: u32) -> Example {
         response_ms: 30_000.1,
         service_ms: 30_000.0,
         user: Some(3),
+        step: None,
+        captured: BTreeMap::new(),
         address: "127.0.0.1:1".to_owned(),
         error: Some("no answer within 30 s".to_owned()),
         request: "GET /\n".to_owned(),
@@ -141,7 +143,7 @@ fn what_is_written_is_read() {
     );
     assert_eq!(read.ticks, [tick(0), tick(1), tick(2)]);
     assert_eq!(read.samples.len(), 6);
-    assert_eq!(read.samples[5], sample(2, "edge2"));
+    assert_eq!(read.samples.unpacked()[5], sample(2, "edge2"));
     assert_eq!(
         (read.events.clone(), read.examples.clone()),
         ((0..3).map(event).collect(), (0..3).map(example).collect())

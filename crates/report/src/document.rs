@@ -6,6 +6,8 @@
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::Verdict;
 
+use crate::plane::Plane;
+
 /// A report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
@@ -27,6 +29,12 @@ impl Document {
     /// What fits at the end of a run on a terminal: the answer, the cases side by side, the doubts. With a single
     /// case its own section stays; how it was made is in the other forms.
     pub fn brief(mut self) -> Document {
+        // Of a search the way is what people want to see; its levels are in the other forms.
+        if self.sections.iter().any(|s| s.id == "search") {
+            self.sections.retain(|s| s.id == "search" || s.id == "doubts");
+            self.cases.clear();
+            return self;
+        }
         let one = self.cases.len() == 1;
         self.sections.retain(|s| s.id != "made" && (one || s.case.is_none()));
         self
@@ -90,6 +98,10 @@ pub enum Block {
     Table(Table),
     /// Figures of every case side by side, drawn.
     Compare(Compare),
+    /// Ratios with their intervals, drawn against what counts as the same.
+    Ratios(Ratios),
+    /// Points in a plane.
+    Plane(Plane),
     /// Figures over time.
     Chart(Chart),
     /// Long text that is folded away where a form can fold.
@@ -180,6 +192,78 @@ pub struct Compare {
     pub logarithmic: bool,
 }
 
+/// Ratios of one thing to another, a row each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratios {
+    /// What is compared with what.
+    pub title: String,
+    /// A ratio within this of 1 counts as the same: 0.02 is two per cent.
+    pub same_within: f64,
+    /// Its rows.
+    pub rows: Vec<Ratio>,
+    /// What a reader must know about it.
+    pub note: Option<String>,
+}
+
+/// A ratio and what it means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// Of which figure.
+    pub name: String,
+    /// `better`, `worse`, `same`, `cannot tell`.
+    pub call: String,
+    /// How to take that.
+    pub weight: Weight,
+    /// The ratio with the ends of its interval, all above zero; none where there is none.
+    pub value: Option<Around>,
+    /// Said instead of a ratio, where the two differ by something that is none.
+    pub instead: Option<String>,
+}
+
+/// A value between the ends of its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Around {
+    /// The value.
+    pub value: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Ratios {
+    /// Where a ratio stands between the left (0) and the right end (1) of the drawing: by logarithm, 1 in the middle.
+    /// What lies further out than ten times stands at the end.
+    pub fn place(&self, ratio: f64) -> f64 {
+        ((ratio.max(f64::MIN_POSITIVE).ln() / self.reach()).clamp(-1.0, 1.0) + 1.0) / 2.0
+    }
+
+    /// The logarithm that the right end stands for.
+    fn reach(&self) -> f64 {
+        let ends = self.rows.iter().filter_map(|r| r.value).flat_map(|v| [v.low, v.high]);
+        let far = ends.filter(|v| *v > 0.0).map(|v| v.ln().abs()).fold(0.0, f64::max);
+        (far * 1.05).clamp((1.0 + 3.0 * self.same_within).ln().max(0.01), 10f64.ln())
+    }
+
+    /// Ratios worth a label: 1, and a round one as far to either side as there is room for.
+    pub fn ticks(&self) -> [f64; 3] {
+        let round = [10.0, 5.0, 3.0, 2.0, 1.5, 1.25, 1.1, 1.05, 1.02, 1.01];
+        let most = round.into_iter().find(|r: &f64| r.ln() <= self.reach() * 0.93).unwrap_or(1.01);
+        [1.0 / most, 1.0, most]
+    }
+}
+
+impl Ratio {
+    /// `1.10 × (1.02 … 1.19)`, or nothing to tell.
+    pub fn told(&self) -> String {
+        let number = |v: f64| crate::figures::number(crate::figures::round(v, 3));
+        let nothing = || self.instead.clone().unwrap_or(crate::figures::NOTHING.to_owned());
+        self.value.map_or_else(nothing, |v| {
+            format!("{} × ({} … {})", number(v.value), number(v.low), number(v.high))
+        })
+    }
+}
+
 /// A figure of a case: its median and the range over trials; `None` where it cannot be told.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
@@ -191,7 +275,7 @@ pub struct Point {
     pub max: Option<f64>,
 }
 
-/// Figures over the seconds of a trial.
+/// Figures over the seconds of a trial, or over something else that runs from left to right.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// Name within the document, of letters, digits and dashes.
@@ -200,14 +284,18 @@ pub struct Chart {
     pub title: String,
     /// Charts of one trial share a cursor.
     pub group: String,
+    /// What runs from left to right.
+    pub along: Along,
     /// Unit of the values.
     pub unit: Unit,
     /// Drawn on a logarithmic scale.
     pub logarithmic: bool,
-    /// Seconds on the trial's clock, ascending.
-    pub at_s: Vec<f64>,
-    /// Lines, each with a value per moment.
+    /// Where the values stand, ascending, as [`Chart::along`] says.
+    pub at: Vec<f64>,
+    /// Lines, each with a value per place.
     pub lines: Vec<Line>,
+    /// How often values fell where: a column for each place.
+    pub heat: Option<Heat>,
     /// Moments worth marking.
     pub marks: Vec<Mark>,
     /// Moments at which the plan changes the load: stages, and loads that begin later. Up to a `:` is what they are called.
@@ -218,17 +306,53 @@ pub struct Chart {
     pub note: Option<String>,
 }
 
+/// What runs from left to right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// Seconds on the trial's clock.
+    Seconds,
+    /// Nines of a quantile, -log10(1 - q): 0 is the smallest, 1 is p90, 2 is p99, 3 is p99.9.
+    Nines,
+}
+
+/// How often values fell where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heat {
+    /// Edges of the rows in the chart's unit, ascending, one more than there are rows.
+    pub edges: Vec<f64>,
+    /// For each place of the chart: how many values fell into each row.
+    pub columns: Vec<Vec<u64>>,
+}
+
+impl Heat {
+    /// The largest number of values in one row of one column.
+    pub fn most(&self) -> u64 {
+        self.columns.iter().flatten().copied().max().unwrap_or(0)
+    }
+
+    /// How strong a number of values is shown, in 0..=1: by logarithm, so that a few slow ones are seen beside
+    /// thousands of fast ones. Anything above zero shows.
+    pub fn strength(count: u64, most: u64) -> f64 {
+        match (count, most) {
+            (0, _) | (_, 0) => 0.0,
+            _ => 0.12 + 0.88 * (count as f64).ln_1p() / (most as f64).ln_1p(),
+        }
+    }
+}
+
 /// A line of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// Its name.
     pub name: String,
-    /// A value for each moment; `None` where nothing was read.
+    /// A value for each place; `None` where nothing was read.
     pub values: Vec<Option<f64>>,
     /// Index into the palette.
     pub colour: usize,
     /// A limit: dashed, and not a measurement.
     pub limit: bool,
+    /// Components it is of; none where it is of the load.
+    pub of: Vec<String>,
 }
 
 /// A moment.

@@ -2,8 +2,14 @@
 
 use std::fmt::Write;
 
-use loadlab_analysis::findings::{CaseFindings, findings};
+use loadlab_analysis::compare::{Comparison, Row, Scale};
+use loadlab_analysis::derived::Derived;
+use loadlab_analysis::findings::{CaseFindings, Spread, findings};
+use loadlab_analysis::first::Suspect;
 use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
+use loadlab_analysis::scalability::{Level, Scalability};
+use loadlab_analysis::usl::{Interval, Knee};
+use loadlab_record::numbers::NumberSummary;
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Summary;
 use serde_json::{Map, Value as Json, json};
@@ -30,9 +36,13 @@ pub fn json(run: &RunRecord) -> String {
         "statement": {
             "tested": findings.statement.tested,
             "held": findings.statement.held,
+            "gave": findings.statement.gave,
             "sure": findings.statement.sure,
         },
         "no_differences": findings.no_differences,
+        "comparisons": findings.comparisons.iter().map(comparison).collect::<Vec<_>>(),
+        "scalability": findings.scalability.iter().map(scalability).collect::<Vec<_>>(),
+        "derived": findings.derived.iter().map(derived).collect::<Vec<_>>(),
         "notes": run.notes,
         "cases": findings.cases.iter().map(case).collect::<Vec<_>>(),
     });
@@ -57,8 +67,112 @@ fn case(case: &CaseFindings<'_>) -> Json {
         "dir": facts.dir,
         "values": values,
         "verdict": case.verdict,
+        "gave_first": case.suspects.iter().map(suspect).collect::<Vec<_>>(),
         "figures": figures,
         "trials": trials,
+    })
+}
+
+fn derived(d: &Derived) -> Json {
+    let rounds = |s: &Spread| s.values.iter().map(|v| v.known()).collect::<Vec<_>>();
+    json!({
+        "name": d.facts.name,
+        "how": { "value": d.facts.value, "against": d.facts.against },
+        "unit": d.unit.name(),
+        "value": d.value.median.known(),
+        "against": d.against.as_ref().and_then(|s| s.median.known()),
+        "ratio": d.ratio.as_ref().and_then(|s| s.median.known()),
+        "low": d.interval.map(|(low, _)| low),
+        "high": d.interval.map(|(_, high)| high),
+        "rounds": {
+            "value": rounds(&d.value),
+            "against": d.against.as_ref().map(rounds),
+            "ratio": d.ratio.as_ref().map(rounds),
+        },
+        "why_not": d.why_not,
+    })
+}
+
+fn suspect(s: &Suspect) -> Json {
+    json!({ "kind": s.kind.name(), "who": s.who, "at_s": s.at_s, "share": s.share, "text": s.text })
+}
+
+/// Comparisons of two cases each, as `loadlab compare --format json` tells them.
+pub fn comparisons_json(comparisons: &[Comparison]) -> String {
+    let document = json!({ "comparisons": comparisons.iter().map(comparison).collect::<Vec<_>>() });
+    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn comparison(c: &Comparison) -> Json {
+    let row = |r: &Row| {
+        json!({
+            "figure": r.id,
+            "unit": r.unit.name(),
+            "base": r.base.known(),
+            "other": r.other.known(),
+            "scale": if r.scale == Scale::Ratio { "ratio" } else { "difference" },
+            "effect": r.effect.map(|e| e.value),
+            "low": r.effect.map(|e| e.low),
+            "high": r.effect.map(|e| e.high),
+            "confidence": r.effect.map(|e| e.confidence),
+            "chance": r.effect.map(|e| e.chance),
+            "verdict": r.call.name(),
+            "trials_needed": r.trials_needed,
+            "note": r.note,
+        })
+    };
+    json!({
+        "base": c.base,
+        "other": c.other,
+        "method": c.method.name(),
+        "trials": [c.trials.0, c.trials.1],
+        "same_within": c.options.same_within,
+        "why_not": c.why_not,
+        "left_out": c.left_out,
+        "figures": c.rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+fn scalability(s: &Scalability) -> Json {
+    let interval = |i: Interval| json!({ "value": i.value, "low": i.low, "high": i.high });
+    let level = |l: &Level| {
+        json!({
+            "users": l.users,
+            "case": l.case,
+            "goodput": l.goodput.values.iter().map(|v| v.known()).collect::<Vec<_>>(),
+            "p50_ms": l.p50_ms.median.known(),
+            "p99_ms": l.p99_ms.median.known(),
+            "fitted_per_s": s.fit.as_ref().ok().map(|f| f.per_s(l.users as f64)),
+        })
+    };
+    let fit = s.fit.as_ref().ok().map(|f| {
+        let peak = f.peak.as_ref().ok().map(|p| json!({ "users": interval(p.users), "per_s": p.per_s }));
+        json!({
+            "lambda_per_s": interval(f.lambda),
+            "alpha": interval(f.alpha),
+            "beta": interval(f.beta),
+            "peak": peak,
+            "no_peak": f.peak.as_ref().err().map(ToString::to_string),
+            "knee_users": f.knee_users,
+            "residual": f.residual,
+        })
+    });
+    let (at, at_most, at_least) = match s.knee {
+        Some(Knee::At(users)) => (Some(users as u64), None, None),
+        Some(Knee::AtMost(users)) => (None, Some(users as u64), None),
+        Some(Knee::AtLeast(users)) => (None, None, Some(users as u64)),
+        None => (None, None, None),
+    };
+    json!({
+        "of": s.of,
+        "levels": s.levels.iter().map(level).collect::<Vec<_>>(),
+        "knee_users": at,
+        "knee_at_most_users": at_most,
+        "knee_at_least_users": at_least,
+        "fit": fit,
+        "no_fit": s.fit.as_ref().err().map(ToString::to_string),
     })
 }
 
@@ -150,6 +264,12 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, trouble: Option<&str>) 
         row(&format!("tag.{tag}.failed"), Value::Known(t.requests.failed as f64), "count");
         for figure in ["mean", "p50", "p95", "p99", "max"] {
             row(&format!("tag.{tag}.{figure}"), metric::figure(&t.response_ms, figure), "ms");
+        }
+    }
+    for (name, number) in &summary.numbers {
+        for figure in NumberSummary::FIGURES {
+            let unit = if figure == "count" { "count" } else { "number" };
+            row(&format!("number.{name}.{figure}"), number.figure(figure).flatten().into(), unit);
         }
     }
     if let Some(why) = trouble {

@@ -3,22 +3,32 @@
 //! - [`compose()`]: record → [`document::Document`], what a report says and in which order.
 //! - [`render`]: a document as text for a terminal, as Markdown, as HTML.
 //! - [`export`]: a record as JSON and CSV, for other programs.
+//! - [`mod@junit`]: expectations for continuous integration.
+//! - [`history`]: runs side by side as time went on.
 //! - [`trial`]: the end of `loadlab bench` on a terminal.
 //! - [`figures`]: figures as people read them, the same in every format.
+//! - [`plane`]: points in a plane, and where they stand.
 //! - [`bins`]: a histogram with round edges.
 //! - [`terminal`]: text of a given width.
+//! - [`assets`]: what our pages stand on.
 
+pub mod assets;
 pub mod bins;
 pub mod compose;
 pub mod document;
 pub mod export;
 pub mod figures;
+pub mod history;
+pub mod junit;
+pub mod plane;
 pub mod render;
 pub mod terminal;
 pub mod trial;
 
+pub use compose::compared::document as compared;
 pub use compose::compose;
-pub use export::{csv, json};
+pub use export::{comparisons_json, csv, json};
+pub use junit::{junit, junit_of};
 pub use render::html::html;
 pub use render::markdown::markdown;
 pub use render::text::text;

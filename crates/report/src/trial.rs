@@ -43,6 +43,7 @@ pub fn trial_text(trial: Trial<'_>, width: usize, colour: bool) -> String {
     page.histogram(&mut out, trial.ok_responses);
     page.outcomes(&mut out, summary);
     page.tags(&mut out, summary);
+    page.numbers(&mut out, summary);
     page.traffic(&mut out, summary);
     page.examples(&mut out, trial.examples);
     page.doubts(&mut out, &summary.doubts);
@@ -64,6 +65,7 @@ impl Page {
         let (word, tone) = verdict_word(s.verdict);
         let lead = if word.is_empty() { String::new() } else { format!("{word}  ") };
         let failed = match s.requests.failed {
+            _ if s.load.is_command() => "failures not measured".to_owned(),
             0 if s.requests.started == 0 => "nothing was sent".to_owned(),
             0 => "none failed".to_owned(),
             n => format!("{} failed ({})", count(n), percent(n as f64 / s.requests.started.max(1) as f64)),
@@ -198,6 +200,29 @@ impl Page {
         }
     }
 
+    /// Numbers that were captured from answers, a line each.
+    fn numbers(&self, out: &mut String, s: &Summary) {
+        if s.numbers.is_empty() {
+            return;
+        }
+        self.heading(out, "Captured numbers");
+        for (name, number) in &s.numbers {
+            let shown = |figure: &str| {
+                let value = number.figure(figure).flatten()?;
+                Some(format!(
+                    "{} {}",
+                    figures::percentile_label(figure),
+                    figures::number(figures::round(value, 4))
+                ))
+            };
+            let mut list = vec![format!("{}:", harmless(name)), plural(number.count, "value", "values")];
+            list.extend(["mean", "min", "p50", "p90", "p95", "p99", "max"].into_iter().filter_map(shown));
+            let mut lines = String::new();
+            items(&mut lines, &list, self.width - 2);
+            indent(out, &lines);
+        }
+    }
+
     fn traffic(&self, out: &mut String, s: &Summary) {
         let length_s = s.elapsed_s;
         let per_s = |n: u64| {
@@ -209,6 +234,9 @@ impl Page {
             format!("sent {}{}", bytes(s.bytes.sent as f64), per_s(s.bytes.sent)),
             format!("{} in flight on average", figures::number(figures::round(s.concurrency_mean, 3))),
         ];
+        if s.load.is_command() {
+            list = vec!["bytes and requests in flight: not measured".to_owned()];
+        }
         if let (Some(stdev), Some(max)) = (s.rate_per_s.ok_stdev, s.rate_per_s.ok_max) {
             list.push(format!(
                 "per second: stdev {}, most {}",
@@ -330,6 +358,13 @@ pub fn load_words(load: &LoadFacts) -> Vec<String> {
     if !load.url.is_empty() {
         words.push(harmless(&load.url));
     }
+    if load.is_command() {
+        words.push("made by this program".to_owned());
+        words.extend((load.start_s > 0.0).then(|| format!("from {} on", seconds(load.start_s))));
+        words.extend(load.requests.map(|n| plural(n, "request", "requests")));
+        words.push("counted by a probe; response times, failures and bytes: not measured".to_owned());
+        return words;
+    }
     let up_to = if load.stages.is_empty() { "" } else { "up to " };
     match (load.users, load.rate_per_s) {
         (Some(users), _) if load.model == "closed" => {
@@ -357,6 +392,9 @@ fn think_words(load: &LoadFacts) -> Option<String> {
     Some(match load.think {
         Some(ThinkFacts::UniformS(low, high)) => format!("think {} to {}", seconds(low), seconds(high)),
         Some(ThinkFacts::ExponentialS(mean)) => format!("think {} on average (exponential)", seconds(mean)),
+        Some(ThinkFacts::OfStepsS(mean)) => {
+            format!("pauses of {} on average between requests", seconds(mean))
+        }
         Some(ThinkFacts::ConstantS(_)) | None => format!("think {}", seconds(mean_s)),
     })
 }
@@ -446,6 +484,9 @@ fn histogram_lines(bins: &[Bin], width: usize) -> Vec<BarLine> {
 
 /// What the generator used, an item a fact.
 pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
+    if g.threads == 0 {
+        return vec!["the load's own program, which is among the components".to_owned()];
+    }
     let cpus: Vec<String> = g.cpus.iter().map(u64::to_string).collect();
     let bound = match cpus.len() {
         0 => String::new(),
@@ -483,9 +524,14 @@ pub fn example_words(e: &Example) -> String {
     if let Some(error) = &e.error {
         let _ = write!(text, ", {}", harmless(error));
     }
+    let whose = match (&e.step, e.user) {
+        (Some(step), Some(user)) => format!("{} of user {user}, ", harmless(step)),
+        (Some(step), None) => format!("{}, ", harmless(step)),
+        (None, _) => String::new(),
+    };
     let _ = write!(
         text,
-        " (at {}, after {}, {})",
+        " ({whose}at {}, after {}, {})",
         seconds(e.due_s.max(0.0)),
         ms(e.response_ms),
         harmless(&e.address)

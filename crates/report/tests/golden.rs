@@ -3,14 +3,12 @@
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use loadlab_record::load::Series;
-use loadlab_record::store::{RunRecord, RunWriter, read_run};
-use loadlab_report::{compose, csv, html, json, markdown, text};
-use support::{Component, Spec, component, run, spec};
+use loadlab_record::store::{RunRecord, read_run};
+use loadlab_report::{compose, csv, html, json, junit, markdown, text};
+use support::{Component, Spec, component, run, spec, write_record};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -36,33 +34,6 @@ fn small() -> RunRecord {
         },
     ];
     run("a page under limits", &specs, 2, &["p50 < 100ms", "errors < 1%"])
-}
-
-/// Writes a record as a run would; the second case's second trial as if loadlab had been killed in it.
-fn write_record(dir: &Path, record: &RunRecord) {
-    let writer = RunWriter::create(dir, &record.manifest).expect("a new folder");
-    for (c, case) in record.cases.iter().enumerate() {
-        for trial in &case.trials {
-            let out = writer.trial(&case.facts.dir, trial.number).expect("a new trial");
-            let killed = c == 1 && trial.number == 2;
-            for tick in trial.ticks.iter().take(if killed { 3 } else { usize::MAX }) {
-                out.tick(tick).expect("a tick");
-                let mut series = Series::default();
-                for (name, histogram) in series.all_mut() {
-                    let of = trial.intervals.iter().filter(|i| i.tag == name && i.from_s == tick.from_s);
-                    of.for_each(|i| i.merge_into(histogram));
-                }
-                out.interval("main", tick.from_s, 1.0, &series, &BTreeMap::new()).expect("an interval");
-            }
-            out.samples(&trial.samples).expect("samples");
-            trial.events.iter().for_each(|e| out.event(e).expect("an event"));
-            trial.examples.iter().for_each(|e| out.example(e).expect("an example"));
-            if let (Some(summary), false) = (&trial.summary, killed) {
-                out.summary(summary).expect("a summary");
-            }
-            let _ = std::fs::remove_dir_all(out.dir().join("logs"));
-        }
-    }
 }
 
 fn check(name: &str, got: &str) {
@@ -92,7 +63,7 @@ fn record() -> RunRecord {
     let _alone = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = golden().join("run");
     if updating() && !dir.exists() {
-        write_record(&dir, &small());
+        write_record(&dir, &small(), |case, trial| (case, trial) == (1, 2));
     }
     let mut record = read_run(&dir).expect("the committed record");
     // notes name files, and where the checkout is differs
@@ -112,6 +83,7 @@ fn every_format_is_as_committed() {
     check("report.md", &markdown(&document));
     check("report.json", &json(&record));
     check("report.csv", &csv(&record));
+    check("junit.xml", &junit(&record));
     // the chart library is committed once
     let library = include_str!("../assets/uplot/uPlot.iife.min.js");
     check("report.html", &html(&document).replace(library, "/* uPlot */"));

@@ -121,6 +121,8 @@ fn failed_example() -> Example {
         response_ms: 0.41,
         service_ms: 0.41,
         user: Some(3),
+        step: None,
+        captured: BTreeMap::new(),
         address: "127.0.0.1:8080".into(),
         error: None,
         request: "GET /index".into(),

@@ -8,9 +8,9 @@ use loadlab_analysis::{TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::run::Origin;
 use loadlab_load::target::TargetError;
-use loadlab_record::Histogram;
 use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
+use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
@@ -40,10 +40,12 @@ pub struct Bench {
 pub struct BenchResult {
     /// The document.
     pub summary: Summary,
-    /// Response times of ok outcomes.
-    pub ok_responses: Histogram,
     /// Exchanges kept.
     pub examples: Vec<Example>,
+    /// Seconds of load.
+    pub ticks: Vec<Tick>,
+    /// Every duration of the measured window.
+    pub series: Series,
     /// Why it ended before its time, if something spoiled it.
     pub trouble: Option<String>,
 }
@@ -86,12 +88,13 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
         planned_s: bench.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
         planned_requests: facts.requests,
     });
-    let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0 };
+    let origin = Origin { start_ns: zero_ns, zero_ns, batch: 0, first_id: 0 };
     let order = Order {
         spec: &bench.spec,
         facts: &facts,
         stop_when: &bench.stop_when,
         expect: &bench.expect,
+        is_warmup_found: false,
         origin,
     };
     let measured = measure(&order, &stage, None, tell);
@@ -104,8 +107,8 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     };
     tell(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
     let summary = summary_of(bench, facts, &measured);
-    let ok_responses = measured.run.measured.series.response_ok.clone();
-    Ok(BenchResult { summary, ok_responses, examples: measured.examples, trouble })
+    let MeasuredLoad { run, examples, ticks, .. } = measured;
+    Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 
 fn summary_of(bench: &Bench, facts: loadlab_record::summary::LoadFacts, measured: &MeasuredLoad) -> Summary {

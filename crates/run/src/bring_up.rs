@@ -5,39 +5,54 @@ use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::Exit;
-use loadlab_plan::{self as plan, Case, Fresh};
+use loadlab_plan::{self as plan, Case, Fresh, Part};
 use loadlab_record::event::What;
-use loadlab_system::{Cancel, CommandSpec, Component, Down, Notice, Probe, System, Target, clock};
+use loadlab_record::units::format_duration_ns;
+use loadlab_system::{
+    Cancel, CommandSpec, Component, Counts, Down, Limits, Notice, Probe, Ready, RelayAt, System, Target,
+    clock,
+};
 
 use crate::event::RunEvent;
+use crate::events::Changed;
+use crate::limits;
+use crate::loss::{self, Persisted};
+use crate::parts::{self, Beside};
 use crate::ports::Ports;
+use crate::probes::{self, Around};
 use crate::stage::{Stage, Tell};
 use crate::translate::{self, TranslateError};
 
 /// The system under test over the whole run: components live for a trial, a case or the experiment.
 pub struct Site {
-    system: System,
+    pub(crate) system: System,
     /// What the system notices, for whoever runs a load.
     pub notices: Mutex<Receiver<Notice>>,
     plan_dir: PathBuf,
-    run_dir: PathBuf,
-    up: Vec<Up>,
+    pub(crate) run_dir: PathBuf,
+    pub(crate) up: Vec<Up>,
     ports: Ports,
     /// Seed commands that were run for the longest-lived components that are up.
-    seeded: Option<Vec<plan::Command>>,
+    pub(crate) seeded: Option<Vec<plan::Command>>,
+    /// Beside what is started one by one.
+    pub beside: Beside,
 }
 
 /// A component that was started and not taken down.
-struct Up {
-    component: Component,
-    fresh: Fresh,
+pub(crate) struct Up {
+    pub component: Component,
+    pub fresh: Fresh,
     /// The case it was started for.
-    case: usize,
-    is_ready: bool,
+    pub case: usize,
+    pub is_ready: bool,
+    /// The service that it is of the Compose file, which comes and goes as a whole.
+    pub service: Option<String>,
+    /// When a container counts as up; a process knows that itself.
+    pub ready: Option<Ready>,
     /// Names of other components' ports that it was started with.
-    told: Vec<String>,
+    pub told: Vec<String>,
     /// Where its output goes: a folder of the trial it was started in, from the record's on.
-    logs: String,
+    pub logs: String,
 }
 
 /// What was built: events with their time, for the first trial's record.
@@ -55,6 +70,9 @@ pub enum SiteError {
     /// A probe that is none.
     #[error(transparent)]
     Probe(#[from] loadlab_system::probe::ProbeError),
+    /// An endpoint that tells nothing.
+    #[error(transparent)]
+    Scrape(#[from] loadlab_system::ScrapeError),
     /// No free port.
     #[error("cannot find a free port for `{component}`: {error}")]
     Port {
@@ -87,7 +105,13 @@ impl Site {
             up: Vec::new(),
             ports: Ports::default(),
             seeded: None,
+            beside: Beside::default(),
         }
+    }
+
+    /// From here on components and commands are in the run's own network.
+    pub fn isolate(&mut self, net: loadlab_system::Net) {
+        self.system.isolate(net);
     }
 
     /// What the host lacks.
@@ -109,7 +133,34 @@ impl Site {
             Some(own) if name == "port" || name.starts_with("port.") => format!("components.{own}.{name}"),
             _ => name.to_owned(),
         };
-        self.ports.get(&full).map(|port| port.to_string())
+        if name == "address" {
+            return self.address(own?);
+        }
+        // Others go through the relay, if there is one before the port. One on a link passes all ports on as they are.
+        let component = full.strip_prefix("components.").and_then(|rest| rest.split('.').next());
+        let on_link = component.is_some_and(|component| self.system.own_address(component).is_some());
+        let port = match name == full && !on_link {
+            true => self.ports.outside(&full),
+            false => self.ports.get(&full),
+        };
+        let port = port.map(|port| port.to_string());
+        port.or_else(|| self.address(full.strip_prefix("components.")?.strip_suffix(".address")?))
+    }
+
+    /// Where a component is reached; `None` for a container that is not up yet.
+    fn address(&self, component: &str) -> Option<String> {
+        if let Some(own) = self.system.own_address(component).filter(|_| self.beside.is_here(component)) {
+            return Some(own.to_string());
+        }
+        let up = self.up.iter().find(|u| u.component.name() == component);
+        let own = up.and_then(|u| u.component.address()).map(|address| address.to_string());
+        own.or_else(|| self.beside.is_here(component).then(|| "127.0.0.1".to_owned()))
+    }
+
+    /// Addresses of what this run has made: they may be loaded.
+    pub fn addresses(&self) -> Vec<std::net::IpAddr> {
+        let of = |up: &Up| up.component.address().or_else(|| self.system.own_address(up.component.name()));
+        self.up.iter().filter_map(of).collect()
     }
 
     /// Runs every build command of every case once, before the first trial.
@@ -157,10 +208,11 @@ impl Site {
                 tell(RunEvent::Built { what, took_s });
             }
         }
-        Ok(())
+        self.images(cases, cancel, builds, tell)
     }
 
-    /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started.
+    /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started. Replicas
+    /// of one component, which know nothing of one another, start together.
     ///
     /// # Errors
     /// What did not come up, and why. What is up stays up; see [`Site::end_trial`].
@@ -172,11 +224,27 @@ impl Site {
         tell: Tell<'_>,
     ) -> Result<(), SiteError> {
         self.bury(stage, tell);
+        self.system.use_engine(case.system.engine.as_deref());
+        self.beside.begin(case);
         self.find_ports(case)?;
+        self.compose(index, case, stage, tell)?;
         let longest = case.system.components.iter().map(|c| lifetime(c.fresh)).max();
+        let mut started: Vec<&plan::ComponentSpec> = Vec::new();
         for planned in &case.system.components {
+            if started.last().is_some_and(|last| last.group != planned.group) {
+                self.wait_for(std::mem::take(&mut started), stage, tell)?;
+            }
+            match &planned.part {
+                Part::Service(_) => continue,
+                Part::External(external) => {
+                    self.find_external(planned, external, case, stage)?;
+                    continue;
+                }
+                Part::Process(_) | Part::Container(_) => {}
+            }
             if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
                 stage.member(up.component.process());
+                self.change_limits(&up.component, &limits::of_plan(&planned.limits), stage)?;
                 let text = format!("{} is up from before; its logs are in {}", planned.name, up.logs);
                 stage.event(What::Note { text });
                 continue;
@@ -184,7 +252,35 @@ impl Site {
             if Some(lifetime(planned.fresh)) == longest {
                 self.seeded = None;
             }
-            self.start(index, planned, stage, tell)?;
+            self.start(index, planned, stage)?;
+            started.push(planned);
+        }
+        self.wait_for(started, stage, tell)
+    }
+
+    /// Waits until each of these is ready.
+    fn wait_for(
+        &mut self,
+        started: Vec<&plan::ComponentSpec>,
+        stage: &Stage,
+        tell: Tell<'_>,
+    ) -> Result<(), SiteError> {
+        for planned in started {
+            let name = &planned.name;
+            let Some(at) = self.up.iter().position(|u| u.component.name() == name) else { continue };
+            let component = self.up[at].component.clone();
+            let after_s = match planned.part {
+                // Its own address is known only now.
+                Part::Container(_) => {
+                    let ready = parts::ready(planned, &|n| self.name(n, Some(name)))?;
+                    self.up[at].ready = Some(ready.clone());
+                    self.system.ready_when(&component, &ready, &stage.cancel)?
+                }
+                _ => self.system.ready(&component, &stage.cancel)?,
+            };
+            self.up[at].is_ready = true;
+            stage.event(What::Ready { component: name.clone(), after_s });
+            tell(RunEvent::Ready { component: name.clone(), after_s });
         }
         Ok(())
     }
@@ -215,45 +311,112 @@ impl Site {
         self.take_down(stage, &|up| up.component.ended().is_none());
     }
 
-    fn start(
-        &mut self,
-        case: usize,
-        planned: &plan::ComponentSpec,
-        stage: &Stage,
-        tell: Tell<'_>,
-    ) -> Result<(), SiteError> {
+    fn start(&mut self, case: usize, planned: &plan::ComponentSpec, stage: &Stage) -> Result<(), SiteError> {
         let name = &planned.name;
         let logs = self.log_paths(name, stage);
         let own = |n: &str| self.name(n, Some(name));
-        let spec = translate::component(planned, &own, self.ports.of(planned), logs)?;
+        let mut spec = translate::component(planned, &own, self.ports.of(planned), logs)?;
+        spec.relay = planned.is_relayed.then(|| match self.system.own_address(name) {
+            Some(_) => RelayAt::Link,
+            None => RelayAt::Ports(self.ports.before(planned)),
+        });
+        let container = match &planned.part {
+            Part::Container(container) => Some(parts::container(planned, container, &own)?),
+            _ => None,
+        };
         self.ports.release(planned);
-        let component = self.system.up(&spec)?;
+        let component = match &container {
+            Some(container) => self.system.up_container(&spec, container)?,
+            None => self.system.up(&spec)?,
+        };
+        if let Some(relay) = self.system.relay_of(name) {
+            stage.relay(&relay);
+        }
         stage.member(component.process());
         stage.event(What::Up { component: name.clone(), pid: Some(component.process().pid) });
         for missing in component.unavailable() {
             let (what, why) = (missing.what.to_string(), missing.why.to_string());
             stage.event(What::Unavailable { component: name.clone(), what, why });
         }
+        stage.limits(&component);
         // Registered before it is ready: whatever happens now, it is taken down with the rest.
         self.up.push(Up {
             component: component.clone(),
             fresh: planned.fresh,
             case,
             is_ready: false,
+            service: None,
+            ready: None,
             told: translate::names_told(planned),
             logs: stage.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
         });
-        let after_s = self.system.ready(&component, &stage.cancel)?;
-        if let Some(up) = self.up.last_mut() {
-            up.is_ready = true;
-        }
-        stage.event(What::Ready { component: name.clone(), after_s });
-        tell(RunEvent::Ready { component: name.clone(), after_s });
         Ok(())
     }
 
+    /// A component that lives on has the limits of the case that begins, and goes on if an event made it stand still.
+    pub(crate) fn change_limits(
+        &self,
+        component: &Component,
+        wanted: &Limits,
+        stage: &Stage,
+    ) -> Result<(), SiteError> {
+        if component.is_paused() {
+            component.resume();
+        }
+        if component.limits() != *wanted {
+            for missing in self.system.limit(component, wanted)? {
+                let (what, why) = (missing.what, missing.why);
+                stage.event(What::Unavailable { component: component.name().to_owned(), what, why });
+            }
+        }
+        stage.limits(component);
+        Ok(())
+    }
+
+    /// A component that is up, or was until an event ended it.
+    pub fn component(&self, name: &str) -> Option<Component> {
+        self.up.iter().find(|u| u.component.name() == name).map(|u| u.component.clone())
+    }
+
+    /// When a container counts as up.
+    pub fn ready_of(&self, name: &str) -> Option<&Ready> {
+        self.up.iter().find(|u| u.component.name() == name)?.ready.as_ref()
+    }
+
+    /// Tells of components with processes that left their cgroups: to be asked when nothing is sent.
+    pub fn tell_escaped(&self, stage: &Stage, tell: Tell<'_>) {
+        for up in &self.up {
+            let escaped = up.component.escaped();
+            if !escaped.is_empty() {
+                let text = format!(
+                    "{} processes of `{}` have left its cgroup (pid {}): its limits do not hold for them, and what they use \
+                     is not counted",
+                    escaped.len(),
+                    up.component.name(),
+                    escaped[0]
+                );
+                tell(RunEvent::Note(text.clone()));
+                stage.event(What::Note { text });
+            }
+        }
+    }
+
+    /// Takes in what events have made of components: those that are gone are nobody's to take down any more.
+    pub fn take_changed(&mut self, changed: Changed) {
+        for (name, now) in changed {
+            match now {
+                None => self.up.retain(|u| u.component.name() != name),
+                Some(component) => {
+                    if let Some(up) = self.up.iter_mut().find(|u| u.component.name() == name) {
+                        up.component = component;
+                    }
+                }
+            }
+        }
+    }
+
     /// Where output goes: stdout, stderr.
-    fn log_paths(&self, name: &str, stage: &Stage) -> (PathBuf, PathBuf) {
+    pub(crate) fn log_paths(&self, name: &str, stage: &Stage) -> (PathBuf, PathBuf) {
         match &stage.writer {
             Some(writer) => writer.log_paths(name),
             None => (self.run_dir.join(format!("{name}.out")), self.run_dir.join(format!("{name}.err"))),
@@ -323,20 +486,37 @@ impl Site {
     /// What the watcher reads: every component, the generator, the host.
     pub fn targets(&self) -> Vec<Target> {
         let components = self.up.iter().map(|u| u.component.target());
-        components.chain([Target::generator(), Target::host()]).collect()
+        let relays = self.up.iter().filter_map(|u| self.system.relay_of(u.component.name()));
+        components
+            .chain(relays.map(|relay| relay.target()))
+            .chain(self.beside.targets())
+            .chain([Target::generator(), Target::host()])
+            .collect()
     }
 
-    /// The case's probes.
+    /// The case's probes, and how it tells what was stored.
     ///
     /// # Errors
-    /// A URL or pointer that is none.
-    pub fn probes(&self, case: &Case) -> Result<Vec<Probe>, SiteError> {
+    /// A URL or pointer that is none; what was stored before the load is not known.
+    pub fn probes(&self, case: &Case, stage: &Stage) -> Result<(Vec<Probe>, Option<Persisted>), SiteError> {
         let names = |n: &str| self.name(n, None);
+        let logs = |name: &str| {
+            let logs = self.component(name).map(|c| c.spec().logs.clone());
+            let mut logs: Vec<PathBuf> = logs.into_iter().flat_map(|(out, err)| [out, err]).collect();
+            logs.dedup();
+            logs
+        };
+        let around =
+            Around { names: &names, plan_dir: &self.plan_dir, mark: self.system.mark(), logs: &logs };
         let mut probes = Vec::new();
         for planned in &case.system.probes {
-            probes.push(Probe::new(translate::probe(planned, &names)?)?);
+            probes.push(Probe::new(probes::probe(planned, &around)?)?);
         }
-        Ok(probes)
+        let Some(spec) = &case.loss else { return Ok((probes, None)) };
+        let parts: u64 = case.loads.iter().map(|l| u64::from(l.batches)).sum();
+        loss::has_room(parts).map_err(SiteError::BeforeLoad)?;
+        let persisted = loss::prepare(spec, &around, &probes, stage)?.map_err(SiteError::BeforeLoad)?;
+        Ok((probes, Some(persisted)))
     }
 
     /// Takes down what lives no longer than the trial that ended, the newest first. `next` is the case of the
@@ -353,20 +533,48 @@ impl Site {
         })
     }
 
+    /// What the relay before a component has done: it must not have been the bottleneck in silence.
+    fn tell_relayed(&self, component: &str, stage: &Stage) {
+        let Some(counts) = self.system.relayed(component) else { return };
+        let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
+        let late = |ns: f64| format_duration_ns(ns);
+        let text = format!(
+            "the relay before `{component}` passed on {carried}, lost {lost} as asked for and {dropped} otherwise; it was \
+             later than asked for by {} in the mean and by {} at most",
+            late(late_ns as f64 / (carried as f64).max(1.0)),
+            late(latest_ns as f64)
+        );
+        stage.event(What::Note { text });
+    }
+
     fn take_down(&mut self, stage: &Stage, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
-        let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(|u| stays(u));
+        let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
+        let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
+        let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
         self.up = stay;
         let mut failed = Vec::new();
-        for up in down.into_iter().rev() {
+        for up in down.into_iter().rev().filter(|u| u.service.is_none()) {
             let component = up.component.name().to_owned();
+            self.tell_relayed(&component, stage);
             match self.system.down(&up.component) {
-                Ok(Down { how, .. }) => stage.event(What::Down { component, how: how.as_str().to_owned() }),
+                Ok(Down { how, escaped, .. }) => {
+                    if escaped > 0 {
+                        let text = format!(
+                            "{escaped} processes of `{component}` that had left its cgroup were killed"
+                        );
+                        stage.event(What::Note { text });
+                    }
+                    stage.event(What::Down { component, how: how.as_str().to_owned() });
+                }
                 Err(error) => {
                     let text = format!("cannot take down `{component}`: {error}");
                     stage.event(What::Failed { text: text.clone() });
                     failed.push((text, Exit::Failed));
                 }
             }
+        }
+        if project_goes {
+            failed.extend(self.compose_down(stage));
         }
         failed
     }
@@ -381,7 +589,7 @@ impl Site {
 }
 
 /// `cases/CASE/TRIAL/logs` of a trial's folder.
-fn within_record(trial: &Path) -> String {
+pub(crate) fn within_record(trial: &Path) -> String {
     let name = |path: Option<&Path>| {
         path.and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
     };

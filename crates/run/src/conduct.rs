@@ -5,22 +5,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loadlab_analysis::Exit;
-use loadlab_load::target::Allowed;
+use loadlab_load::target::{Allowed, Resolved};
 use loadlab_plan::Plan;
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::manifest::RunEnded;
-use loadlab_record::store::StoreError;
+use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_record::summary::Summary;
-use loadlab_system::{Cancel, System, SystemSpec, guardian};
+use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::bring_up::{Builds, Site, SiteError};
 use crate::event::RunEvent;
 use crate::journey;
+use crate::limits;
 use crate::manifest::Record;
 use crate::stage::{Stage, Tell};
 use crate::translate::{TranslateError, check_targets};
 use crate::trial::{Conditions, Trial, TrialOutcome};
+use crate::urls;
 
 /// How a plan is to be run.
 pub struct How {
@@ -36,6 +38,8 @@ pub struct How {
     pub guardian_arg: String,
     /// Hosts that may be loaded beside loopback, from the command line.
     pub allow_hosts: Vec<String>,
+    /// Addresses that hosts have, whatever names say, from the command line.
+    pub resolved: Vec<Resolved>,
     /// Load threads, where the plan does not say.
     pub threads: usize,
 }
@@ -118,9 +122,7 @@ pub struct TrialEnd {
 /// happens later is in the result and in the record; the system is down either way.
 pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Result<RunResult, RunError> {
     let conditions = conditions_of(plan)?;
-    let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
-    let allowed = Allowed { hosts, ..Allowed::default() };
-    check_targets(plan.cases(), &allowed)?;
+    let allowed = allowed_of(plan, how)?;
     let schedule = plan.schedule();
     let mut record = Record::begin(plan, how)?;
     tell(RunEvent::Recording { dir: how.out.clone(), trials: schedule.len() });
@@ -141,31 +143,76 @@ pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Resul
     Ok(course.end(site))
 }
 
+/// Where loads may go; all that the plan names is held to it, before anything is made.
+///
+/// # Errors
+/// A target that may not be loaded, or does not resolve; a list of URLs that is none.
+pub fn allowed_of(plan: &Plan, how: &How) -> Result<Allowed, RunError> {
+    let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
+    let allowed = Allowed { hosts, resolved: how.resolved.clone(), ..Allowed::default() };
+    check_targets(plan.cases(), &allowed)?;
+    urls::check(plan, &dir_of(plan), &allowed)?;
+    Ok(allowed)
+}
+
+/// The stage of a trial, whose record has what was built before it, and what this host lacks.
+pub fn stage_of(writer: TrialWriter, cancel: &Cancel, builds: &mut Builds, site: &Site) -> Arc<Stage> {
+    let stage = Stage::new(Some(writer), cancel.clone());
+    std::mem::take(builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
+    for missing in site.unavailable() {
+        let (what, why) = (missing.what.clone(), missing.why.clone());
+        stage.event(What::Unavailable { component: "host".to_owned(), what, why });
+    }
+    Arc::new(stage)
+}
+
 /// Everything that comes before the first trial: the guardian, cgroups and scratch folder, all builds.
-fn prepare(
+///
+/// # Errors
+/// What could not be prepared.
+pub fn prepare(
     plan: &Plan,
     how: &How,
     record: &mut Record,
     (builds, cancel, tell): (&mut Builds, &Cancel, Tell<'_>),
 ) -> Result<Site, RunError> {
+    if plan.isolate != loadlab_plan::Isolation::None {
+        // Known before anything is built.
+        Net::check().map_err(SiteError::from)?;
+    }
     let guardian = guardian::spawn(&how.exe, &how.guardian_arg).map_err(SiteError::from)?;
     let name = record.dir.file_name().map_or_else(|| plan.name.clone(), |n| n.to_string_lossy().into_owned());
     // Records of one name may be made at the same time, in different folders: the pid tells them apart.
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
+    let spec = SystemSpec { exe: Some(how.exe.clone()), ..spec };
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
-    let site = Site::new(system, notices, &dir_of(plan), &record.dir);
+    let mut site = Site::new(system, notices, &dir_of(plan), &record.dir);
     record.host(site.cgroup_version())?;
     for missing in site.unavailable() {
         tell(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
     site.build(plan.cases(), cancel, builds, tell)?;
+    if let Some(net) = isolated(plan)? {
+        site.isolate(net);
+    }
     journey::check_feeds(plan, &dir_of(plan))?;
     Ok(site)
 }
 
+/// The run's own network, if the plan wants one. This thread moves into it, and with it all threads that it starts:
+/// those that load, watch and probe. Builds are done by then: they may want what is elsewhere.
+fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
+    let isolation = match plan.isolate {
+        loadlab_plan::Isolation::None => return Ok(None),
+        loadlab_plan::Isolation::Shared => Isolation::Shared,
+        loadlab_plan::Isolation::Each => Isolation::Each,
+    };
+    Ok(Some(Net::enter(isolation).map_err(SiteError::from)?))
+}
+
 /// Records why not even the first trial began, in its place: a report made later says so.
-fn never_began(
+pub fn never_began(
     record: &mut Record,
     first: Option<&(usize, u32)>,
     builds: Builds,
@@ -226,25 +273,27 @@ impl Course<'_> {
             trial: number,
             place: place + 1,
             of: schedule.len(),
+            cpu_limits: crate::trial::cpu_limits(case),
         };
         (self.tell)(event);
         let writer = match self.record.trial(index, number) {
             Ok(writer) => writer,
             Err(error) => return self.add((index, number), lost(&error), true),
         };
-        let stage = Arc::new(Stage::new(Some(writer), self.cancel.clone()));
-        std::mem::take(&mut self.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
-        for missing in site.unavailable() {
-            let (what, why) = (missing.what.clone(), missing.why.clone());
-            stage.event(What::Unavailable { component: "host".to_owned(), what, why });
-        }
+        let stage = stage_of(writer, self.cancel, &mut self.builds, site);
         let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
-        let mut outcome = match given_up {
-            Some(given_up) => skipped(&stage, given_up),
-            None => {
+        let mut outcome = match (given_up, limits::settle(case, self.plan.cases(), &self.done.trials)) {
+            (Some(given_up), _) => skipped(&stage, given_up),
+            (None, Err(why)) => unsettled(&stage, why),
+            (None, Ok(settled)) => {
+                for line in settled.iter().flat_map(|s| &s.words) {
+                    stage.event(What::Note { text: line.clone() });
+                }
+                let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
                 let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
-                Trial { index, case, conditions, plan_dir, allowed, threads }.run(site, &stage, self.tell)
+                let trial = Trial { index, place, case, conditions, plan_dir, allowed, threads };
+                trial.run(site, &stage, self.tell)
             }
         };
         let is_last = self.cancel.is_cancelled() || stage.unwritten().is_some();
@@ -306,13 +355,23 @@ fn skipped(stage: &Stage, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
+/// A trial whose limits hang on what nobody measured.
+fn unsettled(stage: &Stage, why: String) -> TrialOutcome {
+    stage.settle_clock();
+    stage.event(What::Failed { text: why.clone() });
+    TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
+}
+
 /// The folder that relative paths of a plan start in.
-fn dir_of(plan: &Plan) -> PathBuf {
+pub fn dir_of(plan: &Plan) -> PathBuf {
     std::path::absolute(&plan.dir).unwrap_or_else(|_| Path::new(&plan.dir).to_owned())
 }
 
 /// Parses every case's expressions.
-fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
+///
+/// # Errors
+/// One that is none, with its place.
+pub fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
     let parse = |e: &loadlab_plan::Expression| match Expr::parse(&e.text) {
         Ok(expr) => Ok(expr),
         Err(error) => Err(RunError::Expression {

@@ -1,7 +1,10 @@
 //! What a run tells while it goes: enough for a live view, nothing of the engine's state.
 
-use loadlab_record::load::Counts;
-use loadlab_record::summary::Summary;
+use std::collections::BTreeMap;
+
+use loadlab_record::load::{Counts, Tick};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Doubt, Summary};
 
 /// One thing that happened, in the order it happened.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub enum RunEvent {
         place: usize,
         /// How many there are.
         of: usize,
+        /// CPU limits of its components, in cores.
+        cpu_limits: BTreeMap<String, f64>,
     },
     /// A component is ready.
     Ready {
@@ -63,8 +68,19 @@ pub enum RunEvent {
         /// How many requests are planned, if that is known.
         planned_requests: Option<u64>,
     },
-    /// Ten times a second while a load runs.
+    /// Ten times a second while a load runs, and once more when it has ended: then with what is recorded of it.
     Progress(Progress),
+    /// A second of a load is complete.
+    Second(Box<Tick>),
+    /// Components and probes were read, about once a second each.
+    Watched(Vec<Sample>),
+    /// A reason to doubt a load, as it arises; those of the trial are in its summary.
+    Doubt {
+        /// Which load.
+        load: String,
+        /// The doubt, as things stand.
+        doubt: Doubt,
+    },
     /// A load ended.
     LoadEnded {
         /// Its name.
@@ -83,6 +99,13 @@ pub enum RunEvent {
         took_s: f64,
         /// The condition held; else its deadline came.
         done: bool,
+    },
+    /// An event of the plan was carried out.
+    Acted {
+        /// What, as the plan has it.
+        what: String,
+        /// Why it could not be.
+        error: Option<String>,
     },
     /// A component ended though nobody asked it to.
     Died {

@@ -2,31 +2,114 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::expr::{Kind, Known, Numbers, SummaryNumbers};
+use loadlab_record::event::Event;
+use loadlab_record::expr::{Expr, Kind, Known, Numbers, SummaryNumbers, built_in_kind, component_names};
 use loadlab_record::load::Window;
-use loadlab_record::summary::Summary;
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
+
+use crate::stage::Stage;
+
+/// Figures of the system are worked out so often while a load runs.
+const EVERY_S: f64 = 1.0;
 
 /// Readings of probes over time, on the clock of [`loadlab_system::clock::now_ns`].
+///
+/// A probe whose last reading failed has no value, however good the one before was: what stands still because nobody
+/// can read it is not steady.
 #[derive(Clone, Debug, Default)]
-pub struct Readings(BTreeMap<String, Vec<(u64, f64)>>);
+pub struct Readings {
+    good: BTreeMap<String, Reading>,
+    /// Probes whose last reading failed, and why.
+    failed: BTreeMap<String, String>,
+}
+
+/// What a probe read last.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    value: f64,
+    /// It was this since then.
+    since_ns: u64,
+    last_ns: u64,
+}
 
 impl Readings {
     /// Adds one. Readings of one probe come in order.
     pub fn add(&mut self, probe: &str, at_ns: u64, value: f64) {
-        self.0.entry(probe.to_owned()).or_default().push((at_ns, value));
+        let before = self.good.get(probe).filter(|before| before.value == value);
+        let since_ns = before.map_or(at_ns, |before| before.since_ns);
+        self.good.insert(probe.to_owned(), Reading { value, since_ns, last_ns: at_ns });
+        self.failed.remove(probe);
     }
 
-    fn last(&self, probe: &str) -> Option<f64> {
-        self.0.get(probe)?.last().map(|(_, value)| *value)
+    /// A reading failed. What was steady before has to be so again from here on.
+    pub fn fail(&mut self, probe: &str, why: &str) {
+        self.good.remove(probe);
+        self.failed.insert(probe.to_owned(), why.to_owned());
+    }
+
+    /// The last one that was good.
+    pub fn last(&self, probe: &str) -> Option<f64> {
+        self.good.get(probe).map(|reading| reading.value)
     }
 
     /// It has kept its value for so long, up to its last reading.
     fn steady(&self, probe: &str, for_ns: u64) -> Option<bool> {
-        let readings = self.0.get(probe)?;
-        let (last_ns, last) = *readings.last()?;
-        let same_since = readings.iter().rev().take_while(|(_, v)| *v == last).last().map(|(at, _)| *at)?;
-        Some(last_ns - same_since >= for_ns)
+        let Reading { since_ns, last_ns, .. } = *self.good.get(probe)?;
+        Some(last_ns.saturating_sub(since_ns) >= for_ns)
     }
+}
+
+/// Figures of components and probes, for conditions on a load that runs. They come of all samples of the trial, which are
+/// many by its end, and samples come by the second: so they are worked out once a second, and only if they are asked for.
+#[derive(Debug, Default)]
+pub struct SystemFigures {
+    is_asked: bool,
+    /// On the load's clock; not before it are they worked out again.
+    due_s: f64,
+    samples: Vec<Sample>,
+    events: Vec<Event>,
+    components: BTreeMap<String, ComponentSummary>,
+    probes: BTreeMap<String, ProbeSummary>,
+}
+
+impl SystemFigures {
+    /// For these conditions.
+    pub fn of(conditions: &[Expr]) -> Self {
+        SystemFigures { is_asked: conditions.iter().any(asks_system), ..SystemFigures::default() }
+    }
+
+    /// A summary with them in it, at a moment of the load. It is made of samples and events: of all when they are due,
+    /// else of none.
+    pub fn in_summary(
+        &mut self,
+        stage: &Stage,
+        at_s: f64,
+        summarise: impl FnOnce(&[Sample], &[Event]) -> Summary,
+    ) -> Summary {
+        if self.is_asked && at_s >= self.due_s {
+            self.due_s = at_s + EVERY_S;
+            stage.collect_into(&mut self.samples, &mut self.events);
+            let summary = summarise(&self.samples, &self.events);
+            (self.components, self.probes) = (summary.components.clone(), summary.probes.clone());
+            return summary;
+        }
+        let summary = summarise(&[], &[]);
+        Summary { components: self.components.clone(), probes: self.probes.clone(), ..summary }
+    }
+}
+
+/// Whether a condition asks for a figure of a component or a probe: for whatever is not certain to be one of the load.
+fn asks_system(condition: &Expr) -> bool {
+    let of_load = |name: &str| {
+        let in_parts = |first: &str| {
+            let is_first = name.strip_prefix(first).is_some_and(|rest| rest.starts_with('.'));
+            // Nobody keeps a component from being called so.
+            is_first && !component_names(first).iter().any(|of_component| of_component == name)
+        };
+        built_in_kind(name).is_some() || in_parts("tag") || in_parts("number")
+    };
+    condition.names().iter().any(|name| !of_load(&name.text))
 }
 
 /// A trial's numbers as far as they are known, and the probes' latest readings.
@@ -39,6 +122,9 @@ pub struct Gauge<'a> {
 
 impl Numbers for Gauge<'_> {
     fn number(&self, name: &str, window: Option<Window>) -> Known {
+        if let Some(why) = self.readings.failed.get(name) {
+            return Known::Unknown(why.clone());
+        }
         match (window, self.readings.last(name)) {
             (None, Some(value)) => Known::Is(value, Kind::Plain),
             _ => SummaryNumbers::new(self.summary, &[]).number(name, window),
@@ -52,7 +138,28 @@ impl Numbers for Gauge<'_> {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_analysis::{Planned, TrialInput, summarise};
+    use loadlab_record::summary::{Ended, Generator, LoadFacts};
+    use loadlab_system::{Cancel, Watched};
+
     use super::*;
+
+    fn summary_of_nothing() -> Summary {
+        summarise(TrialInput {
+            facts: LoadFacts::default(),
+            loads: &[],
+            ticks: &[],
+            samples: &[],
+            events: &[],
+            generator: Generator::default(),
+            ended: Ended::Complete,
+            expect: &[],
+            intervals: &[],
+            drain_s: None,
+            loss: None,
+            planned: Planned::default(),
+        })
+    }
 
     #[test]
     fn steady_needs_the_whole_time() {
@@ -65,5 +172,60 @@ mod tests {
         assert_eq!(readings.steady("other", 1), None);
         readings.add("stored", 40, 3.0);
         assert_eq!(readings.steady("stored", 1), Some(false));
+        // One that cannot be read is not steady, and not what it was.
+        readings.add("stored", 90, 3.0);
+        assert_eq!(readings.steady("stored", 50), Some(true));
+        readings.fail("stored", "refused");
+        assert_eq!((readings.steady("stored", 0), readings.last("stored")), (None, None));
+        readings.add("stored", 100, 3.0);
+        assert_eq!((readings.steady("stored", 50), readings.last("stored")), (Some(false), Some(3.0)));
+    }
+
+    #[test]
+    fn figures_of_the_system_are_worked_out_once_a_second() {
+        let stage = Stage::new(None, Cancel::new());
+        let sample = |at_s: f64| Sample { at_s, component: "web".to_owned(), ..Sample::default() };
+        let expr = |text: &str| Expr::parse(text).expect("a condition");
+        let count = |conditions: &[&str]| {
+            let conditions: Vec<Expr> = conditions.iter().map(|text| expr(text)).collect();
+            let mut figures = SystemFigures::of(&conditions);
+            let mut seen = Vec::new();
+            for tenth in 0..25 {
+                let at_s = f64::from(tenth) / 10.0;
+                let mut all = None;
+                let summary = figures.in_summary(&stage, at_s, |samples, _| {
+                    all = Some(samples.len());
+                    let components = samples.iter().map(|s| (s.component.clone(), Default::default()));
+                    Summary { components: components.collect(), ..summary_of_nothing() }
+                });
+                seen.push((all.expect("it was made"), summary.components.len()));
+            }
+            seen
+        };
+        stage.watched(Watched::Samples(vec![sample(0.0), sample(0.5)]));
+        // Those of the request ask for none of it; the others look at all samples three times in 2.5 s, and know what
+        // they told in between.
+        for conditions in [&["p99 > 1s"][..], &["errors > 1%", "tag.page.p99 > 1s or number.n.max > 5"]] {
+            assert!(count(conditions).iter().all(|seen| *seen == (0, 0)), "{conditions:?}");
+        }
+        for condition in ["web.memory > 1MiB", "failed > 10 and stored > 3", "tag.cpu > 5%"] {
+            let seen = count(&[condition]);
+            let looked: Vec<usize> = (0..25).filter(|at| seen[*at].0 > 0).collect();
+            assert_eq!(looked, [0, 10, 20], "{condition}");
+            assert!(seen.iter().all(|(_, known)| *known == 1), "{condition}");
+        }
+        // What comes later is added to what was there.
+        let mut figures = SystemFigures::of(&[expr("web.cpu > 5%")]);
+        let mut seen = |at_s| {
+            let mut all = 0;
+            figures.in_summary(&stage, at_s, |samples, _| {
+                all = samples.len();
+                summary_of_nothing()
+            });
+            all
+        };
+        assert_eq!(seen(0.0), 2);
+        stage.watched(Watched::Samples(vec![sample(1.0)]));
+        assert_eq!((seen(0.5), seen(1.5)), (0, 3));
     }
 }

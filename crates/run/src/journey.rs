@@ -9,10 +9,12 @@ use loadlab_load::journey::check::{self, Checks, Expect, JsonCheck};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::{self, Rows};
 use loadlab_load::journey::template::{Escape, Template, Unit, Variable};
+use loadlab_load::script::Expected;
 use loadlab_load::source::RequestError;
 use loadlab_plan as plan;
 
 use crate::translate::{Names, TranslateError};
+use crate::urls;
 
 /// A text of a step, compiled.
 ///
@@ -56,6 +58,7 @@ fn variable_of(variable: plan::Variable) -> Variable {
         plan::Variable::User => Variable::User,
         plan::Variable::Iteration => Variable::Iteration,
         plan::Variable::Sequence => Variable::Sequence,
+        plan::Variable::Id => Variable::Id,
         plan::Variable::Uuid => Variable::Uuid,
         plan::Variable::Now(unit) => Variable::Now(match unit {
             plan::Unit::Seconds => Unit::Seconds,
@@ -205,7 +208,7 @@ pub fn fixed(template: &Template, what: &str) -> Result<Vec<u8>, TranslateError>
 fn written(template: &Template) -> Option<Vec<u8>> {
     use loadlab_load::journey::capture::{Captured, Slots};
     use loadlab_load::journey::template::Values;
-    use loadlab_load::schedule::Random;
+    use loadlab_load::random::Random;
 
     if !template.variables().is_empty() {
         return None;
@@ -214,6 +217,7 @@ fn written(template: &Template) -> Option<Vec<u8>> {
     let mut values = Values {
         user: 0,
         iteration: 0,
+        id: 0,
         sequence: 0,
         now_ns: 0,
         feeds: &[],
@@ -252,8 +256,35 @@ pub fn checks(statuses: Option<&[u16]>, checks: &plan::Checks) -> Result<Checks,
         out.json.push(JsonCheck { shown, pointer: Pointer::parse(pointer)?, expect: expect_of(expect)? });
     }
     out.contains = checks.contains.iter().map(|t| check::Text::new(t.as_bytes())).collect();
+    out.holds = vec![Vec::new(); checks.contains_written.len()];
     out.size = bounds(&checks.size);
     out.time = bounds(&checks.time);
+    Ok(out)
+}
+
+/// What of a step's checks is written anew for each answer.
+///
+/// # Errors
+/// See [`template`].
+pub fn expected(
+    checks: &plan::Checks,
+    what: &str,
+    names: Names<'_>,
+) -> Result<Vec<(Expected, Template)>, TranslateError> {
+    let mut out = Vec::new();
+    for (at, (_, expect)) in checks.headers.iter().enumerate() {
+        if let plan::Expect::Written(text) = expect {
+            out.push((Expected::Header(at), template(text, what, names)?));
+        }
+    }
+    for (at, (_, expect)) in checks.json.iter().enumerate() {
+        if let plan::Expect::Written(text) = expect {
+            out.push((Expected::Json(at), template(text, what, names)?));
+        }
+    }
+    for (at, text) in checks.contains_written.iter().enumerate() {
+        out.push((Expected::Holds(at), template(text, what, names)?));
+    }
     Ok(out)
 }
 
@@ -261,6 +292,7 @@ fn expect_of(expect: &plan::Expect) -> Result<Expect, String> {
     Ok(match expect {
         plan::Expect::Exists(is) => Expect::Exists(*is),
         plan::Expect::Text(text) => Expect::Text(text.as_bytes().into()),
+        plan::Expect::Written(_) => Expect::Same(Vec::new()),
         plan::Expect::Contains(text) => Expect::Contains(check::Text::new(text.as_bytes())),
         plan::Expect::Number(text) => {
             let number = check::Decimal::parse(text.as_bytes());
@@ -294,6 +326,9 @@ pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, 
     let bytes = std::fs::read(&path).map_err(|error| told(&error))?;
     let wanted: Vec<String> = feed.columns.iter().map(|c| c.name.clone()).collect();
     let rows = match feed.format {
+        plan::FeedFormat::UrlList => {
+            Rows::from_csv(&urls::as_csv(&path).map_err(|error| error.to_string())?, &wanted)
+        }
         plan::FeedFormat::Csv => Rows::from_csv(&bytes, &wanted),
         plan::FeedFormat::JsonLines => Rows::from_json_lines(&bytes, &wanted),
     };
@@ -316,7 +351,7 @@ pub fn check_feeds(plan: &plan::Plan, plan_dir: &Path) -> Result<(), plan::PlanE
         }
         let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
         let columns = match feed.format {
-            plan::FeedFormat::Csv => rows::csv_columns(&bytes),
+            plan::FeedFormat::Csv | plan::FeedFormat::UrlList => rows::csv_columns(&bytes),
             plan::FeedFormat::JsonLines => rows::json_lines_columns(&bytes),
         };
         columns.map_err(|error| error.to_string())
@@ -333,7 +368,7 @@ mod tests {
 
     fn steps(journey: &str) -> Vec<plan::Step> {
         let text = format!("loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  journey:\n{journey}");
-        let options = plan::Options { preview: true, ..plan::Options::default() };
+        let options = plan::Options::default();
         let plan = plan::Plan::parse("plan.yaml", &text, &options).unwrap_or_else(|e| panic!("{e}"));
         plan.cases()[0].loads[0].journey.clone()
     }
@@ -433,11 +468,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("people.csv"), "id,name\n1,Ada\n2,Bo\n").unwrap();
         let text = "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 1\n  feeds: { people: { file: people.csv, once: true } }\n  journey:\n    - { get: \"http://a/${people.name}\" }\n";
-        let options = plan::Options {
-            preview: true,
-            plan_dir: Some(dir.path().display().to_string()),
-            ..plan::Options::default()
-        };
+        let options =
+            plan::Options { plan_dir: Some(dir.path().display().to_string()), ..plan::Options::default() };
         let parse =
             |text: &str| plan::Plan::parse("plan.yaml", text, &options).unwrap_or_else(|e| panic!("{e}"));
         let plan = parse(text);

@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use loadlab_plan::{self as plan, Case, Plan};
-use loadlab_record::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnded};
-use loadlab_record::store::{RECORD_VERSION, RunWriter, StoreError, TrialWriter, case_dir_names};
+use loadlab_record::manifest::{
+    CaseFacts, ComponentFacts, DerivedFacts, Host, Manifest, RunEnded, SearchFacts,
+};
+use loadlab_record::store::{
+    RECORD_VERSION, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
+};
 
 use crate::conduct::How;
 use crate::host;
@@ -15,6 +19,8 @@ pub struct Record {
     manifest: Manifest,
     /// Its folder, absolute: components run in folders of their own.
     pub dir: PathBuf,
+    /// Trials of each level of a search.
+    tried: Vec<u32>,
 }
 
 impl Record {
@@ -26,7 +32,47 @@ impl Record {
         let manifest = manifest_of(plan, how);
         let writer = RunWriter::create(&how.out, &manifest)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
-        Ok(Record { writer, manifest, dir })
+        Ok(Record { writer, manifest, dir, tried: Vec::new() })
+    }
+
+    /// The record of a search: its levels become its cases as they are probed.
+    ///
+    /// # Errors
+    /// As [`Record::begin`].
+    pub fn begin_search(plan: &Plan, how: &How, facts: SearchFacts) -> Result<Record, StoreError> {
+        let mut manifest = manifest_of(plan, how);
+        manifest.axes.retain(|axis| *axis != facts.vary);
+        manifest.axes.push(facts.vary.clone());
+        manifest.cases.clear();
+        manifest.trials = 1;
+        manifest.search = Some(facts);
+        let writer = RunWriter::create(&how.out, &manifest)?;
+        let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
+        Ok(Record { writer, manifest, dir, tried: Vec::new() })
+    }
+
+    /// The place of a level of a search, which becomes a case when it is first probed, and the number of its next
+    /// trial.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn level(&mut self, case: &Case) -> Result<(usize, u32), StoreError> {
+        let place = match self.manifest.cases.iter().position(|c| c.name == case.name) {
+            Some(place) => place,
+            None => {
+                self.manifest.cases.push(case_facts((case, &case_dir_name(&case.name))));
+                self.tried.push(0);
+                self.writer.manifest(&self.manifest)?;
+                self.manifest.cases.len() - 1
+            }
+        };
+        self.tried[place] += 1;
+        Ok((place, self.tried[place]))
+    }
+
+    /// How far a search has come; written with the next case, and at the end.
+    pub fn search(&mut self, facts: &SearchFacts) {
+        self.manifest.search = Some(facts.clone());
     }
 
     /// The machine, once it is known what it offers.
@@ -64,7 +110,7 @@ fn manifest_of(plan: &Plan, how: &How) -> Manifest {
     let cases = plan.cases();
     let dirs = case_dir_names(&cases.iter().map(|c| c.name.as_str()).collect::<Vec<_>>());
     let components = cases.iter().flat_map(|c| &c.system.components);
-    let facts = |c: &plan::ComponentSpec| ComponentFacts { name: c.name.clone(), run: run_text(&c.run) };
+    let facts = |c: &plan::ComponentSpec| ComponentFacts { name: c.name.clone(), run: c.part.text() };
     Manifest {
         record: RECORD_VERSION,
         loadlab: env!("CARGO_PKG_VERSION").to_owned(),
@@ -84,8 +130,15 @@ fn manifest_of(plan: &Plan, how: &How) -> Manifest {
         cases: cases.iter().zip(&dirs).map(case_facts).collect(),
         trials: plan.trials,
         expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
+        derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
+        search: None,
     }
+}
+
+fn derived_facts(derived: &plan::DerivedSpec) -> DerivedFacts {
+    let plan::DerivedSpec { name, value, against } = derived.clone();
+    DerivedFacts { name, value, against }
 }
 
 fn case_facts((case, dir): (&Case, &String)) -> CaseFacts {
@@ -97,7 +150,7 @@ fn case_facts((case, dir): (&Case, &String)) -> CaseFacts {
         Some(plan::Model::Closed { users, .. }) => (Some(*users), None),
         Some(plan::Model::Open { rate_per_s, .. }) => (None, Some(*rate_per_s)),
         // A rate of users is none of requests.
-        Some(plan::Model::Sessions { .. }) | None => (None, None),
+        Some(plan::Model::Sessions { .. } | plan::Model::Command(_)) | None => (None, None),
     };
     CaseFacts { name: case.name.clone(), dir: dir.clone(), values: case.values.clone(), users, rate_per_s }
 }
@@ -106,12 +159,4 @@ fn case_facts((case, dir): (&Case, &String)) -> CaseFacts {
 fn first_of_each<T, K: Ord>(all: impl Iterator<Item = T>, key: impl Fn(&T) -> K) -> Vec<T> {
     let mut seen = std::collections::BTreeSet::new();
     all.filter(|one| seen.insert(key(one))).collect()
-}
-
-/// A component's command for reading, its names left as they are.
-fn run_text(command: &plan::Command) -> String {
-    match command {
-        plan::Command::Shell(line) => line.to_string(),
-        plan::Command::Words(words) => words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-    }
 }

@@ -4,21 +4,25 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
-use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_analysis::live::{Live, SoFar};
+use loadlab_analysis::{LoadRun, Planned, TrialInput, steady, summarise};
+use loadlab_load::generator;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::spec::Think;
 use loadlab_load::stages::Stage;
 use loadlab_load::{LoadSpec, Model, WhenBehind, run};
-use loadlab_record::Failure;
+use loadlab_record::event::What;
 use loadlab_record::example::Example;
 use loadlab_record::expr::{Expr, Kind, kind_of};
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::{InWindow, Measured, Series, Tick, Window};
+use loadlab_record::ids::{IdLine, IdSet};
+use loadlab_record::load::{Counts, InWindow, Measured, Series, Tick, Window};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
+use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
 use crate::event::{Progress, RunEvent};
-use crate::gauge::Gauge;
+use crate::gauge::{Gauge, SystemFigures};
 use crate::stage::{self, Tell, Trouble};
 
 /// What to measure.
@@ -31,6 +35,8 @@ pub struct Order<'a> {
     pub stop_when: &'a [Expr],
     /// These will be asked of it afterwards.
     pub expect: &'a [Expr],
+    /// Its warm-up is to be found and left out.
+    pub is_warmup_found: bool,
     /// Where it stands in the trial.
     pub origin: Origin,
 }
@@ -69,6 +75,11 @@ pub fn measure(
         examples: Vec::new(),
         recent: VecDeque::new(),
         stopped_by: None,
+        live: Live::default(),
+        planned: planned_of(order.spec),
+        doubted_s: 0,
+        throttled_before: generator::throttled_ns(),
+        system: SystemFigures::of(order.stop_when),
         asks_times: order.stop_when.iter().any(asks_times),
         asks_windows: order.expect.iter().any(asks_windows),
     };
@@ -80,7 +91,11 @@ pub fn measure(
         measuring.take(event, tell);
     });
     match result {
-        Ok(outcome) => Some(measuring.finish(outcome)),
+        Ok(outcome) => {
+            // What is seen last is what is recorded.
+            tell(RunEvent::Progress(measuring.last(&outcome)));
+            Some(measuring.finish(outcome))
+        }
         Err(error) => {
             stage.spoil(Trouble::Load(error.to_string()));
             None
@@ -98,6 +113,14 @@ struct Measuring<'a> {
     /// Time and good ones of the last second, to tell a rate.
     recent: VecDeque<(f64, u64)>,
     stopped_by: Option<String>,
+    live: Live,
+    planned: Planned,
+    /// Last whole second that was looked at for doubts.
+    doubted_s: u64,
+    /// How long loadlab had been stopped by CPU limits when the load began.
+    throttled_before: Vec<u64>,
+    /// What stop conditions ask of the system.
+    system: SystemFigures,
     /// A stop condition asks for a duration.
     asks_times: bool,
     /// An expectation asks for a part of the load.
@@ -117,7 +140,10 @@ fn asks_times(expr: &Expr) -> bool {
 impl Measuring<'_> {
     fn take(&mut self, event: LoadEvent<'_>, tell: Tell<'_>) {
         match event {
-            LoadEvent::Second(second) => self.second(second),
+            LoadEvent::Second(second) => {
+                self.second(second);
+                tell(RunEvent::Second(Box::new(second.tick.clone())));
+            }
             LoadEvent::Example(example) => {
                 self.stage.write(|w| w.example(&example));
                 self.examples.push(*example);
@@ -125,6 +151,7 @@ impl Measuring<'_> {
             LoadEvent::Progress(totals) => {
                 self.look(totals);
                 tell(RunEvent::Progress(self.progress(totals)));
+                self.doubt(totals, tell);
             }
         }
     }
@@ -134,12 +161,68 @@ impl Measuring<'_> {
         let name = &self.order.spec.name;
         self.stage.write(|w| w.tick(&second.tick));
         self.stage.write(|w| w.interval(name, from_s, length_s, &second.window, &second.by_tag));
+        if !second.ids.is_empty() {
+            self.stage.ids(&IdLine {
+                at_s: second.tick.to_s,
+                load: name.clone(),
+                batch: second.tick.batch,
+                accepted: IdSet::of(second.ids.accepted.clone()),
+                unanswered: IdSet::of(second.ids.unanswered.clone()),
+                refused: IdSet::of(second.ids.refused.clone()),
+            });
+        }
         self.ticks.push(second.tick.clone());
-        for (series, histogram) in second.window.all().into_iter().filter(|_| self.asks_windows) {
+        if !self.asks_windows && !self.order.is_warmup_found {
+            return;
+        }
+        let mut keep = |series: &str, histogram: &Histogram| {
             if !histogram.is_empty() {
                 self.intervals.push(Interval::of(Some(name), series, (from_s, length_s), histogram));
             }
+        };
+        second.window.all().into_iter().for_each(|(series, histogram)| keep(series, histogram));
+        for (tag, measured) in second.by_tag.iter().filter(|_| self.order.is_warmup_found) {
+            measured.all().into_iter().for_each(|(series, h)| keep(&format!("tag.{tag}.{series}"), h));
         }
+    }
+
+    /// Finds the warm-up, and leaves it out of the window. Its seconds and histograms stay in the record; what ended
+    /// in a second is taken to be of that second.
+    fn leave_out_warm_up(&mut self, measured: &mut Measured, at_s: f64) {
+        let mut facts = self.order.facts.clone();
+        facts.start_s = at_s;
+        let seconds = steady::seconds_of(&self.ticks, &facts);
+        let Some(warm) = steady::warm_up(&seconds, facts.model == "open") else { return };
+        let stays = |from_s: f64| from_s >= warm.until_s - 0.05;
+        let intervals: Vec<&Interval> = self.intervals.iter().filter(|i| stays(i.from_s)).collect();
+        let merged = |name: &str, into: &mut Histogram| {
+            into.clear();
+            intervals.iter().filter(|i| i.tag == name).for_each(|i| i.merge_into(into));
+        };
+        for (name, histogram) in measured.series.all_mut() {
+            merged(name, histogram);
+        }
+        for (tag, of_tag) in &mut measured.by_tag {
+            for (name, histogram) in of_tag.all_mut() {
+                merged(&format!("tag.{tag}.{name}"), histogram);
+            }
+        }
+        let mut inside = InWindow::default();
+        for tick in &mut self.ticks {
+            tick.in_window &= stays(tick.from_s);
+            if tick.in_window {
+                inside.due += tick.counts.due;
+                inside.started += tick.counts.started;
+                inside.ok += tick.counts.ok;
+            }
+        }
+        measured.in_window = inside;
+        measured.window.from_s = warm.until_s - at_s;
+        let text = format!(
+            "warm-up found: the first {:.0} s are left out of percentiles and rates",
+            measured.window.from_s
+        );
+        self.stage.event(What::Note { text });
     }
 
     /// Whether the load must end.
@@ -152,7 +235,7 @@ impl Measuring<'_> {
             let error = self.examples.iter().find_map(|e| Some((e.address.clone(), e.error.clone()?)));
             let (address, why) = error.unwrap_or_default();
             let hint = match totals.connections.own_limits.total() {
-                0 => "is the server up, and is this its port?",
+                0 => hint_for(self.order.spec, &address),
                 _ => {
                     "this is a limit of the machine loadlab runs on, not the server's: `loadlab check --preflight` tells which"
                 }
@@ -173,13 +256,36 @@ impl Measuring<'_> {
         }
     }
 
+    /// Tells the doubts there are so far; once a second, since it goes over all times.
+    fn doubt(&mut self, totals: &Totals, tell: Tell<'_>) {
+        let second = totals.at_s as u64;
+        if second <= self.doubted_s {
+            return;
+        }
+        self.doubted_s = second;
+        let throttled_ns = generator::throttled_since(&self.throttled_before);
+        let so_far = SoFar {
+            at_s: totals.at_s,
+            counts: &totals.counts,
+            series: &totals.series,
+            attempted: totals.connections.attempted,
+            own_limits: totals.connections.own_limits,
+            stood_still: totals.stood_still,
+            throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
+        };
+        for doubt in self.live.look(self.order.facts, &self.planned, &so_far) {
+            tell(RunEvent::Doubt { load: self.order.spec.name.clone(), doubt });
+        }
+    }
+
     /// A summary of what was counted up to now, for conditions.
-    fn so_far(&self, totals: &Totals) -> Summary {
+    fn so_far(&mut self, totals: &Totals) -> Summary {
         let counts = &totals.counts;
         let measured = Measured {
             counts: counts.clone(),
             // Copying them ten times a second costs memory and time that conditions over counts need not.
             series: if self.asks_times { totals.series.clone() } else { Series::default() },
+            numbers: totals.numbers.clone(),
             bytes: totals.bytes,
             in_window: InWindow { due: counts.due, started: counts.started, ok: counts.ok },
             window: Window { from_s: 0.0, to_s: totals.at_s },
@@ -187,22 +293,8 @@ impl Measuring<'_> {
             connections: totals.connections,
             ..Measured::default()
         };
-        let loads = [LoadRun { load: self.order.spec.name.clone(), batch: 0, at_s: 0.0, measured }];
-        let (samples, events) = self.stage.collected();
-        summarise(TrialInput {
-            facts: self.order.facts.clone(),
-            loads: &loads,
-            ticks: &[],
-            samples: &samples,
-            events: &events,
-            generator: Generator::default(),
-            ended: Ended::Complete,
-            expect: &[],
-            intervals: &[],
-            drain_s: None,
-            loss: None,
-            planned: Planned::default(),
-        })
+        let system = (self.stage, &mut self.system);
+        summary_so_far(self.order.facts, &self.order.spec.name, system, measured)
     }
 
     fn progress(&mut self, totals: &Totals) -> Progress {
@@ -210,18 +302,33 @@ impl Measuring<'_> {
         while self.recent.len() > 2 && self.recent[1].0 <= totals.at_s - 1.0 {
             self.recent.pop_front();
         }
-        let (then_s, then_ok) = self.recent.front().copied().unwrap_or_default();
-        let passed_s = totals.at_s - then_s;
-        let ok = &totals.series.response_ok;
+        self.stand(totals.at_s, &totals.counts, &totals.series.response_ok, totals.open)
+    }
+
+    /// Where the load stood when it had ended. Its rate is the one it had last: what came in later came in the grace.
+    fn last(&mut self, outcome: &Outcome) -> Progress {
+        let measured = &outcome.measured;
+        if self.recent.is_empty() {
+            self.recent.push_back((measured.elapsed_s, measured.counts.ok));
+        }
+        self.stand(measured.elapsed_s, &measured.counts, &measured.series.response_ok, 0)
+    }
+
+    fn stand(&self, at_s: f64, counts: &Counts, ok: &Histogram, connections: u64) -> Progress {
+        let (now_s, now_ok) = self.recent.back().copied().unwrap_or_default();
+        // The beginning counts where there is nothing before.
+        let first = self.recent.front().copied().filter(|_| self.recent.len() > 1);
+        let (then_s, then_ok) = first.unwrap_or_default();
+        let passed_s = now_s - then_s;
         let ms = |q| ok.quantile_ns(q).map(|ns| ns as f64 / 1e6);
         Progress {
             load: self.order.spec.name.clone(),
-            at_s: totals.at_s,
-            counts: totals.counts.clone(),
-            ok_per_s: if passed_s > 0.0 { (totals.counts.ok - then_ok) as f64 / passed_s } else { 0.0 },
+            at_s,
+            counts: counts.clone(),
+            ok_per_s: if passed_s > 0.0 { now_ok.saturating_sub(then_ok) as f64 / passed_s } else { 0.0 },
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
-            connections: totals.open,
+            connections,
         }
     }
 
@@ -251,12 +358,16 @@ impl Measuring<'_> {
             (None, None) => (Ended::Complete, "complete".to_owned()),
         };
         let at_s = outcome.at_s;
+        let mut measured = outcome.measured;
+        if self.order.is_warmup_found {
+            self.leave_out_warm_up(&mut measured, at_s);
+        }
         MeasuredLoad {
             run: LoadRun {
                 load: self.order.spec.name.clone(),
                 batch: self.order.origin.batch,
                 at_s,
-                measured: outcome.measured,
+                measured,
             },
             generator: outcome.generator,
             ticks: self.ticks,
@@ -265,6 +376,46 @@ impl Measuring<'_> {
             ended,
             how,
         }
+    }
+}
+
+/// A summary of what one load has measured up to now, for conditions.
+pub fn summary_so_far(
+    facts: &LoadFacts,
+    load: &str,
+    (stage, system): (&stage::Stage, &mut SystemFigures),
+    measured: Measured,
+) -> Summary {
+    let at_s = measured.elapsed_s;
+    let loads = [LoadRun { load: load.to_owned(), batch: 0, at_s: 0.0, measured }];
+    system.in_summary(stage, at_s, |samples, events| {
+        summarise(TrialInput {
+            facts: facts.clone(),
+            loads: &loads,
+            ticks: &[],
+            samples,
+            events,
+            generator: Generator::default(),
+            ended: Ended::Complete,
+            expect: &[],
+            intervals: &[],
+            drain_s: None,
+            loss: None,
+            planned: Planned::default(),
+        })
+    })
+}
+
+/// What to look at when nothing can be connected to.
+fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
+    match address {
+        _ if spec.proxy.is_some() => {
+            "this is the proxy: is it up, is this its port, and does it let you? `http://USER:PASSWORD@HOST:PORT` tells it who you are"
+        }
+        _ if address.starts_with("unix:") => {
+            "is the server up, is this the socket it listens on, and may you write to the file?"
+        }
+        _ => "is the server up, and is this its port?",
     }
 }
 
@@ -283,6 +434,7 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
             (None, users.map(|u| u.saturating_mul(n).saturating_mul(spec.requests.len() as u64)))
         }
     };
+    let of_steps_s = pauses_of_steps_s(spec);
     LoadFacts {
         model: model.to_owned(),
         users,
@@ -293,8 +445,9 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
         duration_s,
         requests,
         ramp_s: spec.ramp_ns as f64 / 1e9,
-        think_s: spec.think.mean_ns().map(|ns| ns as f64 / 1e9),
+        think_s: of_steps_s.or(spec.think.mean_ns().map(|ns| ns as f64 / 1e9)),
         think: match spec.think {
+            _ if of_steps_s.is_some() => of_steps_s.map(ThinkFacts::OfStepsS),
             Think::None => None,
             Think::Constant(ns) => Some(ThinkFacts::ConstantS(ns as f64 / 1e9)),
             Think::Uniform(low, high) => Some(ThinkFacts::UniformS(low as f64 / 1e9, high as f64 / 1e9)),
@@ -307,6 +460,16 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
         seed: spec.seed,
         loads: BTreeMap::new(),
     }
+}
+
+/// Mean time between a user's requests where steps have pauses of their own.
+fn pauses_of_steps_s(spec: &LoadSpec) -> Option<f64> {
+    let scripts = spec.journey.as_ref().map_or(&[][..], |j| &j.scripts);
+    if scripts.iter().all(|script| script.think.is_none()) {
+        return None;
+    }
+    let all = scripts.iter().map(|script| script.think.unwrap_or(spec.think).mean_ns().unwrap_or(0));
+    Some(all.sum::<u64>() as f64 / 1e9 / scripts.len() as f64).filter(|mean_s| *mean_s > 0.0)
 }
 
 fn stage_facts(stage: &Stage) -> StageFacts {

@@ -11,6 +11,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, soc
 #[derive(Debug, Default)]
 pub struct Ports {
     numbers: BTreeMap<String, u16>,
+    /// Where a relay stands before a port, what others connect to.
+    outside: BTreeMap<String, u16>,
     /// Bound and not listening: nobody else is given the port, and who connects too early is refused.
     held: BTreeMap<String, Vec<OwnedFd>>,
 }
@@ -19,6 +21,17 @@ impl Ports {
     /// The port of that name.
     pub fn get(&self, name: &str) -> Option<u16> {
         self.numbers.get(name).copied()
+    }
+
+    /// The port of that name as others know it.
+    pub fn outside(&self, name: &str) -> Option<u16> {
+        self.outside.get(name).copied().or_else(|| self.get(name))
+    }
+
+    /// Where a relay listens, and what it listens for.
+    pub fn before(&self, component: &ComponentSpec) -> Vec<(u16, u16)> {
+        let names = component.ports.iter().map(|p| name_of(component, &p.variable()));
+        names.filter_map(|name| Some((*self.outside.get(&name)?, self.get(&name)?))).collect()
     }
 
     /// All ports of a component.
@@ -44,6 +57,12 @@ impl Ports {
                     number
                 }
             };
+            // One that others were told stays, with its number.
+            if component.is_relayed && !(is_told(&name) && self.outside.contains_key(&name)) {
+                let (number, socket) = hold_a_free_one()?;
+                self.held.entry(component.name.clone()).or_default().push(socket);
+                self.outside.insert(name.clone(), number);
+            }
             self.numbers.insert(name, number);
         }
         Ok(())

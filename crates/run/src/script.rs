@@ -5,15 +5,18 @@
 use std::path::Path;
 
 use loadlab_load::course::{Course, Step as Way};
-use loadlab_load::journey::capture::Slots;
-use loadlab_load::journey::template::{Escape, Template};
+use loadlab_load::exhibit::Remembered;
+use loadlab_load::journey::capture::{Capture, Slots};
+use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::script::{Deal, Journey, Message, Script};
 use loadlab_load::source::{Request, RequestError};
 use loadlab_load::target::{TargetError, Url};
 use loadlab_plan as plan;
 
+use crate::hosts::Hosts;
 use crate::journey;
-use crate::translate::{Hosts, Names, TranslateError, request_of};
+use crate::talk::parts_of;
+use crate::translate::{Names, TranslateError, as_http, request_of};
 
 /// Where a load's steps are put together.
 pub struct Desk<'a> {
@@ -23,6 +26,8 @@ pub struct Desk<'a> {
     pub names: Names<'a>,
     /// What was captured before the load.
     pub shared: &'a Slots,
+    /// Names of its slots.
+    pub shared_names: &'a [String],
 }
 
 /// What a load's users do.
@@ -31,10 +36,26 @@ pub struct Steps {
     pub requests: Vec<Request>,
     /// What more there is to it.
     pub journey: Option<Box<Journey>>,
+    /// Header fields of those that are written anew each time.
+    pub fields: Vec<Option<Fields>>,
     /// Names of the tags that requests refer to.
     pub tags: Vec<String>,
     /// For the summary.
     pub first_url: String,
+}
+
+/// Header fields of a step that is written anew each time, without `Host`, length and cookies.
+pub type Fields = Vec<(String, Template)>;
+
+/// The steps of a load, in the order in which their requests lie; each with what it is called.
+pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &plan::Step, String)> {
+    let script = &load.script;
+    let sections = [("before", &script.before), ("journey", &load.journey), ("after", &script.after)];
+    sections.into_iter().flat_map(move |(section, steps)| {
+        let part = if section == "journey" { String::new() } else { format!("`{section}`, ") };
+        let what = move |i: usize| format!("{part}step {} of `{}`", i + 1, load.name);
+        steps.iter().enumerate().map(move |(i, step)| (section, step, what(i)))
+    })
 }
 
 /// The steps of a load.
@@ -46,27 +67,36 @@ pub fn steps_of(
     desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<Steps, TranslateError> {
-    let script = &load.script;
-    let sections = [("before", &script.before), ("journey", &load.journey), ("after", &script.after)];
-    let all = || {
-        sections
-            .iter()
-            .flat_map(|(section, steps)| steps.iter().enumerate().map(move |(i, s)| (*section, i, s)))
-    };
-    let scripted = needs_script(load, all().map(|(_, _, step)| step));
+    let scripted = needs_script(load, all_steps(load).map(|(_, step, _)| step));
     let (mut requests, mut scripts, mut tags) = (Vec::new(), Vec::new(), Vec::new());
-    let mut first_url = String::new();
-    for (section, i, step) in all() {
-        let part = if section == "journey" { String::new() } else { format!("`{section}`, ") };
-        let what = format!("{part}step {} of `{}`", i + 1, load.name);
+    let (mut first_url, mut all_fields) = (String::new(), Vec::new());
+    let mut shape = Shape::default();
+    for (section, step, what) in all_steps(load) {
+        if let Some(talk) = &step.websocket {
+            let (parts, url) = parts_of(step, talk, &what, (load, desk), hosts)?;
+            if first_url.is_empty() && section == "journey" {
+                first_url = url;
+            }
+            shape.add(section, parts.len(), step.weight);
+            for part in parts {
+                let own = step.tags.iter().chain(part.tags.iter().filter(|tag| !step.tags.contains(tag)));
+                requests.push(Request { tags: indices(own, &mut tags), ..part.request });
+                scripts.push(part.script);
+                all_fields.push(part.fields);
+            }
+            continue;
+        }
+        shape.add(section, 1, step.weight);
         let writes = scripted && must_be_written(load, step);
         let (request, message, url) = match writes {
             false => {
                 let (request, url) = request_of(step, &what, load, desk, hosts)?;
+                all_fields.push(None);
                 (request, None, url)
             }
             true => {
-                let (request, message, url) = written(step, &what, load, desk, hosts)?;
+                let (request, (message, fields), url) = written(step, &what, load, desk, hosts)?;
+                all_fields.push(Some(fields));
                 (request, Some(message), url)
             }
         };
@@ -76,13 +106,42 @@ pub fn steps_of(
         if scripted {
             scripts.push(script_of(step, message, &what, (load, desk, request.host))?);
         }
-        requests.push(Request { tags: indices(&step.tags, &mut tags), ..request });
+        requests.push(Request { tags: indices(step.tags.iter(), &mut tags), ..request });
     }
-    let journey = if scripted { Some(Box::new(journey_of(load, scripts, desk, hosts)?)) } else { None };
-    Ok(Steps { requests, journey, tags, first_url })
+    let remembered = remembered(load, desk, &all_fields);
+    let journey = match scripted {
+        true => Some(Box::new(journey_of(load, (scripts, shape, remembered), desk, hosts)?)),
+        false => None,
+    };
+    Ok(Steps { requests, journey, fields: all_fields, tags, first_url })
 }
 
-fn indices(of_step: &[String], tags: &mut Vec<String>) -> Vec<u16> {
+/// How many requests each section has, and the weights of those of the journey, added up: a step that is several
+/// requests is taken with its first.
+#[derive(Default)]
+struct Shape {
+    before: u32,
+    round: u32,
+    after: u32,
+    weights: Vec<u64>,
+}
+
+impl Shape {
+    fn add(&mut self, section: &str, requests: usize, weight: Option<u32>) {
+        let count = match section {
+            "before" => &mut self.before,
+            "after" => &mut self.after,
+            _ => {
+                let sum = self.weights.last().unwrap_or(&0) + u64::from(weight.unwrap_or(0));
+                self.weights.extend(std::iter::repeat_n(sum, requests));
+                &mut self.round
+            }
+        };
+        *count += requests as u32;
+    }
+}
+
+fn indices<'t>(of_step: impl Iterator<Item = &'t String>, tags: &mut Vec<String>) -> Vec<u16> {
     let index = |tag: &String| {
         let known = tags.iter().position(|t| t == tag).unwrap_or_else(|| {
             tags.push(tag.clone());
@@ -90,16 +149,19 @@ fn indices(of_step: &[String], tags: &mut Vec<String>) -> Vec<u16> {
         });
         known as u16
     };
-    of_step.iter().map(index).collect()
+    of_step.map(index).collect()
 }
 
 /// Whether users have to remember, choose or look at anything.
-fn needs_script<'s>(load: &plan::LoadSpec, mut steps: impl Iterator<Item = &'s plan::Step>) -> bool {
+pub(crate) fn needs_script<'s>(
+    load: &plan::LoadSpec,
+    mut steps: impl Iterator<Item = &'s plan::Step>,
+) -> bool {
     let script = &load.script;
     let around = !script.before.is_empty() || !script.after.is_empty() || script.is_mix;
     let keeps = script.cookies || script.redirects > 0 || !script.feeds.is_empty() || load.http.compressed;
     let sessions = matches!(load.model, plan::Model::Sessions { .. });
-    around || keeps || sessions || steps.any(|s| is_special(s) || has_variables(s))
+    around || keeps || sessions || steps.any(|s| s.websocket.is_some() || is_special(s) || has_variables(s))
 }
 
 fn is_special(step: &plan::Step) -> bool {
@@ -130,23 +192,25 @@ fn has_variables(step: &plan::Step) -> bool {
 }
 
 /// A step that is written anew for each request.
-fn written(
+///
+/// # Errors
+/// See [`TranslateError`].
+pub fn written(
     step: &plan::Step,
     what: &str,
     load: &plan::LoadSpec,
     desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
-) -> Result<(Request, Message, String), TranslateError> {
+) -> Result<(Request, (Message, Fields), String), TranslateError> {
     let (url, target) = target_of(step, what, desk)?;
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
-    let host = hosts.index(&url).map_err(wrong)?;
-    let shown = step.url.to_string();
+    let host = hosts.index_of(&url, step.websocket.is_some()).map_err(wrong)?;
+    let shown = step.url.shown(desk.names);
     let body = journey::body(&step.body, what, desk.plan_dir, desk.names)?;
     let fields = fields_of(step, what, (load, desk), body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
     let takes_body = matches!(step.method, "POST" | "PUT" | "PATCH");
     let body = body.map(|(text, _)| text).or_else(|| takes_body.then(Template::default));
-    let path = shown.split_once("://").map_or(shown.as_str(), |(_, rest)| rest);
-    let path = path.find(['/', '?']).map_or("/", |at| &path[at..]);
+    let path = path_at(&shown).map_or("/", |at| &shown[at..]);
     let request = Request {
         label: format!("{} {path}", step.method),
         bytes: Vec::new(),
@@ -157,7 +221,14 @@ fn written(
         ok_statuses: step.statuses.clone().unwrap_or_default(),
         tags: Vec::new(),
     };
-    Ok((request, Message { method: step.method.into(), target, fields, body }, shown))
+    let mut lines = Template::default();
+    for (name, value) in &fields {
+        lines.append(Template::fixed(format!("{name}: ").as_bytes()));
+        lines.append(value.clone());
+        lines.append(Template::fixed(b"\r\n"));
+    }
+    let message = Message { method: step.method.into(), target, fields: lines, body };
+    Ok((request, (message, fields), shown))
 }
 
 /// The host of a step's URL, and path and query behind it.
@@ -172,9 +243,8 @@ fn target_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(Url, Tem
     {
         fixed.push_str(&text);
     }
-    let after_scheme = fixed.find("://").map_or(0, |at| at + 3);
-    let path_at = fixed[after_scheme..].find(['/', '?', '#']).map_or(fixed.len(), |at| after_scheme + at);
-    let url = Url::parse(&fixed[..path_at]).map_err(wrong)?;
+    let path_at = path_at(&fixed).unwrap_or(fixed.len());
+    let url = Url::parse(&as_http(&fixed[..path_at])).map_err(wrong)?;
     let mut target = Template::default();
     let path = fixed[path_at..].split('#').next().unwrap_or_default();
     // A whole path, or none and a variable that begins with its `/`.
@@ -192,19 +262,25 @@ fn target_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(Url, Tem
     Ok((url, target))
 }
 
-/// Header fields, each with its line end.
+/// Where path and query of a URL begin, if it has them.
+fn path_at(url: &str) -> Option<usize> {
+    let host_at = match url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
+        // `unix:/PATH:/URI`
+        true => 5 + url[5..].find(':')? + 1,
+        false => url.find("://").map_or(0, |at| at + 3),
+    };
+    url[host_at..].find(['/', '?', '#']).map(|at| host_at + at)
+}
+
+/// Header fields.
 fn fields_of(
     step: &plan::Step,
     what: &str,
     (load, desk): (&plan::LoadSpec, &Desk<'_>),
     content_type: Option<&str>,
-) -> Result<Template, TranslateError> {
-    let mut fields = Template::default();
-    let mut field = |name: &str, value: Template| {
-        fields.append(Template::fixed(format!("{name}: ").as_bytes()));
-        fields.append(value);
-        fields.append(Template::fixed(b"\r\n"));
-    };
+) -> Result<Fields, TranslateError> {
+    let mut fields = Fields::new();
+    let mut field = |name: &str, value: Template| fields.push((name.to_owned(), value));
     let given = |name: &str| step.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
     if given("host") {
         return Err(TranslateError::NotYet {
@@ -212,7 +288,7 @@ fn fields_of(
             feature: "a `host` header beside variables is",
         });
     }
-    if !load.keep_alive {
+    if !load.keep_alive && step.websocket.is_none() && load.http.protocol == plan::Protocol::Http1 {
         field("Connection", Template::fixed(b"close"));
     }
     for (name, value) in &step.headers {
@@ -224,7 +300,7 @@ fn fields_of(
     if let Some(kind) = content_type.filter(|_| !given("content-type")) {
         field("Content-Type", Template::fixed(kind.as_bytes()));
     }
-    if load.http.compressed && !given("accept-encoding") {
+    if load.http.compressed && step.websocket.is_none() && !given("accept-encoding") {
         field("Accept-Encoding", Template::fixed(b"gzip, deflate"));
     }
     Ok(fields)
@@ -237,30 +313,77 @@ fn script_of(
     (load, desk, host): (&plan::LoadSpec, &Desk<'_>, u16),
 ) -> Result<Script, TranslateError> {
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
-    let mut captures = Vec::new();
-    for capture in &step.captures {
-        let (slot, capture) = journey::capture(capture).map_err(bug)?;
-        // Slots of what was captured before come first, and are not the user's.
-        captures.push((slot - desk.shared.count(), capture));
-    }
+    let captures = captures_of(&step.captures, what, desk)?;
     Ok(Script {
+        has_id: message.as_ref().is_some_and(Message::has_id),
         message,
         checks: journey::checks(step.statuses.as_deref(), &step.checks).map_err(bug)?,
+        expected: journey::expected(&step.checks, what, desk.names)?,
         captures,
-        on_failure: match step.on_failure {
-            plan::OnFailure::Continue => Way::On,
-            plan::OnFailure::End => Way::EndRound,
-            plan::OnFailure::Leave => Way::Leave,
-        },
+        on_failure: way_of(step.on_failure),
         host,
         redirects: u8::try_from(load.script.redirects).unwrap_or(u8::MAX),
         think: None,
+        talk: None,
     })
+}
+
+/// What is captured, and the user's own slots for it.
+///
+/// # Errors
+/// A capture that cannot be made, which the plan's reader has kept out.
+pub fn captures_of(
+    captures: &[plan::Capture],
+    what: &str,
+    desk: &Desk<'_>,
+) -> Result<Vec<(u16, Capture)>, TranslateError> {
+    let mut out = Vec::new();
+    for capture in captures {
+        let taken = journey::capture(capture);
+        let (slot, capture) = taken.map_err(|words| TranslateError::Part { what: what.to_owned(), words })?;
+        // Slots of what was captured before come first, and are not the user's.
+        out.push((slot - desk.shared.count(), capture));
+    }
+    Ok(out)
+}
+
+/// What a failure means for the user's way.
+pub fn way_of(on_failure: plan::OnFailure) -> Way {
+    match on_failure {
+        plan::OnFailure::Continue => Way::On,
+        plan::OnFailure::End => Way::EndRound,
+        plan::OnFailure::Leave => Way::Leave,
+    }
+}
+
+/// Fields whose values let others in.
+const SECRET_FIELDS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+/// What a name says of values that do: any of these in it.
+const SECRET_WORDS: [&str; 8] =
+    ["token", "secret", "passw", "session", "csrf", "auth", "cookie", "credential"];
+
+/// Names of captured values in the order of their slots. One is a secret if its name says so, or if a step sends it
+/// where secrets are sent.
+fn remembered(load: &plan::LoadSpec, desk: &Desk<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
+    let secret_fields = fields.iter().flatten().flatten();
+    let secret_fields =
+        secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
+    let sent: Vec<Variable> = secret_fields.flat_map(|(_, value)| value.variables()).collect();
+    let own = load.script.captures.iter().map(|c| c.name.as_str());
+    let names = desk.shared_names.iter().map(String::as_str).chain(own);
+    let secret = |slot: usize, name: &str| {
+        let name = name.to_ascii_lowercase();
+        sent.contains(&Variable::Capture(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
+    };
+    names
+        .enumerate()
+        .map(|(slot, name)| Remembered { name: name.to_owned(), is_secret: secret(slot, name) })
+        .collect()
 }
 
 fn journey_of(
     load: &plan::LoadSpec,
-    scripts: Vec<Script>,
+    (scripts, shape, remembered): (Vec<Script>, Shape, Vec<Remembered>),
     desk: &Desk<'_>,
     hosts: &Hosts<'_>,
 ) -> Result<Journey, TranslateError> {
@@ -273,17 +396,15 @@ fn journey_of(
         feeds.push(rows);
         dealings.push(Deal { dealing, per_user: feed.is_per_user });
     }
-    let weights = load.journey.iter().scan(0, |sum, step| {
-        *sum += u64::from(step.weight.unwrap_or(0));
-        Some(*sum)
-    });
     let sessions = matches!(load.model, plan::Model::Sessions { .. });
+    let slots = script.captures.iter().enumerate();
+    let numbers = slots.filter(|(_, c)| c.is_number).map(|(slot, c)| (slot as u16, c.name.clone()));
     Ok(Journey {
         course: Course {
-            before: script.before.len() as u32,
-            round: load.journey.len() as u32,
-            after: script.after.len() as u32,
-            weights: if script.is_mix { weights.collect() } else { Vec::new() },
+            before: shape.before,
+            round: shape.round,
+            after: shape.after,
+            weights: if script.is_mix { shape.weights } else { Vec::new() },
             rounds: match load.until {
                 _ if sessions => 1,
                 plan::Until::Repeats(n) => n,
@@ -297,6 +418,8 @@ fn journey_of(
         dealings,
         shared: desk.shared.clone(),
         own: script.captures.len() as u16,
+        remembered,
+        numbers: numbers.collect(),
         sessions,
         unix_ns: unix_ns(),
     })

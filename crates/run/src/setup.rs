@@ -32,14 +32,16 @@ pub fn set_up(
         return Ok(slots);
     }
     let load = as_load(case);
-    let (spec, _) = load_spec(&load, (plan_dir, &Slots::new(0)), names, allowed, 1)?;
+    let (spec, _) = load_spec(&load, (plan_dir, &Slots::new(0), &[]), names, allowed, 1)?;
     let start_ns = clock::now_ns() + LEAD_NS;
     let (control, mut failed) = (Control::default(), None);
     let outcome =
-        run(&spec, &control, Origin { start_ns, zero_ns: start_ns, batch: 0 }, &mut |event| match event {
-            LoadEvent::Example(example) => drop(failed.get_or_insert(example)),
-            LoadEvent::Progress(_) if stage.must_end() => control.abort(),
-            _ => {}
+        run(&spec, &control, Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 }, &mut |event| {
+            match event {
+                LoadEvent::Example(example) => drop(failed.get_or_insert(example)),
+                LoadEvent::Progress(_) if stage.must_end() => control.abort(),
+                _ => {}
+            }
         });
     let failure = |words: String| SiteError::BeforeLoad(format!("`setup` failed: {words}"));
     let outcome = outcome.map_err(|error| failure(error.to_string()))?;
@@ -70,6 +72,7 @@ fn as_load(case: &plan::Case) -> plan::LoadSpec {
         stages: Vec::new(),
         start_ns: 0,
         warmup_ns: 0,
+        is_warmup_found: false,
         think: plan::Think::None,
         batches: 1,
         pause_ns: 0,

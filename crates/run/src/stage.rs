@@ -1,15 +1,17 @@
 //! What a trial has come to so far: its record, what was seen, and what ends it early. Shared by the threads
 //! that load and watch.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadlab_analysis::Exit;
 use loadlab_record::event::{Event, What};
+use loadlab_record::ids::{IdLine, SentIds};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{StoreError, TrialWriter};
-use loadlab_system::{Cancel, Notice, ProcessId, TrialClock, Watched, clock};
+use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, Watched, clock};
 
 use crate::event::RunEvent;
 use crate::gauge::Readings;
@@ -35,7 +37,11 @@ struct Seen {
     waiting: Vec<(u64, What)>,
     events: Vec<Event>,
     samples: Vec<Sample>,
+    /// How many of them were told.
+    told: usize,
     readings: Readings,
+    /// Kills for memory that were told, by component.
+    kills: HashMap<ProcessId, u64>,
     /// Processes whose death spoils this trial. Others died before it or were taken down by us.
     members: Vec<ProcessId>,
     trouble: Option<Trouble>,
@@ -156,6 +162,9 @@ impl Stage {
                     for (probe, value) in &sample.probes {
                         seen.readings.add(probe, now_ns, *value);
                     }
+                    for (probe, why) in &sample.probes_failed {
+                        seen.readings.fail(probe, why);
+                    }
                 }
                 seen.samples.extend(samples);
             }
@@ -172,6 +181,9 @@ impl Stage {
             match notice {
                 Notice::Died { component, .. } if !self.seen().members.contains(&component.process()) => {}
                 Notice::Died { component, status, at_ns } => {
+                    if status.out_of_memory.is_some() {
+                        self.out_of_memory(&component, at_ns);
+                    }
                     let (component, status) = (component.name().to_owned(), status.to_string());
                     self.event_at(at_ns, What::Died { component: component.clone(), status: status.clone() });
                     tell(RunEvent::Died { component: component.clone(), status: status.clone() });
@@ -182,7 +194,7 @@ impl Stage {
                         "the kernel killed processes of `{}` for memory ({kills} so far)",
                         component.name()
                     );
-                    self.event_at(at_ns, What::Note { text: text.clone() });
+                    self.out_of_memory(&component, at_ns);
                     tell(RunEvent::Note(text));
                 }
                 Notice::LogCut { component, path, at_ns } => {
@@ -197,6 +209,69 @@ impl Stage {
                 _ => {}
             }
         }
+        self.tell_samples(tell);
+    }
+
+    /// Tells what was read since the last time. The watcher's own thread must not wait for whoever listens.
+    fn tell_samples(&self, tell: Tell<'_>) {
+        let new = {
+            let mut seen = self.seen();
+            let so_far = seen.samples.len();
+            let from = std::mem::replace(&mut seen.told, so_far);
+            seen.samples.get(from..).unwrap_or_default().to_vec()
+        };
+        if !new.is_empty() {
+            tell(RunEvent::Watched(new));
+        }
+    }
+
+    fn out_of_memory(&self, component: &Component, at_ns: u64) {
+        let kills = component.oom_kills().unwrap_or(0);
+        // A kill may be noticed by its count and, a moment later, by the death it brought.
+        let told = self.seen().kills.insert(component.process(), kills);
+        if told.is_some_and(|told| told >= kills) {
+            return;
+        }
+        let limit_bytes = component.limits().memory_bytes;
+        self.event_at(
+            at_ns,
+            What::OutOfMemory { component: component.name().to_owned(), kills, limit_bytes },
+        );
+    }
+
+    /// A relay that was started before its component: its end spoils the trial as the component's would.
+    pub fn relay(&self, relay: &Component) {
+        self.member(relay.process());
+        self.event(What::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });
+    }
+
+    /// The limits of a component as the kernel has them now.
+    pub fn limits(&self, component: &Component) {
+        let limits = component.limits_in_force();
+        if !limits.is_empty() {
+            self.event(What::Limited { component: component.name().to_owned(), limits });
+        }
+    }
+
+    /// Ids of requests that ended in a second. Without a record nobody asks for them.
+    pub fn ids(&self, line: &IdLine) {
+        self.write(|w| w.ids(line));
+    }
+
+    /// All ids so far.
+    ///
+    /// # Errors
+    /// They cannot be read back, in words.
+    pub fn sent_ids(&self) -> Result<SentIds, String> {
+        match &self.writer {
+            Some(writer) => writer.sent_ids().map_err(|e| e.to_string()),
+            None => Ok(SentIds::default()),
+        }
+    }
+
+    /// A reading of a probe failed, by hand.
+    pub fn read_failed(&self, probe: &str, why: &str) {
+        self.seen().readings.fail(probe, why);
     }
 
     /// Readings of the probes so far.
@@ -212,6 +287,13 @@ impl Stage {
     /// Where the trial's clock stands.
     pub fn now_s(&self) -> f64 {
         self.seen().clock.map_or(0.0, |clock| clock.at_s(clock::now_ns()))
+    }
+
+    /// Adds what has come since these were all that there was.
+    pub fn collect_into(&self, samples: &mut Vec<Sample>, events: &mut Vec<Event>) {
+        let seen = self.seen();
+        samples.extend_from_slice(seen.samples.get(samples.len()..).unwrap_or_default());
+        events.extend_from_slice(seen.events.get(events.len()..).unwrap_or_default());
     }
 
     /// All samples and events so far.

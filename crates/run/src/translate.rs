@@ -1,23 +1,28 @@
 //! What the plan says → what the engine and the system understand.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::redirect::Site;
+use loadlab_load::journey::template::Template;
 use loadlab_load::source::{Request, RequestError, RequestParts};
-use loadlab_load::spec::{Http2, Order, Think};
+use loadlab_load::spec::{self, Http2, Think, Written};
 use loadlab_load::stages::Stage;
-use loadlab_load::target::{Allowed, TargetError, Url};
+use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url, sources_for};
 use loadlab_load::tls::Versions;
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
 use loadlab_system as system;
 
+use crate::agree;
+use crate::hosts::{Hosts, Via};
 use crate::journey;
-use crate::script::{Desk, Steps, steps_of};
-use crate::trust::{TlsWords, TrustError, tls_spec};
+use crate::script::{Desk, Steps, all_steps, steps_of};
+use crate::trust::{TlsWords, TrustError, tls_offering, tls_spec};
+use crate::urls;
 
 /// Puts values in for `${names}`.
 pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -69,6 +74,16 @@ pub enum TranslateError {
         /// Why.
         words: String,
     },
+    /// What a server speaks could not be learned before the load.
+    #[error(
+        "{what}: it could not be learned what the server speaks: {words}\nhint: `protocol: http/1.1` or `http/2` asks nobody"
+    )]
+    Unlearned {
+        /// Which load.
+        what: String,
+        /// Why.
+        words: String,
+    },
     /// Something that plans can say and the engine cannot do. The plan refuses it at its place before this.
     #[error("{what}: {feature} not supported yet")]
     NotYet {
@@ -82,46 +97,11 @@ pub enum TranslateError {
 impl TranslateError {
     /// The target is at fault: it does not resolve, or it is not allowed.
     pub fn is_target(&self) -> bool {
-        matches!(self, TranslateError::Target { error, .. } if !error.is_usage())
-    }
-}
-
-/// Hosts of a load and their addresses, each resolved once.
-pub struct Hosts<'a> {
-    allowed: &'a Allowed,
-    names: Vec<(String, u16, bool)>,
-    authorities: Vec<String>,
-    addresses: Vec<Vec<SocketAddr>>,
-}
-
-impl<'a> Hosts<'a> {
-    fn new(allowed: &'a Allowed) -> Self {
-        Hosts { allowed, names: Vec::new(), authorities: Vec::new(), addresses: Vec::new() }
-    }
-
-    /// The number of a URL's host.
-    ///
-    /// # Errors
-    /// It does not resolve, or may not be loaded.
-    pub fn index(&mut self, url: &Url) -> Result<u16, TargetError> {
-        let name = (url.host.clone(), url.port, url.is_secure);
-        if let Some(found) = self.names.iter().position(|n| *n == name) {
-            return Ok(found as u16);
+        match self {
+            TranslateError::Target { error, .. } => !error.is_usage(),
+            TranslateError::Unlearned { .. } => true,
+            _ => false,
         }
-        self.addresses.push(url.resolve(self.allowed)?);
-        self.authorities.push(url.authority.clone());
-        self.names.push(name);
-        Ok(self.names.len() as u16 - 1)
-    }
-
-    /// Each of them.
-    pub fn sites(&self) -> impl Iterator<Item = Site> {
-        let both = self.authorities.iter().zip(&self.names);
-        both.map(|(authority, (host, _, is_secure))| Site {
-            authority: authority.as_str().into(),
-            host: host.as_str().into(),
-            is_secure: *is_secure,
-        })
     }
 }
 
@@ -130,29 +110,42 @@ pub struct Targets {
     /// Requests in order.
     pub requests: Vec<Request>,
     /// Their hosts' addresses.
-    pub hosts: Vec<Vec<SocketAddr>>,
+    pub hosts: Vec<Vec<Address>>,
     /// Their hosts, in the same order.
     pub sites: Vec<Site>,
+    /// How they are reached through a proxy.
+    pub proxy: Option<Box<spec::Proxy>>,
 }
 
 /// Requests for a list of URLs that differ in nothing else, with the addresses of their hosts.
 ///
 /// # Errors
-/// A URL that is none, does not resolve or is not allowed; a part that cannot go onto the wire.
+/// A URL that is none, does not resolve or is not allowed, the proxy's as well; a part that cannot go onto the wire.
 pub fn requests_for_urls(
     urls: &[String],
     parts: &RequestParts,
     allowed: &Allowed,
+    via: Option<Via<'_>>,
 ) -> Result<Targets, UrlError> {
-    let mut hosts = Hosts::new(allowed);
+    let mut hosts = Hosts::new(allowed, via)?;
     let mut requests = Vec::new();
     for text in urls {
         let url = Url::parse(text)?;
         let host = hosts.index(&url)?;
-        let parts = RequestParts { host: url.authority, path: url.path, ..parts.clone() };
+        let mut parts = RequestParts { host: url.authority.clone(), path: url.path.clone(), ..parts.clone() };
+        ask_whole(&mut parts, &hosts, &url);
         requests.push(Request { host, ..parts.build()? });
     }
-    Ok(Targets { requests, sites: hosts.sites().collect(), hosts: hosts.addresses })
+    let (sites, proxy) = (hosts.sites().collect(), hosts.proxy());
+    Ok(Targets { requests, sites, proxy, hosts: hosts.into_addresses() })
+}
+
+/// A request that goes to a proxy names its whole URL.
+fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) {
+    if let Some((target, field)) = hosts.whole(url) {
+        parts.path = target;
+        parts.headers.extend(field);
+    }
 }
 
 /// The heads of the same requests as HTTP/2 says them.
@@ -194,33 +187,57 @@ impl UrlError {
     }
 }
 
+/// A URL of a WebSocket as that of the request which opens it; any other as it is.
+pub fn as_http(url: &str) -> Cow<'_, str> {
+    match url.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}").into(),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}").into(),
+        _ => url.into(),
+    }
+}
+
 /// Whether the targets that are known before anything runs may be loaded.
 ///
 /// # Errors
 /// The first that may not, or does not resolve. URLs with ports that are still to be found are looked at when
 /// they are known.
 pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), TranslateError> {
-    let mut hosts = Hosts::new(allowed);
-    for (whose, steps) in cases.iter().flat_map(lists_of) {
+    let target = |what: &str, error| TranslateError::Target { what: what.to_owned(), error };
+    let mut direct = Hosts::new(allowed, None).map_err(|error| target("no proxy", error))?;
+    for (whose, steps, proxy) in cases.iter().flat_map(lists_of) {
+        if let Some(text) = proxy.and_then(plan::Template::as_text) {
+            let what = format!("`proxy` of {whose}");
+            let proxy = text.parse::<Proxy>().and_then(|proxy| proxy.url.resolve(allowed));
+            proxy.map_err(|error| target(&what, error))?;
+        }
         for (i, step) in steps.iter().enumerate() {
             // A list of URLs is looked at when it is read.
             let Some(text) = step.url.until_variable().filter(|_| step.urls.is_none()) else { continue };
-            let what = || format!("step {} of {whose}", i + 1);
-            let found = Url::parse(text).and_then(|url| hosts.index(&url));
-            found.map_err(|error| TranslateError::Target { what: what(), error })?;
+            let checked = Url::parse(&as_http(text)).and_then(|url| match proxy {
+                None => direct.index(&url).map(drop),
+                Some(_) => url.by_proxy(allowed),
+            });
+            checked.map_err(|error| target(&format!("step {} of {whose}", i + 1), error))?;
         }
     }
     Ok(())
 }
 
-/// All lists of steps of a case, and what they are called.
-fn lists_of(case: &plan::Case) -> Vec<(String, &[plan::Step])> {
-    let mut lists = vec![("`setup`".to_owned(), case.setup.steps.as_slice())];
+/// Steps, what they are called, and the proxy they go through.
+type List<'p> = (String, &'p [plan::Step], Option<&'p plan::Template>);
+
+/// All lists of steps of a case.
+fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
+    // `setup` speaks as the first load does.
+    let first = case.loads.first().and_then(|l| l.http.proxy.as_ref());
+    let mut lists = vec![("`setup`".to_owned(), case.setup.steps.as_slice(), first)];
     for load in &case.loads {
-        lists.push((format!("`before` of `{}`", load.name), &load.script.before));
-        lists.push((format!("`{}`", load.name), &load.journey));
-        lists.push((format!("`after` of `{}`", load.name), &load.script.after));
+        let proxy = load.http.proxy.as_ref();
+        lists.push((format!("`before` of `{}`", load.name), &load.script.before, proxy));
+        lists.push((format!("`{}`", load.name), &load.journey, proxy));
+        lists.push((format!("`after` of `{}`", load.name), &load.script.after, proxy));
     }
+    lists.retain(|(_, steps, _)| !steps.is_empty());
     lists
 }
 
@@ -230,21 +247,28 @@ fn lists_of(case: &plan::Case) -> Vec<(String, &[plan::Step])> {
 /// See [`TranslateError`].
 pub fn load_spec(
     load: &plan::LoadSpec,
-    (plan_dir, shared): (&Path, &Slots),
+    (plan_dir, shared, shared_names): (&Path, &Slots, &[String]),
     names: Names<'_>,
     allowed: &Allowed,
     threads: usize,
 ) -> Result<(LoadSpec, String), TranslateError> {
-    let mut hosts = Hosts::new(allowed);
-    let desk = Desk { plan_dir, names, shared };
-    let Steps { requests, journey, tags, first_url } = steps_of(load, &desk, &mut hosts)?;
-    let http2 = http2_of(load, &desk, journey.is_some())?;
-    let part = |error: TrustError| TranslateError::Part {
-        what: format!("`tls` of `{}`", load.name),
-        words: error.to_string(),
-    };
+    let (load, order) = urls::expanded(load, plan_dir)?;
+    let load = load.as_ref();
+    let proxy = proxy_of(load, names)?;
+    // Should the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
+    let tunnels_all = load.http.protocol == plan::Protocol::Http2;
+    let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all });
+    let wrong = |error| TranslateError::Target { what: format!("`proxy` of `{}`", load.name), error };
+    let mut hosts = Hosts::new(allowed, via).map_err(wrong)?;
+    let desk = Desk { plan_dir, names, shared, shared_names };
+    let steps = steps_of(load, &desk, &mut hosts)?;
+    let speaks_http2 = speaks_http2(load, plan_dir, &hosts)?;
+    let http2 = if speaks_http2 { Some(http2_of(load, &desk, &steps, &hosts)?) } else { None };
+    let Steps { requests, journey, tags, first_url, .. } = steps;
     let sites: Vec<Site> = hosts.sites().collect();
-    let tls = tls_spec(&tls_words(&load.http.tls, plan_dir), &sites, http2.is_some()).map_err(part)?;
+    let tls = tls_spec(&tls_words(&load.http.tls, plan_dir), &sites, speaks_http2);
+    let tls = tls.map_err(|error| untrusted(load, &error))?;
+    let (proxy, addresses) = (hosts.proxy(), hosts.into_addresses());
     let spec = LoadSpec {
         name: load.name.clone(),
         model: model_of(load),
@@ -259,7 +283,7 @@ pub fn load_spec(
         grace_ns: load.grace_ns,
         pace_ns: match load.model {
             plan::Model::Closed { pace_ns, .. } => pace_ns,
-            plan::Model::Open { .. } | plan::Model::Sessions { .. } => None,
+            plan::Model::Open { .. } | plan::Model::Sessions { .. } | plan::Model::Command(_) => None,
         },
         pace_when_behind: when_behind(load),
         think: match load.think {
@@ -274,17 +298,34 @@ pub fn load_spec(
         journey,
         tls,
         http2,
-        order: Order::Journey,
-        hosts: hosts.addresses,
+        order,
+        proxy,
+        sources: sources_for(&addresses, connections_of(load)),
+        hosts: addresses,
         tags,
         held: None,
-        sources: Vec::new(),
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
         cpus: Vec::new(),
         io: IoChoice::Auto,
         seed: load.seed,
     };
     Ok((spec, first_url))
+}
+
+/// Connections that a load opens at one time. A rate opens as many as it needs, which is few while all is well.
+fn connections_of(load: &plan::LoadSpec) -> u64 {
+    match load.model {
+        plan::Model::Closed { users, .. } => users,
+        plan::Model::Open { .. } | plan::Model::Sessions { .. } | plan::Model::Command(_) => 0,
+    }
+}
+
+/// The proxy of a load.
+fn proxy_of(load: &plan::LoadSpec, names: Names<'_>) -> Result<Option<Proxy>, TranslateError> {
+    let Some(template) = &load.http.proxy else { return Ok(None) };
+    let what = || format!("`proxy` of `{}`", load.name);
+    let text = template.render(names).map_err(|error| TranslateError::Name { what: what(), error })?;
+    text.parse().map(Some).map_err(|error| TranslateError::Target { what: what(), error })
 }
 
 fn tls_words(tls: &plan::Tls, plan_dir: &Path) -> TlsWords {
@@ -302,33 +343,82 @@ fn tls_words(tls: &plan::Tls, plan_dir: &Path) -> TlsWords {
     }
 }
 
-/// The load's requests as HTTP/2 says them, if that is what it speaks.
+fn untrusted(load: &plan::LoadSpec, error: &TrustError) -> TranslateError {
+    TranslateError::Part { what: format!("`tls` of `{}`", load.name), words: error.to_string() }
+}
+
+/// Whether a load speaks HTTP/2. One that leaves it to the servers asks them here, with a handshake each.
+fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Result<bool, TranslateError> {
+    match load.http.protocol {
+        plan::Protocol::Http1 => return Ok(false),
+        plan::Protocol::Http2 => return Ok(true),
+        plan::Protocol::Auto => {}
+    }
+    let (words, sites): (_, Vec<Site>) = (tls_words(&load.http.tls, plan_dir), hosts.sites().collect());
+    let offer: [&[u8]; 2] = [b"h2", b"http/1.1"];
+    let tls = tls_offering(&words, &sites, &offer).map_err(|error| untrusted(load, &error))?;
+    let Some(tls) = tls else { return Ok(false) };
+    let within = Duration::from_nanos(load.timeout_ns);
+    let what = || format!("`protocol` of `{}`", load.name);
+    let proxy = hosts.proxy();
+    agree::all_take_http2(&tls, hosts.addresses(), proxy.as_deref(), within)
+        .map_err(|words| TranslateError::Unlearned { what: what(), words })
+}
+
+/// The load's requests as HTTP/2 says them.
 fn http2_of(
     load: &plan::LoadSpec,
     desk: &Desk<'_>,
-    has_journey: bool,
-) -> Result<Option<Http2>, TranslateError> {
-    let what = || format!("`protocol` of `{}`", load.name);
-    match load.http.protocol {
-        plan::Protocol::Http1 => return Ok(None),
-        plan::Protocol::Auto => {
-            return Err(TranslateError::NotYet { what: what(), feature: "`auto` is" });
-        }
-        plan::Protocol::Http2 if has_journey => {
-            let feature = "journeys with variables, captures, checks or rounds of their own over HTTP/2 are";
-            return Err(TranslateError::NotYet { what: what(), feature });
-        }
-        plan::Protocol::Http2 => {}
-    }
+    steps: &Steps,
+    hosts: &Hosts<'_>,
+) -> Result<Http2, TranslateError> {
+    let sites: Vec<Site> = hosts.sites().collect();
     let mut heads = Heads::default();
-    let mut all = Vec::new();
-    for (i, step) in load.journey.iter().enumerate() {
-        let what = format!("step {} of `{}`", i + 1, load.name);
-        let (parts, url) = parts_of(step, &what, load, desk)?;
-        let head = head_of(&mut heads, &parts, &url);
-        all.push(head.map_err(|error| TranslateError::Part { what, words: error.to_string() })?);
+    let (mut all, mut all_written) = (Vec::new(), Vec::new());
+    for (i, (_, step, what)) in all_steps(load).enumerate() {
+        let wrong = |error: HeadError| TranslateError::Part { what: what.clone(), words: error.to_string() };
+        let (head, written) = match &steps.fields[i] {
+            None => {
+                let (parts, url) = parts_of(step, &what, load, desk)?;
+                (head_of(&mut heads, &parts, &url).map_err(wrong)?, None)
+            }
+            Some(fields) => {
+                let site = &sites[usize::from(steps.requests[i].host)];
+                let written = written_of(&mut heads, step.method, site, fields).map_err(wrong)?;
+                (written.outline.front.clone(), Some(written))
+            }
+        };
+        all.push(head);
+        all_written.push(written);
     }
-    Ok(Some(Http2 { heads: all, streams: load.http.streams.max(1) }))
+    Ok(Http2 { heads: all, written: all_written, streams: load.http.streams.max(1) })
+}
+
+/// The head of a step that is written anew each time: what stays the same is packed once.
+fn written_of(
+    heads: &mut Heads,
+    method: &str,
+    site: &Site,
+    fields: &[(String, Template)],
+) -> Result<Written, HeadError> {
+    let (mut headers, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, value) in fields {
+        match value.as_fixed().map(<[u8]>::to_vec).map(String::from_utf8) {
+            Some(Ok(text)) => headers.push((name.clone(), text)),
+            _ => {
+                names.push(name.as_str());
+                values.push(value.clone());
+            }
+        }
+    }
+    let parts = HeadParts {
+        method,
+        scheme: if site.is_secure { "https" } else { "http" },
+        authority: &site.authority,
+        path: "/",
+        headers: &headers,
+    };
+    Ok(Written { outline: heads.outline(&parts, &names)?, values })
 }
 
 /// A request's head as HTTP/2 says it.
@@ -364,6 +454,8 @@ fn model_of(load: &plan::LoadSpec) -> Model {
     };
     match &load.model {
         plan::Model::Closed { users, .. } => Model::Closed { users: *users },
+        // Made by `program`, which sends nothing itself.
+        plan::Model::Command(_) => Model::Closed { users: 0 },
         plan::Model::Sessions { rate_per_s, arrivals, at_most } => Model::Open {
             rate_per_s: *rate_per_s,
             arrivals: arrivals_of(arrivals),
@@ -390,9 +482,10 @@ pub fn request_of(
     desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {
-    let (parts, url) = parts_of(step, what, load, desk)?;
+    let (mut parts, url) = parts_of(step, what, load, desk)?;
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
+    ask_whole(&mut parts, hosts, &url);
     let text = step.url.render(desk.names);
     let text = text.map_err(|error| TranslateError::Name { what: what.to_owned(), error })?;
     let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
@@ -469,58 +562,81 @@ pub fn component(
     logs: (PathBuf, PathBuf),
 ) -> Result<system::ComponentSpec, TranslateError> {
     let what = format!("component `{}`", component.name);
-    let fill = |template: &plan::Template| {
-        template.render(names).map_err(|error| TranslateError::Name { what: what.clone(), error })
-    };
-    let mut env = Vec::new();
-    for (name, value) in &component.env {
-        env.push((name.clone(), fill(value)?));
-    }
-    let ready = match &component.ready {
-        None => system::Ready::Alive,
-        Some(plan::ReadySpec { sign, within_ns }) => {
-            let within_ns = *within_ns;
-            match sign {
-                plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
-                plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },
-                plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, within_ns },
-            }
-        }
-    };
     let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
+    let (command, ready) = match &component.part {
+        plan::Part::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
+        // For messages only; when it is ready is found out when its address is known.
+        other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
+    };
     Ok(system::ComponentSpec {
         name: component.name.clone(),
-        command: command(&component.run, &what, names)?,
+        command,
         dir: PathBuf::from(&component.dir),
-        env,
+        env: env_of(&component.env, &what, names)?,
         ready,
-        limits: system::Limits {
-            cpu_cores: component.limits.cpu_cores,
-            memory_bytes: component.limits.memory_bytes,
-            pids: component.limits.pids,
-            open_files: component.limits.open_files,
-        },
+        limits: crate::limits::of_plan(&component.limits),
         stop: system::Stop { signal, within_ns: component.stop.within_ns },
         logs,
         ports,
-        cpus: Vec::new(),
+        cpus: component.limits.cpus.clone(),
+        // Where it is known, and that is not here.
+        relay: None,
+    })
+}
+
+/// Variables with their names put in.
+///
+/// # Errors
+/// A name without a value.
+pub fn env_of(
+    env: &[(String, plan::Template)],
+    what: &str,
+    names: Names<'_>,
+) -> Result<Vec<(String, String)>, TranslateError> {
+    let fill = |(name, value): &(String, plan::Template)| match value.render(names) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(error) => Err(TranslateError::Name { what: what.to_owned(), error }),
+    };
+    env.iter().map(fill).collect()
+}
+
+/// When a component counts as up; as soon as it lives, if the plan does not say.
+///
+/// # Errors
+/// A name without a value.
+pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
+    let fill = |template: &plan::Template| {
+        let what = || format!("component `{}`", component.name);
+        template.render(names).map_err(|error| TranslateError::Name { what: what(), error })
+    };
+    let Some(plan::ReadySpec { sign, within_ns }) = &component.ready else { return Ok(system::Ready::Alive) };
+    let within_ns = *within_ns;
+    Ok(match sign {
+        plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
+        plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },
+        plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, within_ns },
+        plan::ReadySign::Health => system::Ready::Healthy { within_ns },
+    })
+}
+
+/// The words of a command; a line for a shell is one of them.
+///
+/// # Errors
+/// A name without a value.
+pub fn words_of(
+    planned: &plan::Command,
+    what: &str,
+    names: Names<'_>,
+) -> Result<Vec<String>, TranslateError> {
+    Ok(match command(planned, what, names)? {
+        system::Command::Shell(line) => vec![line],
+        system::Command::Argv(words) => words,
     })
 }
 
 /// Names of other components' ports that a component is started with.
 pub fn names_told(component: &plan::ComponentSpec) -> Vec<String> {
-    let command: Vec<&plan::Template> = match &component.run {
-        plan::Command::Shell(line) => vec![line],
-        plan::Command::Words(words) => words.iter().collect(),
-    };
     let env = component.env.iter().map(|(_, value)| value);
-    let names = command.into_iter().chain(env).flat_map(plan::Template::names);
+    let names = component.part.templates().into_iter().chain(env).flat_map(plan::Template::names);
     names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()
-}
-
-/// A probe of the plan.
-pub fn probe(probe: &plan::ProbeSpec, names: Names<'_>) -> Result<system::ProbeSpec, TranslateError> {
-    let what = format!("probe `{}`", probe.name);
-    let url = probe.url.render(names).map_err(|error| TranslateError::Name { what, error })?;
-    Ok(system::ProbeSpec { name: probe.name.clone(), url, json: Some(probe.json_pointer.clone()) })
 }

@@ -13,16 +13,19 @@ use loadlab_plan::{self as plan, Case};
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::Tick;
+use loadlab_record::load::{Counts, Tick};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
-use loadlab_system::{Notice, Probe, TrialClock, Watched, Watcher, clock, drain};
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss, Summary};
+use loadlab_system::{Cancel, Notice, Probe, TrialClock, Watched, Watcher, clock, drain};
 
 use crate::bench::LEAD_NS;
 use crate::bring_up::{Site, SiteError};
 use crate::event::RunEvent;
+use crate::events::{Actor, Changed};
 use crate::gauge::Gauge;
+use crate::loss::{self, Persisted, first_id};
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::program::{Program, Run};
 use crate::setup::set_up;
 use crate::stage::{Stage, Tell, Trouble};
 use crate::translate;
@@ -42,6 +45,8 @@ pub struct Conditions {
 pub struct Trial<'a> {
     /// Its case's place.
     pub index: usize,
+    /// Its own place among the run's trials.
+    pub place: usize,
     /// Its case.
     pub case: &'a Case,
     /// The case's conditions.
@@ -74,6 +79,8 @@ impl TrialOutcome {
     }
 }
 
+/// How often components are read, where the plan does not say.
+const SAMPLE_NS: u64 = 1_000_000_000;
 /// How often deaths are looked for while nothing is sent.
 const NOTICE_NS: u64 = 100_000_000;
 
@@ -81,16 +88,55 @@ const NOTICE_NS: u64 = 100_000_000;
 struct Prepared {
     loads: Vec<Prepare>,
     probes: Vec<Probe>,
+    /// How what was stored is told.
+    persisted: Option<Persisted>,
+}
+
+/// What a load does.
+enum Sends {
+    /// The engine sends requests.
+    Requests(Box<LoadSpec>),
+    /// A program of the user's does whatever it does.
+    Program(Box<Program>),
 }
 
 /// A load, ready to be sent.
 struct Prepare {
-    spec: LoadSpec,
+    sends: Sends,
     facts: LoadFacts,
     batches: u32,
     pause_ns: u64,
+    /// Its warm-up is to be found and left out.
+    is_warmup_found: bool,
     /// From the start of the trial's loads to its own.
     start_ns: u64,
+    /// Where the ids of each batch begin.
+    first_ids: Vec<u64>,
+}
+
+impl Prepare {
+    fn name(&self) -> &str {
+        match &self.sends {
+            Sends::Requests(spec) => &spec.name,
+            Sends::Program(program) => &program.name,
+        }
+    }
+
+    /// How long its schedule is, if time ends it.
+    fn planned_s(&self) -> Option<f64> {
+        match &self.sends {
+            Sends::Requests(spec) => spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+            Sends::Program(_) => None,
+        }
+    }
+
+    /// The limits that a summary must know to judge it.
+    fn planned(&self) -> Planned {
+        match &self.sends {
+            Sends::Requests(spec) => planned_of(spec),
+            Sends::Program(_) => Planned::default(),
+        }
+    }
 }
 
 /// What the loads of a trial measured together.
@@ -123,6 +169,30 @@ impl Trial<'_> {
         }
     }
 
+    /// Every component, the generator and the host, once a second or as often as the plan says, and the probes beside
+    /// them. A watcher that cannot start is told; the load runs without it.
+    fn watch(&self, site: &Site, stage: &Arc<Stage>, ready: &Prepared, zero_ns: u64) -> Option<Watcher> {
+        let onto = stage.clone();
+        let emit = Arc::new(move |watched| onto.watched(watched));
+        let clock = TrialClock { origin_ns: zero_ns };
+        let interval_ns = self.case.system.sample_interval_ns.unwrap_or(SAMPLE_NS);
+        let (targets, probes) = (site.targets(), ready.probes.clone());
+        let started = Watcher::start_every(interval_ns, clock, targets, probes, emit.clone());
+        let scraped = started.and_then(|mut watcher| {
+            for scraper in site.beside.scrapers() {
+                watcher.scrape(clock, scraper.clone(), emit.clone())?;
+            }
+            Ok(watcher)
+        });
+        match scraped {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                stage.event(What::Note { text: format!("nothing is watched: {error}") });
+                None
+            }
+        }
+    }
+
     fn not_up(&self, error: &SiteError, stage: &Stage) -> TrialOutcome {
         let text = error.to_string();
         stage.settle_clock();
@@ -143,36 +213,101 @@ impl Trial<'_> {
         site.seed(self.case, stage, tell)?;
         site.commands("before_trial", &self.case.system.before_trial, stage, tell)?;
         let names = |name: &str| site.name(name, None);
-        let shared = set_up(self.case, self.plan_dir, &names, self.allowed, stage)?;
-        let mut loads = Vec::new();
+        let mut allowed = self.allowed.clone();
+        allowed.addresses.extend(site.addresses());
+        let shared = set_up(self.case, self.plan_dir, &names, &allowed, stage)?;
+        let shared_names: Vec<String> = self.case.setup.captures.iter().map(|c| c.name.clone()).collect();
+        let (probes, persisted) = site.probes(self.case, stage)?;
+        let (mut loads, mut parts) = (Vec::new(), 0..);
         for planned in &self.case.loads {
-            let place = (self.plan_dir, &shared);
-            let (spec, url) = translate::load_spec(planned, place, &names, self.allowed, self.threads)?;
-            let facts = LoadFacts { start_s: planned.start_ns as f64 / 1e9, ..facts_of(&spec, &url) };
-            let plan::LoadSpec { batches, pause_ns, start_ns, .. } = *planned;
-            loads.push(Prepare { spec, facts, batches, pause_ns, start_ns });
+            let plan::LoadSpec { batches, pause_ns, start_ns, is_warmup_found, .. } = *planned;
+            let first_ids =
+                parts.by_ref().take(batches as usize).map(|part| first_id(self.place, part)).collect();
+            let start_s = start_ns as f64 / 1e9;
+            if let Some(command) = planned.command() {
+                let program = Program::new(&planned.name, command, site, (stage, &probes))?;
+                let facts = LoadFacts { start_s, ..program.facts() };
+                let sends = Sends::Program(Box::new(program));
+                loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
+                continue;
+            }
+            let place = (self.plan_dir, &shared, shared_names.as_slice());
+            let (spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
+            if planned.http.protocol == plan::Protocol::Auto {
+                let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
+                let text = format!("`{}` speaks {spoken}, as was agreed on before the load", planned.name);
+                stage.event(What::Note { text });
+            }
+            let facts = LoadFacts { start_s, ..facts_of(&spec, &url) };
+            let sends = Sends::Requests(Box::new(spec));
+            loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
         }
-        Ok(Prepared { loads, probes: site.probes(self.case)? })
+        Ok(Prepared { loads, probes, persisted })
     }
 
     /// Loads, drains, sums up.
     fn go(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>, ready: &Prepared) -> TrialOutcome {
         let zero_ns = clock::now_ns() + 2 * LEAD_NS;
         stage.set_clock(zero_ns);
-        let watcher = watch(site, stage, ready, zero_ns);
-        let measured = load_all(self.conditions, ready, (stage, &site.notices), zero_ns, tell);
+        stage.event_at(zero_ns, What::Planned { load: Box::new(together(&ready.loads)) });
+        let watcher = self.watch(site, stage, ready, zero_ns);
+        let actor = Actor { site: &*site, stage, tell, watcher: watcher.as_ref(), zero_ns };
+        let (measured, changed) = self.load_and_act(&actor, ready);
+        site.take_changed(changed);
         let drained_s = self.drain(stage, ready, &measured, (tell, &site.notices));
         drop(watcher);
+        site.tell_escaped(stage, tell);
+        site.beside.look(stage, tell);
         read_last(stage, &ready.probes);
+        let loss = self.compare(stage, ready, &measured);
         self.after(site, stage, tell);
         stage.notices(&site.notices, tell);
-        let summary = self.sum_up(stage, ready, &measured, drained_s);
+        let summary = self.sum_up(stage, ready, &measured, (drained_s, loss));
         stage.write(|w| w.summary(&summary));
         let trouble = stage.trouble();
         let unwritten = stage.unwritten().map(|_| Exit::CouldNotRun);
         let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit), unwritten];
         let failure = trouble.map(|t| t.words());
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
+    }
+
+    /// All loads, and what happens to the system meanwhile.
+    fn load_and_act(&self, actor: &Actor<'_>, ready: &Prepared) -> (Measured, Changed) {
+        let stage = actor.stage;
+        let load = || load_all(self.conditions, ready, actor);
+        if self.case.events.is_empty() {
+            return (load(), Changed::new());
+        }
+        let over = Cancel::new();
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("loadlab-events".into());
+            let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
+            let acting = acting.map_err(|error| {
+                stage.spoil(Trouble::Load(format!("no thread for the plan's events: {error}")));
+            });
+            let measured = load();
+            over.cancel();
+            let changed = acting.map(|thread| joined(thread.join(), "that of the plan's events", stage));
+            (measured, changed.unwrap_or_default())
+        })
+    }
+
+    /// What was accepted and is not stored. `None` if the plan cannot tell, or it could not be told.
+    fn compare(&self, stage: &Stage, ready: &Prepared, measured: &Measured) -> Option<Loss> {
+        let persisted = ready.persisted.as_ref()?;
+        if stage.must_end() {
+            return None;
+        }
+        match loss::compare(persisted, stage, &measured.counts()) {
+            Ok(loss) => Some(loss),
+            Err(_) if stage.must_end() => None,
+            Err(why) => {
+                let text = format!("loss: what was stored cannot be told: {why}");
+                stage.event(What::Failed { text: text.clone() });
+                stage.spoil(Trouble::Command(text));
+                None
+            }
+        }
     }
 
     /// The plan's commands after the load. In a trial that has failed they may find nothing to work on, and say
@@ -206,15 +341,16 @@ impl Trial<'_> {
         }
         stage.event(What::DrainStarted { until: text.clone() });
         tell(RunEvent::Draining { until: text });
-        let summary = self.sum_up(stage, ready, measured, None);
+        let summary = self.sum_up(stage, ready, measured, (None, so_far(stage, ready)));
         let mut done = || {
             stage.notices(notices, tell);
             if stage.must_end() {
                 return Some(true);
             }
             for probe in &ready.probes {
-                if let Ok(value) = probe.read(&mut || stage.must_end()) {
-                    stage.read(probe.name(), value);
+                match probe.read(&mut || stage.must_end()) {
+                    Ok(value) => stage.read(probe.name(), value),
+                    Err(error) => stage.read_failed(probe.name(), &error.to_string()),
                 }
             }
             let readings = stage.readings();
@@ -227,21 +363,23 @@ impl Trial<'_> {
         done.then_some(drained.took_s)
     }
 
-    fn sum_up(&self, stage: &Stage, ready: &Prepared, measured: &Measured, drain_s: Option<f64>) -> Summary {
+    fn sum_up(
+        &self,
+        stage: &Stage,
+        ready: &Prepared,
+        measured: &Measured,
+        (drain_s, loss): (Option<f64>, Option<Loss>),
+    ) -> Summary {
         let (samples, events) = stage.collected();
         let mut planned = match ready.loads.as_slice() {
-            [load] => planned_of(&load.spec),
+            [load] => load.planned(),
             // Each has a cap of its own; their sum is nobody's.
             loads => Planned {
-                drops_when_behind: loads.iter().any(|l| planned_of(&l.spec).drops_when_behind),
+                drops_when_behind: loads.iter().any(|l| l.planned().drops_when_behind),
                 ..Planned::default()
             },
         };
-        for component in &self.case.system.components {
-            if let Some(cores) = component.limits.cpu_cores {
-                planned.cpu_limits.insert(component.name.clone(), cores);
-            }
-        }
+        planned.cpu_limits = cpu_limits(self.case);
         let ended = match stage.trouble() {
             _ if stage.cancel.is_cancelled() => Ended::Interrupted,
             Some(_) => Ended::Broken,
@@ -258,10 +396,16 @@ impl Trial<'_> {
             expect: &self.conditions.expect,
             intervals: &measured.intervals,
             drain_s,
-            loss: None,
+            loss,
             planned,
         })
     }
+}
+
+/// CPU limits of a case's components, in cores.
+pub fn cpu_limits(case: &Case) -> BTreeMap<String, f64> {
+    let components = case.system.components.iter();
+    components.filter_map(|c| Some((c.name.clone(), c.limits.cpu_cores?))).collect()
 }
 
 /// What was asked for by all loads of a case: users and rates add up; what differs is told of each by itself.
@@ -271,7 +415,7 @@ fn together(loads: &[Prepare]) -> LoadFacts {
     if others.is_empty() {
         return all;
     }
-    all.loads = loads.iter().map(|l| (l.spec.name.clone(), l.facts.clone())).collect();
+    all.loads = loads.iter().map(|l| (l.name().to_owned(), l.facts.clone())).collect();
     // From the first one's start to the last one's end.
     let ends: Option<Vec<f64>> = all.loads.values().map(|l| l.duration_s.map(|s| l.start_s + s)).collect();
     all.start_s = all.loads.values().map(|l| l.start_s).fold(f64::INFINITY, f64::min);
@@ -293,36 +437,33 @@ fn together(loads: &[Prepare]) -> LoadFacts {
     all
 }
 
-/// Every component, the generator and the host, once a second, and the probes beside them. A watcher that
-/// cannot start is told; the load runs without it.
-fn watch(site: &Site, stage: &Arc<Stage>, ready: &Prepared, zero_ns: u64) -> Option<Watcher> {
-    let onto = stage.clone();
-    let emit = Arc::new(move |watched| onto.watched(watched));
-    match Watcher::start(TrialClock { origin_ns: zero_ns }, site.targets(), ready.probes.clone(), emit) {
-        Ok(watcher) => Some(watcher),
-        Err(error) => {
-            stage.event(What::Note { text: format!("nothing is watched: {error}") });
-            None
-        }
-    }
+/// What is known of the loss while the work is not done: everything that was accepted may still be lost.
+fn so_far(stage: &Stage, ready: &Prepared) -> Option<Loss> {
+    ready.persisted.as_ref()?;
+    let sent = stage.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
+    let accepted = sent.accepted.len();
+    Some(Loss { accepted, unanswered: sent.unanswered.len(), lost_max: accepted, ..Loss::default() })
 }
 
 /// Reads every probe a last time: what is expected of them is expected of the end, and the watcher's last
 /// reading is up to a second old.
 fn read_last(stage: &Stage, probes: &[Probe]) {
-    let mut readings = BTreeMap::new();
+    let (mut readings, mut failed) = (BTreeMap::new(), BTreeMap::new());
     for probe in probes {
         if stage.must_end() {
             return;
         }
         match probe.read(&mut || stage.must_end()) {
             Ok(value) => drop(readings.insert(probe.name().to_owned(), value)),
-            Err(error) => stage.event(What::Note { text: format!("no last reading: {error}") }),
+            Err(error) => {
+                failed.insert(probe.name().to_owned(), error.to_string());
+                stage.event(What::Note { text: format!("no last reading: {error}") });
+            }
         }
     }
-    if !readings.is_empty() {
+    if !readings.is_empty() || !failed.is_empty() {
         let (at_s, component) = (stage.now_s(), "probes".to_owned());
-        let sample = Sample { at_s, component, probes: readings, ..Sample::default() };
+        let sample = Sample { at_s, component, probes: readings, probes_failed: failed, ..Sample::default() };
         stage.watched(Watched::Samples(vec![sample]));
     }
 }
@@ -333,19 +474,15 @@ fn before_load(trouble: &Trouble) -> String {
 }
 
 /// All loads of the case, each from its start on, with its batches. One load runs on this thread.
-fn load_all(
-    conditions: &Conditions,
-    ready: &Prepared,
-    (stage, notices): (&Stage, &Mutex<Receiver<Notice>>),
-    zero_ns: u64,
-    tell: Tell<'_>,
-) -> Measured {
-    let one = |load| batches(conditions, load, (stage, notices), zero_ns, tell);
+fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Measured {
+    let one = |load| batches(conditions, load, actor);
     let done: Vec<Vec<MeasuredLoad>> = match ready.loads.as_slice() {
         [load] => vec![one(load)],
         loads => std::thread::scope(|scope| {
             let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
-            threads.into_iter().map(|t| t.join().unwrap_or_default()).collect()
+            let of = |load: &Prepare| format!("that of load `{}`", load.name());
+            let ends = threads.into_iter().zip(loads);
+            ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.stage)).collect()
         }),
     };
     let mut measured = Measured::default();
@@ -355,37 +492,38 @@ fn load_all(
     measured
 }
 
+/// What a thread of ours has come to. One that panicked has done a part of its work at most: what is missing must not
+/// look as if there had been nothing to do.
+fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, stage: &Stage) -> T {
+    ended.unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
+        stage.spoil(Trouble::Load(format!("a thread of loadlab failed, {which}: {words}")));
+        T::default()
+    })
+}
+
 /// The same load again and again against the living system, with pauses.
-fn batches(
-    conditions: &Conditions,
-    load: &Prepare,
-    (stage, notices): (&Stage, &Mutex<Receiver<Notice>>),
-    zero_ns: u64,
-    tell: Tell<'_>,
-) -> Vec<MeasuredLoad> {
+fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
+    let &Actor { site, stage, tell, zero_ns, .. } = actor;
+    let notices = &site.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
     if load.start_ns > 0 && wait(stage, notices, start_ns - LEAD_NS, tell) {
         return done;
     }
     for batch in 0..load.batches {
-        let name = load.spec.name.clone();
+        let name = load.name().to_owned();
         stage.event_at(start_ns, What::LoadStarted { load: name.clone(), batch });
         tell(RunEvent::LoadStarted {
             load: name.clone(),
             batch: (batch, load.batches),
-            planned_s: load.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
+            planned_s: load.planned_s(),
             planned_requests: load.facts.requests,
         });
-        let origin = Origin { start_ns, zero_ns, batch };
-        let order = Order {
-            spec: &load.spec,
-            facts: &load.facts,
-            stop_when: &conditions.stop_when,
-            expect: &conditions.expect,
-            origin,
-        };
-        let Some(measured) = measure(&order, stage, Some(notices), tell) else { break };
+        let first_id = load.first_ids.get(batch as usize).copied().unwrap_or(0);
+        let origin = Origin { start_ns, zero_ns, batch, first_id };
+        let Some(measured) = one_batch(conditions, load, origin, actor) else { break };
         let how = measured.how.clone();
         stage.event(What::LoadEnded { load: name.clone(), batch, how: how.clone() });
         tell(RunEvent::LoadEnded { load: name, how });
@@ -398,6 +536,24 @@ fn batches(
         start_ns = clock::now_ns() + LEAD_NS;
     }
     done
+}
+
+/// The load once.
+fn one_batch(
+    conditions: &Conditions,
+    load: &Prepare,
+    origin: Origin,
+    actor: &Actor<'_>,
+) -> Option<MeasuredLoad> {
+    let (facts, stop_when) = (&load.facts, conditions.stop_when.as_slice());
+    match &load.sends {
+        Sends::Requests(spec) => {
+            let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
+            let order = Order { spec, facts, stop_when, expect, is_warmup_found, origin };
+            measure(&order, actor.stage, Some(&actor.site.notices), actor.tell)
+        }
+        Sends::Program(program) => Run { program, facts, stop_when, origin }.measure(actor),
+    }
 }
 
 /// Waits until a time at which nothing is sent by a load; true if the trial must end.
@@ -413,6 +569,13 @@ fn wait(stage: &Stage, notices: &Mutex<Receiver<Notice>>, until_ns: u64, tell: T
 }
 
 impl Measured {
+    /// Of all loads together.
+    fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.loads.iter().for_each(|load| counts.merge(&load.measured.counts));
+        counts
+    }
+
     /// Of one load's batches, which follow one another on the same threads: times add up, the rest is the most
     /// of any.
     fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
@@ -443,7 +606,10 @@ impl Measured {
     /// Together with a load that ran at the same time, on threads of its own.
     fn beside(&mut self, mut other: Measured) {
         let (sum, own) = (&mut self.generator, other.generator);
-        sum.io = own.io;
+        // A program that makes a load has none.
+        if !own.io.is_empty() {
+            sum.io = own.io;
+        }
         sum.threads += own.threads;
         sum.cpus.extend(own.cpus);
         sum.cpus.sort_unstable();
@@ -473,5 +639,26 @@ fn add<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
         (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panicked_spoils_the_trial() {
+        let stage = Stage::new(None, Cancel::new());
+        assert_eq!(joined(Ok(7), "this one", &stage), 7);
+        assert!(stage.trouble().is_none() && !stage.must_end());
+        let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
+        assert_eq!(joined(ended, "that of load `a`", &stage), 0);
+        let trouble = stage.trouble().expect("it is told");
+        assert_eq!(trouble.words(), "a thread of loadlab failed, that of load `a`: no way");
+        assert!(stage.must_end() && trouble.exit() == Exit::CouldNotRun);
+        let stage = Stage::new(None, Cancel::new());
+        let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
+        assert_eq!(joined(ended, "this one", &stage), 0);
+        assert!(stage.trouble().expect("it is told").words().ends_with(": in plain words"));
     }
 }

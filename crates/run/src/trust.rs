@@ -64,6 +64,18 @@ fn read(path: &Path) -> Result<Vec<u8>, TrustError> {
 /// # Errors
 /// A file that cannot be read or is none; a host that no certificate can be for.
 pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<Box<TlsSpec>>, TrustError> {
+    tls_offering(words, sites, &[if http2 { b"h2" } else { b"http/1.1" }])
+}
+
+/// The same with the protocols to offer, the best first.
+///
+/// # Errors
+/// As [`tls_spec`].
+pub fn tls_offering(
+    words: &TlsWords,
+    sites: &[Site],
+    protocols: &[&[u8]],
+) -> Result<Option<Box<TlsSpec>>, TrustError> {
     if !sites.iter().any(|s| s.is_secure) {
         return Ok(None);
     }
@@ -84,7 +96,7 @@ pub fn tls_spec(words: &TlsWords, sites: &[Site], http2: bool) -> Result<Option<
         identity,
         versions: words.versions,
         resumption: words.is_resumed,
-        alpn: vec![if http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }],
+        alpn: protocols.iter().map(|p| p.to_vec()).collect(),
     };
     let names = sites.iter().map(|s| if s.is_secure { server_name(&s.host).map(Some) } else { Ok(None) });
     let names = names.collect::<Result<_, _>>()?;

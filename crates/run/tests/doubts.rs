@@ -7,8 +7,8 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
 use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Held, Order, Think};
-use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_load::spec::{Held, Think};
+use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{OwnLimits, Tick};
 use loadlab_record::summary::{Ended, LoadFacts, Summary, Verdict};
 
@@ -24,33 +24,8 @@ fn spec(model: Model) -> LoadSpec {
         keep_alive: true,
         ..RequestParts::default()
     };
-    LoadSpec {
-        name: "load".into(),
-        model,
-        until: Until::Elapsed(10 * S),
-        ramp_ns: 0,
-        stages: vec![],
-        warmup_ns: 0,
-        grace_ns: 5 * S,
-        pace_ns: None,
-        pace_when_behind: WhenBehind::Queue,
-        think: Think::None,
-        timeout_ns: 30 * S,
-        keep_alive: true,
-        requests: vec![request.build().unwrap()],
-        journey: None,
-        tls: None,
-        http2: None,
-        order: Order::Journey,
-        hosts: vec![vec!["127.0.0.1:80".parse().unwrap()]],
-        tags: vec![],
-        held: None,
-        sources: vec![],
-        threads: 1,
-        cpus: vec![],
-        io: IoChoice::Auto,
-        seed: 1,
-    }
+    let address = "127.0.0.1:80".parse().unwrap();
+    LoadSpec::new(model, Until::Elapsed(10 * S), vec![request.build().unwrap()], address)
 }
 
 fn users(users: u64) -> Model {

@@ -24,11 +24,12 @@ impl TrialClock {
         (i128::from(ns) - i128::from(self.origin_ns)) as f64 / 1e9
     }
 
-    /// The first whole second of the trial that is not before `ns`, as its number and its moment.
-    pub(crate) fn next_second(&self, ns: u64) -> (i64, u64) {
-        let since_ns = i128::from(ns) - i128::from(self.origin_ns);
-        let k = -(-since_ns).div_euclid(1_000_000_000);
-        let at_ns = i128::from(self.origin_ns) + k * 1_000_000_000;
+    /// The first whole interval of the trial that ends not before `ns`, as its number and its moment.
+    pub(crate) fn next_tick(&self, ns: u64, interval_ns: u64) -> (i64, u64) {
+        let (since_ns, interval_ns) =
+            (i128::from(ns) - i128::from(self.origin_ns), i128::from(interval_ns.max(1)));
+        let k = -(-since_ns).div_euclid(interval_ns);
+        let at_ns = i128::from(self.origin_ns) + k * interval_ns;
         (k as i64, at_ns.max(0) as u64)
     }
 }
@@ -49,8 +50,9 @@ mod tests {
             (4_299_999_999, -1, 4_300_000_000),
             (1_005_300_000_001, 1001, 1_006_300_000_000),
         ] {
-            assert_eq!(clock.next_second(ns), (k, at_ns), "{ns}");
+            assert_eq!(clock.next_tick(ns, 1_000_000_000), (k, at_ns), "{ns}");
         }
+        assert_eq!(clock.next_tick(5_300_000_001, 250_000_000), (1, 5_550_000_000));
         assert_eq!(clock.at_s(4_800_000_000), -0.5);
     }
 }

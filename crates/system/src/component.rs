@@ -9,10 +9,11 @@ use loadlab_record::units::format_bytes;
 use rustix::process::{Pid, WaitIdStatus};
 
 use crate::cgroup::group::Group;
+use crate::engine::container::Held;
 use crate::error::Tail;
 use crate::logs::{self, Log};
 use crate::process::{self, Kin, ProcessId};
-use crate::spec::{ComponentSpec, Signal, Unavailable};
+use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
 use crate::target::Target;
 
 /// Locks without caring whether another thread panicked meanwhile: all that is kept under locks here is valid
@@ -45,6 +46,16 @@ pub(crate) struct Inner {
     pub leaving: AtomicBool,
     pub life: Mutex<Life>,
     pub ended: Condvar,
+    pub origin: Origin,
+}
+
+/// Who started it: that decides how it is signalled, and who knows how it ended.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// Our own child.
+    Process,
+    /// A container of an engine.
+    Container(Box<Held>),
 }
 
 /// What changes while it lives.
@@ -54,6 +65,12 @@ pub(crate) struct Life {
     pub oom_kills: u64,
     /// Logs that were cut, by index.
     pub cut: Vec<usize>,
+    /// What it may use at present.
+    pub limits: Limits,
+    /// What of its link is limited, as it was read back.
+    pub link: LinkLimits,
+    /// It stands still, since it was told to.
+    pub paused: bool,
 }
 
 /// How and when a component's first process ended.
@@ -112,6 +129,28 @@ impl Component {
         self.inner.started_ns
     }
 
+    /// Where it can be reached from here: a container's own address. `None` for a process, which is reached as the
+    /// machine is.
+    pub fn address(&self) -> Option<std::net::IpAddr> {
+        match &self.inner.origin {
+            Origin::Process => None,
+            Origin::Container(held) => held.address,
+        }
+    }
+
+    /// The id of the container that it is.
+    pub(crate) fn container(&self) -> Option<&String> {
+        match &self.inner.origin {
+            Origin::Process => None,
+            Origin::Container(held) => Some(&held.id),
+        }
+    }
+
+    /// It is a container of an engine.
+    pub fn is_container(&self) -> bool {
+        matches!(self.inner.origin, Origin::Container(_))
+    }
+
     /// What this host cannot give it.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.inner.unavailable
@@ -132,6 +171,17 @@ impl Component {
         self.inner.pids()
     }
 
+    /// How often the kernel has killed one of its processes for memory. `None` where it does not tell.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.inner.group.oom_kills()
+    }
+
+    /// Its processes that have left its cgroup, by the mark in their environment: they are neither limited nor counted.
+    /// Looks at every process there is, so it is not for the middle of a load.
+    pub fn escaped(&self) -> Vec<u32> {
+        self.inner.escaped()
+    }
+
     /// The last lines of its logs.
     pub fn tail(&self) -> Tail {
         logs::tail(&self.inner.logs)
@@ -150,6 +200,11 @@ impl Inner {
         let life = lock(&self.life);
         if life.ended.is_some() {
             return false;
+        }
+        if let Origin::Container(held) = &self.origin {
+            // The keeper must be able to tell its end meanwhile.
+            drop(life);
+            return held.signal(signal);
         }
         let Some(group) = Pid::from_raw(self.id.pid as i32) else { return false };
         let Some(signal) = rustix::process::Signal::from_named_raw(signal.number()) else {
@@ -174,19 +229,38 @@ impl Inner {
         }
     }
 
+    pub fn escaped(&self) -> Vec<u32> {
+        if self.group.places.is_empty() {
+            return Vec::new();
+        }
+        let marked = process::marked(&self.kin.mark);
+        // Whoever is in it by now was only being forked.
+        let inside = self.group.pids();
+        marked.iter().map(|s| s.pid).filter(|pid| !inside.contains(pid)).collect()
+    }
+
     /// Reaps the first process if it has ended, and keeps how. `true` if it ended just now.
     pub fn reap(&self, now_ns: u64) -> bool {
+        // The engine is asked before anybody has to wait for the answer.
+        let (ended, told_of_memory) = match &self.origin {
+            Origin::Process => (None, false),
+            Origin::Container(held) => {
+                let (exit, out_of_memory) = held.ended();
+                (Some((exit, None)), out_of_memory)
+            }
+        };
         let mut life = lock(&self.life);
         if life.ended.is_some() {
             return false;
         }
-        let Some(status) = wait(&self.pidfd) else { return false };
+        let Some(status) = ended.or_else(|| wait(&self.pidfd)) else { return false };
         // The kernel counts an OOM kill before it sends the signal. One that was seen before may have been of another
         // process of the component, unless this one was killed (137 is what a shell makes of that).
         let kills = self.group.oom_kills().unwrap_or(0);
         let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
         let is_told_by_kills = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
-        let out_of_memory = (is_told_by_kills && !self.is_leaving()).then_some(self.spec.limits.memory_bytes);
+        let is_told = is_told_by_kills || told_of_memory;
+        let out_of_memory = (is_told && !self.is_leaving()).then_some(life.limits.memory_bytes);
         life.ended =
             Some(Ended { status: Status { exit: status.0, signal: status.1, out_of_memory }, at_ns: now_ns });
         self.ended.notify_all();

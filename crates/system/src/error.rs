@@ -76,9 +76,9 @@ pub enum Error {
 
     /// A component was not ready in time.
     #[error(
-        "component `{component}` was not ready within {}: {waited_for}: {last}{tail}\n\
-         hint: see whether it listens where `ready` looks, or allow more time",
-        format_duration_ns(*within_ns as f64)
+        "component `{component}` was not ready within {}: {waited_for}: {last}{tail}\nhint: {}",
+        format_duration_ns(*within_ns as f64),
+        not_ready_hint(*oom_kills)
     )]
     NotReady {
         /// Which.
@@ -89,6 +89,8 @@ pub enum Error {
         waited_for: String,
         /// What the last attempt said.
         last: String,
+        /// How many of its processes the kernel killed for memory meanwhile.
+        oom_kills: u64,
         /// The last lines it wrote.
         tail: Tail,
     },
@@ -156,6 +158,75 @@ pub enum Error {
         source: std::io::Error,
     },
 
+    /// No network namespace can be had.
+    #[error(
+        "cannot isolate the run in a network namespace of its own: {source}\n\
+         hint: it takes root (the capability CAP_SYS_ADMIN); without it, run all of loadlab in one: \
+         `unshare -rn sh -c 'ip link set lo up && exec loadlab run …'`, without `isolate`"
+    )]
+    Isolate {
+        /// Why.
+        source: std::io::Error,
+    },
+
+    /// A link could not be made or changed.
+    #[error("cannot {doing}: {why}\nhint: {hint}")]
+    Network {
+        /// What.
+        doing: String,
+        /// Why.
+        why: String,
+        /// What to do.
+        hint: &'static str,
+    },
+
+    /// A component whose network is not its own.
+    #[error(
+        "cannot {doing} component `{component}`: it has no link of its own, or is not up\n\
+         hint: `isolate: true` in the plan gives each process component one"
+    )]
+    NoLink {
+        /// Which.
+        component: String,
+        /// `cut off`.
+        doing: &'static str,
+    },
+
+    /// Something that should run already.
+    #[error("component `{component}`: {what}\nhint: {hint}")]
+    NotThere {
+        /// Which.
+        component: String,
+        /// What was looked for.
+        what: String,
+        /// What to do.
+        hint: &'static str,
+    },
+
+    /// No Compose is installed.
+    #[error(
+        "no Compose is installed that could bring {} up\n\
+         hint: install Docker's plugin (`docker compose version` must work), `docker-compose`, or `podman-compose`",
+        file.display()
+    )]
+    NoCompose {
+        /// The Compose file.
+        file: PathBuf,
+    },
+
+    /// A container's engine.
+    #[error("component `{component}`: {source}")]
+    Container {
+        /// Which.
+        component: String,
+        /// Why.
+        source: Box<crate::engine::EngineError>,
+    },
+
+    /// The container engine, for something that is no component.
+    #[error(transparent)]
+    Engine(Box<crate::engine::EngineError>),
+
     /// The guardian could not be started.
     #[error("cannot start the guardian `{}`: {source}", exe.display())]
     Guardian {
@@ -175,11 +246,30 @@ pub enum Error {
     },
 }
 
+impl From<crate::engine::EngineError> for Error {
+    fn from(error: crate::engine::EngineError) -> Error {
+        Error::Engine(Box::new(error))
+    }
+}
+
 impl Error {
+    /// What an engine said of a component.
+    pub fn of_container(component: &str, source: crate::engine::EngineError) -> Error {
+        Error::Container { component: component.to_owned(), source: Box::new(source) }
+    }
+
     /// For `map_err` on file operations.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { doing, path, source }
+    }
+}
+
+fn not_ready_hint(oom_kills: u64) -> &'static str {
+    match oom_kills {
+        0 => "see whether it listens where `ready` looks, or allow more time",
+        1 => "the kernel killed a process of it for memory: allow it more",
+        _ => "the kernel killed processes of it for memory: allow it more",
     }
 }
 

@@ -14,7 +14,7 @@ const HEAD_BYTES: usize = 64 << 10;
 /// A response's body may have so many bytes.
 pub const BODY_BYTES: usize = 4 << 20;
 /// How long a read waits before asking whether to go on.
-const SLICE: Duration = Duration::from_millis(20);
+pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 /// A complete response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,14 @@ pub enum HttpError {
     Connect {
         /// Where.
         address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A Unix socket that does not answer as a socket should.
+    #[error("the connection to {} broke: {source}", path.display())]
+    Socket {
+        /// Which.
+        path: std::path::PathBuf,
         /// Why.
         source: std::io::Error,
     },
@@ -100,6 +108,12 @@ pub(crate) struct Url {
     path: String,
 }
 
+impl std::fmt::Display for Url {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}{}", self.authority, self.path)
+    }
+}
+
 impl Url {
     /// Takes a URL apart.
     pub fn parse(url: &str) -> Result<Url, HttpError> {
@@ -136,12 +150,33 @@ impl Url {
         Ok(Url { authority: authority.to_owned(), host: host.to_owned(), port, path })
     }
 
-    fn resolve(&self) -> Result<SocketAddr, HttpError> {
-        let host = || format!("{}:{}", self.host, self.port);
-        let found = (self.host.as_str(), self.port).to_socket_addrs();
-        let mut found = found.map_err(|source| HttpError::Resolve { host: host(), source })?;
-        found.next().ok_or_else(|| HttpError::Resolve { host: host(), source: ErrorKind::NotFound.into() })
+    fn resolve(&self) -> Result<Vec<SocketAddr>, HttpError> {
+        let failed = |source| HttpError::Resolve { host: format!("{}:{}", self.host, self.port), source };
+        let found = (self.host.as_str(), self.port).to_socket_addrs().map_err(failed)?;
+        let found: Vec<SocketAddr> = found.collect();
+        if found.is_empty() { Err(failed(ErrorKind::NotFound.into())) } else { Ok(found) }
     }
+}
+
+/// Connects to the first address of a name that lets it: `localhost` may mean `::1` first, where few listen. Each is
+/// given at most `each`, and all of them until then. The error is that of the last one tried.
+pub(crate) fn connect(
+    addresses: &[SocketAddr],
+    each: Duration,
+    until_ns: u64,
+) -> Result<(TcpStream, SocketAddr), HttpError> {
+    let mut failed = HttpError::Timeout;
+    for address in addresses {
+        let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(address, left.min(each)) {
+            Ok(stream) => return Ok((stream, *address)),
+            Err(source) => failed = HttpError::Connect { address: *address, source },
+        }
+    }
+    Err(failed)
 }
 
 /// GETs a URL. It ends with an error at `until_ns` (of [`clock::now_ns`]) or when `stop` says so.
@@ -151,13 +186,11 @@ pub fn get(url: &str, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<R
 
 /// GETs a URL that was taken apart before.
 pub(crate) fn fetch(url: &Url, until_ns: u64, stop: &mut dyn FnMut() -> bool) -> Result<Response, HttpError> {
-    let address = url.resolve()?;
+    let (mut stream, address) = connect(&url.resolve()?, Duration::from_secs(1), until_ns)?;
     let left = Duration::from_nanos(until_ns.saturating_sub(clock::now_ns()));
     if left.is_zero() {
         return Err(HttpError::Timeout);
     }
-    let mut stream = TcpStream::connect_timeout(&address, left.min(Duration::from_secs(1)))
-        .map_err(|source| HttpError::Connect { address, source })?;
     let broken = |source| HttpError::Broken { address, source };
     stream.set_read_timeout(Some(SLICE)).map_err(broken)?;
     stream.set_write_timeout(Some(left)).map_err(broken)?;
@@ -165,7 +198,27 @@ pub(crate) fn fetch(url: &Url, until_ns: u64, stop: &mut dyn FnMut() -> bool) ->
         "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: loadlab\r\nAccept: */*\r\nConnection: close\r\n\r\n",
         url.path, url.authority
     );
-    stream.write_all(request.as_bytes()).map_err(broken)?;
+    exchange(&mut stream, request.as_bytes(), until_ns, stop, &broken)
+}
+
+/// Sends a request whose stream reads in slices of [`SLICE`], and reads its response.
+pub(crate) fn exchange(
+    stream: &mut (impl Read + Write),
+    request: &[u8],
+    until_ns: u64,
+    stop: &mut dyn FnMut() -> bool,
+    broken: &dyn Fn(std::io::Error) -> HttpError,
+) -> Result<Response, HttpError> {
+    stream.write_all(request).map_err(broken)?;
+    receive(stream, until_ns, stop, broken)
+}
+
+fn receive(
+    stream: &mut impl Read,
+    until_ns: u64,
+    stop: &mut dyn FnMut() -> bool,
+    broken: &dyn Fn(std::io::Error) -> HttpError,
+) -> Result<Response, HttpError> {
     let mut received = Vec::new();
     let mut chunk = [0u8; 16 << 10];
     loop {
@@ -328,6 +381,23 @@ mod tests {
             };
             assert_eq!(parsed, expect, "{url}");
         }
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_are_tried() {
+        use std::net::{Ipv4Addr, TcpListener};
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let there = listener.local_addr().unwrap();
+        // Port 1 is nobody's.
+        let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let until_ns = clock::now_ns() + 60_000_000_000;
+        let to = |addresses: &[SocketAddr], until_ns| {
+            connect(addresses, Duration::from_secs(60), until_ns).map(|(_, address)| address)
+        };
+        assert_eq!(to(&[nobody, there], until_ns).unwrap(), there);
+        let refused = to(&[nobody, nobody], until_ns).unwrap_err();
+        assert!(matches!(refused, HttpError::Connect { address, .. } if address == nobody), "{refused}");
+        assert!(matches!(to(&[there], 0), Err(HttpError::Timeout)));
     }
 
     #[test]

@@ -154,10 +154,8 @@ impl Shared {
 
     fn look(&self, inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
         let component = || Component { inner: inner.clone() };
-        let kills = match inner.spec.limits.memory_bytes {
-            Some(_) => inner.group.oom_kills().unwrap_or(0),
-            None => 0,
-        };
+        let is_limited = lock(&inner.life).limits.memory_bytes.is_some();
+        let kills = if is_limited { inner.group.oom_kills().unwrap_or(0) } else { 0 };
         let mut life = lock(&inner.life);
         if kills > life.oom_kills {
             life.oom_kills = kills;

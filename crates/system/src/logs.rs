@@ -16,6 +16,8 @@ pub const LOG_LIMIT_BYTES: u64 = 64 << 20;
 const TAIL_BYTES: u64 = 16 << 10;
 /// So many lines of each log are shown.
 const TAIL_LINES: usize = 10;
+/// A longer line is not looked at.
+const LINE_BYTES: usize = 1 << 20;
 /// A shown line has at most so many characters.
 const LINE_CHARS: usize = 400;
 
@@ -54,15 +56,60 @@ impl Log {
 
     /// Reads what was written since `offset`, at most 1 MiB, and returns the offset after it.
     pub fn read_since(&self, offset: u64, into: &mut Vec<u8>) -> u64 {
-        let Ok(mut file) = File::open(&self.path) else { return offset };
-        let size = file.metadata().map(|m| m.len()).unwrap_or(offset);
-        // A log that was cut meanwhile goes on from where it is now.
-        let offset = offset.min(size);
-        if file.seek(SeekFrom::Start(offset)).is_err() {
-            return offset;
+        read_since(&self.path, offset, into).unwrap_or(offset)
+    }
+}
+
+/// Reads what a log has behind an offset, at most 1 MiB, and returns the offset after it.
+fn read_since(path: &Path, offset: u64, into: &mut Vec<u8>) -> std::io::Result<u64> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    // A log that was cut meanwhile goes on from where it is now.
+    let offset = offset.min(size);
+    file.seek(SeekFrom::Start(offset))?;
+    let read = file.take(1 << 20).read_to_end(into)?;
+    Ok(offset + read as u64)
+}
+
+/// How many lines of a log hold a text, counted as it grows. Of a log that is cut, what was not counted yet and is cut
+/// out is missed; the cut is noted.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    path: PathBuf,
+    offset: u64,
+    /// The beginning of a line that is not complete.
+    line: Vec<u8>,
+    lines: u64,
+}
+
+impl Counted {
+    /// Nothing that is in it by now counts.
+    pub fn from_now(path: &Path) -> Counted {
+        let offset = std::fs::metadata(path).map_or(0, |m| m.len());
+        Counted { path: path.to_owned(), offset, line: Vec::new(), lines: 0 }
+    }
+
+    /// Reads on to its end. Lines that are not complete do not count yet.
+    pub fn count(&mut self, text: &str) -> std::result::Result<u64, String> {
+        loop {
+            let mut bytes = std::mem::take(&mut self.line);
+            let before = bytes.len();
+            self.offset = read_since(&self.path, self.offset, &mut bytes)
+                .map_err(|e| format!("cannot read {}: {e}", self.path.display()))?;
+            let is_all = bytes.len() == before;
+            let end = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+            self.line = bytes.split_off(end);
+            // A line without end is no line: it must not be kept for ever.
+            if self.line.len() > LINE_BYTES {
+                self.line.clear();
+            }
+            let lines = bytes.split(|b| *b == b'\n');
+            self.lines +=
+                lines.filter(|l| l.windows(text.len().max(1)).any(|w| w == text.as_bytes())).count() as u64;
+            if is_all {
+                return Ok(self.lines);
+            }
         }
-        let read = file.take(1 << 20).read_to_end(into).unwrap_or(0);
-        offset + read as u64
     }
 }
 
@@ -125,6 +172,25 @@ mod tests {
         }
         let lines = tail(&[log]).logs.remove(0).1;
         assert_eq!((lines.len(), lines[0].as_str(), lines[9].as_str()), (10, "line 4990", "line 4999"));
+    }
+
+    #[test]
+    fn lines_are_counted_as_they_become_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(&dir.path().join("a")).unwrap();
+        (&log.file).write_all(b"error of an earlier trial\n").unwrap();
+        let mut counted = Counted::from_now(&log.path);
+        assert_eq!(counted.count("error"), Ok(0));
+        (&log.file).write_all(b"error 1\nfine\nan error error\nerr").unwrap();
+        assert_eq!(counted.count("error"), Ok(2));
+        (&log.file).write_all(b"or 3").unwrap();
+        assert_eq!(counted.count("error"), Ok(2));
+        (&log.file).write_all(b"\n").unwrap();
+        assert_eq!(counted.count("error"), Ok(3));
+        for _ in 0..3 {
+            (&log.file).write_all("an error\n".repeat(100_000).as_bytes()).unwrap();
+        }
+        assert_eq!(counted.count("error"), Ok(300_003));
     }
 
     #[test]

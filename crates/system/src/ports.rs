@@ -5,7 +5,9 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use crate::error::{Error, Result};
 use crate::process;
@@ -24,6 +26,10 @@ struct Row {
 /// Every port is free, or the error names the first that is not and its owner.
 pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     for &port in ports {
+        // The table has a line for every connection of the machine, thousands after a load: it is for naming owners.
+        if can_be_had(port) {
+            continue;
+        }
         let rows = table();
         let owner = rows.iter().find(|r| r.port == port && r.state == LISTEN);
         let taken = owner.is_some() || bind_fails(port);
@@ -38,13 +44,43 @@ pub(crate) fn check_free(component: &str, ports: &[u16]) -> Result<()> {
     Ok(())
 }
 
+/// Nobody listens at the port, or somebody who `is_ours`.
+pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32) -> bool) -> Result<()> {
+    if can_be_had(port) {
+        return Ok(());
+    }
+    let listening = table().into_iter().find(|r| r.port == port && r.state == LISTEN);
+    let stranger = listening.and_then(|r| process::holder_of_socket(r.inode)).filter(|pid| !is_ours(*pid));
+    match stranger {
+        None => Ok(()),
+        Some(pid) => {
+            let by = format!(" by pid {pid} ({})", process::command_of(pid));
+            Err(Error::PortTaken { component: component.to_owned(), port, by })
+        }
+    }
+}
+
+/// Nobody has the port at any address, IPv4 or IPv6. Where that cannot be told, it is looked up.
+fn can_be_had(port: u16) -> bool {
+    let bound = || -> rustix::io::Result<()> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, flags, None)?;
+        sockopt::set_ipv6_v6only(&socket, false)?;
+        // Connections that wait out their time keep nobody from listening.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, port, 0, 0))
+    };
+    bound().is_ok()
+}
+
 /// Nobody listens, yet the port cannot be had: an outgoing connection of another program uses it.
 fn bind_fails(port: u16) -> bool {
     matches!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)), Err(e) if e.kind() == ErrorKind::AddrInUse)
 }
 
 fn table() -> Vec<Row> {
-    let texts = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
+    let texts = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"]
+        .map(|path| fs::read_to_string(path).unwrap_or_default());
     texts.iter().flat_map(|text| text.lines().skip(1).filter_map(parse_row)).collect()
 }
 
@@ -81,6 +117,18 @@ mod tests {
         assert!(message.starts_with(&expect), "{message}");
         drop(listener);
         check_free("db", &[port]).unwrap();
+    }
+
+    #[test]
+    fn somebody_of_the_system_may_listen_and_nobody_else() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let us = std::process::id();
+        check_no_stranger("db", port, &|pid| pid == us).unwrap();
+        let message = check_no_stranger("db", port, &|_| false).unwrap_err().to_string();
+        assert!(message.contains(&format!("port {port} is already taken by pid {us}")), "{message}");
+        drop(listener);
+        check_no_stranger("db", port, &|_| false).unwrap();
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct Stat {
     pub state: u8,
     pub parent: u32,
     pub group: u32,
+    pub minor_faults: u64,
+    pub major_faults: u64,
     pub user_ticks: u64,
     pub system_ticks: u64,
     /// Of children it waited for.
@@ -71,6 +73,8 @@ pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         parent: number(4)? as u32,
         group: number(5)? as u32,
+        minor_faults: number(10)?,
+        major_faults: number(12)?,
         user_ticks: number(14)?,
         system_ticks: number(15)?,
         children_user_ticks: number(16)?,
@@ -151,6 +155,12 @@ pub(crate) fn has_mark(pid: u32, mark: &str) -> bool {
 /// All living processes whose environment has this entry.
 pub(crate) fn marked(mark: &str) -> Vec<Stat> {
     snapshot().into_iter().filter(|s| !s.is_dead() && has_mark(s.pid, mark)).collect()
+}
+
+/// A process's command line, its words with a blank between them; empty for the kernel's own.
+pub(crate) fn command_line(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
 }
 
 /// What a process runs, for reading: its command line in at most 80 characters, else its name.

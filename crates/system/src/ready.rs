@@ -1,22 +1,28 @@
 //! Waiting until a component is up, while watching that it still lives.
 
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::cancel::{Cancel, Woke};
 use crate::clock;
-use crate::component::Component;
+use crate::component::{Component, Origin};
+use crate::engine::container::Health;
 use crate::error::{Error, Result};
 use crate::http;
 use crate::spec::Ready;
 use crate::system::System;
 
-/// Pause between two attempts.
-const PAUSE_NS: u64 = 15_000_000;
+/// Pause between two attempts: short at first, since a small component is up in a few milliseconds, and twice as long
+/// each time up to the second.
+const PAUSES_NS: (u64, u64) = (2_000_000, 15_000_000);
 /// A component without a readiness check must have lived so long.
 const ALIVE_NS: u64 = 50_000_000;
+/// A container without a check of its own as well: its command begins a while after the engine says that it runs.
+const CONTAINER_ALIVE_NS: u64 = 300_000_000;
+/// Pause between two questions to a container engine.
+const ASK_NS: u64 = 50_000_000;
 /// The first HTTP attempt may take so long; each later one twice as long as the one before.
 const FIRST_ATTEMPT_NS: u64 = 1_000_000_000;
 
@@ -26,12 +32,21 @@ impl System {
     /// Errors: it ended meanwhile (told at once), its time was up (both with the last lines of its logs), or
     /// `cancel` was.
     pub fn ready(&self, component: &Component, cancel: &Cancel) -> Result<f64> {
+        self.ready_when(component, &component.spec().ready, cancel)
+    }
+
+    /// The same by a sign that was not known when it was started, such as one with its address.
+    ///
+    /// # Errors
+    /// As for [`System::ready`].
+    pub fn ready_when(&self, component: &Component, ready: &Ready, cancel: &Cancel) -> Result<f64> {
         let started_ns = component.started_ns();
-        let mut check = Check::of(component);
+        let mut check = Check::of(component, ready);
         let until_ns = started_ns.saturating_add(check.within_ns());
-        let pause_ns = match check {
+        let mut pause_ns = match check {
             Check::Alive => ALIVE_NS,
-            _ => PAUSE_NS,
+            Check::Healthy { .. } => ASK_NS,
+            _ => PAUSES_NS.0,
         };
         let mut last = "no attempt was made".to_owned();
         loop {
@@ -57,12 +72,64 @@ impl System {
                         within_ns: check.within_ns(),
                         waited_for: check.words(),
                         last,
+                        oom_kills: component.inner.group.oom_kills().unwrap_or(0),
                         tail: component.tail(),
                     });
                 }
-                Woke::TimedOut => {}
+                Woke::TimedOut => pause_ns = (pause_ns * 2).min(PAUSES_NS.1),
             }
         }
+    }
+}
+
+/// Waits until something that runs already answers, and returns after how many seconds it did.
+///
+/// # Errors
+/// Its time was up, or `cancel` was.
+pub fn answers(name: &str, ready: &Ready, cancel: &Cancel) -> Result<f64> {
+    let (begun_ns, mut attempt_ns) = (clock::now_ns(), FIRST_ATTEMPT_NS);
+    let (within_ns, waited_for) = match ready {
+        Ready::Http { url, within_ns } => (*within_ns, format!("GET {url}")),
+        Ready::Tcp { addr, within_ns } => (*within_ns, format!("connecting to {addr}")),
+        Ready::Alive | Ready::Healthy { .. } | Ready::Log { .. } => return Ok(0.0),
+    };
+    let until_ns = begun_ns.saturating_add(within_ns);
+    loop {
+        let attempt = match ready {
+            Ready::Http { url, .. } => get(url, until_ns, &mut attempt_ns, &mut || cancel.is_cancelled()),
+            Ready::Tcp { addr, .. } => connect(addr),
+            Ready::Alive | Ready::Healthy { .. } | Ready::Log { .. } => Ok(()),
+        };
+        let now_ns = clock::now_ns();
+        match attempt {
+            Ok(()) => return Ok((now_ns - begun_ns) as f64 / 1e9),
+            Err(last) if now_ns >= until_ns => {
+                let (component, tail) = (name.to_owned(), crate::error::Tail::default());
+                return Err(Error::NotReady { component, within_ns, waited_for, last, tail, oom_kills: 0 });
+            }
+            Err(_) if cancel.wait_until(until_ns.min(now_ns + PAUSES_NS.1)) => {
+                return Err(Error::Cancelled { doing: format!("waiting for component `{name}`") });
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// One attempt of a readiness check; one that took too long lets the next take twice as long.
+fn get(
+    url: &str,
+    until_ns: u64,
+    attempt_ns: &mut u64,
+    stop: &mut dyn FnMut() -> bool,
+) -> std::result::Result<(), String> {
+    match http::get(url, until_ns.min(clock::now_ns() + *attempt_ns), stop) {
+        Ok(response) if response.status < 400 => Ok(()),
+        Ok(response) => Err(format!("answered with status {}", response.status)),
+        Err(e @ http::HttpError::Timeout) => {
+            *attempt_ns *= 2;
+            Err(e.to_string())
+        }
+        Err(e) => Err(e.to_string()),
     }
 }
 
@@ -88,6 +155,7 @@ enum Check {
     Http { url: String, attempt_ns: u64, within_ns: u64 },
     Tcp { addr: String, within_ns: u64 },
     Log { pattern: String, within_ns: u64, logs: Vec<Search> },
+    Healthy { within_ns: u64 },
 }
 
 /// How far a log was searched.
@@ -98,11 +166,12 @@ struct Search {
 }
 
 impl Check {
-    fn of(component: &Component) -> Check {
-        match component.spec().ready.clone() {
+    fn of(component: &Component, ready: &Ready) -> Check {
+        match ready.clone() {
             Ready::Alive => Check::Alive,
             Ready::Http { url, within_ns } => Check::Http { url, attempt_ns: FIRST_ATTEMPT_NS, within_ns },
             Ready::Tcp { addr, within_ns } => Check::Tcp { addr, within_ns },
+            Ready::Healthy { within_ns } => Check::Healthy { within_ns },
             Ready::Log { pattern, within_ns } => {
                 let logs = &component.inner.logs;
                 let logs = logs.iter().map(|log| Search { offset: log.from, carry: Vec::new() }).collect();
@@ -114,9 +183,10 @@ impl Check {
     fn within_ns(&self) -> u64 {
         match self {
             Check::Alive => u64::MAX,
-            Check::Http { within_ns, .. } | Check::Tcp { within_ns, .. } | Check::Log { within_ns, .. } => {
-                *within_ns
-            }
+            Check::Http { within_ns, .. }
+            | Check::Tcp { within_ns, .. }
+            | Check::Log { within_ns, .. }
+            | Check::Healthy { within_ns } => *within_ns,
         }
     }
 
@@ -126,6 +196,7 @@ impl Check {
             Check::Http { url, .. } => format!("GET {url}"),
             Check::Tcp { addr, .. } => format!("connecting to {addr}"),
             Check::Log { pattern, .. } => format!("`{pattern}` in its output"),
+            Check::Healthy { .. } => "its health check".into(),
         }
     }
 
@@ -139,19 +210,11 @@ impl Check {
         match self {
             Check::Alive => Ok(()),
             Check::Http { url, attempt_ns, .. } => {
-                let attempt_until_ns = until_ns.min(clock::now_ns() + *attempt_ns);
                 let mut stop = || cancel.is_cancelled() || component.ended().is_some();
-                match http::get(url, attempt_until_ns, &mut stop) {
-                    Ok(response) if response.status < 400 => Ok(()),
-                    Ok(response) => Err(format!("answered with status {}", response.status)),
-                    Err(e @ http::HttpError::Timeout) => {
-                        *attempt_ns *= 2;
-                        Err(e.to_string())
-                    }
-                    Err(e) => Err(e.to_string()),
-                }
+                get(url, until_ns, attempt_ns, &mut stop)
             }
             Check::Tcp { addr, .. } => connect(addr),
+            Check::Healthy { .. } => is_healthy(component),
             Check::Log { pattern, logs, .. } => {
                 let found = component.inner.logs.iter().zip(logs).any(|(log, search)| {
                     search.finds(pattern.as_bytes(), |offset, into| log.read_since(offset, into))
@@ -162,10 +225,29 @@ impl Check {
     }
 }
 
+/// One without a check is well when it has lived for a moment.
+fn is_healthy(component: &Component) -> std::result::Result<(), String> {
+    let health = match &component.inner.origin {
+        Origin::Process => Health::Unchecked,
+        Origin::Container(held) => held.health(),
+    };
+    match health {
+        Health::Well => Ok(()),
+        Health::Unchecked if clock::now_ns() >= component.started_ns() + CONTAINER_ALIVE_NS => Ok(()),
+        Health::Unchecked => Err("it was started this moment".into()),
+        Health::Not(why) => Err(why),
+    }
+}
+
 fn connect(addr: &str) -> std::result::Result<(), String> {
-    let mut found = addr.to_socket_addrs().map_err(|e| format!("`{addr}` is no address and port: {e}"))?;
-    let address = found.next().ok_or_else(|| format!("`{addr}` has no address"))?;
-    TcpStream::connect_timeout(&address, Duration::from_millis(250)).map(drop).map_err(|e| e.to_string())
+    let found = addr.to_socket_addrs().map_err(|e| format!("`{addr}` is no address and port: {e}"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    match http::connect(&found, Duration::from_millis(250), u64::MAX) {
+        Ok(_) => Ok(()),
+        // Where is said by whoever tells of it.
+        Err(http::HttpError::Connect { source, .. }) => Err(source.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 impl Search {

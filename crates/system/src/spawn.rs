@@ -10,13 +10,14 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::sync::mpsc::{Sender, channel, sync_channel};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use rustix::thread::CpuSet;
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::{Error, Result};
 use crate::spec::Command;
@@ -32,6 +33,10 @@ pub(crate) struct Launch {
     pub doors: Vec<(File, PathBuf)>,
     pub open_files: Option<u64>,
     pub cpus: Vec<usize>,
+    /// The network namespace to be in; `None` is loadlab's.
+    pub network: Option<OwnedFd>,
+    /// Its standard input; `None` is nothing.
+    pub stdin: Option<OwnedFd>,
 }
 
 /// What failed in the child, or before there was one.
@@ -50,6 +55,8 @@ pub(crate) enum Step {
     Join(PathBuf),
     OpenFiles(u64),
     Cpus(Vec<usize>),
+    /// Entering its network namespace.
+    Network,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -95,10 +102,11 @@ impl Drop for Spawner {
 /// Numbers of steps, as the child reports them: joining is `JOIN + index`.
 const OPEN_FILES: u8 = 1;
 const CPUS: u8 = 2;
+const NETWORK: u8 = 3;
 const JOIN: u8 = 16;
 
 fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
-    let Launch { command, dir, env, stdout, stderr, doors, open_files, cpus } = launch;
+    let Launch { command, dir, env, stdout, stderr, doors, open_files, cpus, network, stdin } = launch;
     let failed = |source| LaunchError { step: Step::Exec, source };
     let mut process = match &command {
         Command::Shell(line) => {
@@ -114,15 +122,18 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
         }
     };
     process.current_dir(&dir).envs(env.iter().map(|(name, value)| (name, value))).process_group(0);
-    process.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    process.stdin(stdin.map_or_else(Stdio::null, Stdio::from)).stdout(stdout).stderr(stderr);
     // Closed on exec, as all that std opens.
     let (mut report, reporter) = io::pipe().map_err(failed)?;
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
     let child = Child {
         doors: doors.iter().map(|(file, _)| file.try_clone()).collect::<io::Result<_>>().map_err(failed)?,
-        open_files,
+        open_files: open_files
+            .map(|limit| Rlimit { current: Some(limit), maximum: Some(limit) })
+            .or_else(crate::open_files::given),
         cpus: (!cpus.is_empty()).then_some(set),
+        network,
         reporter,
         parent: rustix::process::getpid(),
     };
@@ -139,6 +150,7 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
             _ if told == 0 => Step::Exec,
             OPEN_FILES => Step::OpenFiles(open_files.unwrap_or(0)),
             CPUS => Step::Cpus(cpus),
+            NETWORK => Step::Network,
             n => match doors.get(usize::from(n.saturating_sub(JOIN))) {
                 Some((_, path)) => Step::Join(path.clone()),
                 None => Step::Exec,
@@ -177,8 +189,9 @@ fn absolute(program: &str, dir: &Path) -> PathBuf {
 /// What the child does before exec.
 struct Child {
     doors: Vec<File>,
-    open_files: Option<u64>,
+    open_files: Option<Rlimit>,
     cpus: Option<CpuSet>,
+    network: Option<OwnedFd>,
     reporter: io::PipeWriter,
     parent: Pid,
 }
@@ -189,12 +202,16 @@ impl Child {
             // "0" is the writer itself, in every pid namespace.
             rustix::io::write(door, b"0").map_err(|e| self.tell(JOIN.saturating_add(i as u8), e))?;
         }
-        if let Some(limit) = self.open_files {
-            let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
+        if let Some(limit) = &self.open_files {
+            let limit = Rlimit { current: limit.current, maximum: limit.maximum };
             rustix::process::setrlimit(Resource::Nofile, limit).map_err(|e| self.tell(OPEN_FILES, e))?;
         }
         if let Some(cpus) = &self.cpus {
             rustix::thread::sched_setaffinity(None, cpus).map_err(|e| self.tell(CPUS, e))?;
+        }
+        if let Some(network) = &self.network {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(|e| self.tell(NETWORK, e))?;
         }
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             // SAFETY: signal(2) with SIG_DFL is async-signal-safe and runs no code of ours later. A shell starts
@@ -234,6 +251,8 @@ mod tests {
             doors: Vec::new(),
             open_files: None,
             cpus: Vec::new(),
+            network: None,
+            stdin: None,
         }
     }
 

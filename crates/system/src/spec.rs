@@ -28,6 +28,17 @@ pub struct ComponentSpec {
     pub ports: Vec<u16>,
     /// Cores it may run on; empty means all.
     pub cpus: Vec<usize>,
+    /// Where a relay stands between it and all others; limits on delay and loss of its link need one.
+    pub relay: Option<RelayAt>,
+}
+
+/// Where a relay stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RelayAt {
+    /// Between the two ends of the link of a component that has a network namespace of its own.
+    Link,
+    /// Before ports of loopback: where others connect to, and where the component listens.
+    Ports(Vec<(u16, u16)>),
 }
 
 impl ComponentSpec {
@@ -50,6 +61,7 @@ impl ComponentSpec {
             logs: (logs_dir.join(format!("{name}.out")), logs_dir.join(format!("{name}.err"))),
             ports: Vec::new(),
             cpus: Vec::new(),
+            relay: None,
         }
     }
 }
@@ -97,6 +109,11 @@ pub enum Ready {
         /// At most so long after its start.
         within_ns: u64,
     },
+    /// A container runs and its own health check, if it has one, says that it is well.
+    Healthy {
+        /// At most so long after its start.
+        within_ns: u64,
+    },
     /// Its standard output or error contains this text.
     Log {
         /// A substring of what it writes.
@@ -106,17 +123,63 @@ pub enum Ready {
     },
 }
 
+impl Ready {
+    /// The port on loopback at which it is asked, if it is.
+    pub(crate) fn port_here(&self) -> Option<u16> {
+        let authority = match self {
+            Ready::Http { url, .. } => url.split_once("://")?.1.split(['/', '?', '#']).next()?,
+            Ready::Tcp { addr, .. } => addr.as_str(),
+            Ready::Alive | Ready::Healthy { .. } | Ready::Log { .. } => return None,
+        };
+        let (host, port) = authority.rsplit_once(':')?;
+        let is_here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
+        if is_here { port.parse().ok() } else { None }
+    }
+}
+
 /// What a component may use. `None` means: as much as there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// CPU time per time, in cores (0.01 is 1 % of one core).
     pub cpu_cores: Option<f64>,
-    /// Memory, in bytes. Swap is not to make up for it.
+    /// Memory, in bytes. Swap is not to make up for it, unless the next one says so.
     pub memory_bytes: Option<u64>,
+    /// Memory and swap together, in bytes; at least as much as memory, and nothing without it.
+    pub memory_swap_bytes: Option<u64>,
     /// Processes and threads.
     pub pids: Option<u64>,
     /// Open files of each process.
     pub open_files: Option<u64>,
+    /// Block I/O.
+    pub block: BlockLimits,
+    /// Its link.
+    pub link: LinkLimits,
+}
+
+/// What may go over a component's link, and how. `None` means: as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkLimits {
+    /// Bytes per second, each way.
+    pub bytes_per_s: Option<u64>,
+    /// How much longer a round trip takes, nanoseconds: half of it each way.
+    pub delay_ns: Option<u64>,
+    /// By how much at most that varies, nanoseconds; no more than the delay.
+    pub jitter_ns: Option<u64>,
+    /// Share of packets that are lost, 0 to 1.
+    pub loss: Option<f64>,
+}
+
+/// What a component may read from and write to each disk. `None` means: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockLimits {
+    /// Bytes read per second.
+    pub read_bytes_per_s: Option<u64>,
+    /// Bytes written per second.
+    pub write_bytes_per_s: Option<u64>,
+    /// Reads per second.
+    pub read_ops_per_s: Option<u64>,
+    /// Writes per second.
+    pub write_ops_per_s: Option<u64>,
 }
 
 /// How a component is asked to end.
@@ -220,6 +283,16 @@ pub struct Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_here() {
+        let http = |url: &str| Ready::Http { url: url.into(), within_ns: 1 }.port_here();
+        assert_eq!(http("http://127.0.0.1:8080/health?x=1:2"), Some(8080));
+        assert_eq!((http("http://localhost:80"), http("http://[::1]:81/")), (Some(80), Some(81)));
+        assert_eq!((http("http://10.0.0.1:80/"), http("http://127.0.0.1/"), http("x")), (None, None, None));
+        assert_eq!(Ready::Tcp { addr: "127.0.0.2:7".into(), within_ns: 1 }.port_here(), Some(7));
+        assert_eq!(Ready::Alive.port_here(), None);
+    }
 
     #[test]
     fn signals_by_name_and_number() {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::component::lock;
+use crate::engine::leavings;
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
 use crate::kill;
@@ -34,6 +35,13 @@ pub enum Resource {
     Group(ProcessId),
     /// A scratch folder.
     Dir(PathBuf),
+    /// Whatever has this label at a container engine: containers, networks, volumes.
+    Engine {
+        /// The engine's socket.
+        socket: PathBuf,
+        /// `loadlab.run=…`.
+        label: String,
+    },
 }
 
 /// A line to the guardian.
@@ -290,6 +298,11 @@ pub(crate) fn take_down(state: &RunState, dry_run: bool) -> Vec<CleanedItem> {
             }
         }
     }
+    for resource in &state.resources {
+        if let Resource::Engine { socket, label } = resource {
+            take_down_at(socket, label, dry_run, &mut item);
+        }
+    }
     for dir in cgroups.iter().filter(|dir| dir.exists()) {
         let gone = dry_run || remove_run_group(dir, until_ns);
         let result = if gone { Ok(()) } else { Err("it is in use, or not ours to remove".into()) };
@@ -314,6 +327,25 @@ pub(crate) fn take_down(state: &RunState, dry_run: bool) -> Vec<CleanedItem> {
         items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
     }
     items
+}
+
+/// Removes what a run made at an engine. It is there in another boot, too.
+fn take_down_at(
+    socket: &Path,
+    label: &str,
+    dry_run: bool,
+    item: &mut dyn FnMut(String, std::result::Result<(), String>),
+) {
+    if !leavings::is_ours(label) {
+        return;
+    }
+    match leavings::find(socket, label) {
+        Ok((engine, left)) => left.iter().for_each(|left| {
+            let removed = if dry_run { Ok(()) } else { left.remove(&engine) };
+            item(left.what.clone(), removed.map_err(|e| e.to_string()));
+        }),
+        Err(error) => item(format!("containers with the label {label}"), Err(error.to_string())),
+    }
 }
 
 /// A cgroup that a run may have made. Whatever else a file claims, only `…/loadlab/RUN` is killed and removed.

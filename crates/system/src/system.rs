@@ -4,10 +4,11 @@
 //! Dropping the system kills whatever is still up: an error, a panic and an early return all end the same way.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -15,16 +16,21 @@ use crate::cancel::{Cancel, Woke};
 use crate::cgroup::group::{Group, LimitError};
 use crate::cgroup::tree::RunGroups;
 use crate::clock;
-use crate::component::{Component, Inner};
+use crate::component::{Component, Inner, Life, Origin, lock};
+use crate::engine::Engine;
+use crate::engine::leavings;
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
 use crate::keeper::{Keeper, Notice};
 use crate::kill;
+use crate::limits;
 use crate::logs::{LOG_LIMIT_BYTES, Log};
+use crate::netns::{Joined, Net};
 use crate::ports;
 use crate::process::{self, Kin, ProcessId};
+use crate::relay::hold::Relays;
 use crate::spawn::{Launch, LaunchError, Spawner, Step};
-use crate::spec::{ComponentSpec, Unavailable};
+use crate::spec::{ComponentSpec, LinkLimits, Unavailable};
 use crate::state::{self, Ledger, Resource};
 
 /// How long processes that were killed may take to be gone.
@@ -52,6 +58,9 @@ pub struct SystemSpec {
     pub cgroup_root: PathBuf,
     /// A log is cut when it is larger.
     pub log_limit_bytes: u64,
+    /// A program that calls [`crate::relay::main`] when its first argument is [`crate::relay::ARG`]; without one there
+    /// are no relays.
+    pub exe: Option<PathBuf>,
 }
 
 impl SystemSpec {
@@ -65,6 +74,7 @@ impl SystemSpec {
             guardian,
             cgroup_root: PathBuf::from("/"),
             log_limit_bytes: LOG_LIMIT_BYTES,
+            exe: None,
         }
     }
 }
@@ -95,6 +105,8 @@ pub struct Down {
     pub how: How,
     /// Processes that stayed behind after its first one ended, and were killed.
     pub left_over: usize,
+    /// Processes that had left its cgroup, and were killed.
+    pub escaped: usize,
     /// How long it took.
     pub took_s: f64,
 }
@@ -112,7 +124,38 @@ pub struct System {
     owns_scratch: bool,
     unavailable: Vec<Unavailable>,
     pub(crate) commands: AtomicU64,
+    run_id: String,
+    pub(crate) boxes: Mutex<Boxes>,
+    /// Network namespaces of the run's own.
+    pub(crate) net: Option<Net>,
+    pub(crate) exe: Option<PathBuf>,
+    pub(crate) relays: Relays,
     closed: bool,
+}
+
+/// What is started, beside what its spec says.
+pub(crate) enum Role {
+    /// A component of the plan.
+    Component,
+    /// A command of the plan: nobody is told of its end.
+    Command,
+    /// A relay before a component, with its standard input.
+    Relay(OwnedFd),
+}
+
+/// What is known of the container engine.
+#[derive(Debug, Default)]
+pub(crate) struct Boxes {
+    /// As the plan names it.
+    pub named: Option<String>,
+    /// Once it was needed.
+    pub engine: Option<Engine>,
+    /// The Compose that is installed, once it was needed: its words.
+    pub compose: Option<Vec<String>>,
+    /// The run's network is there.
+    pub has_network: bool,
+    /// What is in the ledger.
+    pub made: Vec<Resource>,
 }
 
 impl System {
@@ -132,6 +175,11 @@ impl System {
             owns_scratch: false,
             unavailable: Vec::new(),
             commands: AtomicU64::new(0),
+            run_id: spec.run_id,
+            boxes: Mutex::default(),
+            net: None,
+            exe: spec.exe,
+            relays: Relays::default(),
             closed: false,
         };
         system.make_scratch()?;
@@ -199,14 +247,40 @@ impl System {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
         }
-        ports::check_free(&spec.name, &spec.ports)?;
-        Ok(Component { inner: self.start(spec, false)? })
+        // In a namespace of its own every port is free.
+        if self.own_address(&spec.name).is_none() {
+            ports::check_free(&spec.name, &spec.ports)?;
+            self.check_ready_is_its_own(spec)?;
+        }
+        Ok(Component { inner: self.start(spec, Role::Component)? })
+    }
+
+    /// Nobody outside of the system listens where the component will be asked whether it is ready: it would be taken
+    /// for the component, which finds its port taken and ends later, or never does.
+    fn check_ready_is_its_own(&self, spec: &ComponentSpec) -> Result<()> {
+        let Some(port) = spec.ready.port_here().filter(|port| !spec.ports.contains(port)) else {
+            return Ok(());
+        };
+        let others = self.components();
+        if others.iter().any(|c| c.spec().ports.contains(&port)) {
+            return Ok(());
+        }
+        ports::check_no_stranger(&spec.name, port, &|pid| others.iter().any(|c| c.pids().contains(&pid)))
     }
 
     /// Starts a process in groups of its own, under its limits, in the ledger, kept.
-    pub(crate) fn start(&self, spec: &ComponentSpec, is_command: bool) -> Result<Arc<Inner>> {
+    pub(crate) fn start(&self, spec: &ComponentSpec, role: Role) -> Result<Arc<Inner>> {
+        let (is_command, is_component) = (matches!(role, Role::Command), matches!(role, Role::Component));
+        let joined = match &self.net {
+            Some(net) if is_component => net.join(&spec.name, spec.relay.is_some())?,
+            // Commands are where the load is.
+            Some(net) => Joined { network: Some(net.common()?), ..Joined::default() },
+            None => Joined::default(),
+        };
+        let link = if is_component { self.prepare_link(spec, &joined)? } else { LinkLimits::default() };
         let (group, mut unavailable) = Group::create(&self.groups.places, &spec.name);
-        let started = self.start_in(spec, &group, &mut unavailable);
+        let stdin = if let Role::Relay(stdin) = role { Some(stdin) } else { None };
+        let started = self.start_in(spec, &group, (&mut unavailable, joined.network, stdin));
         let (id, logs, started_ns) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -215,6 +289,7 @@ impl System {
                 // The error at hand is the one to tell; what is left here goes with the run's folder.
                 let _ = kill::kill_groups(&dirs, until_ns);
                 let _ = group.remove(until_ns);
+                let _ = self.end_relay(&spec.name);
                 return Err(error);
             }
         };
@@ -227,6 +302,7 @@ impl System {
             Ok(pidfd) => pidfd,
             Err(error) => {
                 kill::kill_process(id);
+                let _ = self.end_relay(&spec.name);
                 return Err(error);
             }
         };
@@ -242,17 +318,25 @@ impl System {
             is_command,
             was_ready: Default::default(),
             leaving: Default::default(),
-            life: Default::default(),
+            life: Mutex::new(Life { limits: spec.limits, link, ..Life::default() }),
             ended: Default::default(),
+            origin: Origin::Process,
         });
         // Kept before anything below can fail: dropping the system then takes it down.
         self.keeper.keep(inner.clone());
         self.ledger.made(Resource::Group(id))?;
-        if let Err(error) = check_open_files(&inner) {
+        if let Err(error) = check_open_files(&inner).and_then(|()| limits::check_cpus(&inner)) {
             self.take_down(&inner, Some(0))?;
             return Err(error);
         }
         Ok(inner)
+    }
+
+    /// Name and value for the environment of whatever else is started for the run: the guardian and `clean` find it by
+    /// this.
+    pub fn mark(&self) -> (String, String) {
+        let mark = self.ledger.mark();
+        mark.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap_or_default()
     }
 
     /// `NAME=value` in the environment of a component's processes.
@@ -264,15 +348,15 @@ impl System {
         &self,
         spec: &ComponentSpec,
         group: &Group,
-        unavailable: &mut Vec<Unavailable>,
+        (unavailable, network, stdin): (&mut Vec<Unavailable>, Option<OwnedFd>, Option<OwnedFd>),
     ) -> Result<(ProcessId, Vec<Log>, u64)> {
-        let limits = group.limit(&spec.limits).map_err(|LimitError { limit, why, hint }| Error::Limit {
+        let missed = group.limit(&spec.limits).map_err(|LimitError { limit, why, hint }| Error::Limit {
             component: spec.name.clone(),
             limit,
             why,
             hint,
         })?;
-        unavailable.extend(limits.into_iter().map(|u| Unavailable { component: spec.name.clone(), ..u }));
+        unavailable.extend(missed.into_iter().map(|u| Unavailable { component: spec.name.clone(), ..u }));
         let logs = vec![Log::open(&spec.logs.0)?, Log::open(&spec.logs.1)?];
         let cannot = |why: String, hint: &str| Error::Start {
             component: spec.name.clone(),
@@ -301,6 +385,8 @@ impl System {
             doors,
             open_files: spec.limits.open_files,
             cpus: spec.cpus.clone(),
+            network,
+            stdin,
         };
         let started_ns = clock::now_ns();
         let pid = self.spawner.launch(launch).map_err(|error| launch_failed(spec, error))?;
@@ -336,6 +422,9 @@ impl System {
 
     /// `within_ns` replaces the spec's; 0 kills at once.
     pub(crate) fn take_down(&self, inner: &Arc<Inner>, within_ns: Option<u64>) -> Result<Down> {
+        if let Origin::Container(held) = &inner.origin {
+            return self.take_down_container(inner, held, within_ns);
+        }
         inner.leaving.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
         let until_ns = begun_ns.saturating_add(within_ns.unwrap_or(inner.spec.stop.within_ns));
@@ -357,16 +446,22 @@ impl System {
             // With a pidfd unreaped children cannot be missed even where there is no cgroup.
             inner.send(crate::spec::Signal::KILL);
         }
+        let escaped = inner.escaped().len();
         self.end_all(inner)?;
         inner.wait_reaped();
         self.forget(inner)?;
-        Ok(Down { how, left_over, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
+        // Until now it may have had something to say.
+        self.end_relay(&inner.spec.name)?;
+        Ok(Down { how, left_over, escaped, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
 
     fn end_all(&self, inner: &Inner) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
         let ended = match inner.group.places.is_empty() {
-            false => kill::kill_groups(&inner.group.dirs(), until_ns),
+            false => kill::kill_groups(&inner.group.dirs(), until_ns).and_then(|killed| {
+                // Those that have left the group are still its own.
+                kill::kill_until_none(until_ns, || inner.escaped()).map(|escaped| killed + escaped)
+            }),
             true => kill::kill_until_none(until_ns, || inner.all_pids()),
         };
         ended.map(drop).map_err(|pids| Error::StillAlive {
@@ -383,6 +478,63 @@ impl System {
         self.ledger.done(Resource::Group(inner.id))
     }
 
+    /// Which engine runs containers: `docker`, `podman`, a socket. To be said before the first one.
+    pub fn use_engine(&self, named: Option<&str>) {
+        lock(&self.boxes).named = named.map(str::to_owned);
+    }
+
+    /// The engine, looked for when it is first needed.
+    ///
+    /// # Errors
+    /// See [`Engine::connect`].
+    pub fn engine(&self) -> std::result::Result<Engine, crate::engine::EngineError> {
+        let mut boxes = lock(&self.boxes);
+        if let Some(engine) = &boxes.engine {
+            return Ok(engine.clone());
+        }
+        let engine = Engine::connect(boxes.named.as_deref())?;
+        boxes.engine = Some(engine.clone());
+        Ok(engine)
+    }
+
+    /// From here on whatever has the run's label at the engine goes with the run.
+    pub(crate) fn remember_engine(&self, engine: &Engine) -> Result<()> {
+        let label = format!("{}={}", crate::engine::container::RUN_LABEL, self.run_label());
+        self.remember(Resource::Engine { socket: engine.socket().to_owned(), label })
+    }
+
+    /// Puts something into the ledger once, for as long as the system lives.
+    pub(crate) fn remember(&self, resource: Resource) -> Result<()> {
+        let mut boxes = lock(&self.boxes);
+        if !boxes.made.contains(&resource) {
+            boxes.made.push(resource.clone());
+            return self.ledger.made(resource);
+        }
+        Ok(())
+    }
+
+    /// The value of the label of all that the run makes.
+    pub(crate) fn run_label(&self) -> String {
+        self.ledger.mark().replace("LOADLAB_RUN=", "")
+    }
+
+    /// A name at the engine, unlike that of any other run.
+    pub(crate) fn name_for(&self, part: &str) -> String {
+        format!("loadlab-{}-{part}", crate::cgroup::folder_name(&self.run_id).trim_start_matches('_'))
+    }
+
+    pub(crate) fn keep(&self, inner: Arc<Inner>) {
+        self.keeper.keep(inner);
+    }
+
+    pub(crate) fn kept(&self) -> Vec<Arc<Inner>> {
+        self.keeper.all()
+    }
+
+    pub(crate) fn let_go(&self, inner: &Arc<Inner>) {
+        self.keeper.forget(inner);
+    }
+
     /// Takes everything down in order and removes what the run made. Dropping the system does the same, but kills.
     pub fn close(mut self) -> Result<()> {
         let down = self.down_all().map(drop);
@@ -395,6 +547,14 @@ impl System {
     fn remove(&self) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
         let mut results = Vec::new();
+        for resource in lock(&self.boxes).made.drain(..) {
+            if let Resource::Engine { socket, label } = &resource {
+                results.push(match leavings::remove_all(socket, label) {
+                    Ok(()) => self.ledger.done(resource),
+                    Err(error) => Err(error.into()),
+                });
+            }
+        }
         for place in &self.groups.places {
             if state::remove_run_group(&place.dir, until_ns) {
                 results.push(self.ledger.done(Resource::Cgroup(place.dir.clone())));
@@ -441,13 +601,10 @@ fn wait_for_none(inner: &Inner, until_ns: u64) -> usize {
 /// The limit of open files as the kernel has it for the process.
 fn check_open_files(inner: &Inner) -> Result<()> {
     let Some(wanted) = inner.spec.limits.open_files else { return Ok(()) };
-    let file = format!("/proc/{}/limits", inner.id.pid);
-    let Ok(text) = fs::read_to_string(file) else { return Ok(()) };
-    let line = text.lines().find_map(|line| line.strip_prefix("Max open files"));
-    match line.and_then(|line| line.split_ascii_whitespace().next().map(str::to_owned)) {
+    match limits::open_files_of(inner.id.pid) {
         // It has ended already, and a zombie's limits are empty.
         None => Ok(()),
-        Some(has) if has == wanted.to_string() => Ok(()),
+        Some(has) if has == wanted => Ok(()),
         Some(has) => Err(Error::Limit {
             component: inner.spec.name.clone(),
             limit: format!("open files to {wanted}"),
@@ -480,6 +637,10 @@ fn launch_failed(spec: &ComponentSpec, error: LaunchError) -> Error {
         Step::Cpus(cpus) => {
             limit(format!("cores to {cpus:?}"), "name cores that `nproc` and `taskset -p $$` show")
         }
+        Step::Network => start(
+            format!("cannot enter its network namespace: {source}"),
+            "`isolate` takes root (the capability CAP_SYS_ADMIN)",
+        ),
         Step::Join(path) => {
             start(format!("cannot join {}: {source}", path.display()), crate::cgroup::tree::HINT)
         }

@@ -11,9 +11,10 @@ use std::path::Path;
 use loadlab_record::sample::Sample;
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::read::{GroupReader, Kept, keyed};
+use crate::cgroup::read::{GroupReader, Kept, PressureFiles, keyed};
 use crate::cgroup::{Controller, Place, Version, place_of, tree};
 use crate::component::Inner;
+use crate::net::NetReader;
 use crate::process::{self, Kin, ProcessId, Stat};
 
 /// Files are kept open for so many processes of one target; further ones are opened for each reading. Loadlab
@@ -29,6 +30,15 @@ pub struct Target {
     files: HashMap<u32, ProcessFiles>,
     /// Totals so far: sums over processes fall when one ends, totals do not.
     floor: Floor,
+    net: Net,
+}
+
+/// The network namespace of a component: looked at once for each first process.
+#[derive(Debug, Default)]
+struct Net {
+    of_pid: Option<u32>,
+    /// It has one of its own.
+    own: Option<NetReader>,
 }
 
 #[derive(Debug)]
@@ -36,7 +46,17 @@ enum Kind {
     Group { reader: GroupReader, written_back_elsewhere: bool },
     Tree(Kin),
     Generator { own_group: GroupReader },
-    Host { stat: Kept, memory: Kept },
+    Host(Box<HostFiles>),
+}
+
+/// What is kept open of the machine.
+#[derive(Debug)]
+struct HostFiles {
+    stat: Kept,
+    memory: Kept,
+    events: Kept,
+    net: NetReader,
+    pressure: Option<PressureFiles>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +65,8 @@ struct Floor {
     cpu_system_s: f64,
     block_read: u64,
     block_written: u64,
+    minor_faults: u64,
+    major_faults: u64,
 }
 
 /// Buffers and the look at all processes that the targets of one round share.
@@ -74,8 +96,15 @@ impl Target {
 
     /// The machine, as component `host`. Its counters are totals since boot.
     pub fn host() -> Target {
-        let (stat, memory) = (Kept::open(Path::new("/proc/stat")), Kept::open(Path::new("/proc/meminfo")));
-        Target::new("host", Kind::Host { stat, memory })
+        let open = |path: &str| Kept::open(Path::new(path));
+        let files = HostFiles {
+            stat: open("/proc/stat"),
+            memory: open("/proc/meminfo"),
+            events: open("/proc/vmstat"),
+            net: NetReader::open(Path::new("/proc/self/net")),
+            pressure: PressureFiles::open(Path::new("/proc/pressure"), ""),
+        };
+        Target::new("host", Kind::Host(Box::new(files)))
     }
 
     /// A process that runs already, with its descendants and its process group.
@@ -98,6 +127,14 @@ impl Target {
         Some(target)
     }
 
+    /// Control groups by their folders, one for each hierarchy.
+    pub(crate) fn groups(name: &str, dirs: &[std::path::PathBuf]) -> Target {
+        let places = tree::places_at(dirs);
+        let mut target = Target::new(name, Target::group_kind(&places));
+        target.memory_limit_bytes = memory_limit(&places);
+        target
+    }
+
     fn group_kind(places: &[Place]) -> Kind {
         Kind::Group {
             reader: GroupReader::open(places),
@@ -113,7 +150,9 @@ impl Target {
             false => Target::group_kind(places),
         };
         let mut target = Target::new(&inner.spec.name, kind);
-        target.memory_limit_bytes = inner.spec.limits.memory_bytes;
+        let asked = crate::component::lock(&inner.life).limits.memory_bytes;
+        // The kernel keeps whole pages.
+        target.memory_limit_bytes = asked.and_then(|asked| memory_limit(places).or(Some(asked)));
         target
     }
 
@@ -124,7 +163,14 @@ impl Target {
             memory_limit_bytes: None,
             files: HashMap::new(),
             floor: Floor::default(),
+            net: Net::default(),
         }
+    }
+
+    /// The same under another name.
+    pub(crate) fn named(mut self, name: &str) -> Target {
+        name.clone_into(&mut self.name);
+        self
     }
 
     /// Its name in samples.
@@ -145,13 +191,18 @@ impl Target {
             ..Sample::default()
         };
         match &self.kind {
-            Kind::Host { stat, memory } => read_host(&mut sample, stat, memory, &mut round.buffer)?,
+            Kind::Host(files) => read_host(&mut sample, files, &mut round.buffer)?,
             Kind::Generator { own_group } => {
                 let own = own_group.read(&mut round.buffer);
                 (sample.throttled_periods, sample.throttled_s) = (own.throttled_periods, own.throttled_s);
                 let pid = std::process::id();
                 add_usage(&mut sample);
-                sample.pids = process::stat(pid).map(|s| s.threads);
+                if let Some(stat) = process::stat(pid) {
+                    sample.pids = Some(stat.threads);
+                    (sample.minor_faults, sample.major_faults) =
+                        (Some(stat.minor_faults), Some(stat.major_faults));
+                }
+                sample.processes = Some(1);
                 let sums = self.sum_files(&[pid], &mut round.buffer);
                 sums.fill(&mut sample);
                 sample.memory_bytes = sample.resident_bytes;
@@ -165,10 +216,15 @@ impl Target {
                 (sample.cpu_s, sample.cpu_user_s, sample.cpu_system_s) =
                     (r.cpu_s, r.cpu_user_s, r.cpu_system_s);
                 (sample.throttled_periods, sample.throttled_s) = (r.throttled_periods, r.throttled_s);
+                sample.periods = r.periods;
                 sample.memory_bytes = r.memory_bytes.or(sample.resident_bytes);
-                sample.cache_bytes = r.cache_bytes;
+                (sample.cache_bytes, sample.memory_peak_bytes) = (r.cache_bytes, r.peak_bytes);
+                (sample.minor_faults, sample.major_faults) = (r.minor_faults, r.major_faults);
                 sample.oom_kills = r.oom_kills;
                 sample.pids = r.tasks.or(Some(processes.len() as u64));
+                sample.processes = Some(processes.len() as u64);
+                sample.pressure = r.pressure;
+                self.read_net(&mut sample, &processes, &mut round.buffer);
                 sample.block_read_bytes = r.block_read_bytes.or(sample.block_read_bytes);
                 sample.block_written_bytes = match r.block_written_bytes {
                     Some(counted) if written_back_elsewhere => sample.block_written_bytes.max(Some(counted)),
@@ -191,6 +247,7 @@ impl Target {
                 sample.memory_bytes = sample.resident_bytes;
                 self.keep_block_totals(&mut sample);
                 self.add_stats(&mut sample, &members);
+                self.read_net(&mut sample, &pids, &mut round.buffer);
             }
         }
         Some(sample)
@@ -213,6 +270,25 @@ impl Target {
         sample.cpu_system_s = Some(floor.cpu_system_s);
         sample.cpu_s = Some(floor.cpu_user_s + floor.cpu_system_s);
         sample.pids = Some(stats.iter().map(|s| s.threads).sum());
+        sample.processes = Some(stats.len() as u64);
+        floor.minor_faults = floor.minor_faults.max(stats.iter().map(|s| s.minor_faults).sum());
+        floor.major_faults = floor.major_faults.max(stats.iter().map(|s| s.major_faults).sum());
+        sample.minor_faults = sample.minor_faults.or(Some(floor.minor_faults));
+        sample.major_faults = sample.major_faults.or(Some(floor.major_faults));
+    }
+
+    /// TCP and links of its network namespace, if it has one of its own. The open files keep that beyond its last
+    /// process.
+    fn read_net(&mut self, sample: &mut Sample, pids: &[u32], buffer: &mut Vec<u8>) {
+        if let Some(first) = pids.first().copied()
+            && self.net.of_pid.is_none_or(|pid| !pids.contains(&pid))
+        {
+            self.net = Net { of_pid: Some(first), own: NetReader::of_other(first) };
+        }
+        if let Some(own) = &self.net.own {
+            sample.tcp = own.tcp(buffer);
+            (sample.net_in_bytes, sample.net_out_bytes) = own.link_bytes(buffer).unzip();
+        }
     }
 
     fn keep_block_totals(&mut self, sample: &mut Sample) {
@@ -229,7 +305,13 @@ impl Target {
     /// Sums what only `/proc/PID` tells over the processes.
     fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> Sums {
         self.files.retain(|pid, _| pids.contains(pid));
-        let mut sums = Sums { resident: Some(0), open_files: Some(0), read: Some(0), written: Some(0) };
+        let mut sums = Sums {
+            resident: Some(0),
+            open_files: Some(0),
+            files_share: None,
+            read: Some(0),
+            written: Some(0),
+        };
         for &pid in pids {
             if let Some(files) = self.files.get(&pid)
                 && files.add_to(&mut sums, buffer)
@@ -253,6 +335,7 @@ struct ProcessFiles {
     pid: u32,
     memory: Kept,
     io: Kept,
+    limits: Kept,
     descriptors: Option<OwnedFd>,
 }
 
@@ -261,6 +344,8 @@ struct ProcessFiles {
 struct Sums {
     resident: Option<u64>,
     open_files: Option<u64>,
+    /// The most of them.
+    files_share: Option<f64>,
     read: Option<u64>,
     written: Option<u64>,
 }
@@ -269,6 +354,7 @@ impl Sums {
     fn fill(&self, sample: &mut Sample) {
         sample.resident_bytes = self.resident;
         sample.open_files = self.open_files;
+        sample.open_files_share = self.files_share;
         sample.block_read_bytes = self.read;
         sample.block_written_bytes = self.written;
     }
@@ -283,6 +369,7 @@ impl ProcessFiles {
             pid,
             memory: Kept::open(&dir.join("statm")),
             io: Kept::open(&dir.join("io")),
+            limits: Kept::open(&dir.join("limits")),
             descriptors: rustix::fs::open(dir.join("fd"), flags, Mode::empty()).ok(),
         }
     }
@@ -294,7 +381,12 @@ impl ProcessFiles {
             return false;
         };
         add(&mut sums.resident, Some(pages * rustix::param::page_size() as u64));
-        add(&mut sums.open_files, self.open_files());
+        let open = self.open_files();
+        add(&mut sums.open_files, open);
+        // A process may change its own limit at any time.
+        let share = open.zip(self.limits.read(buffer).and_then(files_limit));
+        let share = share.filter(|(_, limit)| *limit > 0).map(|(open, limit)| open as f64 / limit as f64);
+        sums.files_share = share.map(|s| s.max(sums.files_share.unwrap_or(0.0))).or(sums.files_share);
         let io = self.io.read(buffer);
         add(&mut sums.read, io.and_then(|text| keyed(text, "read_bytes:")));
         add(&mut sums.written, io.and_then(|text| keyed(text, "write_bytes:")));
@@ -309,6 +401,12 @@ impl ProcessFiles {
             _ => Some(fs::read_dir(format!("/proc/{}/fd", self.pid)).ok()?.count() as u64),
         }
     }
+}
+
+/// The soft limit on open files in `/proc/PID/limits`; none where it is unlimited.
+fn files_limit(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// The limit a group has. v1 has one that nobody set, of nearly 2^63.
@@ -343,24 +441,32 @@ fn add_usage(sample: &mut Sample) {
     sample.cpu_s = Some(user_s + system_s);
 }
 
-fn read_host(sample: &mut Sample, stat: &Kept, memory: &Kept, buffer: &mut Vec<u8>) -> Option<()> {
-    if let Some((user_s, system_s)) = stat.read(buffer).and_then(host_cpu_s) {
+fn read_host(sample: &mut Sample, files: &HostFiles, buffer: &mut Vec<u8>) -> Option<()> {
+    if let Some((user_s, system_s)) = files.stat.read(buffer).and_then(host_cpu_s) {
         (sample.cpu_user_s, sample.cpu_system_s) = (Some(user_s), Some(system_s));
         sample.cpu_s = Some(user_s + system_s);
     }
-    if let Some(text) = memory.read(buffer) {
+    if let Some(text) = files.memory.read(buffer) {
         let total = kib(text, "MemTotal:");
         sample.memory_bytes = total.zip(kib(text, "MemAvailable:")).map(|(t, a)| t.saturating_sub(a));
         sample.cache_bytes = kib(text, "Cached:");
         sample.memory_limit_bytes = total;
     }
-    if let Ok(text) = fs::read_to_string("/proc/vmstat") {
-        sample.block_read_bytes = keyed(&text, "pgpgin").map(|kib| kib * 1024);
-        sample.block_written_bytes = keyed(&text, "pgpgout").map(|kib| kib * 1024);
-        sample.oom_kills = keyed(&text, "oom_kill");
+    if let Some(text) = files.events.read(buffer) {
+        sample.block_read_bytes = keyed(text, "pgpgin").map(|kib| kib * 1024);
+        sample.block_written_bytes = keyed(text, "pgpgout").map(|kib| kib * 1024);
+        sample.oom_kills = keyed(text, "oom_kill");
+        sample.major_faults = keyed(text, "pgmajfault");
+        let all = keyed(text, "pgfault");
+        sample.minor_faults = all.zip(sample.major_faults).map(|(all, major)| all.saturating_sub(major));
     }
+    sample.tcp = files.net.tcp(buffer);
+    (sample.net_in_bytes, sample.net_out_bytes) = files.net.link_bytes(buffer).unzip();
+    sample.pressure = files.pressure.as_ref().and_then(|p| p.read(buffer));
     let first = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    sample.pids = first("/proc/loadavg").split(['/', ' ']).nth(4).and_then(|n| n.parse().ok());
+    let loads = first("/proc/loadavg");
+    sample.load_average = loads.split(' ').next().and_then(|n| n.parse().ok());
+    sample.pids = loads.split(['/', ' ']).nth(4).and_then(|n| n.parse().ok());
     sample.open_files =
         first("/proc/sys/fs/file-nr").split_ascii_whitespace().next().and_then(|n| n.parse().ok());
     sample.cpu_s.or(sample.memory_bytes.map(|b| b as f64)).map(drop)
@@ -405,6 +511,25 @@ mod tests {
         let host = Target::host().read_now().unwrap();
         assert!(host.cpu_s > Some(0.0) && host.memory_bytes < host.memory_limit_bytes, "{host:?}");
         assert!(host.pids >= own.pids && host.open_files >= own.open_files, "{host:?}");
+    }
+
+    #[test]
+    fn a_limit_on_open_files_is_read() {
+        let check = |text: &str, expect: Option<u64>| assert_eq!(files_limit(text), expect, "{text}");
+        let head = "Limit                     Soft Limit           Hard Limit           Units     \n";
+        check(
+            &format!(
+                "{head}Max open files            1024                 524288               files     \n"
+            ),
+            Some(1024),
+        );
+        check(
+            &format!(
+                "{head}Max open files            unlimited            unlimited            files     \n"
+            ),
+            None,
+        );
+        check(head, None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The watcher: every component once a second, on the trial's clock, and every probe beside it.
+//! The watcher: every component once a second (or more often), on the trial's clock, and every probe beside it.
 //!
-//! Reading k happens at t0 + k s, whatever the readings before took: its lines fall into the seconds of the
+//! Reading k happens at t0 + k intervals, whatever the readings before took: its lines fall into the seconds of the
 //! load's ticks. Each probe has a thread of its own, since a system under load answers late, and that must not
 //! make the samples late. What is read goes to one closure; nothing is kept here.
 
@@ -18,8 +18,8 @@ use crate::target::{Round, Target};
 
 /// A reading that begins later than this is noted.
 const LATE_NS: u64 = 100_000_000;
-/// A second this near needs no reading before it.
-const NEAR_NS: u64 = 200_000_000;
+/// Probes are read this often.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// What the watcher hands out.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,12 +50,23 @@ impl Watcher {
     /// Starts watching: at once (unless a whole second is near), then at each whole second of the trial's clock,
     /// and once more when it is stopped.
     pub fn start(clock: TrialClock, targets: Vec<Target>, probes: Vec<Probe>, emit: Emit) -> Result<Watcher> {
+        Self::start_every(SECOND_NS, clock, targets, probes, emit)
+    }
+
+    /// The same with another interval between the readings of targets, in nanoseconds; probes are read each second.
+    pub fn start_every(
+        interval_ns: u64,
+        clock: TrialClock,
+        targets: Vec<Target>,
+        probes: Vec<Probe>,
+        emit: Emit,
+    ) -> Result<Watcher> {
         let targets = Arc::new(Mutex::new(targets));
         let mut watcher = Watcher { targets: targets.clone(), stop: Cancel::new(), threads: Vec::new() };
         let (stop, out) = (watcher.stop.clone(), emit.clone());
         watcher.spawn("loadlab-watch", move || {
             let mut round = Round::default();
-            each_second(clock, &stop, &mut |late| {
+            at_each((clock, interval_ns), &stop, &mut |late| {
                 late.into_iter().for_each(|note| out(Watched::Note(note)));
                 out(Watched::Samples(read_all(&mut lock(&targets), &mut round, clock)));
             });
@@ -67,7 +78,12 @@ impl Watcher {
         Ok(watcher)
     }
 
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    /// Whoever reads beside it ends with it.
+    pub(crate) fn stopper(&self) -> Cancel {
+        self.stop.clone()
+    }
+
+    pub(crate) fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
         let thread = std::thread::Builder::new().name(name.into()).spawn(run);
         self.threads.push(thread.map_err(|source| Error::Os { doing: "start a thread", source })?);
         Ok(())
@@ -105,43 +121,47 @@ fn read_all(targets: &mut [Target], round: &mut Round, clock: TrialClock) -> Vec
     targets.iter_mut().filter_map(read).collect()
 }
 
-/// Calls at once, at each whole second, and when stopped; with a note when the call comes late or seconds were
-/// missed.
-fn each_second(clock: TrialClock, stop: &Cancel, call: &mut dyn FnMut(Option<String>)) {
-    let (mut k, mut due_ns) = clock.next_second(clock::now_ns());
-    if due_ns.saturating_sub(clock::now_ns()) > NEAR_NS {
+/// Calls at once, at each whole interval, and when stopped; with a note when the call comes late or some were
+/// missed. An interval whose end is near (a fifth of it) needs no call before it.
+pub(crate) fn at_each(
+    (clock, interval_ns): (TrialClock, u64),
+    stop: &Cancel,
+    call: &mut dyn FnMut(Option<String>),
+) {
+    let next = |ns| clock.next_tick(ns, interval_ns);
+    let (mut k, mut due_ns) = next(clock::now_ns());
+    if due_ns.saturating_sub(clock::now_ns()) > interval_ns / 5 {
         call(None);
-        (k, due_ns) = clock.next_second(clock::now_ns());
+        (k, due_ns) = next(clock::now_ns());
     }
     while !stop.wait_until(due_ns) {
         let late_ns = clock::now_ns().saturating_sub(due_ns);
         let late_ms = late_ns / 1_000_000;
-        call((late_ns > LATE_NS).then(|| format!("sample of second {k} was read {late_ms} ms late")));
-        // One that took over a second leaves out those that it covered.
-        (k, due_ns) = clock.next_second(clock::now_ns().max(due_ns + 1));
+        let at_s = k as f64 * interval_ns as f64 / 1e9;
+        call((late_ns > LATE_NS).then(|| format!("sample of second {at_s} was read {late_ms} ms late")));
+        // One that took longer than the interval leaves out those that it covered.
+        (k, due_ns) = next(clock::now_ns().max(due_ns + 1));
     }
     call(None);
 }
 
 fn watch_probe(probe: &Probe, clock: TrialClock, stop: &Cancel, emit: &Emit) {
     let mut failing: Option<String> = None;
-    each_second(clock, stop, &mut |_| {
-        let at_s = clock.at_s(clock::now_ns());
+    at_each((clock, SECOND_NS), stop, &mut |_| {
+        let mut sample =
+            Sample { at_s: clock.at_s(clock::now_ns()), component: "probes".into(), ..Sample::default() };
         match probe.read(&mut || stop.is_cancelled()) {
             Ok(value) => {
                 failing = None;
-                let probes = [(probe.name().to_owned(), value)].into();
-                emit(Watched::Samples(vec![Sample {
-                    at_s,
-                    component: "probes".into(),
-                    probes,
-                    ..Sample::default()
-                }]));
+                sample.probes.insert(probe.name().to_owned(), value);
+                emit(Watched::Samples(vec![sample]));
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
-                // Told once for as long as it fails in the same way.
+                // In the record each time, and told once for as long as it fails in the same way.
                 let text = error.to_string();
+                sample.probes_failed.insert(probe.name().to_owned(), text.clone());
+                emit(Watched::Samples(vec![sample]));
                 if failing.as_ref() != Some(&text) {
                     emit(Watched::Note(text.clone()));
                     failing = Some(text);

@@ -244,7 +244,7 @@ fn one_that_runs_away_is_caught_in_its_cgroup() {
         let component = bench.system.up(&bench.spec("a", "sh ./hop; exec sleep 1000")).unwrap();
         let hops = || fs::metadata(bench.path("hops")).map_or(0, |m| m.len());
         eventually("some hops", || (hops() > 20).then_some(()));
-        if component.pids().is_empty() || bench.system.cgroup_version() == "none" && !has_kill(&component) {
+        if bench.system.cgroup_version() == "none" && !has_kill(&component) {
             // Nothing but a cgroup holds it: it is let go by taking its script away.
             fs::remove_file(bench.path("hop")).unwrap();
             bench.system.down(&component).unwrap();
@@ -338,6 +338,23 @@ fn a_memory_hog_is_killed_and_told() {
     assert_eq!((kills, component.ended()), (1, None));
     let sample = component.target().read_now().unwrap();
     assert_eq!((sample.oom_kills, sample.memory_limit_bytes), (Some(1), Some(15 << 20)));
+}
+
+#[test]
+fn one_that_is_never_ready_since_it_has_too_little_memory_is_told_why() {
+    let bench = Bench::new();
+    if !bench.has_limits() {
+        return limits_are_refused(&bench);
+    }
+    let mut spec = bench.spec("web", &format!("{FIXTURE} hog 100000000; exec sleep 1000"));
+    spec.limits = Limits { memory_bytes: Some(15 << 20), ..Limits::default() };
+    spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{}", free_port()), within_ns: 1 };
+    let component = bench.system.up(&spec).unwrap();
+    let mut target = component.target();
+    eventually("the kill", || target.read_now().filter(|sample| sample.oom_kills == Some(1)));
+    let message = bench.system.ready(&component, &Cancel::new()).unwrap_err().to_string();
+    let hint = message.lines().last().unwrap();
+    insta::assert_snapshot!(hint, @"hint: the kernel killed a process of it for memory: allow it more");
 }
 
 #[test]
@@ -491,7 +508,7 @@ fn cgroups_are_gone_afterwards() {
 #[test]
 fn nginx_comes_up_under_a_limit_and_quits_in_order() {
     if !std::path::Path::new("/usr/sbin/nginx").exists() {
-        return eprintln!("skipped: nginx is not installed");
+        return common::skip::skip("nginx is not installed");
     }
     let bench = Bench::new();
     let port = free_port();
@@ -514,6 +531,7 @@ fn nginx_comes_up_under_a_limit_and_quits_in_order() {
             memory_bytes: Some(64 << 20),
             pids: Some(20),
             open_files: Some(1024),
+            ..Limits::default()
         };
     }
     let component = bench.system.up(&spec).unwrap();

@@ -161,7 +161,7 @@ fn clean_removes_what_is_left_when_the_guardian_was_killed_too() {
 fn without_rights_it_works_with_less() {
     let nobody = 65534;
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
-        return eprintln!("skipped: it takes root and setpriv to become nobody");
+        return common::skip::skip("it takes root and setpriv to become nobody");
     }
     // Not below the build's folder, which nobody may not enter.
     let dir = tempfile::tempdir().unwrap();

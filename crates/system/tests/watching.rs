@@ -30,7 +30,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
         .collect();
     let probe = |name: &str, pointer: &str| {
         let url = format!("http://127.0.0.1:{port}/stats");
-        Probe::new(ProbeSpec { name: name.into(), url, json: Some(pointer.into()) }).unwrap()
+        Probe::new(ProbeSpec::http(name, &url, Some(pointer))).unwrap()
     };
     assert_eq!(probe("depth", "/queues/0/depth").read_now().unwrap(), 42.0);
 
@@ -78,7 +78,11 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     // Standard input, output and error, and a listening socket in the server's case.
     let files = |name: &str| samples[name].last().unwrap().open_files;
     assert_eq!((files("spin"), files("serve").map(|n| n >= 4)), (Some(3), Some(true)));
-    assert!(samples["probes"].iter().all(|s| s.probes == BTreeMap::from([("depth".to_owned(), 42.0)])));
+    let (read, failed): (Vec<&Sample>, Vec<&Sample>) =
+        samples["probes"].iter().partition(|s| s.probes_failed.is_empty());
+    assert!(read.iter().all(|s| s.probes == BTreeMap::from([("depth".to_owned(), 42.0)])));
+    // Each failure is in the record, and told once.
+    assert!(failed.len() > 2 && failed.iter().all(|s| s.probes_failed["broken"].contains("nothing at")));
     let broken: Vec<_> = notes.iter().filter(|n| n.contains("probe `broken`")).collect();
     assert_eq!(broken.len(), 1, "told once while it fails the same way: {notes:?}");
     assert!(broken[0].contains("there is nothing at `/nothing`"), "{broken:?}");
@@ -131,7 +135,7 @@ fn what_is_written_to_disk_is_counted() {
         // A file system in memory writes to no disk.
         let magic = rustix::fs::statfs(bench.dir.path()).unwrap().f_type;
         if magic as u64 == 0x0102_1994 {
-            return eprintln!("skipped: {} is in memory", bench.dir.path().display());
+            return common::skip::skip("temporary files are in memory");
         }
         let command =
             "dd if=/dev/zero of=data bs=64k count=32 conv=fsync 2>/dev/null; echo written; exec sleep 1000";

@@ -4,6 +4,7 @@
 //!
 //! Rust is parsed, never searched as text. Nothing here needs git or a network.
 
+mod book;
 mod budgets;
 mod exceptions;
 mod files;
@@ -107,6 +108,8 @@ pub const RULES: &[Rule] = &[
     },
     Rule { name: "lock-files", says: "lock files name no private registry", check: leftovers::lock_files },
     Rule { name: "root-files", says: "what a visitor looks for is there", check: files::root },
+    Rule { name: "book", says: "the book's contents name every page", check: book::contents },
+    Rule { name: "commands", says: "commands in Markdown are run, or say why not", check: book::commands },
     Rule { name: "links", says: "relative links lead somewhere", check: links::check },
 ];
 

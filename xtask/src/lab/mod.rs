@@ -3,9 +3,14 @@
 //! its name. No figure is compared with a source document's.
 
 mod claims;
+mod edge_tiers;
+mod index_page;
+mod live_page;
+mod message_inserts;
 mod record;
 mod reports;
 mod stair_stepper;
+mod trade_processor;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 pub use claims::Claims;
 pub use record::Record;
 
-use crate::command::{captured, cargo, program, shown};
+use crate::command::{LONGEST, captured, cargo, program, shown};
 use crate::root::{self, target};
 use crate::steps::Outcome;
 
@@ -27,15 +32,30 @@ pub struct Lab {
     pub name: &'static str,
     /// Cases that its quick profile runs.
     pub cases: usize,
-    /// Requests that fall due in each of them.
-    pub requests: u64,
+    /// Requests that fall due in each of them; `None` where time ends the load.
+    pub requests: Option<u64>,
+    /// The largest share of requests that may fail: more than none only where limits make the system slow on purpose.
+    pub failing: f64,
     /// What must hold beside what holds for all.
     own: fn(&Lab, &Record, &mut Claims) -> Result<()>,
 }
 
 /// Every lab has its row.
-pub const LABS: &[Lab] =
-    &[Lab { name: "stair-stepper", cases: 3, requests: 2 * 128, own: stair_stepper::check }];
+pub const LABS: &[Lab] = &[
+    Lab { name: "edge-tiers", cases: 6, requests: None, failing: 0.05, own: edge_tiers::check },
+    // Servers are killed on purpose: which cases may fail is the lab's own.
+    Lab { name: "message-inserts", cases: 15, requests: None, failing: 1.0, own: message_inserts::check },
+    Lab { name: "index-page", cases: 6, requests: None, failing: 0.0, own: index_page::check },
+    Lab {
+        name: "stair-stepper",
+        cases: 3,
+        requests: Some(stair_stepper::REQUESTS),
+        failing: 0.0,
+        own: stair_stepper::check,
+    },
+    // Messages that RabbitMQ is away for longer than the endpoint holds them are refused.
+    Lab { name: "trade-processor", cases: 5, requests: None, failing: 0.05, own: trade_processor::check },
+];
 
 impl Lab {
     /// Its folder.
@@ -49,6 +69,26 @@ impl Lab {
     }
 }
 
+/// Checks every plan of every lab with all its profiles, also those on Docker, which nothing here runs.
+///
+/// # Errors
+/// There is none, or one is wrong.
+pub fn check_plans() -> Outcome {
+    let files = root::files(&root::root().join("labs")).context("cannot read labs/")?;
+    let is_plan = |f: &&String| f.ends_with("plan.yaml") && f.matches('/').count() == 1;
+    let plans: Vec<_> = files.iter().filter(is_plan).map(|f| format!("labs/{f}")).collect();
+    ensure!(!plans.is_empty(), "there is no labs/*/*plan.yaml");
+    let mut wrong = Vec::new();
+    for plan in &plans {
+        let mut command = cargo(&["run", "--locked", "--release", "--quiet", "--", "check", plan]);
+        if let Err(error) = captured(&mut command, LONGEST)?.ok(plan) {
+            wrong.push(format!("{error:#}"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(format!("{} plans", plans.len()))
+}
+
 /// Runs every lab and looks at what it left.
 ///
 /// # Errors
@@ -59,8 +99,16 @@ pub fn run_all() -> Outcome {
         folders.iter().filter_map(|f| Some(f.file_name()?.display().to_string())).collect();
     let rows: BTreeSet<_> = LABS.iter().map(|lab| lab.name.to_owned()).collect();
     ensure!(names == rows, "labs/ holds {names:?}, and xtask's table of labs {rows:?}");
-    let found: Result<Vec<_>> = LABS.iter().map(run).collect();
-    Ok(found?.join(", "))
+    // One that fails hides nothing of the others.
+    let (mut told, mut wrong) = (Vec::new(), Vec::new());
+    for lab in LABS {
+        match run(lab) {
+            Ok(words) => told.push(words),
+            Err(error) => wrong.push(format!("{}: {error:#}", lab.name)),
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(told.join(", "))
 }
 
 fn run(lab: &Lab) -> Outcome {
@@ -70,13 +118,13 @@ fn run(lab: &Lab) -> Outcome {
         _ => fs::create_dir_all(target().join("xtask"))?,
     }
     let plan = format!("labs/{}/plan.yaml", lab.name);
-    let before = left_behind(lab)?;
+    let before = left_behind(&out)?;
     let mut command =
         cargo(&["run", "--locked", "--release", "--", "run", &plan, "--profile", "quick", "--out"]);
     let ran = shown(command.arg(&out))?;
     ensure!(ran.status.success(), "loadlab run {plan}: {}", ran.status);
     let mut claims = Claims::default();
-    let after = left_behind(lab)?;
+    let after = left_behind(&out)?;
     let new: Vec<_> = after.difference(&before).collect();
     claims.claim(new.is_empty(), || format!("the run left behind: {new:?}"));
     let record = Record::read(&out)?;
@@ -91,9 +139,9 @@ pub fn loadlab() -> PathBuf {
     target().join("release/loadlab")
 }
 
-/// What `loadlab clean` would remove, and processes of the lab's system that are alive.
-fn left_behind(lab: &Lab) -> Result<BTreeSet<String>> {
-    let mut found = processes_below(&lab.dir())?;
+/// What `loadlab clean` would remove, and processes of the run's system that are alive.
+fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
+    let mut found: BTreeSet<String> = members(out)?.into_iter().collect();
     if loadlab().is_file() {
         let ran = captured(program(loadlab()).args(["clean", "--dry-run"]), Duration::from_secs(60))?;
         let ran = ran.ok("loadlab clean --dry-run")?;
@@ -102,16 +150,27 @@ fn left_behind(lab: &Lab) -> Result<BTreeSet<String>> {
     Ok(found)
 }
 
-/// Processes whose program lies in a folder.
-fn processes_below(dir: &Path) -> Result<BTreeSet<String>> {
-    let mut found = BTreeSet::new();
+/// Processes of a run's system, loadlab's own excepted: they have the run's mark in their variables or are in a cgroup of
+/// it, or its folder is theirs, in their words or in their variables. Programs that write their title over their
+/// variables, as nginx does, are known by the others.
+fn members(out: &Path) -> Result<Vec<String>> {
+    let dir = out.display().to_string();
+    let name = out.file_name().context("a run has a name")?.display().to_string();
+    let (mark, group) = (format!("LOADLAB_RUN={name}-"), format!("/loadlab/{name}-"));
+    let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let path = entry?.path();
-        // Processes of others and those just gone cannot be read.
-        if let Ok(exe) = fs::read_link(path.join("exe"))
-            && exe.starts_with(dir)
-        {
-            found.insert(format!("{} {}", path.display(), exe.display()));
+        // Processes that are gone meanwhile cannot be read.
+        let of = |file: &str| {
+            String::from_utf8_lossy(&fs::read(path.join(file)).unwrap_or_default()).replace('\0', " ")
+        };
+        let cwd = fs::read_link(path.join("cwd")).unwrap_or_default().display().to_string();
+        let (words, variables) = (of("cmdline"), of("environ"));
+        let is_own = variables.contains(&mark)
+            || of("cgroup").contains(&group)
+            || [&cwd, &words, &variables].into_iter().any(|text| text.contains(&dir));
+        if is_own && !words.contains("loadlab run") && !words.contains("/loadlab ") {
+            found.push(format!("{} {words}", path.display()));
         }
     }
     Ok(found)

@@ -11,7 +11,31 @@ pub enum Ask {
     Close,
     /// POST of [`POSTED`] bytes on connections that are used again.
     Post,
+    /// The first over TLS 1.3.
+    Secure,
+    /// The second over TLS 1.3: a full handshake each time.
+    Handshake,
+    /// GET over HTTP/2, [`STREAMS`] at a time on a connection.
+    Streams,
+    /// Two requests, of which the second brings what the first one answered; each user takes a row of data for them
+    /// and looks at both answers.
+    Journey,
 }
+
+impl Ask {
+    /// A connection serves one request.
+    pub fn closes(self) -> bool {
+        matches!(self, Ask::Close | Ask::Handshake)
+    }
+
+    /// It goes by https.
+    pub fn is_secure(self) -> bool {
+        matches!(self, Ask::Secure | Ask::Handshake)
+    }
+}
+
+/// Requests at a time on a connection that has streams.
+pub const STREAMS: u64 = 10;
 
 /// Bytes of a posted body.
 pub const POSTED: usize = 1024;
@@ -24,7 +48,7 @@ pub struct Case {
     pub title: &'static str,
     /// Path on the server.
     pub path: &'static str,
-    /// Connections, each with one request at a time.
+    /// Requests at a time, each on a connection of its own unless there are streams.
     pub connections: u64,
     /// What they do.
     pub ask: Ask,
@@ -58,8 +82,18 @@ const CLOSE: &[Target] = &[
 ];
 const BODIES: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.05, WRK)];
 
+const SECURE: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.0, WRK)];
+const HANDSHAKES: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.2, WRK)];
+const STREAMED: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.0, "h2load")];
+const JOURNEY: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 4.0, "k6")];
+
 /// Far behind: the first row tells by how much.
 const HEAVY: &[&str] = &["hey", "siege", "oha", "k6"];
+/// TLS and HTTP/2 are about loadlab and who is held to be fast at it; a journey is for those who have journeys.
+const ONLY_TLS: &[&str] = &["bare-epoll", "bare-uring", "ab", "h2load", "hey", "siege", "k6"];
+const ONLY_HTTP2: &[&str] = &["bare-epoll", "bare-uring", "wrk", "ab", "hey", "siege", "k6"];
+const ONLY_JOURNEYS: &[&str] =
+    &[EPOLL, "bare-epoll", "bare-uring", "wrk", "ab", "h2load", "hey", "siege", "oha"];
 /// Bodies are about loadlab and the generators it is like.
 const ONLY_FAST: &[&str] = &[EPOLL, "bare-epoll", "bare-uring", "siege", "k6"];
 
@@ -118,6 +152,40 @@ pub const CASES: &[Case] = &[
         body_bytes: Some(1_048_576),
         spared: ONLY_FAST,
         targets: BODIES,
+        ..GET_50
+    },
+    Case {
+        name: "tls-50",
+        title: "https (TLS 1.3), GET 128 B, 50 connections",
+        ask: Ask::Secure,
+        spared: ONLY_TLS,
+        targets: SECURE,
+        ..GET_50
+    },
+    Case {
+        name: "tls-close",
+        title: "https (TLS 1.3), a full handshake each, 50 at a time",
+        ask: Ask::Handshake,
+        spared: ONLY_TLS,
+        targets: HANDSHAKES,
+        ..GET_50
+    },
+    Case {
+        name: "http2-20x10",
+        title: "HTTP/2, GET 128 B, 10 streams on each of 20 connections",
+        connections: 200,
+        ask: Ask::Streams,
+        spared: ONLY_HTTP2,
+        targets: STREAMED,
+        ..GET_50
+    },
+    Case {
+        name: "journey-50",
+        title: "journeys of two steps with a feed, a capture and checks, 50 users",
+        path: "",
+        ask: Ask::Journey,
+        spared: ONLY_JOURNEYS,
+        targets: JOURNEY,
         ..GET_50
     },
 ];

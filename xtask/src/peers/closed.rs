@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cases::{Ask, Case};
+use super::cases::Case;
 use super::measure::measure;
 use super::server::Server;
 use super::table::Run;
@@ -23,7 +23,7 @@ pub fn compare(bench: &Bench, cases: &[&Case], tools: &[&'static Tool]) -> Resul
         for round in 0..bench.rounds {
             for turn in 0..asked.len() {
                 let tool = asked[(turn + round as usize) % asked.len()];
-                if case.ask == Ask::Close && bench.own_network {
+                if case.ask.closes() && bench.own_network {
                     drop(server);
                     network::fresh()?.map_err(anyhow::Error::msg)?;
                     server = Server::start(&bench.cores, &bench.scratch)?;
@@ -46,8 +46,8 @@ pub fn compare(bench: &Bench, cases: &[&Case], tools: &[&'static Tool]) -> Resul
 /// Where connections are closed each time, how many were reset instead; this program's own are in it as well, so
 /// it is told from one in a thousand on.
 fn reset_share(case: &Case, before: Option<u64>, figures: Option<&Figures>) -> String {
-    let (Ask::Close, Some(before), Some(after), Some(figures)) =
-        (case.ask, before, network::resets(), figures)
+    let (true, Some(before), Some(after), Some(figures)) =
+        (case.ask.closes(), before, network::resets(), figures)
     else {
         return String::new();
     };
@@ -64,7 +64,7 @@ pub fn one(tool: &Tool, case: &Case, bench: &Bench, (seconds, server): (u64, &Se
     let order = Order {
         case,
         seconds,
-        url: server.url(case.path),
+        url: server.url(case),
         server: server.address().to_string(),
         body: &body,
         core: bench.cores.generator,

@@ -10,6 +10,8 @@ use std::{io, thread};
 use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::command::kill_all_of;
+
 /// Which core the server has, and which the generator.
 pub struct Cores {
     /// nginx runs here.
@@ -103,8 +105,7 @@ fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStat
             return Err(io::Error::last_os_error()).context("wait4");
         }
         if since.elapsed() > longest {
-            child.kill()?;
-            child.wait()?;
+            kill_all_of(child)?;
             bail!("still ran after {} s and was killed", longest.as_secs());
         }
         seen = seen.max(peak_bytes(&pid.to_string()));

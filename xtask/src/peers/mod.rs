@@ -8,16 +8,17 @@
 mod cases;
 mod closed;
 mod freeze;
+mod journeys;
 mod lateness;
-mod measure;
+pub mod measure;
 mod memory;
 mod network;
 mod open;
 mod page;
 mod parse;
-mod server;
+pub mod server;
 mod stub;
-mod table;
+pub mod table;
 mod targets;
 mod tools;
 
@@ -122,6 +123,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         let packages: Vec<_> =
             TOOLS.iter().filter(|t| t.path().is_none()).filter_map(|t| t.package).collect();
         install_packages(&packages)?;
+        TOOLS.iter().filter(|t| t.path().is_none()).try_for_each(Tool::get)?;
     }
     let build = ["build", "--locked", "--release", "-p", "loadlab", "-p", "loadlab-benches"];
     let ran = shown(&mut cargo(&build))?;
@@ -140,18 +142,20 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let found = measure_all(&bench, args, &tools)?;
     let text = found.text();
     println!("\n{text}");
-    if args.only.is_empty() && args.case.is_empty() && others <= QUIET && args.is_long() {
+    let is_whole = found.checks.iter().all(|check| check.measured.is_some());
+    if args.only.is_empty() && args.case.is_empty() && others <= QUIET && args.is_long() && is_whole {
         let path = page::keep(&text, &tools, (args.seconds, args.rounds), &bench.cores)?;
         println!("kept in {path}");
     } else {
         println!(
-            "not kept in {}: that takes all tools and rows, {KEPT_SECONDS} s, {KEPT_ROUNDS} rounds and a quiet machine",
+            "not kept in {}: that takes all tools and rows, something measured for each target, {KEPT_SECONDS} s, {KEPT_ROUNDS} rounds and a quiet machine",
             page::PAGE
         );
     }
     let missed = found.checks.iter().filter(|c| !c.reached).count();
     println!(
-        "{} targets, {missed} missed; {} in {:.0} s",
+        "{} rows ran; {} targets, {missed} missed; {} in {:.0} s",
+        found.rows,
         found.checks.len(),
         if found.failed { "something FAILED to run" } else { "all ran" },
         began.elapsed().as_secs_f64()
@@ -203,7 +207,7 @@ fn here(bench: &Bench) -> Vec<&'static Tool> {
             (None, Some(package)) => {
                 println!("absent: {} (apt-get install {package}, or --install)", tool.name);
             }
-            (None, None) => println!("absent: {} (not in Debian)", tool.name),
+            (None, None) => println!("absent: {} ({}, or --install)", tool.name, tool.fetch.join(" ")),
         }
     }
     for tool in OPEN_TOOLS.iter().filter(|t| bench.asks(t.name) && t.path().is_none()) {
@@ -214,10 +218,11 @@ fn here(bench: &Bench) -> Vec<&'static Tool> {
     tools
 }
 
-/// Tables, targets, and whether something failed to run.
+/// Tables, targets, how many rows ran, and whether something failed to run.
 #[derive(Default)]
 struct Found {
     tables: Vec<String>,
+    rows: usize,
     checks: Vec<Check>,
     failed: bool,
 }
@@ -239,6 +244,7 @@ impl Found {
             table.push_str(&lines);
             self.checks.extend(checks);
             self.failed |= failed;
+            self.rows += usize::from(!failed);
         }
         self.tables.push(table);
     }
@@ -250,6 +256,8 @@ fn measure_all(bench: &Bench, args: &Args, tools: &[&'static Tool]) -> Result<Fo
     if !cases.is_empty() {
         let runs = closed::compare(bench, &cases, tools)?;
         found.failed |= runs.iter().any(|r| r.figures.is_err());
+        let ran = |case: &&&Case| runs.iter().any(|r| r.case == case.name && r.figures.is_ok());
+        found.rows += cases.iter().filter(ran).count();
         found.checks.extend(table::checks(&cases, |tool| bench.asks(tool), &runs));
         found.tables.push(table::table(&cases, tools, &runs));
     }

@@ -54,6 +54,8 @@ impl fmt::Display for P50 {
 /// loadlab's JSON document.
 pub fn loadlab(_: &Order, text: &str) -> Result<Told> {
     let json: Value = serde_json::from_str(text)?;
+    // A plan's document has its trials in it.
+    let json = json.pointer("/trials/0/summary").unwrap_or(&json);
     let number = |pointer: &str| {
         json.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer}"))
     };

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cases::POSTED;
+use super::cases::{Ask, Case, POSTED};
 use super::measure::{Cores, start_on};
-use crate::command::{find, program};
+use crate::command::{captured, find, program};
 
 /// Files that can be asked for, by size in bytes; each is named by it.
 const FILES: &[usize] = &[128, 10_240, 1_048_576];
@@ -24,6 +24,10 @@ pub struct Server {
     child: Child,
     dir: PathBuf,
     address: SocketAddr,
+    /// Where it speaks TLS 1.3.
+    secure: SocketAddr,
+    /// Where it speaks HTTP/2 to who knows.
+    streams: SocketAddr,
 }
 
 impl Server {
@@ -41,21 +45,27 @@ impl Server {
         fs::write(files.join("post"), "")?;
         fs::write(dir.join("body"), "y".repeat(POSTED))?;
         // Free now; that somebody takes it before nginx does would be told by nginx.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
+        let (address, secure, streams) = (free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");
-        fs::write(&settings, config(&dir, address))?;
+        certify(&dir)?;
+        fs::write(&settings, config(&dir, address) + &config_of_layers(&dir, secure, streams))?;
         let mut command = program(find("nginx").context("nginx is not installed")?);
         command.arg("-p").arg(&dir).arg("-c").arg(&settings);
         command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("nginx.err"))?);
         let child = start_on(cores.server, &mut command)?;
-        let mut server = Server { child, dir, address };
+        let mut server = Server { child, dir, address, secure, streams };
         server.wait_until_ready()?;
         Ok(server)
     }
 
-    /// Where it serves a path.
-    pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+    /// Where it serves a case.
+    pub fn url(&self, case: &Case) -> String {
+        match case.ask {
+            Ask::Streams => format!("http://{}{}", self.streams, case.path),
+            ask if ask.is_secure() => format!("https://{}{}", self.secure, case.path),
+            _ => format!("http://{}{}", self.address, case.path),
+        }
     }
 
     /// Where it listens.
@@ -132,6 +142,39 @@ fn config(dir: &Path, address: SocketAddr) -> String {
          server {{\n        listen {address} backlog=4096;\n        root {dir}/files;\n        \
          location = /status {{ stub_status; }}\n        \
          location = /post {{ mirror /read; error_page 405 =200 /128; }}\n        \
-         location = /read {{ internal; return 204; }}\n    }}\n}}\n"
+         location = /read {{ internal; return 204; }}\n{JOURNEY}    }}\n"
     )
+}
+
+/// What a journey asks for: a token for a user, and an item for who has one.
+const JOURNEY: &str = "        location = /login { default_type application/json; return 200 '{\"user\":\"$arg_user\",\"token\":\"t-$arg_user\"}'; }\n        \
+     location = /item { default_type application/json; if ($http_authorization !~ '^Bearer t-') { return 401; } \
+     return 200 '{\"item\":\"$arg_id\",\"state\":\"ok\"}'; }\n";
+
+/// The same files over TLS 1.3, where no session can be taken up again, and over HTTP/2; the end of the settings.
+fn config_of_layers(dir: &Path, secure: SocketAddr, streams: SocketAddr) -> String {
+    let dir = dir.display();
+    format!(
+        "    server {{\n        listen {secure} ssl backlog=4096;\n        root {dir}/files;\n        \
+         ssl_certificate {dir}/cert.pem;\n        ssl_certificate_key {dir}/key.pem;\n        \
+         ssl_protocols TLSv1.3;\n        ssl_session_tickets off;\n        ssl_session_cache off;\n    }}\n    \
+         server {{\n        listen {streams} http2 backlog=4096;\n        root {dir}/files;\n    }}\n}}\n"
+    )
+}
+
+/// A certificate that signs itself, made once for a folder.
+fn certify(dir: &Path) -> Result<()> {
+    let (key, certificate) = (dir.join("key.pem"), dir.join("cert.pem"));
+    if certificate.exists() {
+        return Ok(());
+    }
+    let mut command =
+        program(find("openssl").context("openssl is not installed\nhint: apt-get install openssl")?);
+    let kind = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    let names =
+        ["-days", "30", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"];
+    command.args(kind).args(names).arg("-keyout").arg(key).arg("-out").arg(certificate);
+    let ran = captured(&mut command, READY)?;
+    ensure!(ran.status.success(), "openssl: {}", ran.stderr);
+    Ok(())
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 
-use super::cases::{Ask, Case};
-use super::parse;
-use crate::command::{captured, find, program};
+use super::cases::{Ask, Case, STREAMS};
+use super::{journeys, parse};
+use crate::command::{captured, find, program, shown};
 use crate::root::target;
 
 /// What a tool is asked to do.
@@ -36,6 +36,8 @@ pub struct Tool {
     pub name: &'static str,
     /// The Debian package that holds it.
     pub package: Option<&'static str>,
+    /// The command that gets it where Debian does not have it.
+    pub fetch: &'static [&'static str],
     /// Arguments that make it tell its version; nothing where none do.
     version: &'static [&'static str],
     /// Its command for an order.
@@ -46,35 +48,80 @@ pub struct Tool {
 
 /// All of them; wrk is what the others are compared with.
 pub const TOOLS: &[Tool] = &[
-    Tool { name: "loadlab", package: None, version: &["--version"], command: loadlab, parse: parse::loadlab },
+    Tool {
+        name: "loadlab",
+        package: None,
+        fetch: &[],
+        version: &["--version"],
+        command: loadlab,
+        parse: parse::loadlab,
+    },
     Tool {
         name: "loadlab-epoll",
         package: None,
+        fetch: &[],
         version: &["--version"],
         command: loadlab_epoll,
         parse: parse::loadlab,
     },
-    Tool { name: "bare-uring", package: None, version: &[], command: bare_uring, parse: parse::bare },
-    Tool { name: "bare-epoll", package: None, version: &[], command: bare_epoll, parse: parse::bare },
-    Tool { name: "wrk", package: Some("wrk"), version: &["-v"], command: wrk, parse: parse::wrk },
-    Tool { name: "ab", package: Some("apache2-utils"), version: &["-V"], command: ab, parse: parse::ab },
+    Tool {
+        name: "bare-uring",
+        package: None,
+        fetch: &[],
+        version: &[],
+        command: bare_uring,
+        parse: parse::bare,
+    },
+    Tool {
+        name: "bare-epoll",
+        package: None,
+        fetch: &[],
+        version: &[],
+        command: bare_epoll,
+        parse: parse::bare,
+    },
+    Tool { name: "wrk", package: Some("wrk"), fetch: &[], version: &["-v"], command: wrk, parse: parse::wrk },
+    Tool {
+        name: "ab",
+        package: Some("apache2-utils"),
+        fetch: &[],
+        version: &["-V"],
+        command: ab,
+        parse: parse::ab,
+    },
     Tool {
         name: "h2load",
         package: Some("nghttp2-client"),
+        fetch: &[],
         version: &["--version"],
         command: h2load,
         parse: parse::h2load,
     },
-    Tool { name: "hey", package: Some("hey"), version: &[], command: hey, parse: parse::hey },
+    Tool { name: "hey", package: Some("hey"), fetch: &[], version: &[], command: hey, parse: parse::hey },
     Tool {
         name: "siege",
         package: Some("siege"),
+        fetch: &[],
         version: &["--version"],
         command: siege,
         parse: parse::siege,
     },
-    Tool { name: "oha", package: None, version: &["--version"], command: oha, parse: parse::oha },
-    Tool { name: "k6", package: None, version: &["version"], command: k6, parse: parse::k6 },
+    Tool {
+        name: "oha",
+        package: None,
+        fetch: &["cargo", "install", "--locked", "oha"],
+        version: &["--version"],
+        command: oha,
+        parse: parse::oha,
+    },
+    Tool {
+        name: "k6",
+        package: None,
+        fetch: &["go", "install", "go.k6.io/k6@latest"],
+        version: &["version"],
+        command: k6,
+        parse: parse::k6,
+    },
 ];
 
 impl Tool {
@@ -88,8 +135,27 @@ impl Tool {
         match self.name {
             "loadlab-epoll" => Some(built("loadlab")),
             name if self.is_ours() => Some(built(name)),
-            name => find(name),
+            name => found(name),
         }
+    }
+
+    /// Gets it from where its makers keep it, into a folder of this program.
+    ///
+    /// # Errors
+    /// What it is made with is not here, or fails.
+    pub fn get(&self) -> Result<()> {
+        let [name, arguments @ ..] = self.fetch else { return Ok(()) };
+        let Some(path) = find(name) else {
+            println!("absent: {} (`{name}` is not installed)", self.name);
+            return Ok(());
+        };
+        let bin = fetched();
+        fs::create_dir_all(&bin)?;
+        let mut command = program(path);
+        command.args(arguments).env("GOBIN", &bin).env("CARGO_INSTALL_ROOT", bin.parent().unwrap_or(&bin));
+        let ran = shown(&mut command)?;
+        ensure!(ran.status.success(), "{}: {}", self.fetch.join(" "), ran.status);
+        Ok(())
     }
 
     /// Its version in its own words, or Debian's.
@@ -109,8 +175,9 @@ impl Tool {
         let mut asked = asked;
         // Exit codes differ, and so does the stream: some print help after the version.
         let said = captured(&mut asked, Duration::from_secs(10)).map(|ran| ran.stdout + &ran.stderr);
-        let first =
-            said.unwrap_or_default().lines().find(|l| !l.trim().is_empty()).unwrap_or(self.name).to_owned();
+        // siege tells first of a file that it makes in a home without one.
+        let tells = |line: &&str| !line.trim().is_empty() && !line.starts_with("New configuration");
+        let first = said.unwrap_or_default().lines().find(tells).unwrap_or(self.name).to_owned();
         first
             .split(" Copyright")
             .next()
@@ -124,6 +191,16 @@ impl Tool {
     }
 }
 
+/// Where programs are that were fetched.
+fn fetched() -> PathBuf {
+    target().join("xtask/tools/bin")
+}
+
+/// A program on PATH, or one that was fetched.
+fn found(name: &str) -> Option<PathBuf> {
+    find(name).or_else(|| Some(fetched().join(name)).filter(|path| path.exists()))
+}
+
 /// One of our own programs, built with optimisation.
 pub fn built(name: &str) -> PathBuf {
     target().join("release").join(name)
@@ -131,12 +208,15 @@ pub fn built(name: &str) -> PathBuf {
 
 /// A program on PATH, with arguments.
 pub fn start(name: &str, arguments: &[&str]) -> Command {
-    let mut command = program(find(name).unwrap_or_else(|| name.into()));
+    let mut command = program(found(name).unwrap_or_else(|| name.into()));
     command.args(arguments);
     command
 }
 
 fn loadlab(order: &Order) -> Result<Command> {
+    if order.case.ask == Ask::Journey {
+        return journeys::loadlab(order);
+    }
     let mut command = program(built("loadlab"));
     command.args(["bench", &order.url, "--json", "--quiet", "-t", "1"]);
     command.args(["-c", &order.case.connections.to_string(), "-d", &format!("{}s", order.seconds)]);
@@ -145,6 +225,11 @@ fn loadlab(order: &Order) -> Result<Command> {
         Ask::KeepAlive => {}
         Ask::Close => drop(command.arg("--no-keep-alive")),
         Ask::Post => drop(command.args(["--body", &format!("@{}", order.body.display())])),
+        // As the others, who look at no certificate.
+        Ask::Secure => drop(command.arg("--insecure")),
+        Ask::Handshake => drop(command.args(["--insecure", "--no-keep-alive", "--no-resumption"])),
+        Ask::Streams => drop(command.args(["--http2", "--streams", &STREAMS.to_string()])),
+        Ask::Journey => bail!("bench has no journeys"),
     }
     Ok(command)
 }
@@ -178,7 +263,10 @@ fn wrk(order: &Order) -> Result<Command> {
     let mut command = start("wrk", &["-t1", &connections, &duration, "--latency"]);
     match order.case.ask {
         Ask::KeepAlive => {}
-        Ask::Close => drop(command.args(["-H", "Connection: close"])),
+        Ask::Secure => {}
+        // It takes up no session.
+        Ask::Close | Ask::Handshake => drop(command.args(["-H", "Connection: close"])),
+        Ask::Streams | Ask::Journey => bail!("wrk cannot"),
         Ask::Post => {
             let body = fs::read_to_string(order.body)?;
             let script = order.scratch.join("wrk.lua");
@@ -208,14 +296,21 @@ fn ab(order: &Order) -> Result<Command> {
         Ask::KeepAlive => drop(command.arg("-k")),
         Ask::Close => {}
         Ask::Post => drop(command.args(["-k", "-T", "application/octet-stream", "-p"]).arg(order.body)),
+        Ask::Secure | Ask::Handshake | Ask::Streams | Ask::Journey => bail!("ab is not asked"),
     }
     command.arg(&order.url);
     Ok(command)
 }
 
 fn h2load(order: &Order) -> Result<Command> {
-    let (connections, seconds) = (format!("-c{}", order.case.connections), order.seconds.to_string());
-    let mut command = start("h2load", &["--h1", "-t1", &connections, "-D", &seconds]);
+    let seconds = order.seconds.to_string();
+    let mut command = start("h2load", &["-t1", "-D", &seconds]);
+    match order.case.ask {
+        Ask::Streams => {
+            command.args([format!("-c{}", order.case.connections / STREAMS), format!("-m{STREAMS}")]);
+        }
+        _ => drop(command.arg("--h1").arg(format!("-c{}", order.case.connections))),
+    }
     if order.case.ask == Ask::Post {
         command.arg("-d").arg(order.body);
     }
@@ -230,6 +325,7 @@ fn hey(order: &Order) -> Result<Command> {
         Ask::KeepAlive => {}
         Ask::Close => drop(command.arg("-disable-keepalive")),
         Ask::Post => drop(command.args(["-m", "POST", "-D"]).arg(order.body)),
+        Ask::Secure | Ask::Handshake | Ask::Streams | Ask::Journey => bail!("hey is not asked"),
     }
     command.arg(&order.url);
     Ok(command)
@@ -250,12 +346,18 @@ fn siege(order: &Order) -> Result<Command> {
 }
 
 fn oha(order: &Order) -> Result<Command> {
-    let (connections, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
+    let streams = if order.case.ask == Ask::Streams { STREAMS } else { 1 };
+    let (connections, duration) =
+        ((order.case.connections / streams).to_string(), format!("{}s", order.seconds));
     let mut command = start("oha", &["--no-tui", "-z", &duration, "-c", &connections]);
     match order.case.ask {
         Ask::KeepAlive => {}
         Ask::Close => drop(command.arg("--disable-keepalive")),
         Ask::Post => drop(command.args(["-m", "POST", "-D"]).arg(order.body)),
+        Ask::Secure => drop(command.arg("--insecure")),
+        Ask::Handshake => drop(command.args(["--insecure", "--disable-keepalive"])),
+        Ask::Streams => drop(command.args(["--http2", "-p", &STREAMS.to_string()])),
+        Ask::Journey => bail!("oha has no journeys"),
     }
     command.arg(&order.url).env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
     Ok(command)
@@ -268,8 +370,13 @@ pub fn k6_summary(order: &Order) -> PathBuf {
 
 fn k6(order: &Order) -> Result<Command> {
     let script = order.scratch.join("k6.js");
-    let text =
-        format!("import http from 'k6/http';\nexport default function () {{ http.get('{}'); }}\n", order.url);
+    let text = match order.case.ask {
+        Ask::Journey => journeys::k6_script(order)?,
+        _ => format!(
+            "import http from 'k6/http';\nexport default function () {{ http.get('{}'); }}\n",
+            order.url
+        ),
+    };
     fs::write(&script, text)?;
     let summary = k6_summary(order);
     let _ = fs::remove_file(&summary);

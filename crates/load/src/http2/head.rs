@@ -4,8 +4,9 @@
 //! connection sends a field, it goes out as a literal that enters the peer's table; from then on it is one byte.
 //! The table is filled while there is room and never evicts, so that places stay what they are: a request costs
 //! a copy of a few bytes and no search. What differs from one request to the next is packed with
-//! [`Head::plain`] and never enters the table.
+//! [`Head::plain`], or field by field as an [`Outline`] says, and never enters the table.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::fields::is_of_connection;
@@ -76,6 +77,51 @@ pub struct Head {
     pieces: Box<[Piece]>,
     /// The answer to this method has no body whatever its head says (HEAD).
     pub answer_has_no_body: bool,
+    /// For reading: `:method GET`, `accept: */*`, each with its line end.
+    text: Box<str>,
+}
+
+/// A request's head of which the path and some fields are written anew each time.
+#[derive(Clone, Debug)]
+pub struct Outline {
+    /// Method, scheme and authority; the path comes next.
+    pub front: Head,
+    /// The fields that are always the same.
+    pub back: Head,
+    /// Names of those that follow, in the order in which they were given.
+    pub names: Vec<Name>,
+}
+
+/// The name of a field whose value is written anew each time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    text: Cow<'static, str>,
+    /// Its place among the static fields, from 1; 0 if it has none.
+    place: usize,
+    /// No proxy on the way may put it into a table (RFC 7541 §7.1.3).
+    is_secret: bool,
+}
+
+/// `:method`.
+pub static METHOD: Name = Name::known(":method", 2, false);
+/// `:scheme`.
+pub static SCHEME: Name = Name::known(":scheme", 6, false);
+/// `:authority`.
+pub static AUTHORITY: Name = Name::known(":authority", 1, false);
+/// `:path`.
+pub static PATH: Name = Name::known(":path", 4, false);
+/// `content-length`.
+pub static CONTENT_LENGTH: Name = Name::known("content-length", 28, false);
+/// `cookie`.
+pub static COOKIE: Name = Name::known("cookie", 32, true);
+
+/// A piece of a head that is put together for one request.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// Fields that were packed before.
+    Packed(&'a Head),
+    /// A field and its value.
+    Field(&'a Name, &'a [u8]),
 }
 
 /// A part of a head.
@@ -98,6 +144,21 @@ impl Heads {
     /// What HTTP/2 cannot say.
     pub fn add(&mut self, parts: &HeadParts<'_>) -> Result<Head, HeadError> {
         pack(parts, |name, value| self.number(name, value))
+    }
+
+    /// Packs what stays the same of a head whose path and `varying` fields do not; the path of `parts` is left out.
+    ///
+    /// # Errors
+    /// What HTTP/2 cannot say.
+    pub fn outline(&mut self, parts: &HeadParts<'_>, varying: &[&str]) -> Result<Outline, HeadError> {
+        let is_head = parts.method == "HEAD";
+        let mut fields = fields_of(parts)?;
+        fields.retain(|(name, _)| name != PATH.text());
+        let back = fields.split_off(fields.iter().take_while(|(name, _)| name.starts_with(':')).count());
+        let mut pack = |fields| packed(fields, is_head, |name, value| self.number(name, value));
+        let (front, back) = (pack(fields), pack(back));
+        let names = varying.iter().map(|name| Name::new(name)).collect::<Result<_, _>>()?;
+        Ok(Outline { front, back, names })
     }
 
     /// The number of a field, or [`NONE`] if there are too many.
@@ -127,10 +188,55 @@ impl Head {
     pub fn plain(parts: &HeadParts<'_>) -> Result<Head, HeadError> {
         pack(parts, |_, _| NONE)
     }
+
+    /// For reading: a field a line, those whose names begin with a colon as `:method GET`.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
-fn pack(parts: &HeadParts<'_>, mut number: impl FnMut(&str, &str) -> u8) -> Result<Head, HeadError> {
-    let fields = fields_of(parts)?;
+impl Name {
+    const fn known(text: &'static str, place: usize, is_secret: bool) -> Name {
+        Name { text: Cow::Borrowed(text), place, is_secret }
+    }
+
+    /// Any name, in any case.
+    ///
+    /// # Errors
+    /// It is none, or one that HTTP/2 forbids.
+    pub fn new(name: &str) -> Result<Name, HeadError> {
+        if !is_token(name) {
+            return Err(HeadError::HeaderName(name.to_owned()));
+        }
+        let text = name.to_ascii_lowercase();
+        if is_of_connection(text.as_bytes()) || text == "host" {
+            return Err(HeadError::OfConnection(name.to_owned()));
+        }
+        let place = STATIC.iter().position(|(known, _)| *known == text).map_or(0, |place| place + 1);
+        let is_secret = matches!(&*text, "authorization" | "cookie" | "proxy-authorization");
+        Ok(Name { text: Cow::Owned(text), place, is_secret })
+    }
+
+    /// In lower case.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+fn pack(parts: &HeadParts<'_>, number: impl FnMut(&str, &str) -> u8) -> Result<Head, HeadError> {
+    Ok(packed(fields_of(parts)?, parts.method == "HEAD", number))
+}
+
+fn packed(
+    fields: Vec<(String, String)>,
+    answer_has_no_body: bool,
+    mut number: impl FnMut(&str, &str) -> u8,
+) -> Head {
+    let mut text = String::new();
+    for (name, value) in &fields {
+        let sign = if name.starts_with(':') { "" } else { ":" };
+        text.push_str(&format!("{name}{sign} {value}\r\n"));
+    }
     let (mut bytes, mut pieces) = (Vec::new(), Vec::<Piece>::new());
     for (name, value) in &fields {
         let start = bytes.len() as u32;
@@ -164,7 +270,7 @@ fn pack(parts: &HeadParts<'_>, mut number: impl FnMut(&str, &str) -> u8) -> Resu
             }),
         }
     }
-    Ok(Head { bytes: bytes.into(), pieces: pieces.into(), answer_has_no_body: parts.method == "HEAD" })
+    Head { bytes: bytes.into(), pieces: pieces.into(), answer_has_no_body, text: text.into() }
 }
 
 /// A literal: its upper bits and the length of their prefix.
@@ -252,14 +358,39 @@ impl Encoder {
         }
     }
 
-    /// Appends a head's block.
+    /// Appends a block that is put together. Fields whose names begin with a colon come first.
     #[inline]
-    pub(super) fn write(&mut self, head: &Head, out: &mut Vec<u8>) {
+    pub(super) fn write_parts<'a>(&mut self, parts: impl Iterator<Item = Part<'a>>, out: &mut Vec<u8>) {
+        self.tell_size(out);
+        for part in parts {
+            match part {
+                Part::Packed(head) => self.write(head, out),
+                Part::Field(name, value) => {
+                    // Without indexing: the next request has another value.
+                    write_integer(out, if name.is_secret { 0x10 } else { 0 }, 4, name.place);
+                    if name.place == 0 {
+                        write_string(out, name.text.as_bytes());
+                    }
+                    write_string(out, value);
+                }
+            }
+        }
+    }
+
+    /// The first thing of the block that follows a change of the table's size is that size.
+    #[inline]
+    fn tell_size(&mut self, out: &mut Vec<u8>) {
         if self.resized {
             self.resized = false;
             write_integer(out, 0x20, 5, 0);
             write_integer(out, 0x20, 5, self.limit);
         }
+    }
+
+    /// Appends a head's block.
+    #[inline]
+    pub(super) fn write(&mut self, head: &Head, out: &mut Vec<u8>) {
+        self.tell_size(out);
         for piece in &head.pieces {
             let range = match self.places.get(usize::from(piece.field)).copied() {
                 _ if piece.field == NONE => piece.start..piece.plain_end,
@@ -395,6 +526,55 @@ mod tests {
         assert_eq!(pair.send(&head), first);
         assert_eq!(pair.encoder.entered, 0);
         assert!(Head::plain(&HeadParts { method: "HEAD", ..parts("/", &[]) }).unwrap().answer_has_no_body);
+    }
+
+    #[test]
+    fn a_head_of_which_a_part_is_written_anew() {
+        let given = headers(&[("User-Agent", "loadlab")]);
+        let mut heads = Heads::default();
+        let outline = heads.outline(&parts("/", &given), &["Authorization", "x-round"]).unwrap();
+        assert_eq!(
+            (outline.front.text(), outline.back.text()),
+            (":method GET\r\n:scheme http\r\n:authority localhost:8080\r\n", "user-agent: loadlab\r\n")
+        );
+        let mut pair = Pair::new();
+        let mut lengths = Vec::new();
+        for round in 0..3 {
+            let (path, value) = (format!("/a/{round}"), format!("Bearer {round}"));
+            let parts = [
+                Part::Packed(&outline.front),
+                Part::Field(&PATH, path.as_bytes()),
+                Part::Packed(&outline.back),
+                Part::Field(&outline.names[0], value.as_bytes()),
+                Part::Field(&outline.names[1], b"7"),
+            ];
+            let (mut block, mut text) = (Vec::new(), String::new());
+            pair.encoder.write_parts(parts.into_iter(), &mut block);
+            let result = pair.decoder.decode(&block, |name, value| {
+                let utf8 = |b| std::str::from_utf8(b).unwrap();
+                text.push_str(&format!("{}: {}\n", utf8(name), utf8(value)));
+            });
+            assert!(result.is_ok(), "{result:?}");
+            let expect = format!(
+                ":method: GET\n:scheme: http\n:authority: localhost:8080\n:path: /a/{round}\nuser-agent: loadlab\nauthorization: Bearer {round}\nx-round: 7\n"
+            );
+            assert_eq!(text, expect);
+            lengths.push(block.len());
+        }
+        // What does not change is a byte each from its second use on; nothing else enters the table.
+        assert!(lengths[1] < lengths[0] && lengths[2] == lengths[1], "{lengths:?}");
+        assert_eq!(pair.encoder.entered, 2);
+        for (name, place) in [
+            (&METHOD, ":method"),
+            (&SCHEME, ":scheme"),
+            (&AUTHORITY, ":authority"),
+            (&PATH, ":path"),
+            (&CONTENT_LENGTH, "content-length"),
+            (&COOKIE, "cookie"),
+        ] {
+            assert_eq!((name.text(), STATIC[name.place - 1].0), (place, place));
+        }
+        assert_eq!(Name::new("Connection"), Err(HeadError::OfConnection("Connection".into())));
     }
 
     #[test]

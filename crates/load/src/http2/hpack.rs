@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
+use super::fault::Fault;
 use super::frame::Code;
 use super::huffman;
-use super::session::Fault;
 
 /// Size of the dynamic table unless a setting says otherwise (RFC 9113 §6.5.2).
 pub const DEFAULT_TABLE: usize = 4096;

@@ -7,6 +7,7 @@
 //! [`head`] writes requests, [`fields`] reads responses, [`hpack`] and [`huffman`] know how both are packed,
 //! [`frame`] how they travel.
 
+mod fault;
 pub mod fields;
 pub mod frame;
 pub mod head;
@@ -19,6 +20,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
+pub use fault::Fault;
 pub use frame::Code;
-pub use head::{Head, HeadError, HeadParts, Heads};
-pub use session::{Event, Fault, NotSent, Session, Settings};
+pub use head::{Head, HeadError, HeadParts, Heads, Name, Outline, Part};
+pub use session::{Event, NotSent, Session, Settings};

@@ -4,13 +4,13 @@
 //! stream alone (RFC 9113 §5.4). Frames for streams that are over are passed over: they may have crossed our end
 //! of it on the way.
 
+use super::fault::{Fault, flood, flow, protocol, size};
 use super::fields::Facts;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, LARGEST_FRAME, MAX_31, flag, kind, read_u32, setting,
 };
 use super::session::{
-    Data, Event, Fault, KEEP, MAX_CONTINUATIONS, MAX_LIST, MAX_MEMO, OpenHead, Reading, Session, flood, flow,
-    protocol, size, slim,
+    Data, Event, KEEP, MAX_CONTINUATIONS, MAX_LIST, MAX_MEMO, OpenHead, Reading, Session, Settings, slim,
 };
 use super::streams::ANY_LENGTH;
 
@@ -319,9 +319,11 @@ impl Session {
         token: Option<u32>,
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<Facts, Fault> {
-        let tell = if self.settings.tell_fields { token } else { None };
         let known = !block.is_empty() && self.memo.block == block;
-        if known && tell.is_none() && self.memo.table.is_none_or(|table| table == self.table) {
+        let Settings { tell_fields, tell_failures, .. } = self.settings;
+        let tell = token.filter(|_| tell_fields || tell_failures);
+        let untold = !(tell_fields || (tell_failures && self.memo.facts.status >= 400));
+        if known && untold && self.memo.table.is_none_or(|table| table == self.table) {
             return Ok(self.memo.facts);
         }
         let mut facts = Facts::default();
@@ -333,7 +335,7 @@ impl Session {
         })?;
         self.decoder.slim(KEEP);
         self.table += u64::from(touched.changed);
-        if !touched.changed && tell.is_none() && block.len() <= MAX_MEMO {
+        if !touched.changed && !self.settings.tell_fields && block.len() <= MAX_MEMO {
             self.memo.block.clear();
             self.memo.block.extend_from_slice(block);
             self.memo.facts = facts;

@@ -12,11 +12,12 @@
 //! **What it does not do.** No pushes, no tunnels, no priorities. A response that ends before its request does
 //! cuts the request off with CANCEL: the answer is known, and the rest of the body would change nothing.
 
+use super::fault::{Fault, flood, protocol, size};
 use super::fields::Facts;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, HEAD_LEN, LARGEST_FRAME, MAX_31, flag, kind, setting,
 };
-use super::head::{Encoder, Head};
+use super::head::{Encoder, Head, Part};
 use super::hpack::{DEFAULT_TABLE, Decoder};
 use super::streams::{ANY_LENGTH, Stream, Streams};
 use std::collections::VecDeque;
@@ -51,6 +52,8 @@ pub struct Settings {
     pub max_streams: u32,
     /// Tell every field of responses as [`Event::Field`]. It costs unpacking heads that came before.
     pub tell_fields: bool,
+    /// Tell at least those of responses with a status from 400 on, and of others where that costs nothing.
+    pub tell_failures: bool,
 }
 
 impl Default for Settings {
@@ -62,33 +65,9 @@ impl Default for Settings {
             max_frame: DEFAULT_MAX_FRAME,
             max_streams: u32::MAX,
             tell_fields: false,
+            tell_failures: false,
         }
     }
-}
-
-/// Why a connection, or an answer, is no HTTP/2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What the server is told.
-    pub code: Code,
-    /// What people are.
-    pub words: &'static str,
-}
-
-pub(super) const fn protocol(words: &'static str) -> Fault {
-    Fault { code: Code::PROTOCOL_ERROR, words }
-}
-
-pub(super) const fn size(words: &'static str) -> Fault {
-    Fault { code: Code::FRAME_SIZE_ERROR, words }
-}
-
-pub(super) const fn flow(words: &'static str) -> Fault {
-    Fault { code: Code::FLOW_CONTROL_ERROR, words }
-}
-
-pub(super) const fn flood(words: &'static str) -> Fault {
-    Fault { code: Code::ENHANCE_YOUR_CALM, words }
 }
 
 /// What happened. A request is over after `end`, `Reset`, `Malformed` or `Unprocessed`; its token may then be used
@@ -305,7 +284,9 @@ impl Session {
             return 0;
         }
         let most = self.peer_max_streams.min(self.settings.max_streams);
-        most.saturating_sub(self.streams.len() as u32)
+        // A connection has so many streams in all (RFC 9113, section 5.1.1).
+        let left = (MAX_31 - self.next_stream) / 2 + 1;
+        most.saturating_sub(self.streams.len() as u32).min(left)
     }
 
     /// How many requests are open.
@@ -319,18 +300,34 @@ impl Session {
         self.streams.iter().map(|s| s.token)
     }
 
-    /// The server has said goodbye, or there is a fault: the connection is to be closed once nothing is open.
+    /// The server has said goodbye, there is a fault, or no stream is left: the connection is to be closed once nothing
+    /// is open.
     pub fn is_ending(&self) -> bool {
-        self.going_away.is_some() || self.fault.is_some()
+        self.going_away.is_some() || self.fault.is_some() || self.next_stream > MAX_31
     }
 
-    /// Sends a request: its head, and as much of its body as may go now. `token` must not be open. The rest of the
-    /// body goes with [`Session::flush`].
+    /// Sends a request: its head, and as much of its body as may go now. `token` must not be open. False if a part of
+    /// the body is left, which goes with [`Session::flush`].
     ///
     /// # Errors
     /// Nothing was sent then.
     #[inline]
-    pub fn send(&mut self, token: u32, head: &Head, body: &[u8], out: &mut Vec<u8>) -> Result<(), NotSent> {
+    pub fn send(&mut self, token: u32, head: &Head, body: &[u8], out: &mut Vec<u8>) -> Result<bool, NotSent> {
+        self.send_parts((token, head.answer_has_no_body), [Part::Packed(head)].into_iter(), body, out)
+    }
+
+    /// The same with a head that is put together; the answer may have no body, whatever its head says.
+    ///
+    /// # Errors
+    /// Nothing was sent then.
+    #[inline]
+    pub fn send_parts<'a>(
+        &mut self,
+        (token, no_body): (u32, bool),
+        head: impl Iterator<Item = Part<'a>>,
+        body: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, NotSent> {
         if self.room() == 0 {
             return Err(self.why_not());
         }
@@ -338,7 +335,7 @@ impl Session {
         self.next_stream += 2;
         let start = out.len();
         out.extend_from_slice(&[0; HEAD_LEN]);
-        self.encoder.write(head, out);
+        self.encoder.write_parts(head, out);
         let len = (out.len() - start - HEAD_LEN) as u32;
         let end = if body.is_empty() { flag::END_STREAM } else { 0 };
         let first = FrameHead { len, kind: kind::HEADERS, flags: end | flag::END_HEADERS, stream: id };
@@ -357,12 +354,14 @@ impl Session {
             all_sent: body.is_empty(),
             queued: false,
             head: false,
-            no_body: head.answer_has_no_body,
+            no_body,
         });
-        if !body.is_empty() {
-            self.begin_body(id, body, out);
-        }
-        Ok(())
+        Ok(body.is_empty() || self.begin_body(id, body, out))
+    }
+
+    /// A request is open whose body the server has no room for.
+    pub fn is_held_up(&self, token: u32) -> bool {
+        self.streams.of_token(token).is_some_and(|stream| !stream.all_sent)
     }
 
     #[cold]
@@ -375,13 +374,14 @@ impl Session {
         }
     }
 
-    fn begin_body(&mut self, id: u32, body: &[u8], out: &mut Vec<u8>) {
+    /// As much of a body as may go at once; true if that was all of it.
+    fn begin_body(&mut self, id: u32, body: &[u8], out: &mut Vec<u8>) -> bool {
         while self.write_data(id, body, out) == Wrote::Some {}
-        if let Some(stream) = self.streams.get(id).filter(|s| !s.all_sent) {
-            stream.queued = true;
-            self.queue.push_back(id);
-            self.may_flush |= out.len() >= MAX_OUT;
-        }
+        let Some(stream) = self.streams.get(id).filter(|s| !s.all_sent) else { return true };
+        stream.queued = true;
+        self.queue.push_back(id);
+        self.may_flush |= out.len() >= MAX_OUT;
+        false
     }
 
     /// Writes one DATA frame of a body, if windows and `out` have room.

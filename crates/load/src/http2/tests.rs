@@ -154,7 +154,7 @@ fn hello() {
     assert_eq!(out, [frame::PREFACE, &settings, &update].concat());
 
     let mut driven = Driven::new(Settings::default(), 0);
-    assert_eq!(driven.session.room(), u32::MAX);
+    assert_eq!(driven.session.room(), 1 << 30, "as many as a connection has");
     assert_eq!(Session::new(Settings::default()).room(), 100);
     driven.receive(&settings_frame(&[(frame::setting::MAX_CONCURRENT_STREAMS, 2)]));
     assert_eq!(driven.seen, [Seen::MaxStreams(2)]);
@@ -403,6 +403,21 @@ fn answers_that_have_no_body() {
         Seen::Head(3, 304, true),
     ];
     assert_eq!(driven.seen, expect);
+}
+
+/// Ids of streams are used once: a connection whose ids are used up is done with.
+#[test]
+fn a_connection_has_so_many_streams() {
+    let mut driven = Driven::new(Settings::default(), 0);
+    driven.session.next_stream = 0x7fff_ffff - 2;
+    assert_eq!((driven.session.room(), driven.session.is_ending()), (2, false));
+    for token in [7, 8] {
+        assert_eq!(driven.session.send(token, &get(), b"", &mut driven.out), Ok(true));
+    }
+    assert_eq!((driven.session.room(), driven.session.is_ending()), (0, true));
+    assert_eq!(driven.session.send(9, &get(), b"", &mut driven.out), Err(NotSent::Exhausted));
+    driven.receive(&[headers(0x7fff_fffd, true, OK), headers(0x7fff_ffff, true, OK)].concat());
+    assert_eq!(driven.seen, [Seen::Head(7, 200, true), Seen::Head(8, 200, true)]);
 }
 
 #[test]

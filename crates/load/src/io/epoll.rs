@@ -9,6 +9,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
+use crate::target::Address;
 
 /// Bytes one receive can take. Large enough that a 128 KiB body costs two.
 const BUFFER: usize = 128 * 1024;
@@ -18,6 +19,8 @@ const EVENTS: usize = 512;
 const RECEIVES: usize = 8;
 /// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
 const ONE_SEGMENT: usize = 1400;
+/// How long until a Unix socket whose queue is full is tried again: nothing tells when there is room.
+const CROWDED_NS: u64 = 1_000_000;
 
 /// The backend.
 pub struct Epoll<'r> {
@@ -36,6 +39,8 @@ pub struct EpollOps<'r> {
     slots: Vec<Slot<'r>>,
     /// Failures found while submitting, told in the next turn.
     failed: Vec<(u64, i32)>,
+    /// Connects to Unix sockets whose queue was full, to be tried again.
+    crowded: Vec<(u64, net::SocketAddrUnix)>,
 }
 
 #[derive(Default)]
@@ -48,6 +53,8 @@ struct Slot<'r> {
     generation: u32,
     connecting: bool,
     no_delay: bool,
+    /// Its peer is on this machine, by a Unix socket.
+    is_unix: bool,
     /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
     rest: &'r [u8],
     taken: usize,
@@ -69,6 +76,7 @@ impl<'r> Epoll<'r> {
                 epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
                 slots: Vec::new(),
                 failed: Vec::new(),
+                crowded: Vec::new(),
             },
             buffer: vec![0; BUFFER].into_boxed_slice(),
             events: Vec::with_capacity(EVENTS),
@@ -82,6 +90,7 @@ impl<'r> Epoll<'r> {
         let now = self.ops.now();
         let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
         let left = if idle { until_ns.saturating_sub(now) } else { 0 };
+        let left = if self.ops.crowded.is_empty() { left } else { left.min(CROWDED_NS) };
         let timeout =
             Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
         // Before Linux 5.11 there is no wait finer than a millisecond: sleep the whole ones, then look again at once.
@@ -173,6 +182,9 @@ impl<'r> Io<'r> for Epoll<'r> {
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         self.wait(wait.until_ns)?;
+        for (key, address) in std::mem::take(&mut self.ops.crowded) {
+            self.ops.connect_again(key, address);
+        }
         let failed = std::mem::take(&mut self.ops.failed);
         for (key, ended) in std::mem::take(&mut self.unfinished) {
             if self.receive(key, ended, sink) {
@@ -225,7 +237,40 @@ impl<'r> EpollOps<'r> {
         u64::from(self.slots[conn as usize].generation) << 32 | u64::from(conn)
     }
 
-    fn open(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) -> Result<(), Errno> {
+    fn open(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>) -> Result<(), Errno> {
+        match address {
+            Address::Inet(address) => self.open_inet(conn, address, source),
+            Address::Unix(path) => self.open_unix(conn, path),
+        }
+    }
+
+    fn open_unix(&mut self, conn: ConnId, path: &str) -> Result<(), Errno> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let slot = &mut self.slots[conn as usize];
+        // There is no Nagle here to be switched off.
+        (slot.is_unix, slot.no_delay, slot.socket) = (true, true, Some(socket));
+        let (key, address) = (self.key(conn), net::SocketAddrUnix::new(path)?);
+        self.connect_again(key, address);
+        Ok(())
+    }
+
+    /// Connects to a Unix socket: at once, or as soon as there is room in its queue. Until then the kernel must not
+    /// be asked about the socket: it would call it writable.
+    fn connect_again(&mut self, key: u64, address: net::SocketAddrUnix) {
+        if self.live(key).is_none() {
+            return;
+        }
+        let Some(socket) = &self.slots[key as u32 as usize].socket else { return };
+        let watched = net::connect(socket, &address).and_then(|()| watch(&self.epoll, socket, key));
+        match watched {
+            Ok(()) => {}
+            Err(Errno::AGAIN) => self.crowded.push((key, address)),
+            Err(error) => self.failed.push((key, error.raw_os_error())),
+        }
+    }
+
+    fn open_inet(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) -> Result<(), Errno> {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -237,9 +282,7 @@ impl<'r> EpollOps<'r> {
             Err(error) => return Err(error),
         }
         let key = self.key(conn);
-        let interest =
-            epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(&self.epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)?;
+        watch(&self.epoll, &socket, key)?;
         self.slots[conn as usize].socket = Some(socket);
         Ok(())
     }
@@ -251,7 +294,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         now_ns()
     }
 
-    fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) {
+    fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>) {
         if self.slots.len() <= conn as usize {
             self.slots.resize_with(conn as usize + 1, Slot::default);
         }
@@ -306,6 +349,10 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     fn unseen(&mut self, conn: ConnId) -> bool {
         let slot = &self.slots[conn as usize];
         let Some(socket) = &slot.socket else { return false };
+        if slot.is_unix {
+            // What is queued there is counted in memory, not in bytes of the request.
+            return slot.taken == 0;
+        }
         let mut queued: libc::c_int = 0;
         // SAFETY: TIOCOUTQ (SIOCOUTQ for sockets) writes one int to the given address.
         let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut queued) };
@@ -358,6 +405,13 @@ impl Slot<'_> {
         self.taken += written;
         Ok(written)
     }
+}
+
+/// From now on events of a socket are told.
+fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), Errno> {
+    let interest =
+        epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)
 }
 
 /// Binds to an address and leaves the port to `connect`, which then only needs one that is free towards this

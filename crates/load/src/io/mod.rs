@@ -3,7 +3,9 @@
 //!
 //! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+
+use crate::target::Address;
 
 pub mod epoll;
 pub mod sim;
@@ -64,8 +66,8 @@ pub trait Sink<O> {
 pub trait Ops<'r> {
     /// Monotonic time in nanoseconds.
     fn now(&self) -> u64;
-    /// Opens a connection in a free place, from a source address if one is given.
-    fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>);
+    /// Opens a connection in a free place, from a source address if one is given (a Unix socket has none).
+    fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>);
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
     /// the rest is told by [`Event::Sent`]. One send at a time.
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;
@@ -74,6 +76,13 @@ pub trait Ops<'r> {
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize;
     /// Closes a connection and frees its place. No event of it comes after.
     fn close(&mut self, conn: ConnId);
+    /// Says a last word and closes: nobody waits for whether it arrives. If something else is still on its way out,
+    /// the word is left out, as it could only stand in the middle of that. Returns how many bytes of it go out.
+    fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
+        let sent = self.send_copy(conn, last);
+        self.close(conn);
+        sent
+    }
     /// Of the bytes given to the last send, the peer's kernel has acknowledged none: it cannot have seen the
     /// request, so sending it again elsewhere doubles nothing.
     fn unseen(&mut self, conn: ConnId) -> bool;

@@ -5,9 +5,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
+use crate::target::Address;
 
 /// What the simulated server does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,7 +115,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         self.now_ns
     }
 
-    fn connect(&mut self, conn: ConnId, _address: &SocketAddr, _source: Option<IpAddr>) {
+    fn connect(&mut self, conn: ConnId, _address: &Address, _source: Option<IpAddr>) {
         if self.generations.len() <= conn as usize {
             self.generations.resize(conn as usize + 1, 0);
         }

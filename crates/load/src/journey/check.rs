@@ -32,6 +32,8 @@ pub struct Checks {
     pub headers: Vec<(Box<[u8]>, Expect)>,
     /// Texts that the body must contain.
     pub contains: Vec<Text>,
+    /// The same where they are written anew for each answer.
+    pub holds: Vec<Vec<u8>>,
     /// Of values in the JSON body.
     pub json: Vec<JsonCheck>,
     /// Of the decoded body's length in bytes.
@@ -58,6 +60,9 @@ pub enum Expect {
     Exists(bool),
     /// This text; in a JSON body a text, not a number that looks like it.
     Text(Box<[u8]>),
+    /// This text, written anew for each answer. A JSON value is compared as it would be captured, so that it may be a
+    /// number.
+    Same(Vec<u8>),
     /// A text that has this one in it.
     Contains(Text),
     /// This number.
@@ -178,7 +183,7 @@ pub enum Failed {
     Status,
     /// One of [`Checks::headers`].
     Header(u16),
-    /// One of [`Checks::contains`].
+    /// One of [`Checks::contains`], or behind them of [`Checks::holds`].
     Contains(u16),
     /// One of [`Checks::json`].
     Json(u16),
@@ -191,7 +196,7 @@ pub enum Failed {
 impl Checks {
     /// Whether the body has to be kept for them, not only counted.
     pub fn needs_body(&self) -> bool {
-        !self.contains.is_empty() || !self.json.is_empty()
+        !self.contains.is_empty() || !self.holds.is_empty() || !self.json.is_empty()
     }
 
     /// Whether the head has to be kept for them, not only its status.
@@ -220,6 +225,9 @@ impl Checks {
         first(self.headers.iter().position(header), Failed::Header)?;
         first(self.size.iter().position(|b| !b.holds(answer.size as f64)), Failed::Size)?;
         first(self.contains.iter().position(|t| !t.is_in(answer.body)), Failed::Contains)?;
+        let misses = |text: &Vec<u8>| memmem::find(answer.body, text).is_none();
+        let missing = self.holds.iter().position(misses).map(|at| self.contains.len() + at);
+        first(missing, Failed::Contains)?;
         first(self.json.iter().position(|c| !c.holds(answer.body)), Failed::Json)?;
         first(self.time.iter().position(|b| !b.holds(answer.time_ns as f64)), Failed::Time)
     }
@@ -234,9 +242,12 @@ impl Checks {
                 let found = header(answer.head, name).map_or("it is not there".to_owned(), quoted);
                 format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.words())
             }),
-            Failed::Contains(at) => self.contains.get(usize::from(at)).map_or_else(missing, |text| {
-                format!("the body does not contain {}", quoted(text.0.needle()))
-            }),
+            Failed::Contains(at) => {
+                let fixed = self.contains.iter().map(|text| text.0.needle());
+                let mut all = fixed.chain(self.holds.iter().map(Vec::as_slice));
+                let text = all.nth(usize::from(at));
+                text.map_or_else(missing, |t| format!("the body does not contain {}", quoted(t)))
+            }
             Failed::Json(at) => self.json.get(usize::from(at)).map_or_else(missing, |check| {
                 let found = match check.pointer.find(answer.body) {
                     Ok(Some(value)) => String::from_utf8_lossy(value.raw).chars().take(60).collect(),
@@ -279,6 +290,7 @@ impl Expect {
         match self {
             Expect::Exists(wanted) => *wanted,
             Expect::Text(text) => value == &**text,
+            Expect::Same(text) => value == text,
             Expect::Contains(text) => text.is_in(value),
             Expect::Number(expect) => Decimal::parse(value).is_some_and(|n| n.equals(*expect)),
             Expect::Within(bounds) => number(value).is_some_and(|n| bounds.iter().all(|b| b.holds(n))),
@@ -292,6 +304,7 @@ impl Expect {
         match self {
             Expect::Exists(wanted) => *wanted,
             Expect::Text(text) => value.is_text(text),
+            Expect::Same(text) => value.is_text(text) || (value.kind != Kind::Text && value.raw == text),
             Expect::Contains(text) => value.kind == Kind::Text && contains(value, text),
             Expect::Number(expect) => {
                 value.kind == Kind::Number && Decimal::parse(value.raw).is_some_and(|n| n.equals(*expect))
@@ -308,6 +321,7 @@ impl Expect {
             Expect::Exists(true) => "is missing".to_owned(),
             Expect::Exists(false) => "should not be there".to_owned(),
             Expect::Text(text) => format!("is not {}", quoted(text)),
+            Expect::Same(text) => format!("is not {}", quoted(text)),
             Expect::Contains(text) => format!("does not contain {}", quoted(text.0.needle())),
             Expect::Number(Decimal::Whole(n)) => format!("is not {n}"),
             Expect::Number(Decimal::Real(n)) => format!("is not {n}"),

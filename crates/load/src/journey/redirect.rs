@@ -9,6 +9,9 @@ pub struct Site {
     pub host: Box<str>,
     /// It is reached by https.
     pub is_secure: bool,
+    /// It is asked through a proxy, with the whole URL instead of a path: header fields that the proxy wants, each
+    /// with its line end.
+    pub by_proxy: Option<Box<str>>,
 }
 
 /// Why a redirect is not followed.
@@ -120,6 +123,7 @@ mod tests {
             authority: authority.into(),
             host: authority.split(':').next().unwrap().into(),
             is_secure,
+            by_proxy: None,
         };
         let sites = [site("shop:8080", false), site("pay", true), site("shop", false)];
         let got = leads_to(location.as_bytes(), 0, b"/a/b?c=d", &sites);

@@ -6,7 +6,7 @@
 
 use crate::journey::capture::Captured;
 use crate::journey::rows::Rows;
-use crate::schedule::Random;
+use crate::random::Random;
 
 /// A value that is known only when a request is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Variable {
     Iteration,
     /// The request's number within the load; no two requests have the same.
     Sequence,
+    /// A number that no other request of the trial has.
+    Id,
     /// A random UUID (version 4), another one at each place.
     Uuid,
     /// The time since 1970, UTC.
@@ -104,6 +106,8 @@ pub struct Values<'a> {
     pub iteration: u64,
     /// The request's number over all threads.
     pub sequence: u64,
+    /// The request's number over all loads and batches of the trial, counted among those that have one.
+    pub id: u64,
     /// Nanoseconds since 1970.
     pub now_ns: u64,
     /// All feeds.
@@ -226,6 +230,7 @@ fn put(variable: Variable, escape: Escape, values: &mut Values<'_>, out: &mut Ve
         Variable::User => number(values.user, out),
         Variable::Iteration => number(values.iteration, out),
         Variable::Sequence => number(values.sequence, out),
+        Variable::Id => number(values.id, out),
         Variable::Uuid => uuid(values.random, out),
         Variable::Now(unit) => now(values.now_ns, unit, escape, out),
         Variable::Random { low, high } => {
@@ -482,6 +487,7 @@ mod tests {
             user: 7,
             iteration: 3,
             sequence: u64::MAX,
+            id: 7,
             now_ns: 1_795_166_999_123_456_789,
             feeds: &feeds,
             rows: &[1],
@@ -506,6 +512,7 @@ mod tests {
             (Variable::User, Escape::Raw, "7"),
             (Variable::Iteration, Escape::Raw, "3"),
             (Variable::Sequence, Escape::Json, "18446744073709551615"),
+            (Variable::Id, Escape::Url, "7"),
             (Variable::Now(Unit::Seconds), Escape::Raw, "1795166999"),
             (Variable::Now(Unit::Millis), Escape::Raw, "1795166999123"),
             (Variable::Now(Unit::Micros), Escape::Raw, "1795166999123456"),

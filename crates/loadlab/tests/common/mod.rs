@@ -3,12 +3,16 @@
 // Every test binary takes the part it needs.
 #![allow(dead_code)]
 
+pub mod nginx;
+pub mod proxy;
 pub mod server;
+pub mod skip;
 
 use std::cell::Cell;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -43,7 +47,7 @@ pub fn on(io: &'static str, test: fn()) {
     IO.set(io);
     if io == "uring" && bench(&["http://127.0.0.1:9/", "-n", "1"]).stderr.contains("the uring backend failed")
     {
-        return eprintln!("skipped: this kernel or container does not allow io_uring");
+        return skip::skip("this kernel or container does not allow io_uring");
     }
     test();
 }
@@ -55,6 +59,12 @@ macro_rules! on_every_backend {
         mod epoll { $(#[test] fn $test() { $crate::common::on("epoll", super::$test); })* }
         mod uring { $(#[test] fn $test() { $crate::common::on("uring", super::$test); })* }
     };
+}
+
+/// While it lives, no other such test of this program runs: for those that look at times.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `loadlab bench …`, not started.

@@ -3,7 +3,12 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+pub mod engine;
+pub mod front;
 pub mod server;
+#[allow(clippy::duplicate_mod, reason = "a program with both supports has it twice")]
+#[path = "../common/skip.rs"]
+pub mod skip;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -113,7 +118,7 @@ impl Lab {
 }
 
 impl Ran {
-    fn of(output: Output) -> Ran {
+    pub fn of(output: Output) -> Ran {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ran { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
@@ -126,6 +131,16 @@ impl Ran {
             assert!(self.err.contains(text), "no `{text}` in:\n{}", self.err);
         }
         self
+    }
+
+    /// Whether it was refused since this host gives no limits. Then the test is left out, which is said.
+    #[track_caller]
+    pub fn lacks_limits(&self) -> bool {
+        let is_refused = self.code == Some(3) && self.err.contains("this host gives us no cgroup");
+        if is_refused {
+            skip::skip_for_limits("this host gives no limits");
+        }
+        is_refused
     }
 }
 
@@ -218,6 +233,44 @@ fn json(path: &Path) -> Value {
 /// Between two looks at something that others bring about.
 fn nap() {
     std::thread::sleep(Duration::from_millis(10));
+}
+
+/// The test server as a process of its own, outside of any plan; ends with the value.
+pub struct Served {
+    child: Child,
+    port: u16,
+}
+
+impl Served {
+    /// `ways` is JSON without its braces.
+    pub fn start(ways: &str) -> Served {
+        // A port that was free a moment ago: the server takes a number, as a plan's components do.
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+        let exe = std::env::current_exe().expect("a test program has a path");
+        let ways = format!("{{\"port\": {port}, \"name\": \"served\", {ways}}}");
+        let mut command = Command::new(exe);
+        command.args(server::ARGS).env("LAB_SERVER", ways).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().expect("the server starts");
+        let served = Served { child, port };
+        eventually("the server", || server::get(&served.url("/health")).ok());
+        served
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    pub fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 /// Waits until something is so.

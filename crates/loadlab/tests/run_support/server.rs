@@ -26,6 +26,16 @@ struct Ways {
     never_ready: bool,
     /// Where requests for `/via` are passed on to.
     upstream: Option<String>,
+    /// Takes so long over each request, without using the CPU.
+    slow_ms: u64,
+    /// Uses the CPU for so long over each request.
+    burn_us: u64,
+    /// Works on so many requests at a time; the others wait.
+    at_once: Option<u64>,
+    /// Five times as slow at its first request, and ever less so over this time.
+    warm_s: f64,
+    /// Listens on every address, not on loopback alone.
+    everywhere: bool,
 }
 
 impl Ways {
@@ -41,6 +51,11 @@ impl Ways {
             lose_every: number("lose_every"),
             never_ready: v["never_ready"].as_bool().unwrap_or(false),
             upstream: text("upstream"),
+            slow_ms: number("slow_ms").unwrap_or(0),
+            burn_us: number("burn_us").unwrap_or(0),
+            at_once: number("at_once"),
+            warm_s: v["warm_s"].as_f64().unwrap_or(0.0),
+            everywhere: v["everywhere"].as_bool().unwrap_or(false),
         }
     }
 }
@@ -51,6 +66,45 @@ struct Counts {
     posted: AtomicU64,
     /// When each item is stored.
     due: Mutex<Vec<Instant>>,
+    /// Ids of items that were posted as `/items/ID` and are stored.
+    ids: Mutex<Vec<u64>>,
+    /// Requests that are worked on, and word of one that is done.
+    worked_on: (Mutex<u64>, std::sync::Condvar),
+    first: std::sync::OnceLock<Instant>,
+}
+
+/// A place among those that are worked on at a time.
+struct Place<'a>(&'a Counts);
+
+impl Place<'_> {
+    fn wait<'a>(ways: &Ways, counts: &'a Counts) -> Option<Place<'a>> {
+        let most = ways.at_once?;
+        let (taken, freed) = &counts.worked_on;
+        let taken = taken.lock().expect("nobody panics with it");
+        *freed.wait_while(taken, |n| *n >= most).expect("nobody panics with it") += 1;
+        Some(Place(counts))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let (taken, freed) = &self.0.worked_on;
+        *taken.lock().expect("nobody panics with it") -= 1;
+        freed.notify_one();
+    }
+}
+
+/// What a request costs.
+fn work(ways: &Ways, counts: &Counts) {
+    let until = Instant::now() + Duration::from_micros(ways.burn_us);
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
+    if ways.slow_ms > 0 {
+        let age_s = counts.first.get_or_init(Instant::now).elapsed().as_secs_f64();
+        let cold = if age_s < ways.warm_s { 4.0 * (1.0 - age_s / ways.warm_s) } else { 0.0 };
+        std::thread::sleep(Duration::from_millis(ways.slow_ms).mul_f64(1.0 + cold));
+    }
 }
 
 /// No test: the server itself, when a plan of these tests starts this program with `LAB_SERVER`.
@@ -59,7 +113,8 @@ fn serve() {
     let Ok(text) = std::env::var("LAB_SERVER") else { return };
     let ways = Arc::new(Ways::read(&text));
     let counts = Arc::new(Counts::default());
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, ways.port)).expect("the port is free");
+    let at = if ways.everywhere { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    let listener = TcpListener::bind((at, ways.port)).expect("the port is free");
     println!("{} is listening", ways.name);
     for stream in listener.incoming().flatten() {
         let (ways, counts) = (ways.clone(), counts.clone());
@@ -109,13 +164,24 @@ fn request(input: &mut impl BufRead) -> Option<(String, String)> {
 }
 
 fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, String) {
+    if path == "/health" {
+        return (if ways.never_ready { 503 } else { 200 }, String::new());
+    }
+    let _place = Place::wait(ways, counts);
+    work(ways, counts);
     match (method, path) {
-        ("GET", "/health") => (if ways.never_ready { 503 } else { 200 }, String::new()),
         ("GET", "/stats") => {
             let now = Instant::now();
             let due = counts.due.lock().expect("nobody panics with it");
             let stored = due.iter().filter(|at| **at <= now).count();
             (200, json!({ "stored": stored, "posted": counts.posted.load(Ordering::SeqCst) }).to_string())
+        }
+        ("GET", "/ids") => {
+            (200, json!({ "ids": *counts.ids.lock().expect("nobody panics with it") }).to_string())
+        }
+        ("GET", "/metrics") => {
+            let posted = counts.posted.load(Ordering::SeqCst);
+            (200, format!("# TYPE posted counter\nposted{{to=\"{}\"}} {posted}\n", ways.name))
         }
         ("GET", "/via") => match ways.upstream.as_deref().map(get) {
             Some(Ok(body)) => (200, body),
@@ -138,6 +204,9 @@ fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, Strin
                 if ways.lose_every.is_none_or(|n| !number.is_multiple_of(n)) {
                     let at = Instant::now() + Duration::from_millis(ways.lag_ms);
                     counts.due.lock().expect("nobody panics with it").push(at);
+                    if let Some(id) = path.strip_prefix("/items/").and_then(|id| id.parse().ok()) {
+                        counts.ids.lock().expect("nobody panics with it").push(id);
+                    }
                 }
                 return (201, String::new());
             }

@@ -1,9 +1,9 @@
-//! Reads what a step sends: texts, JSON, forms, parts, files, and messages of a WebSocket.
+//! Reads what a step sends: texts, JSON, forms, parts, files.
 
 use crate::error::Problem;
-use crate::journey::keys::{MESSAGE, PART, WEBSOCKET_SEND};
-use crate::journey::spec::{Escape, FormPart, Message, PartContent};
-use crate::journey::{check, step};
+use crate::journey::keys::PART;
+use crate::journey::spec::{Escape, FormPart, PartContent};
+use crate::journey::step;
 use crate::keys;
 use crate::node::{Kind, Node, Value};
 use crate::reader::{Fields, Reader, When};
@@ -42,7 +42,8 @@ fn read_body(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Body> {
     Some(Body::Json(template))
 }
 
-fn read_path(r: &mut Reader<'_>, node: &Node) -> Option<String> {
+/// A path, starting in the plan's folder.
+pub(crate) fn read_path(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let path = r.scalar(node, "a path")?;
     if path.text.is_empty() {
         r.wrong(&path, "expected a path, found an empty text", None);
@@ -124,39 +125,8 @@ fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<S
     Some(scalar.text)
 }
 
-/// Reads what is said on a WebSocket.
-pub(crate) fn read_messages(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Vec<Message>> {
-    fields.get("websocket")?;
-    let Some(node) = fields.get("messages") else { return Some(Vec::new()) };
-    let items = r.list(node, "a list of messages such as `- { send: ping, expect: { contains: pong } }`");
-    Some(items.iter().filter_map(|n| read_message(r, n)).collect())
-}
-
-fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
-    let fields = r.fields(node, &MESSAGE, node.span.point())?;
-    let send = fields.get("send").and_then(|n| read_send(r, n, fields.key_span("send")));
-    let expect = fields.get("expect").and_then(|n| check::read_message(r, n, fields.key_span("expect")));
-    let within_ns = r.positive_duration(&fields, "within");
-    if fields.get("send").is_none() && fields.get("expect").is_none() {
-        let problem = Problem::new(node.span.point(), "a message needs `send`, `expect`, or both");
-        r.push(problem);
-        return None;
-    }
-    Some(Message { send, expect, within_ns })
-}
-
-fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Template> {
-    if let Value::Scalar(..) = node.value {
-        return r.request_text(node, "a text or `{json: …}`", Escape::Raw);
-    }
-    let fields = r.fields(node, &WEBSOCKET_SEND, at)?;
-    let mut template = Template::default();
-    json_template(r, fields.get("json")?, &mut template)?;
-    Some(template)
-}
-
 /// JSON text of a node, with what only the run knows left in it.
-fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
+pub(crate) fn json_template(r: &mut Reader<'_>, node: &Node, out: &mut Template) -> Option<()> {
     match &node.value {
         Value::Scalar(Kind::Null, _) => out.push_text("null"),
         Value::Scalar(kind, text) => {

@@ -5,11 +5,12 @@ use loadlab_record::units;
 use crate::error::Problem;
 use crate::journey::capture::is_pointer;
 use crate::journey::keys::EXPECT;
-use crate::journey::spec::{Bound, Checks, Expect, Operator};
+use crate::journey::spec::{Bound, Checks, Escape, Expect, Operator, Variable};
 use crate::keys;
 use crate::node::{Entry, Kind, Node, Value, shorten};
-use crate::reader::{Fields, Reader, Scalar};
+use crate::reader::{Fields, Reader, Scalar, When};
 use crate::source::Span;
+use crate::template::{Piece, Template, pieces};
 use crate::values::whole_number;
 
 /// Reads a step's checks: good statuses, if they are said, and the others.
@@ -28,8 +29,9 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> (Option<Vec<u16>>
     (statuses, read_checks(r, &fields))
 }
 
-/// Reads what a WebSocket message must be: it has no head, and its time is said by `within`.
-pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Checks> {
+/// Reads what a WebSocket message must be: it has no head, and its time is said by `within`. Texts with variables that
+/// it must contain come apart.
+pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<(Checks, Vec<Template>)> {
     let fields = r.fields(node, &keys::CHECK, at)?;
     if let Value::Map(entries) = &node.value
         && entries.is_empty()
@@ -42,10 +44,64 @@ pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<
             r.push(problem.hint("`contains`, `json` or `size`"));
         }
     }
-    Some(read_checks(r, &fields))
+    let (texts, echoes) = match fields.get("contains") {
+        Some(node) => read_echoes(r, node),
+        None => (Vec::new(), Vec::new()),
+    };
+    let values = read_values(r, &fields);
+    if values.json.iter().any(|(_, e)| matches!(e, Expect::Written(_))) {
+        let problem = Problem::new(node.span, "values of messages are not compared with variables yet");
+        r.push(problem.hint("`contains` may hold variables"));
+    }
+    Some((Checks { contains: texts, ..values }, echoes))
+}
+
+/// Texts that a message must contain, those without and those with variables in them.
+fn read_echoes(r: &mut Reader<'_>, node: &Node) -> (Vec<String>, Vec<Template>) {
+    let items = items_of(r, node);
+    let (mut texts, mut echoes) = (Vec::new(), Vec::new());
+    for item in items {
+        let Some(text) = r.request_text(item, "a text", Escape::Raw) else { continue };
+        match text.as_text() {
+            Some("") => r.push(Problem::new(item.span, "every message contains an empty text")),
+            Some(text) => texts.push(text.to_owned()),
+            None => echoes.push(text),
+        }
+    }
+    (texts, echoes)
+}
+
+/// One text, or a list of them.
+fn items_of<'n>(r: &mut Reader<'_>, node: &'n Node) -> &'n [Node] {
+    match &node.value {
+        Value::List(items) if items.is_empty() => {
+            r.push(Problem::new(node.span, "no text to look for"));
+            items
+        }
+        Value::List(items) => items,
+        _ => std::slice::from_ref(node),
+    }
 }
 
 fn read_checks(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
+    let mut checks = read_values(r, fields);
+    for item in fields.get("contains").map_or(&[][..], |node| items_of(r, node)) {
+        if let Some(written) = written(r, item) {
+            checks.contains_written.extend(written);
+            continue;
+        }
+        let Some(text) = r.scalar(item, "a text") else { continue };
+        if text.text.is_empty() {
+            r.wrong(&text, "every body contains an empty text", None);
+        } else {
+            checks.contains.push(text.text);
+        }
+    }
+    checks
+}
+
+/// All but texts in the body.
+fn read_values(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
     let mut checks = Checks::default();
     if let Some(node) = fields.get("header") {
         for entry in r.map(node, "a map of header fields") {
@@ -63,26 +119,32 @@ fn read_checks(r: &mut Reader<'_>, fields: &Fields<'_>) -> Checks {
             }
         }
     }
-    if let Some(node) = fields.get("contains") {
-        let items = match &node.value {
-            Value::List(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        for item in items {
-            let Some(text) = r.scalar(item, "a text") else { continue };
-            if text.text.is_empty() {
-                r.wrong(&text, "every body contains an empty text", None);
-            } else {
-                checks.contains.push(text.text);
-            }
-        }
-        if items.is_empty() {
-            r.push(Problem::new(node.span, "no text to look for"));
-        }
-    }
     checks.size = read_bounds(r, fields.get("size"), &SIZE);
     checks.time = read_bounds(r, fields.get("time"), &TIME);
     checks
+}
+
+/// A text that varies from request to request; `None` if it does not, nothing within if it may not.
+fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
+    let Value::Scalar(kind, text) = &node.value else { return None };
+    let varies = pieces(text).ok()?.iter().any(|piece| match piece {
+        Piece::Name(name) => !name.starts_with("case.") && *name != "plan.dir",
+        Piece::Text(_) => false,
+    });
+    if !varies {
+        return None;
+    }
+    let resolved = r.resolve(node, *kind, text, When::Request(Escape::Raw));
+    let Some((template, ..)) = resolved else { return Some(None) };
+    let known = |v: &Variable| {
+        matches!(v, Variable::User | Variable::Iteration | Variable::Feed { .. } | Variable::Capture { .. })
+    };
+    if !template.variables().all(|v| known(&v)) {
+        let problem = Problem::new(node.span, "this is another value here than in the request");
+        r.push(problem.hint("compare with what was captured, a feed's column, `${user}` or `${iteration}`"));
+        return Some(None);
+    }
+    Some(Some(template))
 }
 
 /// Header fields are texts, whatever they look like.
@@ -99,6 +161,9 @@ fn read_expect(r: &mut Reader<'_>, entry: &Entry) -> Option<Expect> {
     match &node.value {
         Value::Scalar(Kind::Null, _) => return Some(Expect::Null),
         Value::Scalar(..) => {
+            if let Some(written) = written(r, node) {
+                return written.map(Expect::Written);
+            }
             let scalar = r.scalar(node, "a value")?;
             return Some(match scalar.kind {
                 Kind::Number => Expect::Number(crate::system::json_number(&scalar.text)),

@@ -22,6 +22,13 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Http {
         let problem = Problem::new(fields.key_span("streams"), "HTTP/1.1 has one request at a time");
         r.push(problem.hint("`protocol: http/2`, or `auto`"));
     }
+    let keeps = fields.get("keep_alive").is_none_or(|node| !is_false(node));
+    if protocol != Protocol::Http1 && !keeps {
+        let problem = Problem::new(fields.key_span("keep_alive"), "HTTP/2 keeps its connections");
+        r.push(
+            problem.related("`protocol` is here", fields.key_span("protocol")).hint("leave `keep_alive` out"),
+        );
+    }
     let proxy = fields.get("proxy").and_then(|n| target::read(r, n, target::Kind::Proxy));
     Http {
         protocol,
@@ -85,4 +92,8 @@ pub(crate) fn read_sessions(r: &mut Reader<'_>, node: &Node, at: Span) -> Option
     let at_most = r.count(&fields, "at_most").unwrap_or(AT_MOST);
     let rate_per_s = fields.get("rate").and_then(|n| r.rate(n))?;
     Some(Model::Sessions { rate_per_s, arrivals, at_most })
+}
+
+fn is_false(node: &Node) -> bool {
+    matches!(&node.value, Value::Scalar(_, text) if text == "false")
 }

@@ -1,6 +1,5 @@
 //! The keys of journeys beyond a plain request. See [`crate::keys`].
 
-use crate::journey::Feature;
 use crate::keys::{
     ANY_PATTERN, Group, HEADER_PATTERN, MAX_USERS, Need, POINTER_PATTERN, STEP_KINDS, Section, Shape,
     WORD_PATTERN, key,
@@ -157,22 +156,46 @@ pub(crate) static MESSAGE: Section = Section {
     called: "a message",
     doc: "Something said on a WebSocket, and what comes back.",
     keys: &[
-        key("send", Shape::Message, "What is sent: a text, or `{json: ANYTHING}`."),
-        key("expect", Shape::SomeOf(&CHECK), "What an answer must be; others are passed over."),
+        key("pause", Shape::Duration, "How long the user waits before it. Alone: nothing is sent."),
+        key(
+            "send",
+            Shape::Message,
+            "What is sent: a text, `{json: ANYTHING}`, or bytes: `{file: PATH}`, `{hex: …}`.",
+        ),
+        key(
+            "expect",
+            Shape::SomeOf(&CHECK),
+            "What an answer must be: `contains` (with variables, if need be), `json`, `size`.",
+        ),
+        key(
+            "others",
+            Shape::OneOf(&["pass", "fail"]),
+            "What becomes of messages that are not as expected: they are passed over (default), or the first one is a failed check.",
+        ),
         key("within", Shape::Duration, "Longest wait for it. Default: the load's `timeout`."),
+        key(
+            "capture",
+            Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE)),
+            "Values kept from the answer, by name: `${NAME}` from the next message on.",
+        ),
+        key("tags", Shape::ListOf(&Shape::Text), "Series it counts for, besides those of its step."),
     ],
     required: &[],
     groups: &[],
-    needs: &[Need { key: "within", needs: &["expect"], hint: "it is how long to wait for what is expected" }],
+    needs: &[],
 };
 
 pub(crate) static WEBSOCKET_SEND: Section = Section {
     id: "send",
     called: "`send`",
     doc: "A message that is not just a text.",
-    keys: &[key("json", Shape::Any, "Sent as JSON.")],
-    required: &["json"],
-    groups: &[],
+    keys: &[
+        key("json", Shape::Any, "Sent as JSON, a text."),
+        key("file", Shape::Text, "A file, relative to the plan's folder, sent as bytes."),
+        key("hex", Shape::Text, "Bytes, two digits each, such as `00 ff`."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["json", "file", "hex"], why: "a message is one thing" }],
     needs: &[],
 };
 
@@ -188,31 +211,26 @@ pub(crate) static STEP: Section = Section {
         key("patch", Shape::Text, "URL to PATCH."),
         key("head", Shape::Text, "URL for HEAD."),
         key("options", Shape::Text, "URL for OPTIONS."),
+        key("urls", Shape::Text, "A file with URLs to GET, one a line, taken in turn."),
+        key("websocket", Shape::Text, "URL of a WebSocket to talk to."),
+        key("messages", Shape::ListOf(&Shape::SomeOf(&MESSAGE)), "What is said on the WebSocket, in order."),
+        key("repeat", Shape::Count(1, 10_000), "How often all messages are said. Default 1."),
         key(
-            "urls",
-            Shape::Soon(Feature::Urls, &Shape::Text),
-            "A file with URLs to GET, one a line, taken in turn.",
+            "hold",
+            Shape::Duration,
+            "How long the WebSocket is held after the last message, before the goodbye. Default 0.",
         ),
-        key("websocket", Shape::Soon(Feature::WebSocket, &Shape::Text), "URL of a WebSocket to talk to."),
-        key(
-            "messages",
-            Shape::Soon(Feature::WebSocket, &Shape::ListOf(&Shape::SomeOf(&MESSAGE))),
-            "What is said on the WebSocket, in order.",
-        ),
+        key("subprotocols", Shape::ListOf(&Shape::Text), "Subprotocols to offer, the best first."),
         key("headers", Shape::MapOf(HEADER_PATTERN, &Shape::Text), "Header fields of the request."),
-        key(
-            "auth",
-            Shape::Soon(Feature::Auth, &Shape::In(&AUTH)),
-            "Who sends it: `{basic: …}` or `{bearer: TOKEN}`.",
-        ),
+        key("auth", Shape::In(&AUTH), "Who sends it: `{basic: …}` or `{bearer: TOKEN}`."),
         key(
             "form",
-            Shape::Soon(Feature::Form, &Shape::MapOf(ANY_PATTERN, &Shape::Text)),
+            Shape::MapOf(ANY_PATTERN, &Shape::Text),
             "Fields of a form, sent as `application/x-www-form-urlencoded`.",
         ),
         key(
             "multipart",
-            Shape::Soon(Feature::Multipart, &Shape::ListOf(&Shape::In(&PART))),
+            Shape::ListOf(&Shape::In(&PART)),
             "Parts of a form, texts and files, sent as `multipart/form-data`.",
         ),
         key("body", Shape::Body, "Its body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
@@ -224,27 +242,33 @@ pub(crate) static STEP: Section = Section {
         key("check", Shape::SomeOf(&CHECK), "When an answer is good. Default: status below 400."),
         key(
             "capture",
-            Shape::Soon(Feature::Capture, &Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE))),
+            Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE)),
             "Values kept from the answer, by name: `${NAME}` in later steps.",
         ),
         key(
             "weight",
-            Shape::Soon(Feature::Weight, &Shape::Count(1, 1_000_000)),
+            Shape::Count(1, 1_000_000),
             "How often this step is taken beside the others: each round takes one of them.",
         ),
         key(
             "on_failure",
-            Shape::Soon(Feature::OnFailure, &Shape::OneOf(&["continue", "end", "leave"])),
+            Shape::OneOf(&["continue", "end", "leave"]),
             "What follows when it fails: the next step, the end of this journey (default where it captures something), or the user leaves.",
         ),
     ],
     required: &[],
     groups: &[Group { keys: STEP_KINDS, why: "a step is one request" }],
-    needs: &[Need { key: "messages", needs: &["websocket"], hint: "a request has a `body`" }],
+    needs: &[
+        Need { key: "messages", needs: &["websocket"], hint: "a request has a `body`" },
+        Need { key: "repeat", needs: &["websocket"], hint: "write a request out as often as it is sent" },
+        Need {
+            key: "hold",
+            needs: &["websocket"],
+            hint: "`think` of the load is a pause after each request",
+        },
+        Need { key: "subprotocols", needs: &["websocket"], hint: "they are what a WebSocket may speak" },
+    ],
 };
-
-/// Steps in a list.
-pub(crate) static STEPS: Shape = Shape::ListOf(&Shape::In(&STEP));
 
 pub(crate) static BODY: Section = Section {
     id: "body",
@@ -265,27 +289,15 @@ pub(crate) static CHECK: Section = Section {
     doc: "When an answer is good.",
     keys: &[
         key("status", Shape::Status, "The status that is good, or a list of them."),
-        key(
-            "header",
-            Shape::Soon(Feature::Checks, &Shape::MapOf(HEADER_PATTERN, &Shape::Expect)),
-            "What header fields must be, by name.",
-        ),
-        key(
-            "contains",
-            Shape::Soon(Feature::Checks, &Shape::Texts),
-            "A text that the body must contain, or a list of them.",
-        ),
+        key("header", Shape::MapOf(HEADER_PATTERN, &Shape::Expect), "What header fields must be, by name."),
+        key("contains", Shape::Texts, "A text that the body must contain, or a list of them."),
         key(
             "json",
-            Shape::Soon(Feature::Checks, &Shape::MapOf(POINTER_PATTERN, &Shape::Expect)),
+            Shape::MapOf(POINTER_PATTERN, &Shape::Expect),
             "What values of the JSON body must be, by JSON pointer.",
         ),
-        key("size", Shape::Soon(Feature::Checks, &Shape::Text), "The body's size, such as `< 10kB`."),
-        key(
-            "time",
-            Shape::Soon(Feature::Checks, &Shape::Text),
-            "The time from the start, such as `< 200ms`.",
-        ),
+        key("size", Shape::Text, "The body's size, such as `< 10kB`."),
+        key("time", Shape::Text, "The time from the start, such as `< 200ms`."),
     ],
     required: &[],
     groups: &[],

@@ -4,7 +4,7 @@
 //! captures them. Feeds count the columns that are used.
 
 use crate::error::Problem;
-use crate::journey::{Escape, Feature, Unit, Variable};
+use crate::journey::{Escape, Unit, Variable};
 use crate::node::{Entry, Node, Value, shorten};
 use crate::reader::Reader;
 use crate::source::Span;
@@ -15,6 +15,7 @@ const RESERVED: &[&str] = &[
     "user",
     "iteration",
     "sequence",
+    "unique",
     "uuid",
     "now",
     "random",
@@ -39,8 +40,6 @@ pub(crate) struct Names {
     pub captures: Vec<KnownCapture>,
     /// How many of them are those of `setup`.
     pub shared: usize,
-    /// Something was refused that makes names: an unknown one may be just that.
-    pub hides: bool,
 }
 
 /// Whose steps are read.
@@ -84,7 +83,7 @@ impl Names {
     pub fn known(&self) -> Vec<String> {
         let mut names: Vec<String> = ["uuid", "now", "random(1, 6)"].map(str::to_owned).to_vec();
         if self.place == Place::Load {
-            names.extend(["user", "iteration", "sequence"].map(str::to_owned));
+            names.extend(["user", "iteration", "sequence", "unique"].map(str::to_owned));
         }
         names.extend(self.captures.iter().filter(|c| c.is_visible).map(|c| c.name.clone()));
         names.extend(self.feeds.iter().map(|f| format!("{}.COLUMN", f.name)));
@@ -103,39 +102,34 @@ impl Reader<'_> {
             Some(inner) => (inner, raw(escape)),
             None => (name, escape),
         };
-        let found = match self.variable(node, inner) {
+        match self.variable(node, inner) {
             Ok(Some(variable)) => Word::Variable(variable, escape),
-            Ok(None) if inner != name && self.names.hides => return Word::Wrong,
             Ok(None) if inner != name => {
                 let message = format!("`{}` is no variable", shorten(inner));
                 let problem = Problem::new(self.inner_span(node, name), message);
                 self.push(problem.hint("`raw(NAME)` puts a captured value in as it is"));
-                return Word::Wrong;
+                Word::Wrong
             }
-            Ok(None) => return Word::Other,
+            Ok(None) => Word::Other,
             Err(problem) => {
                 self.push(problem);
-                return Word::Wrong;
+                Word::Wrong
             }
-        };
-        if !self.can(Feature::Variables) {
-            self.push(Problem::new(self.inner_span(node, name), Feature::Variables.refusal()));
-            return Word::Wrong;
         }
-        found
     }
 
     fn variable(&mut self, node: &Node, name: &str) -> Result<Option<Variable>, Problem> {
         let problem = |r: &Self, message: String| Problem::new(r.inner_span(node, name), message);
         let in_load = self.names.place == Place::Load;
         let variable = match name {
-            "user" | "iteration" | "sequence" if !in_load => {
+            "user" | "iteration" | "sequence" | "unique" if !in_load => {
                 let message = format!("`setup` is not any user's: there is no `${{{name}}}`");
                 return Err(problem(self, message));
             }
             "user" => Variable::User,
             "iteration" => Variable::Iteration,
             "sequence" => Variable::Sequence,
+            "unique" => Variable::Id,
             "uuid" => Variable::Uuid,
             "now" | "now.ms" => Variable::Now(Unit::Millis),
             "now.s" => Variable::Now(Unit::Seconds),
@@ -197,13 +191,14 @@ impl Reader<'_> {
     }
 
     /// Notes the captures of some steps, before any of them is read.
-    pub fn note_captures(&mut self, steps: Option<&Node>) {
+    pub fn note_captures<'n>(&mut self, steps: Option<&'n Node>) {
         let Some(Value::List(items)) = steps.map(|n| &n.value) else { return };
-        let mut maps = items.iter().filter_map(|step| step.get("capture"));
-        if !self.can(Feature::Capture) {
-            self.names.hides |= maps.next().is_some();
-            return;
-        }
+        let messages = |step: &'n Node| match step.get("messages").map(|n| &n.value) {
+            Some(Value::List(messages)) => messages.as_slice(),
+            _ => &[],
+        };
+        let all = items.iter().flat_map(|step| std::iter::once(step).chain(messages(step)));
+        let maps = all.filter_map(|node| node.get("capture"));
         for entry in maps.flat_map(Node::entries) {
             self.note_capture(entry);
         }

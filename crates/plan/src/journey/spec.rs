@@ -47,6 +47,8 @@ pub enum Variable {
     Iteration,
     /// The request's number within the load.
     Sequence,
+    /// A number that no other request of the trial has, in any load or batch; loss is told by it.
+    Id,
     /// A random UUID, another at each place.
     Uuid,
     /// The time since 1970.
@@ -185,6 +187,8 @@ pub enum FeedFormat {
     Csv,
     /// A JSON map a line.
     JsonLines,
+    /// A URL a line, of which path and query are the one column `url`: what becomes of a step's `urls`.
+    UrlList,
 }
 
 /// A column that is used.
@@ -263,6 +267,8 @@ pub struct Checks {
     pub headers: Vec<(String, Expect)>,
     /// Texts in the body.
     pub contains: Vec<String>,
+    /// The same with variables.
+    pub contains_written: Vec<Template>,
     /// Of JSON values, by pointer.
     pub json: Vec<(String, Expect)>,
     /// Of the body's length in bytes.
@@ -285,6 +291,8 @@ pub enum Expect {
     Exists(bool),
     /// This text.
     Text(String),
+    /// A text with variables: the value, as a text, is the same.
+    Written(Template),
     /// A text with this one in it.
     Contains(String),
     /// This number, as written.
@@ -335,15 +343,49 @@ pub enum OnFailure {
     Leave,
 }
 
-/// A message of a WebSocket step.
+/// What a user does with a WebSocket that it has opened, before it says goodbye.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversation {
+    /// What is said and heard, in order.
+    pub messages: Vec<Message>,
+    /// How often all of them.
+    pub repeat: u32,
+    /// How long the connection is held after the last one.
+    pub hold_ns: u64,
+    /// Subprotocols to offer, the best first.
+    pub subprotocols: Vec<String>,
+}
+
+/// A message of a WebSocket step. One that neither sends nor waits is a pause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
+    /// How long the user waits before it.
+    pub pause_ns: u64,
     /// What is sent, if anything.
-    pub send: Option<Template>,
-    /// What an answer must be; messages that are not are passed over. `None` waits for nothing.
+    pub send: Option<Said>,
+    /// What an answer must be. `None` waits for nothing.
     pub expect: Option<Checks>,
+    /// Texts with variables that it must contain.
+    pub echoes: Vec<Template>,
+    /// Values kept from the answer.
+    pub captures: Vec<Capture>,
+    /// Messages that are not as expected are others', and passed over; else the first one decides.
+    pub passes_over: bool,
     /// Longest wait for it; `None`: the load's timeout.
     pub within_ns: Option<u64>,
+    /// Series it counts for, besides those of its step.
+    pub tags: Vec<String>,
+}
+
+/// What is sent on a WebSocket.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A text.
+    Text(Template),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The bytes of a file, starting with the plan's folder unless the plan gives an absolute path.
+    File(String),
 }
 
 /// How a load speaks.

@@ -3,7 +3,7 @@
 use crate::error::Problem;
 use crate::journey::names::{KnownCapture, Names, Place as Whose};
 use crate::journey::spec::{CapturedName, Escape, OnFailure, Place, Script, Setup};
-use crate::journey::{Feature, body, capture, check, feeds, target};
+use crate::journey::{body, capture, check, feeds, talk, target};
 use crate::keys::{self, METHODS};
 use crate::node::{Node, Value, shorten};
 use crate::reader::{Fields, Reader};
@@ -20,12 +20,12 @@ pub(crate) fn place(r: &Reader<'_>, span: Span) -> Place {
 
 /// Reads the steps before all loads. What they capture is known to all loads read afterwards.
 pub(crate) fn read_setup(r: &mut Reader<'_>, fields: &Fields<'_>) -> Setup {
-    let hides = fields.has("setup") && !r.can(Feature::Setup);
-    r.names = Names { place: Whose::Setup, hides, ..Names::default() };
+    r.names = Names { place: Whose::Setup, ..Names::default() };
     let node = fields.get("setup");
     r.note_captures(node);
     let steps = node.and_then(|n| read_steps(r, n, fields.key_span("setup"))).unwrap_or_default();
-    refuse_weights(r, node);
+    refuse_choices(r, node);
+    talk::refuse_in_setup(r, node);
     r.names.shared = r.names.captures.len();
     Setup { steps, captures: r.names.captures.iter().map(slot).collect() }
 }
@@ -40,15 +40,13 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     r.names.captures.truncate(r.names.shared);
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
     r.names.feeds.clear();
-    r.names.hides |= fields.has("feeds") && !r.can(Feature::Feeds);
-    r.names.hides |= fields.has("before") && !r.can(Feature::Around);
     let mut found = feeds::read(r, fields);
     for key in ["before", "journey", "after"] {
         r.note_captures(fields.get(key));
     }
     let around = |r: &mut Reader<'_>, key: &str| {
         let steps = fields.get(key).map(|n| read_steps(r, n, fields.key_span(key)));
-        refuse_weights(r, fields.get(key));
+        refuse_choices(r, fields.get(key));
         steps.unwrap_or(Some(Vec::new()))
     };
     let before = around(r, "before");
@@ -82,8 +80,13 @@ fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
     }
     let mut steps = Vec::new();
     for item in items {
+        let known: Vec<bool> = r.names.captures.iter().map(|c| c.is_visible).collect();
         let step = read_step(r, item);
         let in_order = step.as_ref().is_none_or(|s| s.weight.is_none());
+        if !in_order {
+            // What its messages captured is known inside it.
+            r.names.captures.iter_mut().zip(known).for_each(|(c, known)| c.is_visible = known);
+        }
         for entry in item.get("capture").map_or(&[][..], Node::entries).iter().filter(|_| in_order) {
             if let Some(slot) = r.names.slot(&entry.key) {
                 r.names.captures[slot].is_visible = true;
@@ -96,9 +99,7 @@ fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
 
 /// Whether steps have weights: all of them, or none.
 fn is_mix(r: &mut Reader<'_>, node: Option<&Node>) -> bool {
-    let Some(Value::List(items)) = node.map(|n| &n.value).filter(|_| r.can(Feature::Weight)) else {
-        return false;
-    };
+    let Some(Value::List(items)) = node.map(|n| &n.value) else { return false };
     let with = items.iter().find_map(|i| i.entries().iter().find(|e| e.key == "weight"));
     let without = items.iter().find(|i| i.get("weight").is_none());
     if let (Some(with), Some(without)) = (with, without) {
@@ -111,11 +112,17 @@ fn is_mix(r: &mut Reader<'_>, node: Option<&Node>) -> bool {
     with.is_some() && without.is_none()
 }
 
-fn refuse_weights(r: &mut Reader<'_>, node: Option<&Node>) {
-    let Some(Value::List(items)) = node.map(|n| &n.value).filter(|_| r.can(Feature::Weight)) else { return };
-    for entry in items.iter().flat_map(Node::entries).filter(|e| e.key == "weight") {
+/// Steps around a journey are taken once each: there is nothing to choose.
+fn refuse_choices(r: &mut Reader<'_>, node: Option<&Node>) {
+    let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
+    for entry in items.iter().flat_map(Node::entries) {
+        let hint = match entry.key.as_str() {
+            "weight" => "a `weight` belongs to the steps of a `journey`",
+            "urls" => "a list of URLs belongs to the steps of a `journey`",
+            _ => continue,
+        };
         let problem = Problem::new(entry.key_span, "these steps are all taken, one after another");
-        r.push(problem.hint("a `weight` belongs to the steps of a `journey`"));
+        r.push(problem.hint(hint));
     }
 }
 
@@ -128,15 +135,17 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
     let (statuses, checks) = check::read(r, &fields);
     let captures = capture::read(r, &fields);
     let weight = r.count(&fields, "weight").map(|n| n as u32);
+    let websocket = talk::read(r, &fields);
+    let keeps = !captures.is_empty()
+        || websocket.iter().flat_map(|talk| &talk.messages).any(|message| !message.captures.is_empty());
     let on_failure = match r.choice(&fields, "on_failure") {
         Some("continue") => OnFailure::Continue,
         Some("end") => OnFailure::End,
         Some("leave") => OnFailure::Leave,
         // A later step would find nothing.
-        _ if !captures.is_empty() => OnFailure::End,
+        _ if keeps => OnFailure::End,
         _ => OnFailure::Continue,
     };
-    let messages = body::read_messages(r, &fields);
     let (method, url, urls) = read_target(r, &fields)?;
     let at = place(r, node.span.point());
     let body = body?;
@@ -153,7 +162,7 @@ fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
         auth,
         on_failure,
         urls,
-        messages,
+        websocket,
         at,
     })
 }
@@ -165,11 +174,6 @@ fn read_target(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(&'static str,
         return Some(("GET", Template::default(), Some(in_folder(r.plan_dir, &path.text))));
     }
     if let Some(node) = fields.get("websocket") {
-        let keys = ["body", "form", "multipart", "check"];
-        if let Some(entry) = keys.iter().find_map(|k| fields.entry(k)) {
-            let problem = Problem::new(entry.key_span, format!("a WebSocket step has no `{}`", entry.key));
-            r.push(problem.hint("`messages` say what is sent and expected"));
-        }
         return Some(("GET", target::read(r, node, target::Kind::WebSocket)?, None));
     }
     let method = METHODS.iter().find(|m| fields.get(m).is_some())?;
@@ -213,7 +217,8 @@ pub(crate) fn one_line(r: &mut Reader<'_>, span: Span, value: &Template) {
     }
 }
 
-fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
+/// Reads the series that something counts for.
+pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     let mut tags: Vec<String> = Vec::new();
     for tag in r.texts(fields, "tags") {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';

@@ -3,7 +3,6 @@
 //! The host must stand before any variable: which hosts a load may reach is decided before it starts.
 
 use crate::error::Problem;
-use crate::journey::Feature;
 use crate::journey::keys::{AUTH, BASIC};
 use crate::journey::spec::{Auth, Escape};
 use crate::journey::step::one_line;
@@ -41,7 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Templa
         sample.insert(at, '/');
         template = template.starting_at_path();
     }
-    match form(r, &sample, kind) {
+    match form(&sample, kind) {
         Ok(()) => Some(template),
         Err(error) => {
             r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
@@ -68,24 +67,22 @@ fn has_host(beginning: &str) -> bool {
 }
 
 /// Whether a URL has a form that can be requested; `https` and its like are checked as `http` is.
-fn form(r: &Reader<'_>, sample: &str, kind: Kind) -> Result<(), url::UrlError> {
+fn form(sample: &str, kind: Kind) -> Result<(), url::UrlError> {
     let lower = sample.get(..8).unwrap_or(sample).to_ascii_lowercase();
     let as_http = |rest: &str| url::check(&format!("http{rest}"));
     let after = |n: usize| sample.get(n..).unwrap_or("");
     match kind {
-        Kind::Http if lower.starts_with("https://") && r.can(Feature::Tls) => as_http(after(5)),
-        Kind::Http if lower.starts_with("unix:") && r.can(Feature::Unix) => unix(after(5)),
-        Kind::Http if lower.starts_with("unix:") => {
-            Err(url::UrlError { message: Feature::Unix.refusal().to_owned(), hint: None })
-        }
+        Kind::Http if lower.starts_with("https://") => as_http(after(5)),
+        Kind::Http if lower.starts_with("unix:") => unix(after(5)),
         Kind::Http => url::check(sample),
-        Kind::WebSocket if lower.starts_with("wss://") && r.can(Feature::Tls) => as_http(after(3)),
+        Kind::WebSocket if lower.starts_with("wss://") => as_http(after(3)),
         Kind::WebSocket if lower.starts_with("ws://") => as_http(after(2)),
         Kind::WebSocket => Err(url::UrlError {
             message: "expected a WebSocket URL".to_owned(),
             hint: Some("`ws://HOST:PORT/PATH`".to_owned()),
         }),
         Kind::Proxy => {
+            let sample = &without_user(sample);
             url::check(sample)?;
             if !sample.trim_end_matches('/').get(7..).unwrap_or("").contains(['/', '?']) {
                 return Ok(());
@@ -93,6 +90,14 @@ fn form(r: &Reader<'_>, sample: &str, kind: Kind) -> Result<(), url::UrlError> {
             let message = "a proxy has no path".to_owned();
             Err(url::UrlError { message, hint: Some("`http://HOST:PORT`".to_owned()) })
         }
+    }
+}
+
+/// A proxy's URL without user and password, whose form matters to nobody but the proxy.
+fn without_user(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, place)) => format!("{scheme}://{place}"),
+        None => url.to_owned(),
     }
 }
 

@@ -31,8 +31,10 @@ pub(crate) fn more(step: &Step, names: &dyn Fn(u16) -> String) -> String {
     if !checks.is_empty() {
         out.push_str(&format!(", checks {checks}"));
     }
-    if !step.captures.is_empty() {
-        let names: Vec<String> = step.captures.iter().map(|c| names(c.slot)).collect();
+    let messages = step.websocket.iter().flat_map(|talk| &talk.messages);
+    let captures: Vec<_> = step.captures.iter().chain(messages.flat_map(|m| &m.captures)).collect();
+    if !captures.is_empty() {
+        let names: Vec<String> = captures.iter().map(|c| names(c.slot)).collect();
         out.push_str(&format!(", keeps {}", names.join(", ")));
     }
     if let Some(weight) = step.weight {
@@ -50,7 +52,7 @@ fn checks(checks: &Checks) -> String {
     let mut kinds = Vec::new();
     for (kind, count) in [
         ("headers", checks.headers.len()),
-        ("text", checks.contains.len()),
+        ("text", checks.contains.len() + checks.contains_written.len()),
         ("JSON", checks.json.len()),
         ("size", checks.size.len()),
         ("time", checks.time.len()),
@@ -84,7 +86,7 @@ pub(crate) fn around(load: &LoadSpec) -> Option<String> {
     if *compressed {
         lines.push("asks for compressed answers".to_owned());
     }
-    lines.extend(proxy.iter().map(|p| format!("through the proxy {p}")));
+    lines.extend(proxy.iter().map(|p| format!("through the proxy {}", masked(&p.to_string()))));
     if tls.is_insecure {
         lines.push("takes any certificate".to_owned());
     }
@@ -96,4 +98,12 @@ fn feed(feed: &FeedSpec) -> String {
     let once = if feed.is_once { ", each row once" } else { "" };
     let per = if feed.is_per_user { "user" } else { "journey" };
     format!("a row of `{}` for each {per}{order}{once}", feed.name)
+}
+
+/// A proxy's URL without who we are to it.
+fn masked(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, place)) => format!("{scheme}://***@{place}"),
+        None => url.to_owned(),
+    }
 }

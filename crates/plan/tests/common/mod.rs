@@ -5,11 +5,14 @@
 use loadlab_plan::{Options, Plan};
 
 /// Plans that must be accepted.
-pub const GOOD: [(&str, &str); 5] = [
+pub const GOOD: [(&str, &str); 8] = [
     ("edges", include_str!("../plans/edges.yaml")),
     ("axes", include_str!("../plans/axes.yaml")),
     ("least", include_str!("../plans/least.yaml")),
     ("models", include_str!("../plans/models.yaml")),
+    ("edge-tiers", include_str!("../../../../labs/edge-tiers/plan.yaml")),
+    ("boxes", include_str!("../plans/boxes.yaml")),
+    ("message-inserts", include_str!("../../../../labs/message-inserts/plan.yaml")),
     ("stair-stepper", include_str!("../../../../labs/stair-stepper/plan.yaml")),
 ];
 

@@ -115,7 +115,7 @@ impl Expr {
 }
 
 impl Name {
-    fn to_ref(&self) -> NameRef {
+    pub(super) fn to_ref(&self) -> NameRef {
         let window = self.window.as_ref().map(super::Span::window);
         NameRef { text: self.text.clone(), at: self.at, len: self.len, window }
     }
@@ -149,7 +149,7 @@ impl Cond {
 }
 
 impl Num {
-    fn each_name(&self, tell: &mut dyn FnMut(&Name)) {
+    pub(super) fn each_name(&self, tell: &mut dyn FnMut(&Name)) {
         match self {
             Num::Literal(_) => {}
             Num::Name(name) => tell(name),
@@ -158,7 +158,7 @@ impl Num {
         }
     }
 
-    fn dim(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Dim, ExprError> {
+    pub(super) fn dim(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Dim, ExprError> {
         match self {
             Num::Literal(literal) => Ok(Dim::of(literal)),
             Num::Name(name) => Ok(kind(&name.text).map_or(Dim::Any, Dim::Of)),

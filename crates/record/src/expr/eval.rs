@@ -101,10 +101,10 @@ fn joined<'a>(whole: &'a Cond, conds: &'a [Cond], numbers: &dyn Numbers, decisiv
 
 /// A number that is only known to lie between two.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Range {
-    low: f64,
+pub(super) struct Range {
+    pub(super) low: f64,
     high: f64,
-    dim: Dim,
+    pub(super) dim: Dim,
 }
 
 impl Range {
@@ -112,7 +112,7 @@ impl Range {
         Range { low: value, high: value, dim }
     }
 
-    fn is_point(self) -> bool {
+    pub(super) fn is_point(self) -> bool {
         self.low == self.high
     }
 
@@ -195,7 +195,7 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
 }
 
 /// A number's range; `None`, with the reason among the notes, when nothing is known of it.
-fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -> Option<Range> {
+pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -> Option<Range> {
     match num {
         Num::Literal(literal) => Some(Range::point(literal.quantity.value, Dim::of(literal))),
         Num::Name(name) => match numbers.number(&name.text, name.window.as_ref().map(super::Span::window)) {

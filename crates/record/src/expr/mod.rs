@@ -22,13 +22,15 @@ mod eval;
 mod lex;
 mod names;
 mod parse;
+mod sum;
 mod summary;
 
 pub use eval::{Evaluated, Known, Numbers};
 pub use names::{
-    FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, probe_names,
-    tag_names,
+    FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, number_names,
+    probe_names, tag_names,
 };
+pub use sum::Sum;
 pub use summary::SummaryNumbers;
 
 pub use crate::load::Window;

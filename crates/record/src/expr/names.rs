@@ -1,6 +1,7 @@
 //! The names expressions may use, and what their numbers are of.
 
 use super::Kind;
+use crate::numbers::NumberSummary;
 use crate::outcome::Failure;
 
 /// Figures of a distribution: behind a prefix (`service.p99`) or alone, then of the response time.
@@ -89,6 +90,11 @@ pub fn tag_names(tag: &str) -> Vec<String> {
     names
 }
 
+/// Every name about a number that is captured from answers.
+pub fn number_names(number: &str) -> Vec<String> {
+    NumberSummary::FIGURES.iter().map(|figure| format!("number.{number}.{figure}")).collect()
+}
+
 /// Every name about a probe. Built-in names go before probes of the same name.
 pub fn probe_names(probe: &str) -> Vec<String> {
     let figures = PROBE_FIGURES.iter().map(|figure| format!("{probe}.{figure}"));
@@ -113,7 +119,7 @@ pub fn built_in_kind(name: &str) -> Option<Kind> {
     })
 }
 
-/// What a name is of as far as its form tells: built-in ones, `tag.NAME.p99`, `COMPONENT.cpu`. A probe may
+/// What a name is of as far as its form tells: built-in ones, `tag.NAME.p99`, `number.NAME.p99`, `COMPONENT.cpu`. A probe may
 /// have such a form too (`cache.memory`): who knows the probes asks about them first.
 pub fn kind_of(name: &str) -> Option<Kind> {
     if let Some(kind) = built_in_kind(name) {
@@ -126,6 +132,12 @@ pub fn kind_of(name: &str) -> Option<Kind> {
             "errors" => Some(Kind::Fraction),
             _ => Some(Kind::Plain),
         };
+    }
+    if let Some((number, figure)) = name.strip_prefix("number.").and_then(|rest| rest.rsplit_once('.'))
+        && !number.is_empty()
+        && NumberSummary::FIGURES.contains(&figure)
+    {
+        return Some(Kind::Plain);
     }
     let mut figures = COMPONENT_FIGURES.iter();
     let found = figures.find(|(figure, _)| {

@@ -21,20 +21,32 @@ struct Parser<'a> {
 
 type Result<T> = std::result::Result<T, ExprError>;
 
+/// A condition.
 pub(super) fn parse(text: &str) -> Result<Cond> {
+    let (parser, any) = whole(text, "a condition such as `p99 < 200ms`")?;
+    parser.cond(any, 0)
+}
+
+/// A number.
+pub(super) fn parse_num(text: &str) -> Result<Num> {
+    let (parser, any) = whole(text, "a number such as `elapsed + drain`")?;
+    parser.num(any, 0)
+}
+
+fn whole<'a>(text: &'a str, what: &str) -> Result<(Parser<'a>, Any)> {
     if text.len() > MAX_BYTES {
         let message = format!("an expression of {} bytes; at most {MAX_BYTES} are read", text.len());
         return Err(ExprError { message, at: MAX_BYTES, len: 0, hint: Some("write several".to_owned()) });
     }
     let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0 };
     if parser.peek() == &What::End {
-        return Err(parser.expected("a condition such as `p99 < 200ms`"));
+        return Err(parser.expected(what));
     }
     let any = parser.any()?;
     if parser.peek() != &What::End {
         return Err(parser.trailing());
     }
-    parser.cond(any, 0)
+    Ok((parser, any))
 }
 
 impl Parser<'_> {

@@ -48,7 +48,8 @@ impl<'a> SummaryNumbers<'a> {
             return Some(known_figure(distribution, figure, least));
         }
         if let Some(count) = counted(name, &s.requests, &s.failures) {
-            return Some(count);
+            let is_seen = ["due", "started", "ok", "dropped"].contains(&name);
+            return Some(if s.load.is_command() && !is_seen { not_measured() } else { count });
         }
         let loss = |count: fn(&crate::summary::Loss) -> u64| match &s.loss {
             Some(loss) => plain(count(loss)),
@@ -66,9 +67,11 @@ impl<'a> SummaryNumbers<'a> {
             "lost" => loss(|l| l.lost_max),
             "drain" => optional(s.drain_s.map(|d| d * 1000.0), Kind::Duration, "nothing was drained"),
             "elapsed" => Known::Is(s.elapsed_s * 1000.0, Kind::Duration),
+            "concurrency" if s.load.is_command() => not_measured(),
             "concurrency" => Known::Is(s.concurrency_mean, Kind::Plain),
             _ => {
-                return self.of_tag(name).or_else(|| self.of_probe(name)).or_else(|| self.of_component(name));
+                let number = || self.of_tag(name).or_else(|| self.of_number(name));
+                return number().or_else(|| self.of_probe(name)).or_else(|| self.of_component(name));
             }
         })
     }
@@ -99,13 +102,21 @@ impl<'a> SummaryNumbers<'a> {
         })
     }
 
+    /// `number.NAME.FIGURE`, where the name may hold dots.
+    fn of_number(&self, name: &str) -> Option<Known> {
+        let (number, figure) = name.strip_prefix("number.")?.rsplit_once('.')?;
+        let number = self.summary.numbers.get(number)?;
+        let value = number.figure(figure)?;
+        Some(value.map_or_else(|| too_few(figure, number.count), |value| Known::Is(value, Kind::Plain)))
+    }
+
     fn of_probe(&self, name: &str) -> Option<Known> {
         let probes = &self.summary.probes;
         let (probe, figure) = match probes.get(name) {
             Some(probe) => (probe, "last"),
             None => name.rsplit_once('.').and_then(|(n, figure)| Some((probes.get(n)?, figure)))?,
         };
-        let ProbeSummary { first, last, max, mean } = *probe;
+        let ProbeSummary { first, last, max, mean, failed } = *probe;
         let value = match figure {
             "first" => first,
             "last" => last,
@@ -113,7 +124,8 @@ impl<'a> SummaryNumbers<'a> {
             "mean" => mean,
             _ => return None,
         };
-        Some(optional(value, Kind::Plain, "the probe was never read"))
+        let why = if failed > 0 { "the probe failed" } else { "the probe was never read" };
+        Some(optional(value, Kind::Plain, why))
     }
 
     fn of_component(&self, name: &str) -> Option<Known> {
@@ -235,6 +247,12 @@ fn no_window() -> Known {
 }
 
 /// A count by its name, and the share of errors.
+fn not_measured() -> Known {
+    Known::Unknown(
+        "a program makes the load: its requests are counted, and nothing else of them is seen".to_owned(),
+    )
+}
+
 fn counted(name: &str, requests: &Requests, failures: &Failures) -> Option<Known> {
     Some(plain(match name {
         "due" => requests.due,
@@ -269,13 +287,14 @@ fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>) -
             Known::AtLeast(min, Kind::Duration)
         }
         Some(value) => Known::Is(value, Kind::Duration),
-        None => {
-            let needed =
-                PERCENTILES.iter().find(|(name, _)| *name == figure).map(|(_, q)| samples_needed(*q));
-            let needed = needed.map_or("more".to_owned(), |n| format_count(n as f64));
-            Known::Unknown(format!("needs {needed} samples, has {}", format_count(count as f64)))
-        }
+        None => too_few(figure, count),
     }
+}
+
+fn too_few(figure: &str, count: u64) -> Known {
+    let needed = PERCENTILES.iter().find(|(name, _)| *name == figure).map(|(_, q)| samples_needed(*q));
+    let needed = needed.map_or("more".to_owned(), |n| format_count(n as f64));
+    Known::Unknown(format!("needs {needed} samples, has {}", format_count(count as f64)))
 }
 
 fn tag_number(tag: &TagSummary, name: &str) -> Option<Known> {

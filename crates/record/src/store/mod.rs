@@ -4,6 +4,7 @@
 //! RUN_DIR/manifest.json                  replaced as a whole, never half
 //!        /cases/CASE/TRIAL/summary.json  likewise, when the trial ends
 //!                         /ticks.jsonl /samples.jsonl /events.jsonl /examples.jsonl /latency.hlog
+//!                         /ids.jsonl where the plan tells what is lost
 //!                         /logs/COMPONENT.{out,err}
 //! ```
 //!
@@ -21,7 +22,7 @@ mod write;
 
 pub use error::StoreError;
 pub use names::{case_dir_name, case_dir_names};
-pub use read::{CaseRecord, RunRecord, TrialRecord, read_run};
+pub use read::{CaseRecord, RunRecord, TrialRecord, read_run, read_summaries};
 pub use write::{RunWriter, TrialWriter};
 
 /// Version of the format of a run directory, in [`crate::manifest::Manifest::record`].
@@ -39,6 +40,8 @@ const TICKS: &str = "ticks.jsonl";
 const SAMPLES: &str = "samples.jsonl";
 /// What happened.
 const EVENTS: &str = "events.jsonl";
+/// Ids of requests by what became of them, a line per load and second.
+const IDS: &str = "ids.jsonl";
 /// Exchanges kept whole.
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.

@@ -22,6 +22,7 @@ use crate::hlog::{self, Interval};
 use crate::load::{Series, Tick};
 use crate::manifest::{CaseFacts, Manifest};
 use crate::sample::Sample;
+use crate::samples::Samples;
 use crate::summary::Summary;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -60,7 +61,7 @@ pub struct TrialRecord {
     /// Seconds of load, in the order they were written.
     pub ticks: Vec<Tick>,
     /// Readings of components, likewise.
-    pub samples: Vec<Sample>,
+    pub samples: Samples,
     /// What happened, likewise.
     pub events: Vec<Event>,
     /// Exchanges kept whole.
@@ -73,6 +74,21 @@ pub struct TrialRecord {
 }
 
 impl TrialRecord {
+    /// A trial of which nothing is known but its number and folder.
+    pub fn empty(number: u32, dir: PathBuf) -> TrialRecord {
+        TrialRecord {
+            number,
+            dir,
+            summary: None,
+            ticks: Vec::new(),
+            samples: Samples::default(),
+            events: Vec::new(),
+            examples: Vec::new(),
+            series: Series::default(),
+            intervals: Vec::new(),
+        }
+    }
+
     /// All values of one series inside the measured window, in nanoseconds. `tag` is as in [`Interval::tag`]:
     /// `response`, `tag.NAME.response_censored`.
     pub fn merged(&self, tag: &str) -> Histogram {
@@ -106,6 +122,33 @@ pub fn read_run(dir: &Path) -> Result<RunRecord> {
         if !manifest.cases.iter().any(|case| case.dir == name) {
             notes.say(&dir.join(CASES).join(&name), "not a case of the manifest, left out");
         }
+    }
+    Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
+}
+
+/// Reads of a run what it is and what its trials came to, and none of their seconds: enough for lists of many runs.
+/// Trials that left no summary have nothing in them.
+///
+/// # Errors
+/// As [`read_run`].
+pub fn read_summaries(dir: &Path) -> Result<RunRecord> {
+    let mut notes = Notes { dir, said: Vec::new() };
+    let manifest = read_manifest(dir)?;
+    let mut cases = Vec::new();
+    for facts in &manifest.cases {
+        if !is_plain(&facts.dir) {
+            return Err(StoreError::Name { name: facts.dir.clone(), path: dir.join(CASES) });
+        }
+        let case_dir = dir.join(CASES).join(&facts.dir);
+        let mut trials = Vec::new();
+        for number in 1..=manifest.trials {
+            let dir = case_dir.join(number.to_string());
+            if dir.is_dir() {
+                let summary = read_summary(&dir.join(SUMMARY), &mut notes)?;
+                trials.push(TrialRecord { summary, ..TrialRecord::empty(number, dir) });
+            }
+        }
+        cases.push(CaseRecord { facts: facts.clone(), trials });
     }
     Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
 }
@@ -190,7 +233,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         number,
         summary: read_summary(&dir.join(SUMMARY), notes)?,
         ticks: read_lines(&dir.join(TICKS), notes)?,
-        samples: read_lines(&dir.join(SAMPLES), notes)?,
+        samples: read_lines::<Sample>(&dir.join(SAMPLES), notes)?.into(),
         events: read_lines(&dir.join(EVENTS), notes)?,
         examples: read_lines(&dir.join(EXAMPLES), notes)?,
         series: Series::default(),

@@ -10,11 +10,12 @@ use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EXAMPLES, LATENCY, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
+    CASES, EVENTS, EXAMPLES, IDS, LATENCY, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
 };
 use crate::event::Event;
 use crate::example::Example;
 use crate::hlog::{self, Encoder};
+use crate::ids::{IdLine, SentIds};
 use crate::load::{Series, TagMeasured, Tick};
 use crate::manifest::Manifest;
 use crate::sample::Sample;
@@ -95,6 +96,8 @@ pub struct TrialWriter {
     events: Mutex<Appender<File>>,
     examples: Mutex<Appender<File>>,
     latency: Mutex<(Encoder, Appender<File>)>,
+    /// Made with its first line: most plans have no ids.
+    ids: Mutex<Option<Appender<File>>>,
 }
 
 impl std::fmt::Debug for TrialWriter {
@@ -117,6 +120,7 @@ impl TrialWriter {
             events: Mutex::new(open(EVENTS)?),
             examples: Mutex::new(open(EXAMPLES)?),
             latency: Mutex::new((encoder, latency)),
+            ids: Mutex::new(None),
             dir,
         })
     }
@@ -176,6 +180,29 @@ impl TrialWriter {
     /// [`StoreError::Write`].
     pub fn example(&self, example: &Example) -> Result<()> {
         append_json(&self.examples, std::slice::from_ref(example))
+    }
+
+    /// Appends the ids of a second.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn ids(&self, line: &IdLine) -> Result<()> {
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let appender = match &mut *ids {
+            Some(appender) => appender,
+            none => none.insert(Appender::create(self.dir.join(IDS))?),
+        };
+        append_lines(appender, std::slice::from_ref(line))
+    }
+
+    /// All ids that were written so far, by what became of them.
+    ///
+    /// # Errors
+    /// [`StoreError::Read`].
+    pub fn sent_ids(&self) -> Result<SentIds> {
+        let path = self.dir.join(IDS);
+        let _whole = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        SentIds::read(&path).map_err(|e| StoreError::read(&path, e))
     }
 
     /// Writes the trial's document, as a whole or not at all, after all that was appended has reached the disk.
@@ -271,7 +298,10 @@ impl<S: Sink> Appender<S> {
 }
 
 fn append_json<T: Serialize>(to: &Mutex<Appender<File>>, values: &[T]) -> Result<()> {
-    let mut appender = to.lock().unwrap_or_else(PoisonError::into_inner);
+    append_lines(&mut to.lock().unwrap_or_else(PoisonError::into_inner), values)
+}
+
+fn append_lines<T: Serialize>(appender: &mut Appender<File>, values: &[T]) -> Result<()> {
     let mut lines = Vec::new();
     for value in values {
         serde_json::to_writer(&mut lines, value)

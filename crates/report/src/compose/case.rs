@@ -6,7 +6,7 @@ use loadlab_analysis::findings::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
-use super::{Order, case_id, charts, remarks, tables};
+use super::{Order, case_id, charts, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
 use crate::figures;
 use crate::trial::{generator_words, load_words};
@@ -24,9 +24,16 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
         blocks.push(Block::Heading("Expectations".into()));
         blocks.push(Block::Remarks(expectations));
     }
+    let suspects = remarks::suspects(case);
+    if !suspects.is_empty() {
+        blocks.push(Block::Heading("What gave first".into()));
+        blocks.push(Block::Remarks(suspects));
+    }
     blocks.extend(tables::components(case, order).map(Block::Table));
+    blocks.extend(sockets::table(case, order).map(Block::Table));
     blocks.extend(by_load(case).map(Block::Table));
     blocks.extend(by_tag(case).map(Block::Table));
+    blocks.extend(numbers(case).map(Block::Table));
     blocks.extend(probes(case).map(Block::Table));
     let charts = charts::of_case(index, case, order);
     if !charts.is_empty() {
@@ -135,6 +142,32 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
         words: Vec::new(),
         rows: rows.collect(),
         note: None,
+    })
+}
+
+/// Numbers that the plan captures from answers.
+fn numbers(case: &CaseFindings<'_>) -> Option<Table> {
+    let names: BTreeSet<&str> = case.summaries().flat_map(|s| s.numbers.keys().map(String::as_str)).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let cell = |name: &str, figure: &str| {
+        let of = |s: &Summary| s.numbers.get(name).and_then(|n| n.figure(figure).flatten()).into();
+        let unit = if figure == "count" { Unit::Count } else { Unit::Number };
+        Cell::new(figures::value(Spread::of(case.whole().map(of).collect()).median, unit))
+    };
+    let shown = ["count", "mean", "min", "p50", "p95", "p99", "max"];
+    let rows = names.iter().map(|name| {
+        let mut row = vec![Cell::new(*name)];
+        row.extend(shown.map(|figure| cell(name, figure)));
+        row
+    });
+    Some(Table {
+        caption: "Captured numbers".into(),
+        head: std::iter::once("number").chain(shown).map(str::to_owned).collect(),
+        words: Vec::new(),
+        rows: rows.collect(),
+        note: Some("Values that the plan captures from answers with `number: true`.".into()),
     })
 }
 

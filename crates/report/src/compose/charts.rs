@@ -1,5 +1,6 @@
 //! Charts of one trial of a case: load, response times, components and probes on one clock.
 //!
+//! Systems of many components are drawn by their [`DRAWN`] busiest, the others as one line of their own.
 //! Long trials are drawn with at most [`MOMENTS`] moments. Re-binning adds what adds (counts over lengths)
 //! and takes the largest of what does not (percentiles, memory): a chart must not hide a spike.
 
@@ -9,14 +10,15 @@ use loadlab_analysis::components::{cpu_s, probe_name};
 use loadlab_analysis::counter::{Counter, During};
 use loadlab_analysis::findings::CaseFindings;
 use loadlab_analysis::metric::Unit;
+use loadlab_record::Failure;
 use loadlab_record::event::What;
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
 use loadlab_record::summary::LoadFacts;
 
-use super::Order;
-use crate::document::{Band, Chart, Line, Mark};
+use super::{Order, shapes};
+use crate::document::{Along, Band, Chart, Line, Mark};
 use crate::figures;
 use crate::trial::stages;
 
@@ -25,6 +27,8 @@ const MOMENTS: usize = 600;
 /// Shorter moments tell no rate: the few milliseconds in which a load's last responses come would be drawn as a
 /// peak, or as nothing at all.
 const RATE_FROM_S: f64 = 0.1;
+/// More lines than this in one chart cannot be told apart.
+const DRAWN: usize = 20;
 /// A limit above so many times the largest value would squash what there is to see.
 const LIMIT_IN_SIGHT: f64 = 4.0;
 
@@ -42,11 +46,14 @@ pub fn of_case(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Vec<
         turns: turns(record, &summary.load),
         bands: bands(record),
         ticks: rebin(&record.ticks),
-        samples: Samples::of(record, order),
+        samples: Readings::of(record, order),
     };
     let mut charts = Vec::new();
     charts.extend(trial.throughput());
+    charts.extend(trial.failures());
     charts.extend(trial.response_times());
+    charts.extend(trial.heat(record));
+    charts.extend(trial.in_flight());
     charts.extend(trial.cpu(&limits));
     charts.extend(trial.memory());
     charts.extend(
@@ -66,7 +73,7 @@ struct Trial<'a> {
     turns: Vec<Mark>,
     bands: Vec<Band>,
     ticks: Vec<Bin<'a>>,
-    samples: Samples<'a>,
+    samples: Readings,
 }
 
 /// Successive ticks of all loads drawn as one moment.
@@ -120,36 +127,32 @@ fn covered_s(ticks: &[&Tick]) -> f64 {
 }
 
 /// Samples by component, on an even grid of moments.
-struct Samples<'a> {
-    by_component: Vec<(&'a str, Vec<&'a Sample>)>,
+struct Readings {
+    by_component: Vec<(String, Vec<Sample>)>,
     grid: Vec<f64>,
     step_s: f64,
 }
 
-impl<'a> Samples<'a> {
-    fn of(record: &'a TrialRecord, order: &Order<'_>) -> Samples<'a> {
-        let mut by_component: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
-        for sample in &record.samples {
-            by_component.entry(&sample.component).or_default().push(sample);
-        }
-        by_component.values_mut().for_each(|list| list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s)));
-        let times = || record.samples.iter().map(|s| s.at_s);
+impl Readings {
+    fn of(record: &TrialRecord, order: &Order<'_>) -> Readings {
+        let by_component = record.samples.by_component();
+        let times = || by_component.values().flatten().map(|s| s.at_s);
         let first = times().fold(f64::INFINITY, f64::min).floor();
         let last = times().fold(f64::NEG_INFINITY, f64::max).ceil();
         let seconds = if last > first { (last - first) as usize } else { 0 };
         let step = seconds.div_ceil(MOMENTS).max(1);
         let grid = (0..seconds.div_ceil(step)).map(|i| first + (i * step) as f64).collect();
-        let mut by_component: Vec<(&str, Vec<&Sample>)> = by_component.into_iter().collect();
+        let mut by_component: Vec<(String, Vec<Sample>)> = by_component.into_iter().collect();
         order.sort(&mut by_component, |(name, _)| name);
-        Samples { by_component, grid, step_s: step as f64 }
+        Readings { by_component, grid, step_s: step as f64 }
     }
 
     /// Components of the system, then the generator; the machine and lone probes are no components.
-    fn components(&self) -> impl Iterator<Item = (&'a str, &[&'a Sample])> {
+    fn components(&self) -> impl Iterator<Item = (&str, &[Sample])> {
         let under_test =
-            self.by_component.iter().filter(|(n, _)| !matches!(*n, "loadlab" | "host" | "probes"));
-        let own = self.by_component.iter().filter(|(n, _)| *n == "loadlab");
-        under_test.chain(own).map(|(n, list)| (*n, list.as_slice()))
+            self.by_component.iter().filter(|(n, _)| !matches!(n.as_str(), "loadlab" | "host" | "probes"));
+        let own = self.by_component.iter().filter(|(n, _)| n == "loadlab");
+        under_test.chain(own).map(|(n, list)| (n.as_str(), list.as_slice()))
     }
 
     fn at_s(&self) -> Vec<f64> {
@@ -157,14 +160,14 @@ impl<'a> Samples<'a> {
     }
 
     /// A counter's growth per second in each step.
-    fn rates(&self, list: &[&Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
-        let counter = Counter::of(list.iter().copied(), read);
+    fn rates(&self, list: &[Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+        let counter = Counter::of(list, read);
         let rate = |from_s: &f64| counter.per_s(During { from_s: *from_s, to_s: from_s + self.step_s });
         self.grid.iter().map(rate).collect()
     }
 
     /// The largest reading in each step.
-    fn levels(&self, list: &[&Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+    fn levels(&self, list: &[Sample], read: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
         let mut levels = vec![None; self.grid.len()];
         let Some(first) = self.grid.first() else { return levels };
         for sample in list {
@@ -186,10 +189,12 @@ impl Trial<'_> {
             id: format!("{}-{name}", self.prefix),
             title: title.to_owned(),
             group: self.prefix.clone(),
+            along: Along::Seconds,
             unit,
             logarithmic: false,
-            at_s,
+            at: at_s,
             lines,
+            heat: None,
             marks: self.marks.clone(),
             turns: self.turns.clone(),
             bands: self.bands.clone(),
@@ -217,7 +222,82 @@ impl Trial<'_> {
 
     fn tick_line(&self, name: &str, colour: usize, read: impl Fn(&Tick) -> u64) -> Line {
         let values = self.ticks.iter().map(|b| b.per_s(&read)).collect();
-        Line { name: name.to_owned(), values, colour, limit: false }
+        Line { name: name.to_owned(), values, colour, limit: false, of: Vec::new() }
+    }
+
+    /// Failures by kind, where there are several kinds: one is what the chart of throughput shows.
+    fn failures(&self) -> Option<Chart> {
+        let ticks = || self.ticks.iter().flat_map(|b| &b.ticks);
+        let kinds: Vec<Failure> = Failure::ALL
+            .into_iter()
+            .filter(|kind| ticks().any(|t| t.counts.failures.get(*kind) > 0))
+            .collect();
+        if kinds.len() < 2 {
+            return None;
+        }
+        let line = |(i, kind): (usize, &Failure)| {
+            self.tick_line(kind.name(), i, |t: &Tick| t.counts.failures.get(*kind))
+        };
+        let lines = kinds.iter().enumerate().map(line).collect();
+        self.chart("failures", "Failures by kind", Unit::PerS, self.tick_times(), lines)
+    }
+
+    /// How often which response time was, by second: a shift of the many and a few that are slow look alike in
+    /// percentiles, and not here.
+    fn heat(&self, record: &TrialRecord) -> Option<Chart> {
+        let (at_s, heat) = shapes::heat(record)?;
+        let title = "How many responses took how long (ok outcomes)";
+        let chart = Chart {
+            id: format!("{}-heat", self.prefix),
+            title: title.to_owned(),
+            group: self.prefix.clone(),
+            along: Along::Seconds,
+            unit: Unit::Ms,
+            logarithmic: true,
+            at: at_s,
+            lines: Vec::new(),
+            heat: Some(heat),
+            marks: self.marks.clone(),
+            turns: self.turns.clone(),
+            bands: self.bands.clone(),
+            note: Some(
+                "The darker, the more; the scale of darkness is logarithmic, so that few slow ones are seen."
+                    .into(),
+            ),
+        };
+        Some(chart)
+    }
+
+    /// What the system was holding: requests without an answer yet, and connections open.
+    fn in_flight(&self) -> Option<Chart> {
+        let of = |read: fn(&Tick) -> u64| -> Vec<Option<f64>> {
+            let at = |bin: &Bin<'_>| {
+                let mut by_load: BTreeMap<&str, u64> = BTreeMap::new();
+                for tick in &bin.ticks {
+                    let most = by_load.entry(&tick.load).or_default();
+                    *most = (*most).max(read(tick));
+                }
+                (!bin.ticks.is_empty()).then(|| by_load.into_values().sum::<u64>() as f64)
+            };
+            self.ticks.iter().map(at).collect()
+        };
+        let line = |name: &str, colour, values| Line {
+            name: name.to_owned(),
+            values,
+            colour,
+            limit: false,
+            of: Vec::new(),
+        };
+        let lines = vec![
+            line("in flight", 0, of(|t| t.counts.in_flight)),
+            line("connections", 2, of(|t| t.connections)),
+        ];
+        let lines = moving(lines);
+        if lines.is_empty() {
+            return None;
+        }
+        let title = "Requests in flight and open connections";
+        self.chart("held", title, Unit::Count, self.tick_times(), lines)
     }
 
     fn response_times(&self) -> Option<Chart> {
@@ -233,7 +313,7 @@ impl Trial<'_> {
             for (name, read) in &shown {
                 let name = if loads.len() > 1 { format!("{load} {name}") } else { (*name).to_owned() };
                 let values = self.ticks.iter().map(|b| b.largest(load, read)).collect();
-                lines.push(Line { name, values, colour: lines.len(), limit: false });
+                lines.push(Line { name, values, colour: lines.len(), limit: false, of: Vec::new() });
             }
         }
         let known = || lines.iter().flat_map(|l| &l.values).flatten().copied().filter(|v| *v > 0.0);
@@ -287,7 +367,7 @@ impl Trial<'_> {
     }
 
     fn probes(&self) -> Option<Chart> {
-        let mut names: BTreeMap<String, (&[&Sample], &str)> = BTreeMap::new();
+        let mut names: BTreeMap<String, (&[Sample], &str)> = BTreeMap::new();
         for (_, list) in &self.samples.by_component {
             for sample in list {
                 for probe in sample.probes.keys() {
@@ -297,21 +377,48 @@ impl Trial<'_> {
         }
         let lines = names.into_iter().enumerate().map(|(colour, (name, (list, probe)))| {
             let values = self.samples.levels(list, |s| s.probes.get(probe).copied());
-            Line { name, values, colour, limit: false }
+            Line { name, values, colour, limit: false, of: Vec::new() }
         });
         self.chart("probes", "Probes", Unit::Number, self.samples.at_s(), lines.collect())
     }
 
-    fn component_lines(&self, values: impl Fn(&[&Sample]) -> Vec<Option<f64>>) -> Vec<Line> {
-        let line = |(colour, (name, list)): (usize, (&str, &[&Sample]))| Line {
+    fn component_lines(&self, values: impl Fn(&[Sample]) -> Vec<Option<f64>>) -> Vec<Line> {
+        let line = |(colour, (name, list)): (usize, (&str, &[Sample]))| Line {
             name: if name == "loadlab" { "loadlab (generator)".to_owned() } else { name.to_owned() },
             values: values(list),
             colour,
             limit: false,
+            of: vec![name.to_owned()],
         };
         let lines = self.samples.components().enumerate().map(line);
-        lines.filter(|l| l.values.iter().any(Option::is_some)).collect()
+        busiest(lines.filter(|l| l.values.iter().any(Option::is_some)).collect())
     }
+}
+
+/// The lines that reach highest, in their order, and the sum of the others.
+fn busiest(mut lines: Vec<Line>) -> Vec<Line> {
+    if lines.len() <= DRAWN {
+        return lines;
+    }
+    let peak = |l: &Line| l.values.iter().flatten().copied().fold(0.0, f64::max);
+    let mut peaks: Vec<(f64, usize)> = lines.iter().enumerate().map(|(i, l)| (peak(l), i)).collect();
+    peaks.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let kept: BTreeSet<usize> = peaks.iter().take(DRAWN - 1).map(|(_, i)| *i).collect();
+    let mut at = 0..;
+    let others: Vec<Line> = lines.extract_if(.., |_| at.next().is_some_and(|i| !kept.contains(&i))).collect();
+    let moments = others.iter().map(|l| l.values.len()).max().unwrap_or(0);
+    let sum = |moment: usize| {
+        others.iter().filter_map(|l| l.values.get(moment).copied().flatten()).reduce(|a, b| a + b)
+    };
+    let name = format!("{} others, together", others.len());
+    lines.push(Line {
+        name,
+        values: (0..moments).map(sum).collect(),
+        colour: 6,
+        limit: false,
+        of: Vec::new(),
+    });
+    lines
 }
 
 /// Lines with anything above zero.
@@ -337,10 +444,10 @@ fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> 
             out_of_sight.push(format!("{} of {}", told, names.join(", ")));
             continue;
         }
-        let first = lines.iter().find(|l| l.name == names[0]);
+        let first = lines.iter().find(|l| l.of.first() == names.first());
         let (colour, moments) = first.map_or((0, 0), |l| (l.colour, l.values.len()));
         let name = format!("limit of {} ({told})", names.join(", "));
-        lines.push(Line { name, values: vec![Some(limit); moments], colour, limit: true });
+        lines.push(Line { name, values: vec![Some(limit); moments], colour, limit: true, of: names });
     }
     let note = (!out_of_sight.is_empty())
         .then(|| format!("Limits far above what was used: {}.", out_of_sight.join("; ")));

@@ -5,8 +5,13 @@
 
 mod case;
 mod charts;
+pub mod compared;
 mod made;
 mod remarks;
+mod scalability;
+mod search;
+mod shapes;
+mod sockets;
 mod tables;
 
 use loadlab_analysis::findings::{CaseFindings, Findings, Spread, findings};
@@ -21,24 +26,27 @@ use crate::figures;
 pub fn compose(run: &RunRecord) -> Document {
     let findings = findings(run);
     let statement = &findings.statement;
-    let mut sections = vec![compared(&findings)];
+    let mut sections = vec![side_by_side(&findings)];
+    sections.extend(scalability::section(&findings.scalability));
     let order = Order(run.manifest.components.iter().map(|c| c.name.as_str()).collect());
     sections.extend(findings.cases.iter().enumerate().map(|(i, case)| case::section(i, case, &order)));
     sections.extend(remarks::doubts(&findings));
     sections.push(made::section(run));
     sections.retain(|s| !s.blocks.is_empty());
-    Document {
+    let document = Document {
         title: run.manifest.name.clone(),
         subtitle: made::subtitle(run),
         answer: vec![
             Fact::new("Tested", &statement.tested),
             Fact::new("Held", &statement.held),
+            Fact::new("Gave first", &statement.gave),
             Fact::new("How sure", &statement.sure),
         ],
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case)).collect(),
         sections,
-    }
+    };
+    search::told(document, &run.manifest, &findings)
 }
 
 /// Components as the plan names them, which is the way of a request more often than the alphabet is.
@@ -56,7 +64,7 @@ fn case_id(index: usize) -> String {
     format!("case-{}", index + 1)
 }
 
-fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
+pub(crate) fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     let rank = |v: &Verdict| match v {
         Verdict::Invalid => 0,
         Verdict::Fail => 1,
@@ -80,7 +88,7 @@ fn link(index: usize, case: &CaseFindings<'_>) -> CaseLink {
 }
 
 /// All cases side by side.
-fn compared(findings: &Findings<'_>) -> Section {
+fn side_by_side(findings: &Findings<'_>) -> Section {
     let mut blocks = Vec::new();
     if findings.cases.iter().any(|c| c.summaries().next().is_some()) {
         if findings.cases.len() > 1 {
@@ -90,10 +98,13 @@ fn compared(findings: &Findings<'_>) -> Section {
                 compare(findings, "Response times", &["p50", "p95", "p99"]),
             ]);
         }
+        blocks.extend(shapes::curves(findings).map(Block::Chart));
         blocks.push(Block::Table(tables::figures(findings)));
         blocks.push(Block::Table(tables::latency_block(findings)));
         blocks.extend(tables::after(findings).map(Block::Table));
+        blocks.extend(tables::derived(findings).map(Block::Table));
         blocks.extend(closed_model_note(findings).map(Block::Paragraph));
+        blocks.extend(compared::blocks(&findings.comparisons));
         blocks.extend(findings.no_differences.clone().map(Block::Paragraph));
     }
     let title = if findings.cases.len() > 1 { "All cases side by side" } else { "Figures" };
@@ -146,7 +157,7 @@ fn spread_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
 }
 
 /// The same for any spread.
-fn ranged(spread: &Spread, unit: Unit) -> Cell {
+pub(crate) fn ranged(spread: &Spread, unit: Unit) -> Cell {
     let detail = (spread.told() > 1).then(|| figures::range(spread.min, spread.max, unit)).flatten();
     Cell { detail, ..Cell::new(figures::value(spread.median, unit)) }
 }

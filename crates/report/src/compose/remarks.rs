@@ -78,6 +78,23 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
     Remark { weight, label: label.into(), text, hint: None }
 }
 
+/// What gave first in the typical trial, in the order it is to be believed.
+pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
+    use loadlab_analysis::first::Kind;
+    let measured = case.summaries().count();
+    let remark = |(place, s): (usize, &loadlab_analysis::first::Suspect)| Remark {
+        weight: if matches!(s.kind, Kind::Inside) { Weight::Plain } else { Weight::Doubtful },
+        label: format!("{}.", place + 1),
+        text: match s.at_s {
+            Some(at_s) => format!("{}, from {} on.", s.text, figures::seconds(at_s.max(0.0))),
+            None => format!("{}.", s.text),
+        },
+        hint: (place == 0 && measured > 1)
+            .then(|| format!("the same comes first in {} of {measured} trials", case.agreeing)),
+    };
+    case.suspects.iter().enumerate().map(remark).collect()
+}
+
 /// Every trial that failed, was cut off, or never began.
 pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
     let trouble = |t: &loadlab_analysis::findings::TrialFindings<'_>| {
@@ -119,6 +136,7 @@ pub fn event_words(event: &Event) -> String {
             let exit = exit.map_or("did not end".to_owned(), |code| format!("exit {code}"));
             format!("{name}: `{command}` ({exit}, {})", figures::seconds(*took_s))
         }
+        What::Planned { load } => format!("planned: {} model, {}", load.model, load.protocol),
         What::LoadStarted { load, batch } => format!("load {load} began (batch {})", batch + 1),
         What::LoadEnded { load, batch, how } => format!("load {load} ended (batch {}): {how}", batch + 1),
         What::DrainStarted { until } => format!("draining until {until}"),
@@ -128,6 +146,22 @@ pub fn event_words(event: &Event) -> String {
         }
         What::Died { component, status } => format!("{component} died: {status}"),
         What::Down { component, how } => format!("{component} down ({how})"),
+        What::Limited { component, limits } => {
+            format!("{component} is limited to {} (read back)", limits.words().join(", "))
+        }
+        What::OutOfMemory { component, kills, limit_bytes } => {
+            let limit = limit_bytes
+                .map_or(String::new(), |n| format!(" at its limit of {}", figures::bytes(n as f64)));
+            format!("the kernel killed a process of {component} for memory{limit} ({kills} so far)")
+        }
+        What::Acted { what, error: None, .. } => format!("event: {what}"),
+        What::Acted { what, error: Some(why), .. } => format!("event: {what} failed: {why}"),
+        What::Compared { accepted, persisted, lost_max, missing } => {
+            let ids: Vec<String> = missing.iter().map(u64::to_string).collect();
+            let ids =
+                if ids.is_empty() { String::new() } else { format!("; missing: {} …", ids.join(", ")) };
+            format!("{accepted} accepted, {persisted} stored, {lost_max} lost{ids}")
+        }
         What::Note { text } => text.clone(),
         What::Failed { text } => format!("failed: {text}"),
     }
@@ -171,10 +205,16 @@ pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
 
 fn remark(example: &Example, kept: Kept) -> Remark {
     let body = example.response_body.as_deref().map(str::trim).filter(|b| !b.is_empty());
+    let captured: Vec<String> =
+        example.captured.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    let captured = (!captured.is_empty()).then(|| format!("captured: {}", captured.join(", ")));
+    let shown = |text: String| crate::terminal::cut(&crate::terminal::harmless(&text), 200);
+    let hints: Vec<String> =
+        captured.into_iter().chain(body.map(|b| format!("body: {b}"))).map(shown).collect();
     Remark {
         weight: if kept == Kept::Failed { Weight::Bad } else { Weight::Doubtful },
         label: example.outcome.clone(),
         text: example_words(example).split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned()),
-        hint: body.map(|b| format!("body: {}", crate::terminal::cut(&crate::terminal::harmless(b), 200))),
+        hint: (!hints.is_empty()).then(|| hints.join(" · ")),
     }
 }

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use loadlab_analysis::derived::Derived;
 use loadlab_analysis::findings::{CaseFindings, Findings, Spread};
 use loadlab_analysis::metric::{self, Metric, Unit, Value};
-use loadlab_record::summary::ComponentSummary;
+use loadlab_record::summary::{ComponentSummary, Summary};
 
 use super::{Order, ranged, spread_cell};
 use crate::document::{Cell, Table, Weight};
@@ -14,8 +15,10 @@ use crate::figures::{self, NOTHING};
 /// One row a figure, one column a case: siege's twelve, then ours, then failures of every kind that happened.
 pub fn figures(findings: &Findings<'_>) -> Table {
     let cases = &findings.cases;
-    let happened =
-        |m: &Metric| cases.iter().flat_map(|c| c.summaries()).any(|s| m.of(s) != Value::Known(0.0));
+    let happened = |m: &Metric| {
+        let is_some = |s: &Summary| !matches!(m.of(s), Value::Known(0.0) | Value::Nothing);
+        cases.iter().flat_map(|c| c.summaries()).any(is_some)
+    };
     let own = metric::OWN.into_iter().filter(|m| match m.id {
         "dropped" | "in_flight" => happened(m),
         _ => true,
@@ -31,12 +34,32 @@ pub fn figures(findings: &Findings<'_>) -> Table {
         head: std::iter::once("figure".to_owned()).chain(cases.iter().map(|c| c.case.facts.name.clone())).collect(),
         words: Vec::new(),
         rows: rows.collect(),
-        note: (trials > 1).then(|| {
-            "The median trial's figure, and the smallest … the largest over trials. Percentiles are of one trial each and \
-             never averaged."
-                .to_owned()
-        }),
+        note: joined([
+            (trials > 1).then(|| {
+                "The median trial's figure, and the smallest … the largest over trials. Percentiles are of one trial each \
+                 and never averaged."
+                    .to_owned()
+            }),
+            not_measured(findings),
+        ]),
     }
+}
+
+/// Where programs make the load, what a table cannot have.
+fn not_measured(findings: &Findings<'_>) -> Option<String> {
+    let is_command = |c: &&CaseFindings<'_>| c.summaries().any(|s| s.load.is_command());
+    let names: Vec<&str> =
+        findings.cases.iter().filter(is_command).map(|c| c.case.facts.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Programs make the load of {}: their requests are counted, and what is “–” was not measured.",
+            names.join("; ")
+        )
+    })
+}
+
+fn joined(notes: [Option<String>; 2]) -> Option<String> {
+    notes.into_iter().flatten().reduce(|a, b| format!("{a} {b}"))
 }
 
 fn figure_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
@@ -47,7 +70,7 @@ fn figure_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
     if failing && some { cell.weighing(Weight::Doubtful) } else { cell }
 }
 
-/// wrk's block: how response times and seconds spread.
+/// wrk's block: how response times and seconds spread, socket errors, and other answers than 2xx and 3xx.
 pub fn latency_block(findings: &Findings<'_>) -> Table {
     let ids = [
         ("avg", "response_time"),
@@ -61,23 +84,35 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
         ("ok/s avg", "goodput"),
         ("ok/s stdev", "goodput_stdev"),
         ("ok/s max", "goodput_max"),
+        ("connect errors", "connect_errors"),
+        ("read, write errors", "io_errors"),
+        ("timeouts", "timeout"),
+        ("not 2xx, 3xx", "not_2xx_3xx"),
     ];
     let metrics: Vec<(&str, Metric)> =
         ids.iter().filter_map(|(label, id)| metric::named(id).map(|m| (*label, m))).collect();
+    let cell = |case: &CaseFindings<'_>, m: &Metric| {
+        let some = m.unit == Unit::Count && case.spread(m).max.known().is_some_and(|v| v > 0.0);
+        let cell = spread_cell(case, m);
+        if some { cell.weighing(Weight::Doubtful) } else { cell }
+    };
     let row = |case: &CaseFindings<'_>| {
         let name = Cell::new(&case.case.facts.name);
-        std::iter::once(name).chain(metrics.iter().map(|(_, m)| spread_cell(case, m))).collect()
+        std::iter::once(name).chain(metrics.iter().map(|(_, m)| cell(case, m))).collect()
     };
     Table {
         caption: "Latency and requests per second".into(),
         head: std::iter::once("case".to_owned()).chain(metrics.iter().map(|(label, _)| (*label).to_owned())).collect(),
         words: Vec::new(),
         rows: findings.cases.iter().map(row).collect(),
-        note: Some(
-            "Response times of ok outcomes, and of those cut off by timeout, drop or the end of the load at no less \
-             than their age (“>”); “± stdev” is the share within one standard deviation of the mean."
-                .into(),
-        ),
+        note: joined([
+            Some(
+                "Response times of ok outcomes, and of those cut off by timeout, drop or the end of the load at no less \
+                 than their age (“>”); “± stdev” is the share within one standard deviation of the mean."
+                    .into(),
+            ),
+            not_measured(findings),
+        ]),
     }
 }
 
@@ -96,7 +131,7 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
     let row = |case: &CaseFindings<'_>| {
         let cells = told.iter().map(|m| {
             let cell = spread_cell(case, m);
-            let lost = m.id != "drain" && case.spread(m).median.known().is_some_and(|v| v > 0.0);
+            let lost = m.id.starts_with("lost") && case.spread(m).median.known().is_some_and(|v| v > 0.0);
             if lost { cell.weighing(Weight::Bad) } else { cell }
         });
         std::iter::once(Cell::new(&case.case.facts.name)).chain(cells).collect()
@@ -111,6 +146,45 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
                 .into(),
         ),
     })
+}
+
+/// What the plan works out of figures of its cases.
+pub fn derived(findings: &Findings<'_>) -> Option<Table> {
+    if findings.derived.is_empty() {
+        return None;
+    }
+    let spread = |s: Option<&Spread>, unit| s.map_or(Cell::new(NOTHING), |s| ranged(s, unit));
+    let row = |d: &Derived| {
+        let interval = d.interval.map(|(low, high)| {
+            let [low, high] = [low, high].map(|v| figures::value(Value::Known(v), Unit::Number));
+            format!("{low} … {high}")
+        });
+        let how = match &d.facts.against {
+            Some(against) => format!("{} against {against}", d.facts.value),
+            None => d.facts.value.clone(),
+        };
+        vec![
+            Cell::new(&d.facts.name),
+            spread(Some(&d.value), d.unit),
+            spread(d.against.as_ref(), d.unit),
+            spread(d.ratio.as_ref(), Unit::Number),
+            Cell::new(interval.unwrap_or_else(|| NOTHING.to_owned())),
+            Cell::new(how),
+        ]
+    };
+    let head = ["figure", "is", "against", "ratio", "ratio, 95 %", "how"];
+    let mut table = Table {
+        caption: "Worked out of the figures of cases".into(),
+        head: head.map(str::to_owned).to_vec(),
+        words: vec![head.len() - 1],
+        rows: findings.derived.iter().map(row).collect(),
+        note: None,
+    };
+    let untold = findings.derived.iter().filter_map(|d| Some((&d.facts.name, d.why_not.as_ref()?)));
+    let untold: Vec<String> = untold.map(|(name, why)| format!("“{name}”: {why}")).collect();
+    table.note = (!untold.is_empty()).then(|| format!("Not told in every round: {}.", untold.join("; ")));
+    drop_untold(&mut table);
+    Some(table)
 }
 
 type Read = fn(&ComponentSummary) -> Option<f64>;
@@ -131,6 +205,7 @@ pub fn components(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
         "CPU s",
         "CPU per request",
         "throttled",
+        "memory mean",
         "memory max / limit",
         "memory %",
         "net in / out",
@@ -183,6 +258,7 @@ fn component_row(case: &CaseFindings<'_>, name: &str) -> Vec<Cell> {
         one(|c| c.cpu_s, Unit::S),
         cpu_per_request(case, name),
         weigh(ranged(&throttled, Unit::S), stopped),
+        one(|c| c.memory_bytes.mean, Unit::Bytes),
         memory,
         weigh(ranged(&share, Unit::Share), full),
         two(|c| c.net_bytes.received.map(|v| v as f64), |c| c.net_bytes.sent.map(|v| v as f64)),
@@ -211,7 +287,9 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
                 remarks.push(text);
             }
         };
-        if let Some(limit) = c.cpu_limit {
+        if !c.limits.is_empty() {
+            say(format!("limited to {}", c.limits.words().join(", ")));
+        } else if let Some(limit) = c.cpu_limit {
             say(format!("CPU limit {}", figures::cpu_percent(limit * 100.0)));
         }
         if let Some(died) = &c.died {
@@ -231,7 +309,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
 }
 
 /// A column that nobody could tell anything about says nothing.
-fn drop_untold(table: &mut Table) {
+pub(super) fn drop_untold(table: &mut Table) {
     let told: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
         .collect();

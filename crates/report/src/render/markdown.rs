@@ -4,13 +4,17 @@ use std::fmt::Write;
 
 use loadlab_analysis::metric::Value;
 
-use super::{line_figures, thinned, verdict_word};
-use crate::document::{Block, Chart, Compare, Document, Remark, Section, Table, Weight};
+use super::text::{PLANE_COLUMNS, PLANE_ROWS};
+use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
+use crate::document::{Along, Block, Chart, Compare, Document, Ratios, Remark, Section, Table, Weight};
 use crate::figures;
+use crate::plane::Plane;
 use crate::terminal::{harmless, sparkline};
 
 /// Columns of a line drawn in blocks.
 const SPARK: usize = 30;
+/// Rows of a heat map drawn in blocks.
+const HEAT_ROWS: usize = 12;
 
 /// The document as Markdown (CommonMark with tables).
 pub fn markdown(document: &Document) -> String {
@@ -19,7 +23,9 @@ pub fn markdown(document: &Document) -> String {
     for fact in &document.answer {
         let _ = writeln!(out, "**{}.** {}\n", escape(&fact.name), escape(&fact.text));
     }
-    let _ = writeln!(out, "| case | verdict | in short |\n|---|---|---|");
+    if !document.cases.is_empty() {
+        let _ = writeln!(out, "| case | verdict | in short |\n|---|---|---|");
+    }
     for case in &document.cases {
         let _ =
             writeln!(out, "| {} | {} | {} |", cell(&case.name), verdict_word(case.verdict), cell(&case.line));
@@ -53,6 +59,8 @@ fn section(out: &mut String, section: &Section) {
             }
             Block::Table(table) => self::table(out, table),
             Block::Compare(compare) => self::compare(out, compare),
+            Block::Ratios(ratios) => self::ratios(out, ratios),
+            Block::Plane(plane) => self::plane(out, plane),
             Block::Chart(chart) => self::chart(out, chart),
             Block::Folded { title, text } => folded(out, title, text),
         }
@@ -120,8 +128,49 @@ fn compare(out: &mut String, compare: &Compare) {
     out.push('\n');
 }
 
+fn ratios(out: &mut String, ratios: &Ratios) {
+    let _ = writeln!(out, "**{}**\n\n| figure | | ratio | |\n|---|---|---:|---|", escape(&ratios.title));
+    for row in &ratios.rows {
+        let drawn = ratio_line(ratios, row, SPARK + 1).replace(' ', "\u{2007}");
+        let _ =
+            writeln!(out, "| {} | {} | {} | {drawn} |", cell(&row.name), cell(&row.call), cell(&row.told()));
+    }
+    out.push('\n');
+    if let Some(note) = &ratios.note {
+        let _ = writeln!(out, "{}\n", escape(note));
+    }
+}
+
+fn plane(out: &mut String, plane: &Plane) {
+    let _ = writeln!(out, "**{}**\n\n```text", escape(&plane.title));
+    for line in plane_lines(plane, PLANE_COLUMNS, PLANE_ROWS) {
+        // No name may end the fence.
+        let _ = writeln!(out, "{}", line.replace('`', "'"));
+    }
+    out.push_str("```\n\n");
+    if let Some(note) = &plane.note {
+        let _ = writeln!(out, "{}\n", escape(note));
+    }
+}
+
 fn chart(out: &mut String, chart: &Chart) {
+    // Percentiles stand in the tables.
+    if chart.along == Along::Nines {
+        return;
+    }
     let _ = writeln!(out, "**{}**\n", escape(&chart.title));
+    if let Some(heat) = &chart.heat {
+        out.push_str("```text\n");
+        for (edge, line) in shades(heat, 2 * SPARK, HEAT_ROWS) {
+            let edge = crate::terminal::right(&figures::value(Value::Known(edge), chart.unit), 10);
+            let _ = writeln!(out, "{}", format!("{edge}  {line}").trim_end());
+        }
+        out.push_str("```\n\n");
+        if let Some(note) = &chart.note {
+            let _ = writeln!(out, "{}\n", escape(note));
+        }
+        return;
+    }
     let _ = writeln!(out, "| | over time | least | mean | most |\n|---|---|---:|---:|---:|");
     for line in &chart.lines {
         let value = |v: f64| figures::value(Value::Known(v), chart.unit);
@@ -160,11 +209,18 @@ fn folded(out: &mut String, title: &str, text: &str) {
     );
 }
 
-/// Text that stays text: markup of Markdown and HTML is escaped.
+/// Text that stays text: markup of Markdown and HTML is escaped. A `_` within a word is none: names such as
+/// `elapsed_time` stay as they can be searched for.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in harmless(text).chars() {
+    let text = harmless(text);
+    let mut chars = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        let within = before.is_alphanumeric() && chars.peek().is_some_and(|next| next.is_alphanumeric());
+        before = c;
         match c {
+            '_' if within => out.push('_'),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
@@ -190,6 +246,7 @@ mod tests {
     #[test]
     fn no_name_becomes_markup() {
         assert_eq!(escape("a|b <script> *x* [l](u)\nnext"), "a\\|b &lt;script&gt; \\*x\\* \\[l\\](u) next");
+        assert_eq!(escape("elapsed_time _x_ a__b _"), "elapsed_time \\_x\\_ a\\_\\_b \\_");
     }
 
     #[test]

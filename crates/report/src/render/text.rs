@@ -5,9 +5,12 @@ use std::fmt::Write;
 use loadlab_analysis::metric::Value;
 use loadlab_record::summary::Verdict;
 
-use super::{line_figures, thinned, verdict_word};
-use crate::document::{Block, Cell, Chart, Compare, Document, Fact, Remark, Section, Table, Weight};
+use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
+use crate::document::{
+    Along, Block, Cell, Chart, Compare, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight,
+};
 use crate::figures;
+use crate::plane::Plane;
 use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, left, right, sparkline, width_of, wrap};
 
 /// The document for a terminal so many columns wide.
@@ -18,6 +21,19 @@ pub fn text(document: &Document, width: usize, colour: bool) -> String {
     for section in &document.sections {
         page.section(&mut out, section);
     }
+    out
+}
+
+/// Rows of a heat map on a terminal.
+const HEAT_ROWS: usize = 12;
+/// Size of a drawing of points.
+pub(super) const PLANE_ROWS: usize = 12;
+pub(super) const PLANE_COLUMNS: usize = 78;
+
+/// A table by itself, for a terminal so many columns wide.
+pub fn table(table: &Table, width: usize, colour: bool) -> String {
+    let mut out = String::new();
+    Page { width: width.clamp(24, 400), paint: Paint { colour } }.table(&mut out, table);
     out
 }
 
@@ -89,6 +105,8 @@ impl Page {
             Block::Remarks(remarks) => remarks.iter().for_each(|r| self.remark(out, r)),
             Block::Table(table) => self.table(out, table),
             Block::Compare(compare) => self.compare(out, compare),
+            Block::Ratios(ratios) => self.ratios(out, ratios),
+            Block::Plane(plane) => self.plane(out, plane),
             Block::Chart(chart) => self.chart(out, chart),
             // A terminal has no folds, and the plan is in the record.
             Block::Folded { title, text } => {
@@ -233,9 +251,63 @@ impl Page {
         }
     }
 
+    /// Each ratio in words, and in its interval where there is room to see one.
+    fn ratios(&self, out: &mut String, ratios: &Ratios) {
+        out.push('\n');
+        hanging(out, "", &harmless(&ratios.title), self.width, |t| self.paint.tone(Tone::Strong, t));
+        let widest = |text: &dyn Fn(&Ratio) -> usize, most: usize| {
+            ratios.rows.iter().map(text).max().unwrap_or(0).min(most)
+        };
+        let names = widest(&|r| width_of(&harmless(&r.name)), (self.width / 3).max(10));
+        let calls = widest(&|r| width_of(&harmless(&r.call)), 11);
+        let told = widest(&|r| width_of(&r.told()), 40);
+        let beside = self.width.saturating_sub(names + calls + told + 6).min(61);
+        for row in &ratios.rows {
+            let call = self.paint.tone(tone_of(row.weight), &left(&cut(&harmless(&row.call), calls), calls));
+            let name = left(&cut(&harmless(&row.name), names), names);
+            let line = match beside {
+                0..13 => format!(
+                    "{name}  {call}  {}",
+                    cut(&row.told(), self.width.saturating_sub(names + calls + 4))
+                ),
+                _ => format!(
+                    "{name}  {call}  {}  {}",
+                    left(&row.told(), told),
+                    ratio_line(ratios, row, beside)
+                ),
+            };
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        if let Some(note) = &ratios.note {
+            hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
+    fn plane(&self, out: &mut String, plane: &Plane) {
+        out.push('\n');
+        hanging(out, "", &harmless(&plane.title), self.width, |t| self.paint.tone(Tone::Strong, t));
+        for line in plane_lines(plane, self.width.min(PLANE_COLUMNS), PLANE_ROWS) {
+            let _ = writeln!(out, "{line}");
+        }
+        if let Some(note) = &plane.note {
+            hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+
     fn chart(&self, out: &mut String, chart: &Chart) {
+        // Percentiles stand in the tables.
+        if chart.along == Along::Nines {
+            return;
+        }
         out.push('\n');
         hanging(out, "", &harmless(&chart.title), self.width, |t| self.paint.tone(Tone::Strong, t));
+        if let Some(heat) = &chart.heat {
+            for (edge, line) in shades(heat, self.width.saturating_sub(14).min(60), HEAT_ROWS) {
+                let edge = figures::value(Value::Known(edge), chart.unit);
+                let line = format!("{}  {}", right(&edge, 10), self.paint.tone(Tone::Bar, line.trim_end()));
+                let _ = writeln!(out, "{}", line.trim_end());
+            }
+        }
         let names = chart.lines.iter().map(|l| width_of(&harmless(&l.name))).max().unwrap_or(0);
         let names = names.min((self.width / 3).max(10));
         let told = |line: &crate::document::Line| {
@@ -271,7 +343,7 @@ impl Page {
 }
 
 /// Values to shares of a bar: from zero, or by logarithm from a little below the smallest.
-pub(super) fn scale(values: impl Iterator<Item = f64>, logarithmic: bool) -> impl Fn(f64) -> f64 {
+pub(crate) fn scale(values: impl Iterator<Item = f64>, logarithmic: bool) -> impl Fn(f64) -> f64 {
     let (least, most) = values.fold((f64::INFINITY, 0.0f64), |(least, most), v| {
         (if v > 0.0 { least.min(v) } else { least }, most.max(v))
     });

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
@@ -16,7 +16,7 @@ use loadlab_record::load::{
 };
 use loadlab_record::manifest::{CaseFacts, ComponentFacts, Host, Manifest, RunEnded, Writer};
 use loadlab_record::sample::Sample;
-use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
+use loadlab_record::store::{CaseRecord, RunRecord, RunWriter, TrialRecord};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
 
 /// A case to be made up.
@@ -287,6 +287,8 @@ fn examples_of(spec: &Spec) -> Vec<Example> {
         response_ms: ms,
         service_ms: ms,
         user: Some(7),
+        step: None,
+        captured: BTreeMap::new(),
         address: "127.0.0.1:18080".into(),
         error: status.is_none().then(|| "connection reset by peer".to_owned()),
         request: "GET /index?q=%3Cb%3E".into(),
@@ -383,7 +385,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
         dir: PathBuf::new(),
         summary: Some(summary),
         ticks,
-        samples,
+        samples: samples.into(),
         events,
         examples: examples_of(spec),
         series,
@@ -434,7 +436,9 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         cases: specs.iter().enumerate().map(facts).collect(),
         trials,
         expect: expect.iter().map(|e| (*e).to_owned()).collect(),
+        derive: Vec::new(),
         quick: false,
+        search: None,
     };
     let cases = specs.iter().enumerate().map(|(i, spec)| CaseRecord {
         facts: facts((i, spec)),
@@ -480,4 +484,63 @@ pub fn edges(trials: u32) -> RunRecord {
         },
     ];
     run("edges under limits", &specs, trials, &["p99 < 2s", "errors < 0.1%"])
+}
+
+/// A system that follows the Universal Scalability Law (20/s for one user, most at 44), at ever more users.
+pub fn scaling(trials: u32) -> RunRecord {
+    let of = |users: u64| {
+        let n = users as f64;
+        let per_s = 20.0 * n / (1.0 + 0.05 * (n - 1.0) + 0.0005 * n * (n - 1.0));
+        let p50_ms = 1e3 * n / per_s / 1.1;
+        Spec { seconds: 5, ..spec(&format!("{users} users"), users, per_s.round() as u64, p50_ms) }
+    };
+    let specs: Vec<Spec> = [1, 2, 4, 8, 16, 32, 64, 128].map(of).into();
+    run("users until it gives", &specs, trials, &["p99 < 5s"])
+}
+
+/// Writes a record as a run would; trials (by place of the case and number) as if loadlab had been killed in them.
+pub fn write_record(dir: &Path, record: &RunRecord, is_killed: impl Fn(usize, u32) -> bool) {
+    let writer = RunWriter::create(dir, &record.manifest).expect("a new folder");
+    for (c, case) in record.cases.iter().enumerate() {
+        for trial in &case.trials {
+            let out = writer.trial(&case.facts.dir, trial.number).expect("a new trial");
+            let killed = is_killed(c, trial.number);
+            for tick in trial.ticks.iter().take(if killed { 3 } else { usize::MAX }) {
+                out.tick(tick).expect("a tick");
+                let mut series = Series::default();
+                for (name, histogram) in series.all_mut() {
+                    let of = trial.intervals.iter().filter(|i| i.tag == name && i.from_s == tick.from_s);
+                    of.for_each(|i| i.merge_into(histogram));
+                }
+                out.interval("main", tick.from_s, 1.0, &series, &BTreeMap::new()).expect("an interval");
+            }
+            out.samples(&trial.samples.unpacked()).expect("samples");
+            trial.events.iter().for_each(|e| out.event(e).expect("an event"));
+            trial.examples.iter().for_each(|e| out.example(e).expect("an example"));
+            if let (Some(summary), false) = (&trial.summary, killed) {
+                out.summary(summary).expect("a summary");
+            }
+            let _ = std::fs::remove_dir_all(out.dir().join("logs"));
+        }
+    }
+}
+
+/// Cases of ever more users on a system of so many components under limits, for so many seconds each.
+pub fn large(cases: u64, seconds: u64, components: usize) -> RunRecord {
+    let of = |i: usize| Component {
+        cpu_limit: Some(0.5),
+        memory_limit: Some(512 << 20),
+        ..component(&format!("node-{i}"), 0.05 * (i % 9) as f64 + 0.1, 300 << 20)
+    };
+    let components: Vec<Component> = (0..components).map(of).collect();
+    let specs: Vec<Spec> = (1..=cases)
+        .map(|i| Spec {
+            seconds,
+            components: components.clone(),
+            fail_every: if i > 9 { 30 } else { 0 },
+            probes: true,
+            ..spec(&format!("{} users", 10 * i), 10 * i, 60 + i, 4.0 * i as f64)
+        })
+        .collect();
+    run("users until it gives", &specs, 1, &["p99 < 200ms"])
 }

@@ -10,6 +10,7 @@ type Check = fn(Option<&Planned>, &Facts) -> Option<Finding>;
 /// All of them, in the order they are told.
 pub(super) const ALL: &[Check] = &[
     open_files,
+    component_files,
     source_ports,
     closed_connections,
     accept_queue,
@@ -98,6 +99,20 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(found.effect(by_certainty(planned.connections > room), words).remedy(remedy))
 }
 
+/// More open files for a component than this process may hand on: it would not start.
+fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
+    let (wanted, component) = planned?.component_files.as_ref()?;
+    let found = Finding::new("files of parts", format!("`{component}` is to have {}", n(*wanted)));
+    match facts.open_files?.hard {
+        Some(hard) if *wanted > hard && !facts.may_raise_limits => {
+            let words = format!("the hard limit is {}: it would not start", n(hard));
+            let remedy = format!("sudo prlimit --pid $$ --nofile={wanted}:{wanted}");
+            Some(found.effect(Severity::Blocker, words).remedy(remedy))
+        }
+        _ => Some(found.effect(Severity::Ok, "which may be given")),
+    }
+}
+
 /// io_uring's sockets take no descriptors, but the kernel bounds a ring's table by the same limit.
 fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
     let per_ring = soft.saturating_sub(RESERVED_FILES).max(1);
@@ -163,6 +178,10 @@ fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
 
 fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let (each, pairs) = ports(planned, facts)?;
+    if planned.is_some_and(|p| p.destinations.is_empty()) {
+        let words = "none is needed: nothing goes over TCP";
+        return Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words));
+    }
     let found = Finding::new("source ports", port_figure(each, planned));
     let Some(planned) = planned else {
         let words = format!("{} connections from one address to one server", n(each));
@@ -334,7 +353,8 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
 /// A namespace of its own has no rules, so nothing in it is tracked; where the target is elsewhere, a larger table.
 fn track_less(planned: &Planned, table: Conntrack, needed: f64) -> String {
     match planned.loopback {
-        true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'".to_owned(),
+        true => "unshare -rn sh -c 'ip link set lo up && exec loadlab …'   # or, as root, `isolate: shared` in the plan"
+            .to_owned(),
         false => {
             let max = round_up((table.count as f64 + needed).ceil() as u64);
             format!("sysctl -w net.netfilter.nf_conntrack_max={max}")

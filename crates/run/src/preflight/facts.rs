@@ -12,6 +12,8 @@ use loadlab_load::io::uring::{Size, Uring};
 pub struct Facts {
     /// RLIMIT_NOFILE of this process.
     pub open_files: Option<Limit>,
+    /// It may give its children more than the hard limit (CAP_SYS_RESOURCE).
+    pub may_raise_limits: bool,
     /// Files this process has open.
     pub open_files_used: u64,
     /// First and last port that connections are given.
@@ -149,6 +151,7 @@ pub fn read_in(root: &Path) -> Facts {
     let port_range = port_range(root);
     Facts {
         open_files: open_files(root),
+        may_raise_limits: may_raise_limits(root),
         open_files_used: std::fs::read_dir(root.join("proc/self/fd")).map_or(0, |d| d.count() as u64),
         port_range,
         ports_reserved: port_range.map_or(0, |range| ports_reserved(root, range)),
@@ -168,6 +171,13 @@ pub fn read_in(root: &Path) -> Facts {
         io_uring: IoUring { disabled: number("proc/sys/kernel/io_uring_disabled"), refused: None },
         memory: memory(root),
     }
+}
+
+/// CAP_SYS_RESOURCE, bit 24 of the effective capabilities (capabilities(7)).
+fn may_raise_limits(root: &Path) -> bool {
+    let status = text(root, "proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|l| l.strip_prefix("CapEff:"));
+    mask.and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).is_some_and(|m| m >> 24 & 1 == 1)
 }
 
 fn text(root: &Path, path: &str) -> Option<String> {
@@ -395,7 +405,7 @@ impl CpuTimes {
 
 /// Why the engine's ring cannot be had. On a thread of its own, whose timer slack it changes.
 fn try_io_uring() -> Option<String> {
-    let ring = || Uring::new(Size { connections: 1, in_flight: 1, keep_alive: true }).err();
+    let ring = || Uring::new(Size { connections: 1, in_flight: 1, keep_alive: true, sources: false }).err();
     match std::thread::spawn(ring).join() {
         Ok(error) => error.map(|e| e.to_string()),
         Err(_) => Some("it could not be tried".to_owned()),

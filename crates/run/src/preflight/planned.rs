@@ -1,5 +1,6 @@
 //! What a load will ask of the machine, worked out before it runs.
 
+use loadlab_load::target::{Address, sources_on_loopback};
 use loadlab_load::{IoChoice, LoadSpec, Model, Until};
 use loadlab_plan as plan;
 
@@ -30,6 +31,8 @@ pub struct Planned {
     pub threads: u64,
     /// The backend asked for.
     pub io: IoChoice,
+    /// Most open files that a process component is to be given, and which one.
+    pub component_files: Option<(u64, String)>,
 }
 
 /// Who is due when, as both kinds of plan say it.
@@ -47,7 +50,7 @@ impl Planned {
             Model::Closed { users } => Load::Users { users, at_most_per_s: per_s(users, every_ns) },
             Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
         };
-        let hosts = || spec.hosts.iter().flatten();
+        let hosts = || spec.hosts.iter().flatten().filter(|a| matches!(a, Address::Inet(_)));
         let mut planned = Planned::shaped(&load, spec.ramp_ns);
         planned.rise_in(steps);
         if let Some(held) = &spec.held {
@@ -64,7 +67,7 @@ impl Planned {
         };
         planned.duration_s = spec.schedule_ns().map(|ns| ns as f64 / 1e9);
         planned.destinations = unique(hosts().map(ToString::to_string));
-        planned.loopback = hosts().all(|a| a.ip().is_loopback());
+        planned.loopback = hosts().all(Address::is_local);
         planned.sources = (spec.sources.len() as u64).max(1);
         planned.threads = spec.threads as u64;
         planned.io = spec.io;
@@ -88,6 +91,8 @@ impl Planned {
             plan::Model::Sessions { rate_per_s, at_most, .. } => {
                 Load::Rate { rate_per_s, max_in_flight: at_most }
             }
+            // Its connections are its own affair.
+            plan::Model::Command(_) => Load::Users { users: 0, at_most_per_s: None },
         };
         let mut planned = Planned::shaped(&shape, load.ramp_ns);
         planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
@@ -96,19 +101,35 @@ impl Planned {
             plan::Until::DurationNs(ns) => planned.duration_s = Some((load.start_ns + ns) as f64 / 1e9),
             plan::Until::Requests(n) => planned.requests = Some(n),
             plan::Until::Repeats(n) => {
-                planned.requests = Some(all(n, planned.connections, load.journey.len()));
+                let requests = load.journey.iter().map(plan::Step::requests).sum::<u64>();
+                planned.requests = Some(all(n, planned.connections, requests as usize));
             }
         }
-        let authorities = load.journey.iter().map(|s| authority(&s.url.to_string()));
-        planned.destinations = unique(authorities);
+        let urls: Vec<String> = match &load.http.proxy {
+            Some(proxy) => vec![proxy.to_string()],
+            // What a list of URLs holds is not known here.
+            None => load.journey.iter().filter(|s| s.urls.is_none()).map(|s| s.url.to_string()).collect(),
+        };
+        // Unix sockets have no ports to run out of.
+        let over_tcp = urls.iter().filter(|url| !url.to_ascii_lowercase().starts_with("unix:"));
+        planned.destinations = unique(over_tcp.map(|url| authority(url)));
         planned.loopback = planned.destinations.iter().all(|d| is_here(d));
+        let v4 = |d: &String| d.starts_with("127.") || d.starts_with("${");
+        if planned.destinations.iter().all(v4) && matches!(load.model, plan::Model::Closed { .. }) {
+            planned.sources = sources_on_loopback(planned.connections).max(1);
+        }
         planned.threads = load.threads.map_or(threads as u64, u64::from).max(1);
         planned
     }
 
     /// Of a case: all its loads at once.
     pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
-        case.loads.iter().map(|l| Planned::of_load(l, threads)).reduce(Planned::beside)
+        let loads = case.loads.iter().filter(|l| l.command().is_none());
+        let mut planned = loads.map(|l| Planned::of_load(l, threads)).reduce(Planned::beside)?;
+        let processes = case.system.components.iter().filter(|c| matches!(c.part, plan::Part::Process(_)));
+        let files = processes.filter_map(|c| Some((c.limits.open_files?, c.name.clone())));
+        planned.component_files = files.max_by_key(|(files, _)| *files);
+        Some(planned)
     }
 
     fn shaped(load: &Load, ramp_ns: u64) -> Planned {
@@ -135,6 +156,7 @@ impl Planned {
             sources: 1,
             threads: 1,
             io: IoChoice::Auto,
+            component_files: None,
         }
     }
 
@@ -167,6 +189,7 @@ impl Planned {
             sources: self.sources.min(other.sources),
             threads: self.threads.saturating_add(other.threads),
             io: if self.io == other.io { self.io } else { IoChoice::Auto },
+            component_files: self.component_files.max(other.component_files),
         }
     }
 
@@ -208,7 +231,8 @@ fn unique(items: impl Iterator<Item = String>) -> Vec<String> {
 fn authority(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    rest[..end].to_ascii_lowercase()
+    // A proxy's may have a user in front.
+    rest[..end].rsplit('@').next().unwrap_or_default().to_ascii_lowercase()
 }
 
 /// A loopback address, or a name that stands for a component.
@@ -254,8 +278,39 @@ mod tests {
         let plan = plan::Plan::parse("p.yaml", &staged, &plan::Options::default()).unwrap();
         let stages = Planned::of_case(&plan.cases()[0], 1).unwrap();
         assert_eq!((stages.connections, stages.burst, stages.duration_s), (3001, 345, Some(130.0)));
+        let limited = format!(
+            "{text}system: {{ components: {{ a: {{ run: x }}, b: {{ run: x, limits: {{ open_files: 50000 }} }} }} }}\n"
+        );
+        let plan = plan::Plan::parse("p.yaml", &limited, &plan::Options::default()).unwrap();
+        let of_b = Planned::of_case(&plan.cases()[0], 1).unwrap().component_files;
+        assert_eq!(of_b, Some((50_000, "b".to_owned())));
+        // On loopback many users come from addresses of their own choice.
+        let many = "loadlab: 1\nname: n\nload: { users: 20000, duration: 1m, journey: [ { get: \"http://127.0.0.1:${components.a.port}/\" } ] }\n\
+            system: { components: { a: { run: x, port: auto } } }\n";
+        let sources = |text: &str| {
+            let plan = plan::Plan::parse("p.yaml", text, &plan::Options::default()).unwrap();
+            Planned::of_case(&plan.cases()[0], 1).unwrap().sources
+        };
+        assert_eq!((sources(many), sources(text), planned.component_files), (3, 1, None));
         // Users without a pace are bounded by nothing but the answers.
         assert_eq!((planned.rate_per_s, planned.requests, planned.duration_s), (None, None, Some(60.0)));
+    }
+
+    #[test]
+    fn unix_sockets_have_no_ports_and_a_proxy_is_the_one_destination() {
+        let destinations = |load: &str, step: &str| {
+            let text = format!(
+                "loadlab: 1\nname: n\nload:\n  users: 9\n  requests: 9\n{load}  journey:\n    - {{ {step} }}\n    - {{ get: \"unix:/run/x:/\" }}\n"
+            );
+            let plan = plan::Plan::parse("p.yaml", &text, &plan::Options::default()).unwrap();
+            let planned = Planned::of_case(&plan.cases()[0], 1).unwrap();
+            (planned.destinations, planned.loopback)
+        };
+        assert_eq!(destinations("", "get: \"unix:/run/x:/y\""), (vec![], true));
+        assert_eq!(destinations("", "urls: list"), (vec![], true));
+        assert_eq!(destinations("", "get: \"http://10.0.0.1/\""), (vec!["10.0.0.1".to_owned()], false));
+        let proxied = destinations("  proxy: http://a:b@127.0.0.1:3128\n", "get: \"http://10.0.0.1/\"");
+        assert_eq!(proxied, (vec!["127.0.0.1:3128".to_owned()], true));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::*;
 fn good() -> Facts {
     Facts {
         open_files: Some(Limit { soft: Some(20_000), hard: Some(20_000) }),
+        may_raise_limits: false,
         open_files_used: 10,
         port_range: Some((32_768, 60_999)),
         ports_reserved: 0,
@@ -46,6 +47,7 @@ fn small() -> Planned {
         sources: 1,
         threads: 2,
         io: IoChoice::Auto,
+        component_files: None,
     }
 }
 
@@ -136,6 +138,20 @@ fn open_files() {
     let refused = IoUring { disabled: Some(2), refused: Some("not permitted".to_owned()) };
     let without = Facts { io_uring: refused, ..tight };
     check(what, &users(5000), &without, (Blocker, "could not be opened", "ulimit -n 5074"));
+}
+
+#[test]
+fn files_of_components() {
+    let what = "files of parts";
+    let with = |files| Planned { component_files: Some((files, "web".to_owned())), ..small() };
+    assert!(findings(Some(&small()), &good()).iter().all(|f| f.what != what));
+    check(what, &with(20_000), &good(), (Fine, "may be given", ""));
+    let beyond = (Blocker, "the hard limit is 20,000: it would not start", "--nofile=50000:50000");
+    check(what, &with(50_000), &good(), beyond);
+    let root = Facts { may_raise_limits: true, ..good() };
+    check(what, &with(50_000), &root, (Fine, "may be given", ""));
+    let unlimited = Facts { open_files: Some(Limit { soft: Some(1024), hard: None }), ..good() };
+    check(what, &with(50_000), &unlimited, (Fine, "may be given", ""));
 }
 
 #[test]
@@ -352,7 +368,10 @@ fn a_machine_is_read() {
             "proc/self/limits",
             "Limit   Soft Limit  Hard Limit  Units\nMax open files            1024                 unlimited            files     \n",
         ),
-        ("proc/self/status", "Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t0-1,3\n"),
+        (
+            "proc/self/status",
+            "Name:\tx\nCapEff:\t0000000001000000\nCpus_allowed:\tf\nCpus_allowed_list:\t0-1,3\n",
+        ),
         ("proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n"),
         ("proc/sys/net/ipv4/ip_local_reserved_ports", "80,32768-32769,60999-61010\n"),
         ("proc/sys/net/ipv4/tcp_tw_reuse", "2\n"),
@@ -373,6 +392,7 @@ fn a_machine_is_read() {
     ]);
     let facts = read_in(dir.path());
     assert_eq!(facts.open_files, Some(Limit { soft: Some(1024), hard: None }));
+    assert!(facts.may_raise_limits);
     assert_eq!((facts.port_range, facts.ports_reserved), (Some((32_768, 60_999)), 3));
     assert_eq!((facts.tw_reuse, facts.somaxconn, facts.syn_backlog), (Some(2), Some(4096), Some(2048)));
     assert!(facts.syn_cookies);

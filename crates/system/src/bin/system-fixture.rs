@@ -1,13 +1,15 @@
 //! What the tests of this crate start, watch and kill. It is no part of the product.
 //!
-//! `own JSON` owns a system with one component until its stdin closes; `__guardian` is that system's guardian;
-//! `hog BYTES`, `spin` and `serve PORT BODY` are components. Unlike the library it prints: tests read it.
+//! `own JSON` owns a system with one component until its stdin closes; `__guardian` is that system's guardian,
+//! `__relay` a relay before a component's ports;
+//! `hog BYTES`, `spin` and `serve PORT BODY` are components, and
+//! `serve-all PORT BODY` is one with a network of its own. Unlike the library it prints: tests read it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 
-use loadlab_system::{Cancel, ComponentSpec, System, SystemSpec, guardian};
+use loadlab_system::{Cancel, ComponentSpec, System, SystemSpec, guardian, relay};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -24,12 +26,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["__guardian"] => std::process::exit(guardian::main(std::io::stdin())),
+        [relay::ARG, ports] => relay::main(&[ports.to_owned()]).map_err(Into::into),
         ["own", json] => own(serde_json::from_str(json)?),
         ["hog", bytes] => hog(bytes.parse()?),
         ["spin"] => loop {
             std::hint::spin_loop();
         },
-        ["serve", port, body] => serve(port.parse()?, body),
+        ["serve", port, body] => serve(Ipv4Addr::LOCALHOST, port.parse()?, body),
+        // In a network namespace of its own.
+        ["serve-all", port, body] => serve(Ipv4Addr::UNSPECIFIED, port.parse()?, body),
         _ => Err("own JSON | hog BYTES | spin | serve PORT BODY".into()),
     }
 }
@@ -72,8 +77,8 @@ fn hog(bytes: usize) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Answers every request with the body, one connection at a time.
-fn serve(port: u16, body: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+fn serve(at: Ipv4Addr, port: u16, body: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let listener = TcpListener::bind((at, port))?;
     for stream in listener.incoming() {
         let mut stream = stream?;
         let _ = stream.read(&mut [0u8; 4096]);

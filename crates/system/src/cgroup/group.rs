@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::units::format_bytes;
 
+use super::limits::UNLIMITED_BPS;
 use super::{Controller, Place, Version, folder_name, place_of, read};
 use crate::kill;
-use crate::spec::{Limits, Unavailable};
+use crate::spec::{BlockLimits, Limits, Unavailable};
 
-/// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.
-const UNLIMITED_BPS: u64 = 1 << 50;
 /// The kernel's smallest CPU quota.
 const MIN_QUOTA_US: u64 = 1_000;
 /// The usual period of CPU limits, and the longest the kernel takes.
@@ -89,12 +88,18 @@ impl Group {
             self.limit_cpu(cores)?;
         }
         if let Some(bytes) = limits.memory_bytes {
-            unavailable.extend(self.limit_memory(bytes)?);
+            let limit = format!("memory to {}", format_bytes(bytes as f64));
+            let place = self.place(Controller::Memory, &limit)?;
+            let with_swap = limits.memory_swap_bytes.unwrap_or(bytes).max(bytes);
+            unavailable.extend(self.set_memory(place, (bytes, with_swap), &limit)?);
         }
         if let Some(pids) = limits.pids {
             let limit = format!("pids to {pids}");
             let place = self.place(Controller::Pids, &limit)?;
             set(&place.dir.join("pids.max"), &pids.to_string(), &limit)?;
+        }
+        if limits.block != BlockLimits::default() {
+            unavailable.extend(self.limit_block(limits.block)?);
         }
         Ok(unavailable)
     }
@@ -118,30 +123,7 @@ impl Group {
         }
     }
 
-    fn limit_memory(&self, bytes: u64) -> Result<Option<Unavailable>, LimitError> {
-        let limit = format!("memory to {}", format_bytes(bytes as f64));
-        let place = self.place(Controller::Memory, &limit)?;
-        // The kernel keeps whole pages.
-        let page = rustix::param::page_size() as u64;
-        let bytes = (bytes - bytes % page).to_string();
-        let (file, swap_file, swap) = match place.version {
-            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", bytes.as_str()),
-            Version::V2 => ("memory.max", "memory.swap.max", "0"),
-        };
-        set(&place.dir.join(file), &bytes, &limit)?;
-        if place.dir.join(swap_file).exists() {
-            set(&place.dir.join(swap_file), swap, &limit)?;
-            return Ok(None);
-        }
-        let has_swap = fs::read_to_string("/proc/swaps").is_ok_and(|s| s.lines().count() > 1);
-        Ok(has_swap.then(|| Unavailable {
-            component: String::new(),
-            what: "a limit on swap".into(),
-            why: format!("{swap_file} does not exist: the component may swap beyond its memory limit"),
-        }))
-    }
-
-    fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
+    pub(super) fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
         place_of(&self.places, controller).ok_or_else(|| LimitError {
             limit: limit.to_owned(),
             why: format!("this host gives us no cgroup with the controller `{}`", controller.v1_name()),
@@ -201,7 +183,7 @@ impl Group {
 }
 
 /// Writes a value and reads it back.
-fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitError> {
+pub(super) fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitError> {
     let name = file.display();
     let fail = |why: String, hint: &str| LimitError { limit: limit.to_owned(), why, hint: hint.to_owned() };
     fs::write(file, value).map_err(|e| {
@@ -228,16 +210,23 @@ fn cpu_quota(cores: f64) -> Option<(u64, u64)> {
     })
 }
 
+/// The files of this machine's disks, as engines want them named.
+pub(crate) fn disk_files() -> Vec<String> {
+    let entries = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let names = entries.map(|e| e.file_name().to_string_lossy().replace('!', "/"));
+    names.filter(|name| is_disk(name)).map(|name| format!("/dev/{name}")).collect()
+}
+
+fn is_disk(name: &str) -> bool {
+    !["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind))
+}
+
 /// `MAJOR:MINOR` of the disks: neither loop, ram nor compressed-memory devices.
 pub(crate) fn disks(sys_block: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(sys_block) else { return Vec::new() };
     let mut disks: Vec<String> = entries
         .flatten()
-        .filter(|e| {
-            let name = e.file_name();
-            let name = name.to_string_lossy();
-            !["loop", "ram", "zram"].iter().any(|kind| name.starts_with(kind))
-        })
+        .filter(|e| is_disk(&e.file_name().to_string_lossy()))
         .filter_map(|e| fs::read_to_string(e.path().join("dev")).ok())
         .map(|dev| dev.trim().to_owned())
         .collect();
@@ -288,7 +277,7 @@ mod tests {
             cpu_cores: Some(0.25),
             memory_bytes: Some((15 << 20) + 5),
             pids: Some(64),
-            open_files: None,
+            ..Limits::default()
         };
         assert_eq!(group.limit(&limits), Ok(vec![]));
         let read = |file: &str| fs::read_to_string(root.path().join("run/db").join(file)).unwrap();

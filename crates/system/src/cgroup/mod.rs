@@ -3,12 +3,13 @@
 //! A host may keep each controller in a v1 hierarchy of its own, all of them in the v2 tree, or some here and
 //! some there. So every question goes by controller: where does it live, and what is our folder there.
 //! [`tree`] finds the hierarchies and makes `loadlab/RUN` in each, [`group`] makes, limits and removes one
-//! component's folders below that, [`read`] reads counters from them.
+//! component's folders below that, [`limits`] changes its limits and reads them back, [`read`] reads counters.
 //!
 //! Every function takes paths; none assumes `/sys/fs/cgroup`. Sources: cgroups(7), the kernel's
 //! `admin-guide/cgroup-v1` and `admin-guide/cgroup-v2`.
 
 pub(crate) mod group;
+pub(crate) mod limits;
 pub(crate) mod read;
 pub(crate) mod tree;
 

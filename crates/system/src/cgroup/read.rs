@@ -7,6 +7,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use loadlab_record::sample::Pressure;
+
 use super::{Controller, Place, Version, place_of};
 
 /// A file that is read again and again from its beginning.
@@ -53,16 +55,79 @@ pub(crate) struct Reading {
     pub cpu_s: Option<f64>,
     pub cpu_user_s: Option<f64>,
     pub cpu_system_s: Option<f64>,
+    pub periods: Option<u64>,
     pub throttled_periods: Option<u64>,
     pub throttled_s: Option<f64>,
     /// Charged to it, without page cache.
     pub memory_bytes: Option<u64>,
+    /// The most that was ever charged to it, page cache included.
+    pub peak_bytes: Option<u64>,
     pub cache_bytes: Option<u64>,
+    pub minor_faults: Option<u64>,
+    pub major_faults: Option<u64>,
+    /// Of a core, memory, a disk.
+    pub pressure: Option<Pressure>,
     pub oom_kills: Option<u64>,
     pub block_read_bytes: Option<u64>,
     pub block_written_bytes: Option<u64>,
     pub tasks: Option<u64>,
     pub processes: Option<Vec<u32>>,
+}
+
+/// Memory of a group: use, peak, `memory.stat`, and where OOM kills are told.
+#[derive(Debug)]
+struct MemoryFiles {
+    version: Version,
+    usage: Kept,
+    peak: Kept,
+    stat: Kept,
+    oom: Kept,
+}
+
+impl MemoryFiles {
+    fn open(version: Version, dir: &Path) -> MemoryFiles {
+        let (usage, peak, oom) = match version {
+            Version::V1 => ("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"),
+            Version::V2 => ("memory.current", "memory.peak", "memory.events"),
+        };
+        let open = |file: &str| Kept::open(&dir.join(file));
+        MemoryFiles {
+            version,
+            usage: open(usage),
+            peak: open(peak),
+            stat: open("memory.stat"),
+            oom: open(oom),
+        }
+    }
+}
+
+/// Files of pressure (PSI): of a v2 group, or of the machine.
+#[derive(Debug)]
+pub(crate) struct PressureFiles([Kept; 3]);
+
+impl PressureFiles {
+    /// `cpu.pressure` and so on in a group's folder; those of `/proc/pressure` have no such ending.
+    pub fn open(dir: &Path, ending: &str) -> Option<PressureFiles> {
+        let files = ["cpu", "memory", "io"].map(|what| Kept::open(&dir.join(format!("{what}{ending}"))));
+        files.iter().any(|kept| kept.0.is_some()).then_some(PressureFiles(files))
+    }
+
+    /// `None` where the kernel tells none of them.
+    pub fn read(&self, buffer: &mut Vec<u8>) -> Option<Pressure> {
+        let [cpu_s, memory_s, io_s] = self.0.each_ref().map(|kept| some_s(kept.read(buffer)?));
+        (cpu_s.is_some() || memory_s.is_some() || io_s.is_some()).then_some(Pressure {
+            cpu_s,
+            memory_s,
+            io_s,
+        })
+    }
+}
+
+/// Seconds of the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`, which has microseconds.
+fn some_s(text: &str) -> Option<f64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total = line.split_ascii_whitespace().find_map(|word| word.strip_prefix("total="))?;
+    total.parse::<u64>().ok().map(|us| us as f64 / 1e6)
 }
 
 /// A group's files, kept open.
@@ -72,8 +137,8 @@ pub(crate) struct GroupReader {
     cpu: Option<(Version, Kept, Kept)>,
     /// `cpu.stat`.
     throttle: Option<(Version, Kept)>,
-    /// Use, `memory.stat`, and where OOM kills are told.
-    memory: Option<(Version, Kept, Kept, Kept)>,
+    memory: Option<MemoryFiles>,
+    pressure: Option<PressureFiles>,
     io: Option<(Version, Kept)>,
     tasks: Option<Kept>,
     processes: Option<Kept>,
@@ -91,14 +156,12 @@ impl GroupReader {
                 Version::V2 => (version, Kept(None), Kept::open(&dir.join("cpu.stat"))),
             }),
             throttle: at(Controller::Cpu).map(|(version, dir)| (version, Kept::open(&dir.join("cpu.stat")))),
-            memory: at(Controller::Memory).map(|(version, dir)| {
-                let (usage, oom) = match version {
-                    Version::V1 => ("memory.usage_in_bytes", "memory.oom_control"),
-                    Version::V2 => ("memory.current", "memory.events"),
-                };
-                let open = |file: &str| Kept::open(&dir.join(file));
-                (version, open(usage), open("memory.stat"), open(oom))
-            }),
+            memory: at(Controller::Memory).map(|(version, dir)| MemoryFiles::open(version, dir)),
+            // Every v2 group tells it, whatever its controllers.
+            pressure: places
+                .iter()
+                .find(|p| p.version == Version::V2)
+                .and_then(|p| PressureFiles::open(&p.dir, ".pressure")),
             io: at(Controller::Io).map(|(version, dir)| {
                 let file = match version {
                     Version::V1 => "blkio.throttle.io_service_bytes",
@@ -114,7 +177,7 @@ impl GroupReader {
 
     /// Without the list of processes, where nobody asks for it.
     pub fn without_processes(self) -> GroupReader {
-        GroupReader { processes: None, ..self }
+        GroupReader { processes: None, pressure: None, ..self }
     }
 
     /// Reads all of it.
@@ -143,6 +206,7 @@ impl GroupReader {
         if let Some((version, stat)) = &self.throttle
             && let Some(text) = stat.read(buffer)
         {
+            r.periods = keyed(text, "nr_periods");
             r.throttled_periods = keyed(text, "nr_throttled");
             r.throttled_s = match version {
                 Version::V1 => keyed(text, "throttled_time").map(|ns| ns as f64 / 1e9),
@@ -150,6 +214,7 @@ impl GroupReader {
             };
         }
         self.read_memory(&mut r, buffer);
+        r.pressure = self.pressure.as_ref().and_then(|files| files.read(buffer));
         if let Some((version, io)) = &self.io
             && let Some(text) = io.read(buffer)
         {
@@ -168,8 +233,9 @@ impl GroupReader {
     }
 
     fn read_memory(&self, r: &mut Reading, buffer: &mut Vec<u8>) {
-        let Some((version, usage, stat, oom)) = &self.memory else { return };
+        let Some(MemoryFiles { version, usage, peak, stat, oom }) = &self.memory else { return };
         let usage = usage.number(buffer);
+        r.peak_bytes = peak.number(buffer);
         if let Some(text) = stat.read(buffer) {
             // v1 tells its own group's numbers and, with `total_`, those with all groups below; use is with all below.
             let (prefix, cache) = match version {
@@ -181,6 +247,10 @@ impl GroupReader {
             let droppable = file_pages("inactive") + file_pages("active");
             r.memory_bytes = usage.map(|bytes| bytes.saturating_sub(droppable));
             r.cache_bytes = keyed(text, cache);
+            r.major_faults = keyed(text, &format!("{prefix}pgmajfault"));
+            // The kernel counts those that had to read among all.
+            let all = keyed(text, &format!("{prefix}pgfault"));
+            r.minor_faults = all.zip(r.major_faults).map(|(all, major)| all.saturating_sub(major));
         }
         r.oom_kills = oom.read(buffer).and_then(|text| keyed(text, "oom_kill"));
     }
@@ -228,9 +298,15 @@ mod tests {
                  throttled_usec 750000\n",
             ),
             ("g/memory.current", "1000000\n"),
+            ("g/memory.peak", "1200000\n"),
+            (
+                "g/cpu.pressure",
+                "some avg10=1.00 avg60=0.10 avg300=0.00 total=1500000\nfull avg10=0.00 total=7\n",
+            ),
+            ("g/io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=250000\n"),
             (
                 "g/memory.stat",
-                "anon 600000\nfile 300000\nshmem 0\ninactive_file 200000\nactive_file 100000\n",
+                "anon 600000\nfile 300000\nshmem 0\ninactive_file 200000\nactive_file 100000\npgfault 100\npgmajfault 10\n",
             ),
             ("g/memory.events", "oom 1\noom_kill 1\n"),
             (
@@ -248,10 +324,15 @@ mod tests {
                 cpu_s: Some(2.5),
                 cpu_user_s: Some(2.0),
                 cpu_system_s: Some(0.5),
+                periods: Some(30),
                 throttled_periods: Some(12),
                 throttled_s: Some(0.75),
                 memory_bytes: Some(700_000),
+                peak_bytes: Some(1_200_000),
                 cache_bytes: Some(300_000),
+                minor_faults: Some(90),
+                major_faults: Some(10),
+                pressure: Some(Pressure { cpu_s: Some(1.5), memory_s: None, io_s: Some(0.25) }),
                 oom_kills: Some(1),
                 block_read_bytes: Some(11),
                 block_written_bytes: Some(22),
@@ -268,9 +349,11 @@ mod tests {
             ("cpuacct/cpuacct.stat", "user 100\nsystem 50\n"),
             ("cpu/cpu.stat", "nr_periods 30\nnr_throttled 4\nthrottled_time 250000000\n"),
             ("memory/memory.usage_in_bytes", "5000\n"),
+            ("memory/memory.max_usage_in_bytes", "6000\n"),
             (
                 "memory/memory.stat",
-                "inactive_file 1\nactive_file 1\ntotal_cache 900\ntotal_inactive_file 600\ntotal_active_file 200\n",
+                "inactive_file 1\nactive_file 1\ntotal_cache 900\ntotal_inactive_file 600\ntotal_active_file 200\n\
+                 total_pgfault 4\ntotal_pgmajfault 1\n",
             ),
             ("memory/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
             (
@@ -290,10 +373,15 @@ mod tests {
                 cpu_s: Some(1.5),
                 cpu_user_s: Some(1.0),
                 cpu_system_s: Some(0.5),
+                periods: Some(30),
                 throttled_periods: Some(4),
                 throttled_s: Some(0.25),
                 memory_bytes: Some(4200),
+                peak_bytes: Some(6000),
                 cache_bytes: Some(900),
+                minor_faults: Some(3),
+                major_faults: Some(1),
+                pressure: None,
                 oom_kills: Some(3),
                 block_read_bytes: Some(40),
                 block_written_bytes: Some(80),

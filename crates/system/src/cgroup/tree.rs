@@ -120,6 +120,34 @@ pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<Place> {
     found.into_iter().map(place).collect()
 }
 
+/// Groups by their folders, to be read only; what each counts is told by its files.
+pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
+    let by_file = [
+        (Controller::Cpu, "cpu.cfs_quota_us"),
+        (Controller::Cpuacct, "cpuacct.usage"),
+        (Controller::Memory, "memory.usage_in_bytes"),
+        (Controller::Pids, "pids.current"),
+        (Controller::Io, "blkio.throttle.io_service_bytes"),
+    ];
+    let place = |dir: &PathBuf| {
+        let is_v2 = dir.join("cgroup.controllers").exists();
+        let in_v1 = by_file.iter().filter(|(_, file)| dir.join(file).exists()).map(|(c, _)| *c);
+        Place {
+            version: if is_v2 { Version::V2 } else { Version::V1 },
+            controllers: if is_v2 { Controller::ALL.to_vec() } else { in_v1.collect() },
+            dir: dir.clone(),
+        }
+    };
+    let mut places: Vec<Place> = dirs.iter().map(place).collect();
+    // On a host with both, what v1 has is not counted by the tree of v2.
+    let in_v1: Vec<Controller> =
+        places.iter().filter(|p| p.version == Version::V1).flat_map(|p| p.controllers.clone()).collect();
+    for place in places.iter_mut().filter(|p| p.version == Version::V2) {
+        place.controllers.retain(|c| !in_v1.contains(c));
+    }
+    places
+}
+
 /// Our own group where CPU limits live, to be read only.
 pub(crate) fn own_cpu_group(root: &Path) -> Vec<Place> {
     let found = discover(root, "self");

@@ -1,6 +1,9 @@
 //! What the tests of real processes share.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+#[path = "../../../loadlab/tests/common/skip.rs"]
+pub mod skip;
+
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use io_uring::types::BufRingEntry;
 
+use crate::target::Address;
+
 /// Most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
 const MOST_BUFFERS: usize = 512;
 /// Bytes of a receive buffer.
@@ -92,19 +94,38 @@ impl Drop for Buffers {
 }
 
 impl RawAddress {
-    pub fn of(address: &SocketAddr) -> Self {
-        // SAFETY: an all-zero sockaddr_storage is valid, and it has room and alignment for both kinds.
+    /// The kind of socket that goes there.
+    pub fn family(address: &Address) -> libc::c_int {
+        match address {
+            Address::Unix(_) => libc::AF_UNIX,
+            Address::Inet(SocketAddr::V4(_)) => libc::AF_INET,
+            Address::Inet(SocketAddr::V6(_)) => libc::AF_INET6,
+        }
+    }
+
+    pub fn of(address: &Address) -> Self {
+        // SAFETY: an all-zero sockaddr_storage is valid, and it has room and alignment for all kinds.
         unsafe {
             let mut storage: libc::sockaddr_storage = std::mem::zeroed();
             let length = match address {
-                SocketAddr::V4(v4) => {
+                Address::Unix(path) => {
+                    let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_un>();
+                    raw.sun_family = libc::AF_UNIX as libc::sa_family_t;
+                    // A zero stands behind it: a longer path was refused when the URL was read.
+                    let room = raw.sun_path.len() - 1;
+                    for (to, from) in raw.sun_path[..room].iter_mut().zip(path.bytes()) {
+                        *to = from as libc::c_char;
+                    }
+                    std::mem::offset_of!(libc::sockaddr_un, sun_path) + path.len().min(room) + 1
+                }
+                Address::Inet(SocketAddr::V4(v4)) => {
                     let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in>();
                     raw.sin_family = libc::AF_INET as libc::sa_family_t;
                     raw.sin_port = v4.port().to_be();
                     raw.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
                     std::mem::size_of::<libc::sockaddr_in>()
                 }
-                SocketAddr::V6(v6) => {
+                Address::Inet(SocketAddr::V6(v6)) => {
                     let raw = &mut *std::ptr::addr_of_mut!(storage).cast::<libc::sockaddr_in6>();
                     raw.sin6_family = libc::AF_INET6 as libc::sa_family_t;
                     raw.sin6_port = v6.port().to_be();

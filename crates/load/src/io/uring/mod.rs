@@ -18,12 +18,15 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 mod copies;
 mod kernel;
 mod memory;
+mod sends;
 
 use self::copies::Copies;
 use self::kernel::{is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
+use self::sends::{ONE, SILENT, What};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
+use crate::target::Address;
 
 /// Entries of the submission queue; when it is full, what is in it is submitted early.
 const ENTRIES: u32 = 1024;
@@ -31,10 +34,6 @@ const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 /// The group of receive buffers.
 const GROUP: u16 = 0;
-/// Requests up to this length are sent without a completion of their own: it costs as much as the send.
-const SILENT: usize = 4096;
-/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
-const ONE_SEGMENT: usize = 1400;
 /// `SOCKET_URING_OP_SIOCOUTQ` of `<linux/io_uring.h>`.
 const SIOCOUTQ: u32 = 1;
 /// The first kernel that tells unacknowledged bytes through a ring, without which a request on an idle connection
@@ -44,7 +43,6 @@ const NEEDED_KERNEL: (u32, u32) = (6, 7);
 const MAX_RINGS: usize = 64;
 /// Nothing is sent from the copies.
 const NO_COPY: u32 = u32::MAX;
-static ONE: libc::c_int = 1;
 
 /// What a completion is of; the top byte of its user data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,14 +57,6 @@ enum Kind {
     Unacknowledged = 5,
     /// Of a copied request; its place among the copies stands where others have their connection.
     Copied = 6,
-}
-
-/// What a send of this turn sends.
-enum What<'r> {
-    /// Bytes that outlive the ring.
-    Kept(&'r [u8]),
-    /// A place among the copies.
-    Copied(u32),
 }
 
 /// The backend.
@@ -98,7 +88,7 @@ pub struct UringOps<'r> {
     failed: Vec<(ConnId, u32, i32)>,
     /// Completions that came while one was waited for.
     early: VecDeque<Completion>,
-    addresses: Vec<(SocketAddr, Box<RawAddress>)>,
+    addresses: Vec<(Address, Box<RawAddress>)>,
     /// Receives are armed once for the connection's life; else for each part, which costs less for a
     /// connection that lives for one exchange.
     keep_alive: bool,
@@ -155,10 +145,12 @@ pub struct Size {
     pub in_flight: usize,
     /// They are used again and again.
     pub keep_alive: bool,
+    /// They are bound to addresses of their own, which kernels before 6.11 cannot do through a ring.
+    pub sources: bool,
 }
 
 impl Ring {
-    fn new(files: usize, in_flight: usize, rings: usize) -> std::io::Result<Self> {
+    fn new(files: usize, in_flight: usize, rings: usize, sources: bool) -> std::io::Result<Self> {
         let share = if rings > 1 { 4 } else { 1 };
         let ring = IoUring::builder()
             .setup_cqsize(COMPLETIONS / share)
@@ -176,7 +168,8 @@ impl Ring {
             opcode::AsyncCancel::CODE,
             opcode::UringCmd16::CODE,
         ];
-        if needed.iter().any(|code| !probe.is_supported(*code)) {
+        let binds = !sources || probe.is_supported(opcode::Bind::CODE);
+        if !binds || needed.iter().any(|code| !probe.is_supported(*code)) {
             return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
         }
         ring.submitter().register_files_sparse(files as u32)?;
@@ -205,8 +198,9 @@ impl<'r> Uring<'r> {
         let count = size.connections.div_ceil(per_ring).clamp(1, MAX_RINGS);
         // Several rings share what is in flight, not quite evenly.
         let in_flight = if count > 1 { 2 * size.in_flight.div_ceil(count) } else { size.in_flight };
-        let rings: Vec<Ring> =
-            (0..count).map(|_| Ring::new(per_ring, in_flight, count)).collect::<std::io::Result<_>>()?;
+        let rings: Vec<Ring> = (0..count)
+            .map(|_| Ring::new(per_ring, in_flight, count, size.sources))
+            .collect::<std::io::Result<_>>()?;
         let ready =
             if count > 1 { Some(watch(&rings.iter().map(|r| &r.ring).collect::<Vec<_>>())?) } else { None };
         let ops = UringOps {
@@ -293,7 +287,8 @@ impl<'r> Uring<'r> {
             copied.next.clear();
             self.ops.sends.push((conn, generation, What::Copied(id)));
         } else {
-            self.ops.slots[conn as usize].copy = NO_COPY;
+            let slot = &mut self.ops.slots[conn as usize];
+            (slot.copy, slot.sending) = (NO_COPY, false);
             self.ops.copies.give_back(id);
         }
         let event =
@@ -408,42 +403,6 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    /// Queues sends whose connection still stands.
-    fn flush_sends(&mut self) -> std::io::Result<()> {
-        let mut sends = std::mem::take(&mut self.sends);
-        for (conn, generation, what) in sends.drain(..) {
-            if !self.live(conn, generation) {
-                if let What::Copied(id) = what {
-                    self.copies.give_back(id);
-                }
-                continue;
-            }
-            let (bytes, data, silent) = match what {
-                What::Kept(bytes) => {
-                    (std::ptr::from_ref(bytes), self.data(Kind::Send, conn), bytes.len() <= SILENT)
-                }
-                What::Copied(id) => {
-                    let copied = self.copies.at(id);
-                    copied.flying = true;
-                    let bytes = std::ptr::from_ref(copied.bytes.as_slice());
-                    (bytes, (Kind::Copied as u64) << 56 | u64::from(id), false)
-                }
-            };
-            let slot = &mut self.slots[conn as usize];
-            (slot.submitted, slot.sending) = (true, slot.sending || !silent);
-            let (ring, place) = self.place(conn);
-            let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
-                // All of it or an error: the kernel goes on by itself when the socket's buffer was full.
-                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
-                .build()
-                .user_data(data);
-            let send = if silent { send.flags(squeue::Flags::SKIP_SUCCESS) } else { send };
-            self.push(ring, &send)?;
-        }
-        self.sends = sends;
-        Ok(())
-    }
-
     /// Submits, and waits for several completions, a short time at most; then for one.
     fn enter_for(&mut self, ring: usize, wait: Wait) -> std::io::Result<()> {
         if wait.at_least > 1 && now_ns() + wait.within_ns < wait.until_ns {
@@ -498,28 +457,6 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    /// Notes a send, and lets long ones not be held back. The connection's generation.
-    #[inline]
-    fn before_send(&mut self, conn: ConnId, length: usize) -> u32 {
-        let slot = &mut self.slots[conn as usize];
-        (slot.last_send, slot.submitted) = (length as u32, false);
-        let (generation, delayed) = (slot.generation & 0xff_ffff, length > ONE_SEGMENT && !slot.no_delay);
-        if delayed {
-            slot.no_delay = true;
-            let (_, place) = self.place(conn);
-            let option = opcode::SetSockOpt::new(
-                place,
-                libc::IPPROTO_TCP as u32,
-                libc::TCP_NODELAY as u32,
-                std::ptr::addr_of!(ONE).cast(),
-                std::mem::size_of_val(&ONE) as u32,
-            );
-            // Without it a request may take longer, no more: kernels before 6.7 cannot.
-            self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
-        }
-        generation
-    }
-
     /// Arms a receive; a failure is told in the next turn.
     fn receive_again(&mut self, conn: ConnId) {
         let data = self.data(Kind::Receive, conn);
@@ -545,10 +482,10 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    fn raw_address(&mut self, address: &SocketAddr) -> (*const libc::sockaddr, libc::socklen_t) {
+    fn raw_address(&mut self, address: &Address) -> (*const libc::sockaddr, libc::socklen_t) {
         let known = self.addresses.iter().position(|(a, _)| a == address);
         let index = known.unwrap_or_else(|| {
-            self.addresses.push((*address, Box::new(RawAddress::of(address))));
+            self.addresses.push((address.clone(), Box::new(RawAddress::of(address))));
             self.addresses.len() - 1
         });
         let raw = &self.addresses[index].1;
@@ -558,6 +495,7 @@ impl<'r> UringOps<'r> {
     /// Asks how many bytes the peer has not acknowledged, and waits for the answer alone.
     fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
         let data = self.data(Kind::Unacknowledged, conn);
+        let generation = self.slots[conn as usize].generation & 0xff_ffff;
         let (ring, place) = self.place(conn);
         let command = opcode::UringCmd16::new(place, SIOCOUTQ).build().user_data(data);
         self.push(ring, &command).ok()?;
@@ -566,8 +504,10 @@ impl<'r> UringOps<'r> {
             self.enter(ring, until_ns).ok()?;
             let mut done = VecDeque::new();
             self.reap(ring, &mut done);
-            let answer =
-                done.iter().find(|c| c.kind == Kind::Unacknowledged && c.conn == conn).map(|c| c.result);
+            let is_answer = |c: &&Completion| {
+                c.kind == Kind::Unacknowledged && c.conn == conn && c.generation == generation
+            };
+            let answer = done.iter().find(is_answer).map(|c| c.result);
             self.early.extend(done);
             if let Some(result) = answer {
                 return usize::try_from(result).ok();
@@ -583,24 +523,27 @@ impl<'r> Ops<'r> for UringOps<'r> {
         now_ns()
     }
 
-    fn connect(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) {
+    fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>) {
         if self.slots.len() <= conn as usize {
             self.slots.resize(conn as usize + 1, CLOSED);
         }
         let slot = &mut self.slots[conn as usize];
-        *slot = Slot { open: true, connecting: true, generation: slot.generation, ..CLOSED };
-        let generation = slot.generation & 0xff_ffff;
+        let is_unix = matches!(address, Address::Unix(_));
+        // A Unix socket has no Nagle to be switched off.
+        let generation = slot.generation;
+        *slot = Slot { open: true, connecting: true, no_delay: is_unix, generation, ..CLOSED };
         if conn as usize >= self.per_ring * self.rings.len() {
-            return self.failed.push((conn, generation, libc::EMFILE));
+            return self.failed.push((conn, generation & 0xff_ffff, libc::EMFILE));
         }
         let (_, place) = self.place(conn);
-        let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+        // Not linked: the kernel carries these out in order and at once as they are submitted. Of a link it would put off
+        // all but the first, behind a `close` that follows; and a queue that runs full in the middle would cut it.
+        let quiet = squeue::Flags::SKIP_SUCCESS;
         let data = self.data(Kind::Socket, conn);
-        let socket = opcode::Socket::new(family, libc::SOCK_STREAM, 0)
+        let socket = opcode::Socket::new(RawAddress::family(address), libc::SOCK_STREAM, 0)
             .file_index(DestinationSlot::try_from_slot_target(place.0).ok());
         self.submit_or_fail(conn, &socket.build().user_data(data).flags(quiet));
-        if let Some(source) = source {
+        if let Some(source) = source.filter(|_| !is_unix) {
             // The port is left to `connect`, which then only needs one that is free towards this peer.
             let option = opcode::SetSockOpt::new(
                 place,
@@ -610,7 +553,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
                 std::mem::size_of_val(&ONE) as u32,
             );
             self.submit_or_fail(conn, &option.build().user_data(data).flags(quiet));
-            let (raw, length) = self.raw_address(&SocketAddr::new(source, 0));
+            let (raw, length) = self.raw_address(&SocketAddr::new(source, 0).into());
             let bind = opcode::Bind::new(place, raw, length).build().user_data(data).flags(quiet);
             self.submit_or_fail(conn, &bind);
         }
@@ -672,6 +615,12 @@ impl<'r> Ops<'r> for UringOps<'r> {
         }
         let close = opcode::Close::new(place).build().user_data(Kind::Nothing as u64);
         let _ = self.push(ring, &close.flags(squeue::Flags::SKIP_SUCCESS));
+    }
+
+    fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
+        let sent = self.last_word(conn, last);
+        self.close(conn);
+        sent
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use super::{escape, escape_raw, plot};
-use crate::document::{Block, Cell, Compare, Document, Fact, Point, Remark, Table, Weight};
+use super::plot::Charts;
+use super::{escape, escape_raw};
+use crate::document::{Block, Cell, Compare, Fact, Point, Ratios, Remark, Table, Weight};
 use crate::figures;
 use crate::render::text::scale;
 use crate::terminal::harmless;
 
-pub(super) fn block(out: &mut String, document: &Document, block: &Block) {
+pub(super) fn block(out: &mut String, charts: &Charts<'_>, block: &Block) {
     match block {
         Block::Heading(text) => {
             let _ = writeln!(out, "<h3>{}</h3>", escape(text));
@@ -20,7 +21,9 @@ pub(super) fn block(out: &mut String, document: &Document, block: &Block) {
         Block::Remarks(remarks) => self::remarks(out, remarks),
         Block::Table(table) => self::table(out, table),
         Block::Compare(compare) => self::compare(out, compare),
-        Block::Chart(chart) => plot::chart(out, document, chart),
+        Block::Ratios(ratios) => self::ratios(out, ratios),
+        Block::Plane(plane) => super::plane::plane(out, plane),
+        Block::Chart(chart) => charts.chart(out, chart),
         Block::Folded { title, text } => {
             let lines: Vec<String> = text.lines().map(harmless).collect();
             let _ = writeln!(
@@ -157,6 +160,60 @@ fn compare(out: &mut String, compare: &Compare) {
     out.push_str("</div>\n");
     if compare.logarithmic {
         out.push_str("<p class=\"note\">Logarithmic scale.</p>\n");
+    }
+    out.push_str("</figure>\n");
+}
+
+/// Each ratio as a point in its interval, 1 in the middle of what counts as the same.
+fn ratios(out: &mut String, ratios: &Ratios) {
+    let _ = writeln!(
+        out,
+        "<figure class=\"compare ratios\">\n<figcaption>{}</figcaption>\n<div class=\"rows\">",
+        escape(&ratios.title)
+    );
+    let at = |ratio: f64| ratios.place(ratio) * 100.0;
+    let (from, to) = (at(1.0 / (1.0 + ratios.same_within)), at(1.0 + ratios.same_within));
+    for row in &ratios.rows {
+        let _ = write!(
+            out,
+            "<div class=\"row\"><span class=\"name\">{}</span><span class=\"track\"><i class=\"same\" \
+             style=\"left:{from:.2}%;width:{:.2}%\"></i>",
+            escape(&row.name),
+            to - from
+        );
+        if let Some(v) = row.value {
+            let (low, high) = (at(v.low), at(v.high));
+            let class = class_of(row.weight);
+            let (left, right) = (at(v.value.min(1.0)), at(v.value.max(1.0)));
+            let _ = write!(
+                out,
+                "<i class=\"bar {class}\" style=\"left:{left:.2}%;width:{:.2}%\"></i>",
+                right - left
+            );
+            let _ = write!(
+                out,
+                "<i class=\"range {class}\" style=\"left:{low:.2}%;width:{:.2}%\"></i><i class=\"dot {class}\" \
+                 style=\"left:{:.2}%\"></i>",
+                high - low,
+                at(v.value)
+            );
+        }
+        let _ = writeln!(
+            out,
+            "</span><span class=\"told\"><b class=\"{}\">{}</b> · {}</span></div>",
+            class_of(row.weight),
+            escape(&row.call),
+            escape(&row.told())
+        );
+    }
+    out.push_str("<div class=\"scale\" aria-hidden=\"true\"><span></span><span class=\"ticks\">");
+    for tick in ratios.ticks() {
+        let text = figures::number(figures::round(tick, 3));
+        let _ = write!(out, "<span style=\"left:{:.2}%\">{text} ×</span>", at(tick));
+    }
+    out.push_str("</span></div>\n</div>\n");
+    if let Some(note) = &ratios.note {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
     }
     out.push_str("</figure>\n");
 }

@@ -5,23 +5,27 @@
 //! that slipped through the escaping would still not run.
 
 mod blocks;
+mod pack;
+mod plane;
 mod plot;
 
 use std::fmt::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use loadlab_record::summary::Verdict;
-use sha2::{Digest, Sha256};
 
+use self::plot::Charts;
 use super::verdict_word;
+use crate::assets::{STYLE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
 use crate::document::{Document, Section};
 use crate::terminal::harmless;
 
-const STYLE: &str = include_str!("../../../assets/report.css");
-const SCRIPT: &str = include_str!("../../../assets/report.js");
-const UPLOT_STYLE: &str = include_str!("../../../assets/uplot/uPlot.min.css");
-const UPLOT_SCRIPT: &str = include_str!("../../../assets/uplot/uPlot.iife.min.js");
+const SCRIPT: &str = concat!(
+    include_str!("../../../assets/js/base.js"),
+    include_str!("../../../assets/js/charts.js"),
+    include_str!("../../../assets/js/tables.js"),
+    include_str!("../../../assets/js/planes.js"),
+    include_str!("../../../assets/js/page.js"),
+);
 
 /// With more cases than this a reader picks one at a time.
 const PICK_FROM: usize = 4;
@@ -37,8 +41,9 @@ pub fn html(document: &Document) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>{title} – loadlab</title>\n<style>{UPLOT_STYLE}\n{STYLE}</style>\n</head>\n<body>\n",
-        policy()
+        policy(&[UPLOT_SCRIPT, SCRIPT])
     );
+    let charts = Charts::of(document);
     header(&mut out, document);
     out.push_str("<main>\n");
     let cases = document.sections.iter().filter(|s| s.case.is_some()).count();
@@ -47,26 +52,16 @@ pub fn html(document: &Document) -> String {
         if section.case.is_some() {
             out.push_str(&picker.take().unwrap_or_default());
         }
-        self::section(&mut out, document, section);
+        self::section(&mut out, &charts, section);
     }
     out.push_str("</main>\n");
     let _ = write!(
         out,
         "<script type=\"application/json\" id=\"data\">{}</script>\n\
          <script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
-        plot::data(document)
+        charts.data()
     );
     out
-}
-
-/// Nothing is loaded, and only our two scripts run.
-fn policy() -> String {
-    let hash = |script: &str| format!("'sha256-{}'", BASE64.encode(Sha256::digest(script.as_bytes())));
-    format!(
-        "default-src 'none'; script-src {} {}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
-        hash(UPLOT_SCRIPT),
-        hash(SCRIPT)
-    )
 }
 
 fn header(out: &mut String, document: &Document) {
@@ -74,13 +69,18 @@ fn header(out: &mut String, document: &Document) {
         out,
         "<header>\n<h1>{}{}</h1>\n<p class=\"sub\">{}</p>\n<dl class=\"answer\">\n",
         escape(&document.title),
-        badge(document.verdict),
+        if document.cases.is_empty() { String::new() } else { badge(document.verdict) },
         escape(&document.subtitle)
     );
     for fact in &document.answer {
         let _ = writeln!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&fact.name), escape(&fact.text));
     }
-    out.push_str("</dl>\n<nav aria-label=\"Cases\"><ul class=\"cases\">\n");
+    out.push_str("</dl>\n");
+    if document.cases.is_empty() {
+        out.push_str("</header>\n");
+        return;
+    }
+    out.push_str("<nav aria-label=\"Cases\"><ul class=\"cases\">\n");
     for case in &document.cases {
         let _ = writeln!(
             out,
@@ -88,7 +88,11 @@ fn header(out: &mut String, document: &Document) {
             case.section,
             escape(&case.name),
             badge(case.verdict),
-            escape(&case.line)
+            case.line
+                .split(" · ")
+                .map(|part| format!("<span>{}</span>", escape(part)))
+                .collect::<Vec<_>>()
+                .join(" · ")
         );
     }
     out.push_str("</ul></nav>\n</header>\n");
@@ -128,7 +132,7 @@ fn picker(document: &Document) -> String {
     out
 }
 
-fn section(out: &mut String, document: &Document, section: &Section) {
+fn section(out: &mut String, charts: &Charts<'_>, section: &Section) {
     let class = if section.case.is_some() { " class=\"case\"" } else { "" };
     let badge = section.case.map(badge).unwrap_or_default();
     let _ = writeln!(
@@ -138,7 +142,7 @@ fn section(out: &mut String, document: &Document, section: &Section) {
         escape(&section.title)
     );
     for block in &section.blocks {
-        blocks::block(out, document, block);
+        blocks::block(out, charts, block);
     }
     out.push_str("</section>\n");
 }

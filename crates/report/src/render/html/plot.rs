@@ -1,13 +1,14 @@
-//! Charts over time: a still picture in SVG for readers without JavaScript and for paper, and the data from
-//! which the script draws the living one over it.
+//! Charts: a still picture in SVG for readers without JavaScript and for paper, and the data from which the
+//! script draws the living one over it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use loadlab_analysis::metric::Value;
 use serde_json::{Map, Value as Json, json};
 
-use super::escape;
-use crate::document::{Block, Chart, Document, Line};
+use super::{escape, pack};
+use crate::document::{Along, Block, Chart, Document, Heat, Line, Mark};
 use crate::figures;
 use crate::render::{line_figures, thinned};
 use crate::terminal::harmless;
@@ -15,64 +16,219 @@ use crate::terminal::harmless;
 /// Size of the drawing's own coordinates; the page stretches them to its width.
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 200.0;
-/// Moments of the still picture.
+/// Moments of a still picture; fewer where a report holds many lines.
 const MOMENTS: usize = 250;
-/// Colours of the palette.
+const FEW_MOMENTS: usize = 48;
+/// So many lines are many.
+const MANY_LINES: usize = 150;
+/// Colours of the palette. Lines beyond begin again, dashed.
 const COLOURS: usize = 8;
+/// Shades of a heat map's still picture.
+const SHADES: usize = 5;
+/// A group of charts with more values than this is packed.
+const PACK_FROM_VALUES: usize = 4000;
 
-/// All charts of a document.
-fn charts(document: &Document) -> impl Iterator<Item = &Chart> {
-    document.sections.iter().flat_map(|s| &s.blocks).filter_map(|b| match b {
-        Block::Chart(chart) => Some(chart),
-        _ => None,
-    })
+/// What all charts of a document have to know of one another.
+pub(super) struct Charts<'a> {
+    all: Vec<&'a Chart>,
+    extents: BTreeMap<&'a str, (f64, f64)>,
+    moments: usize,
 }
 
-/// First and last moment over all charts of a group, so that they stand below one another in step.
-fn extent(document: &Document, group: &str) -> (f64, f64) {
-    let ends = charts(document)
-        .filter(|c| c.group == group)
-        .flat_map(|c| c.at_s.first().into_iter().chain(c.at_s.last()));
-    ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(from, to), at| (from.min(*at), to.max(*at)))
+impl<'a> Charts<'a> {
+    /// Of a document.
+    pub(super) fn of(document: &'a Document) -> Charts<'a> {
+        let charts = document.sections.iter().flat_map(|s| &s.blocks).filter_map(|b| match b {
+            Block::Chart(chart) => Some(chart),
+            _ => None,
+        });
+        let all: Vec<&Chart> = charts.collect();
+        // First and last place over all charts of a group, so that they stand below one another in step.
+        let mut extents = BTreeMap::new();
+        for chart in &all {
+            let (from, to) =
+                extents.entry(chart.group.as_str()).or_insert((f64::INFINITY, f64::NEG_INFINITY));
+            *from = chart.at.first().map_or(*from, |at| from.min(*at));
+            *to = chart.at.last().map_or(*to, |at| to.max(*at));
+        }
+        let many = all.iter().map(|c| c.lines.len()).sum::<usize>() > MANY_LINES;
+        Charts { all, extents, moments: if many { FEW_MOMENTS } else { MOMENTS } }
+    }
+
+    fn extent(&self, chart: &Chart) -> (f64, f64) {
+        self.extents.get(chart.group.as_str()).copied().unwrap_or((0.0, 1.0))
+    }
+
+    /// A chart: title, legend, still picture, and a place for the living one.
+    pub(super) fn chart(&self, out: &mut String, chart: &Chart) {
+        let axes = Axes::of(self.extent(chart), chart);
+        let _ = write!(
+            out,
+            "<figure class=\"chart\" data-chart=\"{}\" data-group=\"{}\">\n<figcaption>{}</figcaption>\n<ul class=\"legend\">",
+            chart.id,
+            chart.group,
+            escape(&chart.title)
+        );
+        for line in &chart.lines {
+            legend(out, chart, line);
+        }
+        out.push_str("</ul>\n<div class=\"still\">\n");
+        let value = |v: f64| figures::value(Value::Known(v), chart.unit);
+        let _ = writeln!(
+            out,
+            "<span class=\"y top\">{}</span><span class=\"y bottom\">{}</span>",
+            escape(&value(axes.high)),
+            escape(&value(axes.low))
+        );
+        self.still(out, chart, &axes);
+        for (at, text) in ticks(chart, &axes) {
+            let _ = write!(
+                out,
+                "<span class=\"x\" style=\"left:{:.1}%\">{}</span>",
+                axes.x(at) / WIDTH * 100.0,
+                escape(&text)
+            );
+        }
+        out.push_str("</div>\n<div class=\"live\"></div>\n");
+        if let Some(note) = &chart.note {
+            let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
+        }
+        out.push_str("</figure>\n");
+    }
+
+    fn still(&self, out: &mut String, chart: &Chart, axes: &Axes) {
+        let _ = write!(
+            out,
+            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
+            escape(&chart.title)
+        );
+        for band in &chart.bands {
+            let (from, to) = (axes.x(band.from_s).clamp(0.0, WIDTH), axes.x(band.to_s).clamp(0.0, WIDTH));
+            let _ = write!(
+                out,
+                "<rect class=\"band\" x=\"{from:.1}\" y=\"0\" width=\"{:.1}\" height=\"{HEIGHT}\"><title>{}</title></rect>",
+                (to - from).max(0.0),
+                escape(&band.text)
+            );
+        }
+        for quarter in 1..4 {
+            let y = HEIGHT / 4.0 * f64::from(quarter);
+            let _ = write!(out, "<path class=\"grid\" d=\"M0 {y}H{WIDTH}\"/>");
+        }
+        if let Some(heat) = &chart.heat {
+            still_heat(out, heat, chart, axes);
+        }
+        let step = chart.at.len().div_ceil(self.moments).max(1);
+        let places: Vec<f64> = chart.at.iter().step_by(step).copied().collect();
+        for line in &chart.lines {
+            let class = if line.limit { "line limit" } else { "line" };
+            let d = path(&places, &thinned(&line.values, self.moments), axes);
+            if !d.is_empty() {
+                let _ = write!(out, "<path class=\"{class} {}\" d=\"{d}\"/>", colour_class(line));
+            }
+        }
+        let turns = chart.turns.iter().map(|m| ("turn", m));
+        for (class, mark) in turns.chain(chart.marks.iter().map(|m| ("mark", m))) {
+            let x = axes.x(mark.at_s).clamp(0.0, WIDTH);
+            let _ = write!(
+                out,
+                "<path class=\"{class}\" d=\"M{x:.1} 0V{HEIGHT}\"><title>{}</title></path>",
+                escape(&mark.text)
+            );
+        }
+        out.push_str("</svg>\n");
+    }
+
+    /// The data of all charts as JSON, by group, that no text in it can end or break out of. A large group is a
+    /// string, as [`pack`] says, which the page unpacks when it comes into sight.
+    pub(super) fn data(&self) -> String {
+        let mut groups: BTreeMap<&str, Vec<&Chart>> = BTreeMap::new();
+        for chart in &self.all {
+            groups.entry(&chart.group).or_default().push(chart);
+        }
+        let group = |(group, charts): (&str, Vec<&Chart>)| {
+            let values = || charts.iter().flat_map(|c| &c.lines).map(|l| l.values.as_slice());
+            let cells: usize =
+                charts.iter().flat_map(|c| &c.heat).flat_map(|h| &h.columns).map(Vec::len).sum();
+            let json = |packed: bool| {
+                let of = |c: &&Chart| (c.id.clone(), self.data_of(c, packed));
+                Json::Object(charts.iter().map(of).collect::<Map<String, Json>>()).to_string()
+            };
+            let large = values().map(<[_]>::len).sum::<usize>() + cells > PACK_FROM_VALUES;
+            let packed = if large { pack::pack(&json(true), values()) } else { None };
+            let name = Json::from(group);
+            match packed {
+                Some(packed) => format!("{name}:\"{packed}\""),
+                None => format!("{name}:{}", unbreakable(&json(false))),
+            }
+        };
+        format!("{{{}}}", groups.into_iter().map(group).collect::<Vec<_>>().join(","))
+    }
+
+    fn data_of(&self, chart: &Chart, packed: bool) -> Json {
+        let (from, to) = self.extent(chart);
+        let moments = |marks: &[Mark]| -> Vec<Json> {
+            marks.iter().map(|m| json!([round(m.at_s), harmless(&m.text)])).collect()
+        };
+        let line = |l: &Line| {
+            let of: Vec<String> = l.of.iter().map(|name| harmless(name)).collect();
+            let values = if packed { json!(l.values.len()) } else { json!(rounded(&l.values)) };
+            json!({ "name": harmless(&l.name), "colour": l.colour, "limit": l.limit, "of": of, "values": values })
+        };
+        let mut data = json!({
+            "title": harmless(&chart.title),
+            "unit": chart.unit.name(),
+            "log": chart.logarithmic,
+            "from": round(from),
+            "to": round(to),
+            "at": places(&chart.at),
+            "lines": chart.lines.iter().map(line).collect::<Vec<_>>(),
+            "marks": moments(&chart.marks),
+            "turns": moments(&chart.turns),
+            "bands": chart.bands.iter().map(|b| json!([round(b.from_s), round(b.to_s), harmless(&b.text)])).collect::<Vec<_>>(),
+        });
+        if chart.along == Along::Nines {
+            data["nines"] = json!(true);
+        }
+        if let Some(heat) = &chart.heat {
+            data["heat"] = heat_data(heat);
+        }
+        data
+    }
 }
 
-/// A chart: title, legend, still picture, and a place for the living one.
-pub(super) fn chart(out: &mut String, document: &Document, chart: &Chart) {
-    let axes = Axes::of(document, chart);
-    let _ = write!(
-        out,
-        "<figure class=\"chart\" data-chart=\"{}\">\n<figcaption>{}</figcaption>\n<ul class=\"legend\">",
-        chart.id,
-        escape(&chart.title)
-    );
-    for line in &chart.lines {
-        legend(out, chart, line);
+/// Columns from their first row with something in it, that row's number before the counts.
+fn heat_data(heat: &Heat) -> Json {
+    let column = |counts: &Vec<u64>| match counts.iter().position(|c| *c > 0) {
+        None => json!([]),
+        Some(first) => {
+            let last = counts.iter().rposition(|c| *c > 0).unwrap_or(first);
+            json!(
+                std::iter::once(first as u64).chain(counts[first..=last].iter().copied()).collect::<Vec<_>>()
+            )
+        }
+    };
+    let edges: Vec<Json> = heat.edges.iter().map(|v| round(figures::round(*v, 6))).collect();
+    json!({ "edges": edges, "columns": heat.columns.iter().map(column).collect::<Vec<_>>() })
+}
+
+/// In JSON these characters stand only inside of strings, where an escape means the same.
+fn unbreakable(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
     }
-    out.push_str("</ul>\n<div class=\"still\">\n");
-    let value = |v: f64| figures::value(Value::Known(v), chart.unit);
-    let _ = writeln!(
-        out,
-        "<span class=\"y top\">{}</span><span class=\"y bottom\">{}</span>",
-        escape(&value(axes.high)),
-        escape(&value(axes.low))
-    );
-    still(out, chart, &axes);
-    let _ = writeln!(
-        out,
-        "<span class=\"x from\">{}</span><span class=\"x to\">{}</span>\n</div>\n<div class=\"live\"></div>",
-        escape(&figures::seconds(axes.from_s)),
-        escape(&figures::seconds(axes.to_s))
-    );
-    if let Some(note) = &chart.note {
-        let _ = writeln!(out, "<p class=\"note\">{}</p>", escape(note));
-    }
-    out.push_str("</figure>\n");
+    out
 }
 
 fn legend(out: &mut String, chart: &Chart, line: &Line) {
     let class = if line.limit { "swatch limit" } else { "swatch" };
-    let _ =
-        write!(out, "<li><span class=\"{class} c{}\"></span>{}", line.colour % COLOURS, escape(&line.name));
+    let _ = write!(out, "<li><span class=\"{class} {}\"></span>{}", colour_class(line), escape(&line.name));
     if let (Some(f), false) = (line_figures(line), line.limit) {
         let value = |v: f64| figures::value(Value::Known(v), chart.unit);
         let told =
@@ -82,27 +238,58 @@ fn legend(out: &mut String, chart: &Chart, line: &Line) {
     out.push_str("</li>");
 }
 
+/// A colour, and from the second round through the palette on a dash.
+fn colour_class(line: &Line) -> String {
+    match line.colour / COLOURS {
+        0 => format!("c{}", line.colour),
+        round => format!("c{} d{}", line.colour % COLOURS, (round - 1) % 2 + 1),
+    }
+}
+
+/// Labels below a still picture: its ends, or the nines between them.
+fn ticks(chart: &Chart, axes: &Axes) -> Vec<(f64, String)> {
+    match chart.along {
+        Along::Seconds => {
+            vec![(axes.from, figures::seconds(axes.from)), (axes.to, figures::seconds(axes.to))]
+        }
+        Along::Nines => {
+            let mut ticks = vec![(0.0, "fastest".to_owned()), (2f64.log10(), "p50".to_owned())];
+            ticks.extend((1..=axes.to.floor() as usize).map(|nines| (nines as f64, nines_label(nines))));
+            ticks
+        }
+    }
+}
+
+/// `p90`, `p99`, `p99.9`.
+fn nines_label(nines: usize) -> String {
+    match nines {
+        1 => "p90".to_owned(),
+        2 => "p99".to_owned(),
+        more => format!("p99.{}", "9".repeat(more - 2)),
+    }
+}
+
 /// What the picture's edges stand for.
 struct Axes {
-    from_s: f64,
-    to_s: f64,
+    from: f64,
+    to: f64,
     low: f64,
     high: f64,
     logarithmic: bool,
 }
 
 impl Axes {
-    fn of(document: &Document, chart: &Chart) -> Axes {
-        let (from_s, to_s) = extent(document, &chart.group);
-        let known = || chart.lines.iter().flat_map(|l| &l.values).flatten().copied();
+    fn of((from, to): (f64, f64), chart: &Chart) -> Axes {
+        let edges = || chart.heat.iter().flat_map(|h| [h.edges.first(), h.edges.last()]).flatten().copied();
+        let known = || chart.lines.iter().flat_map(|l| &l.values).flatten().copied().chain(edges());
         let high = known().fold(0.0, f64::max);
         let least = known().filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         let low = if chart.logarithmic && least.is_finite() { least } else { 0.0 };
-        Axes { from_s, to_s, low, high, logarithmic: chart.logarithmic }
+        Axes { from, to, low, high, logarithmic: chart.logarithmic }
     }
 
-    fn x(&self, at_s: f64) -> f64 {
-        (at_s - self.from_s) / (self.to_s - self.from_s).max(f64::MIN_POSITIVE) * WIDTH
+    fn x(&self, at: f64) -> f64 {
+        (at - self.from) / (self.to - self.from).max(f64::MIN_POSITIVE) * WIDTH
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -114,104 +301,78 @@ impl Axes {
     }
 }
 
-fn still(out: &mut String, chart: &Chart, axes: &Axes) {
-    let _ = write!(
-        out,
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
-        escape(&chart.title)
-    );
-    for band in &chart.bands {
-        let (from, to) = (axes.x(band.from_s).clamp(0.0, WIDTH), axes.x(band.to_s).clamp(0.0, WIDTH));
-        let _ = write!(
-            out,
-            "<rect class=\"band\" x=\"{from:.1}\" y=\"0\" width=\"{:.1}\" height=\"{HEIGHT}\"><title>{}</title></rect>",
-            (to - from).max(0.0),
-            escape(&band.text)
-        );
-    }
-    for quarter in 1..4 {
-        let y = HEIGHT / 4.0 * f64::from(quarter);
-        let _ = write!(out, "<path class=\"grid\" d=\"M0 {y}H{WIDTH}\"/>");
-    }
-    let step = chart.at_s.len().div_ceil(MOMENTS).max(1);
-    let times: Vec<f64> = chart.at_s.iter().step_by(step).copied().collect();
-    for line in &chart.lines {
-        let class = if line.limit { "line limit" } else { "line" };
-        let d = path(&times, &thinned(&line.values, MOMENTS), axes);
-        if !d.is_empty() {
-            let _ = write!(out, "<path class=\"{class} c{}\" d=\"{d}\"/>", line.colour % COLOURS);
+/// A heat map as a path a shade. Neighbouring columns are added up until there are few enough.
+fn still_heat(out: &mut String, heat: &Heat, chart: &Chart, axes: &Axes) {
+    let across = heat.columns.len().div_ceil(FEW_MOMENTS).max(1);
+    let (Some(first), Some(last)) = (chart.at.first(), chart.at.last()) else { return };
+    let width = if chart.at.len() > 1 { (last - first) / (chart.at.len() - 1) as f64 } else { 1.0 };
+    let sums: Vec<Vec<u64>> = heat
+        .columns
+        .chunks(across)
+        .map(|group| (0..heat.edges.len() - 1).map(|row| group.iter().map(|c| c[row]).sum()).collect())
+        .collect();
+    let most = sums.iter().flatten().copied().max().unwrap_or(0);
+    let mut paths = [const { String::new() }; SHADES];
+    let shade_of = |column: usize, row: usize| match sums.get(column).map(|c| c[row]) {
+        None | Some(0) => 0,
+        Some(count) => ((Heat::strength(count, most) * SHADES as f64).ceil() as usize).clamp(1, SHADES),
+    };
+    let edge =
+        |column: usize| axes.x(first - width / 2.0 + (column * across) as f64 * width).clamp(0.0, WIDTH);
+    for row in 0..heat.edges.len() - 1 {
+        let (top, bottom) = (axes.y(heat.edges[row + 1]), axes.y(heat.edges[row]));
+        let mut from = 0;
+        while from < sums.len() {
+            let shade = shade_of(from, row);
+            let to = (from..sums.len()).find(|c| shade_of(*c, row) != shade).unwrap_or(sums.len());
+            if shade > 0 {
+                let (left, right) = (edge(from), edge(to));
+                let (wide, high) = (right - left, bottom - top);
+                let _ = write!(paths[shade - 1], "M{left:.0} {top:.0}h{wide:.0}v{high:.0}h-{wide:.0}z");
+            }
+            from = to;
         }
     }
-    let turns = chart.turns.iter().map(|m| ("turn", m));
-    for (class, mark) in turns.chain(chart.marks.iter().map(|m| ("mark", m))) {
-        let x = axes.x(mark.at_s).clamp(0.0, WIDTH);
-        let _ = write!(
-            out,
-            "<path class=\"{class}\" d=\"M{x:.1} 0V{HEIGHT}\"><title>{}</title></path>",
-            escape(&mark.text)
-        );
+    for (shade, d) in paths.iter().enumerate().filter(|(_, d)| !d.is_empty()) {
+        let _ = write!(out, "<path class=\"heat h{}\" d=\"{d}\"/>", shade + 1);
     }
-    out.push_str("</svg>\n");
 }
 
-/// A path through the values, interrupted where nothing was read.
-fn path(times: &[f64], values: &[Option<f64>], axes: &Axes) -> String {
+/// A path through the values, interrupted where nothing was read; each point relative to the one before.
+fn path(places: &[f64], values: &[Option<f64>], axes: &Axes) -> String {
     let mut d = String::new();
-    let mut drawing = false;
-    for (at_s, value) in times.iter().zip(values) {
-        match value {
-            Some(v) => {
-                let command = if drawing { 'L' } else { 'M' };
-                let _ = write!(d, "{command}{:.1} {:.1}", axes.x(*at_s), axes.y(*v));
-                // A lone moment is a point: a line of no length with round ends.
-                if !drawing {
-                    d.push_str("h0");
-                }
-                drawing = true;
+    let mut before: Option<(i64, i64)> = None;
+    for (at, value) in places.iter().zip(values) {
+        let Some(value) = value else {
+            before = None;
+            continue;
+        };
+        let (x, y) = (axes.x(*at).round() as i64, axes.y(*value).round() as i64);
+        match before {
+            Some((from_x, from_y)) => {
+                let space = if y < from_y { "" } else { " " };
+                let _ = write!(d, "l{}{space}{}", x - from_x, y - from_y);
             }
-            None => drawing = false,
+            // A lone moment is a point: a line of no length with round ends.
+            None => {
+                let _ = write!(d, "M{x} {y}h0");
+            }
         }
+        before = Some((x, y));
     }
     d
 }
 
-/// The data of all charts as JSON that no text in it can end or break out of.
-pub(super) fn data(document: &Document) -> String {
-    let mut charts_of = Map::new();
-    for chart in charts(document) {
-        let (from_s, to_s) = extent(document, &chart.group);
-        let lines: Vec<Json> = chart
-            .lines
-            .iter()
-            .map(|l| json!({ "name": harmless(&l.name), "colour": l.colour % COLOURS, "limit": l.limit, "values": rounded(&l.values) }))
-            .collect();
-        charts_of.insert(
-            chart.id.clone(),
-            json!({
-                "group": chart.group,
-                "unit": chart.unit.name(),
-                "log": chart.logarithmic,
-                "from": round(from_s),
-                "to": round(to_s),
-                "at": chart.at_s.iter().map(|v| round(*v)).collect::<Vec<_>>(),
-                "lines": lines,
-                "marks": chart.marks.iter().map(|m| json!([round(m.at_s), harmless(&m.text)])).collect::<Vec<_>>(),
-                "turns": chart.turns.iter().map(|m| json!([round(m.at_s), harmless(&m.text)])).collect::<Vec<_>>(),
-                "bands": chart.bands.iter().map(|b| json!([round(b.from_s), round(b.to_s), harmless(&b.text)])).collect::<Vec<_>>(),
-            }),
-        );
-    }
-    // In JSON these characters stand only inside of strings, where an escape means the same.
-    let mut out = String::new();
-    for c in Json::Object(charts_of).to_string().chars() {
-        match c {
-            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
+/// Places that are as far apart as one another as the first, their distance and how many; others as they are.
+fn places(at: &[f64]) -> Json {
+    if let [first, second, ..] = at {
+        let step = second - first;
+        let even = at.iter().enumerate().all(|(i, v)| (first + step * i as f64 - v).abs() < step * 1e-6);
+        if even && step > 0.0 {
+            return json!({ "first": first, "step": step, "count": at.len() });
         }
     }
-    out
+    json!(at.iter().map(|v| round(*v)).collect::<Vec<_>>())
 }
 
 fn rounded(values: &[Option<f64>]) -> Vec<Json> {

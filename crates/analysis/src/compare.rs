@@ -1,0 +1,610 @@
+//! Whether two cases differ, and by how much: better, worse, the same, or cannot tell.
+//!
+//! The trial is the unit: the thousands of requests in it share a start, a memory layout and a noisy neighbour,
+//! and are no independent witnesses. Each figure is one number a trial. Figures on a scale of ratios are compared
+//! by their logarithms, so that half and double are equally far from the same.
+//!
+//! - Trials of one run whose cases took turns are paired by round: what troubled the machine in a round troubled
+//!   both. The interval is Student's, over the differences within rounds.
+//! - All else is Welch's interval (Welch 1947, with Satterthwaite's degrees of freedom), which does not presume
+//!   that both vary alike.
+//! - Looking at several figures finds a difference somewhere by chance alone. Holm's procedure (1979) keeps the
+//!   chance of a single false alarm in a comparison at 5 %, whatever ties the figures to one another. The interval
+//!   that is told is the one the figure was judged by, so that what is told and the verdict never disagree.
+//!
+//! It reads no record and draws nothing.
+
+use loadlab_record::summary::{Ended, Summary, Verdict};
+
+use crate::findings::{Spread, TRIALS_FOR_DIFFERENCES};
+use crate::metric::{self, Unit, Value};
+use crate::student;
+
+/// With more trials than this nobody waits for an answer.
+const MOST_TRIALS: u64 = 10_000;
+
+/// How to judge.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// An interval inside ± this share is "the same".
+    pub same_within: f64,
+    /// Chance that a comparison of two equal cases raises no alarm at all.
+    pub confidence: f64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { same_within: 0.02, confidence: 0.95 }
+    }
+}
+
+/// What is said of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Call {
+    /// The other case is better.
+    Better,
+    /// The other case is worse.
+    Worse,
+    /// The same, as near as was asked.
+    Same,
+    /// The trials do not tell.
+    CannotTell,
+}
+
+impl Call {
+    /// As it stands in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Call::Better => "better",
+            Call::Worse => "worse",
+            Call::Same => "same",
+            Call::CannotTell => "cannot_tell",
+        }
+    }
+}
+
+/// How trials stand to one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// By round, within one run whose cases took turns.
+    Paired,
+    /// Welch's, for trials that have nothing to do with one another.
+    Welch,
+}
+
+impl Method {
+    /// As it stands in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::Paired => "paired_t",
+            Method::Welch => "welch_t",
+        }
+    }
+}
+
+/// On what scale a figure is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// By the ratio: times, rates, sizes.
+    Ratio,
+    /// By the difference: shares that may well be nothing at all.
+    Difference,
+}
+
+/// A figure that cases are compared by.
+#[derive(Clone, Copy, Debug)]
+pub struct Measure {
+    /// Name, as in JSON.
+    pub id: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// Unit of its number.
+    pub unit: Unit,
+    /// Less of it is better.
+    pub less_is_better: bool,
+    /// How it is compared.
+    pub scale: Scale,
+    /// Reads it from a trial.
+    pub read: fn(&Summary) -> Value,
+}
+
+/// The figures of a comparison, in the order they are told.
+pub const MEASURES: [Measure; 8] = [
+    Measure {
+        id: "goodput",
+        about: "ok per second",
+        unit: Unit::PerS,
+        less_is_better: false,
+        scale: Scale::Ratio,
+        read: |s| Value::Known(s.rate_per_s.ok),
+    },
+    time("p50", |s| metric::figure(&s.response_ms, "p50")),
+    time("p90", |s| metric::figure(&s.response_ms, "p90")),
+    time("p99", |s| metric::figure(&s.response_ms, "p99")),
+    Measure {
+        id: "cpu_per_request",
+        about: "CPU time of all components for each ok response",
+        unit: Unit::Ms,
+        less_is_better: true,
+        scale: Scale::Ratio,
+        read: |s| {
+            let cpu_s = over_components(s, |c| c.cpu_s);
+            cpu_s.filter(|_| s.requests.ok > 0).map(|v| v / s.requests.ok as f64 * 1e3).into()
+        },
+    },
+    Measure {
+        id: "memory_peak",
+        about: "most memory of each component, added up",
+        unit: Unit::Bytes,
+        less_is_better: true,
+        scale: Scale::Ratio,
+        read: |s| over_components(s, |c| c.memory_bytes.max).into(),
+    },
+    Measure {
+        id: "errors",
+        about: "failed of all started",
+        unit: Unit::Share,
+        less_is_better: true,
+        scale: Scale::Difference,
+        read: |s| {
+            let started = s.requests.started;
+            (started > 0).then(|| s.requests.failed as f64 / started as f64).into()
+        },
+    },
+    Measure {
+        id: "loss",
+        about: "accepted and not stored, at most",
+        unit: Unit::Share,
+        less_is_better: true,
+        scale: Scale::Difference,
+        read: |s| {
+            let lost = s.loss.filter(|l| l.accepted > 0);
+            lost.map(|l| l.lost_max as f64 / l.accepted as f64).into()
+        },
+    },
+];
+
+const fn time(id: &'static str, read: fn(&Summary) -> Value) -> Measure {
+    Measure { id, about: "of responses", unit: Unit::Ms, less_is_better: true, scale: Scale::Ratio, read }
+}
+
+/// A sum over all components; `None` if there are none or one does not tell.
+fn over_components(
+    summary: &Summary,
+    read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
+) -> Option<f64> {
+    let all: Option<Vec<f64>> = summary.components.values().map(read).collect();
+    all.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
+}
+
+/// One of the two cases of a comparison.
+#[derive(Clone, Debug)]
+pub struct Side<'a> {
+    /// What it is called.
+    pub name: String,
+    /// Its trials that can be compared, with the round they ran in.
+    pub trials: Vec<(u32, &'a Summary)>,
+    /// Trials that cannot, and why.
+    pub left_out: Vec<String>,
+}
+
+impl<'a> Side<'a> {
+    /// From the trials of a case; those that were cut off or cannot be trusted are left out.
+    pub fn of(name: &str, trials: impl Iterator<Item = (u32, Option<&'a Summary>)>) -> Side<'a> {
+        let mut side = Side { name: name.to_owned(), trials: Vec::new(), left_out: Vec::new() };
+        for (round, summary) in trials {
+            let why = match summary {
+                None => Some("was not measured"),
+                Some(s) if s.verdict == Verdict::Invalid => Some("is INVALID"),
+                Some(s) => match s.ended {
+                    Ended::Complete | Ended::Stopped => None,
+                    Ended::Interrupted | Ended::Partial => Some("was cut off"),
+                    Ended::Broken => Some("broke"),
+                },
+            };
+            match (why, summary) {
+                (None, Some(summary)) => side.trials.push((round, summary)),
+                (why, _) => side
+                    .left_out
+                    .push(format!("trial {round} of “{name}” {}", why.unwrap_or("was not measured"))),
+            }
+        }
+        side
+    }
+}
+
+impl<'a> Side<'a> {
+    /// Its trials of rounds that another has as well.
+    fn rounds_of(&self, with: &Side<'_>) -> Vec<(u32, &'a Summary)> {
+        let both = |round: u32| with.trials.iter().any(|t| t.0 == round);
+        self.trials.iter().copied().filter(|t| both(t.0)).collect()
+    }
+}
+
+/// Two cases side by side. Every ratio is the other's over the base's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// What is compared with.
+    pub base: String,
+    /// What is compared.
+    pub other: String,
+    /// How.
+    pub method: Method,
+    /// Trials of each that were compared; of paired ones the rounds, twice.
+    pub trials: (usize, usize),
+    /// A row for each figure that is told of either.
+    pub rows: Vec<Row>,
+    /// Why no difference can be told whatever the figures are.
+    pub why_not: Option<String>,
+    /// Trials that were left out, in words.
+    pub left_out: Vec<String>,
+    /// How it was judged.
+    pub options: Options,
+}
+
+impl Comparison {
+    /// A figure is worse.
+    pub fn is_worse(&self) -> bool {
+        self.rows.iter().any(|r| r.call == Call::Worse)
+    }
+
+    /// Rows of which this is said.
+    pub fn called(&self, call: Call) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(move |r| r.call == call)
+    }
+}
+
+/// A figure of both cases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub id: &'static str,
+    /// What it is.
+    pub about: &'static str,
+    /// Unit of the medians.
+    pub unit: Unit,
+    /// How it was compared.
+    pub scale: Scale,
+    /// Median over the base's trials.
+    pub base: Value,
+    /// Median over the other's.
+    pub other: Value,
+    /// What the trials say: a ratio, or a difference of shares.
+    pub effect: Option<Effect>,
+    /// What follows.
+    pub call: Call,
+    /// Why it cannot be told, or what else must be known.
+    pub note: Option<String>,
+    /// Trials of each case that would settle it, if they go on like these; `None` where it is settled or
+    /// nothing can be said.
+    pub trials_needed: Option<u64>,
+}
+
+/// A ratio, or a difference of shares, with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effect {
+    /// The estimate: of ratios the geometric mean.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// The interval's own confidence, after Holm.
+    pub confidence: f64,
+    /// Chance of such a difference between equal cases.
+    pub chance: f64,
+}
+
+/// Compares two cases by all [`MEASURES`].
+pub fn compare(base: &Side<'_>, other: &Side<'_>, method: Method, options: Options) -> Comparison {
+    let (base_trials, other_trials) = match method {
+        Method::Welch => (base.trials.clone(), other.trials.clone()),
+        Method::Paired => (base.rounds_of(other), other.rounds_of(base)),
+    };
+    let fewest = base_trials.len().min(other_trials.len());
+    let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
+    let mut told: Vec<(Measure, Told)> =
+        MEASURES.into_iter().filter_map(|m| Some((m, read(&m, &base_trials, &other_trials)?))).collect();
+    let samples: Vec<Option<Samples>> = told.iter().map(|(_, t)| t.samples.clone()).collect();
+    let effects = judge(&samples, method, options.confidence);
+    let rows = told.drain(..).zip(effects).map(|((m, t), judged)| row(&m, t, judged, &why_not, options));
+    Comparison {
+        base: base.name.clone(),
+        other: other.name.clone(),
+        method,
+        trials: (base_trials.len(), other_trials.len()),
+        rows: rows.collect(),
+        why_not,
+        left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
+        options,
+    }
+}
+
+fn too_few(trials: usize, method: Method) -> String {
+    let what = match (method, trials) {
+        (Method::Paired, 1) => "1 round that both have",
+        (Method::Paired, _) => "rounds that both have",
+        (Method::Welch, 1) => "1 trial a case",
+        (Method::Welch, _) => "trials a case",
+    };
+    let count = if trials == 1 { String::new() } else { format!("{trials} ") };
+    format!("{count}{what}: too few to tell a difference from chance ({TRIALS_FOR_DIFFERENCES} are needed)")
+}
+
+/// A figure as the trials tell it.
+struct Told {
+    base: Value,
+    other: Value,
+    /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not tell it.
+    samples: Option<Samples>,
+    /// The base, or the other, is known only from below.
+    bounds: (bool, bool),
+    note: Option<String>,
+}
+
+/// What is judged: one number a trial on a scale on which differences count. Paired by place where that is asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    /// Of the base.
+    pub base: Vec<f64>,
+    /// Of the other.
+    pub other: Vec<f64>,
+}
+
+/// `None`: nobody tells it, or it is a share that is nothing everywhere.
+fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Told> {
+    let values = |trials: &[(u32, &Summary)]| -> Vec<Value> {
+        trials.iter().map(|(_, s)| (measure.read)(s)).collect()
+    };
+    let (of_base, of_other) = (values(base), values(other));
+    let is_told = |v: &Value| !matches!(v, Value::Nothing);
+    let all = || of_base.iter().chain(&of_other);
+    if !all().any(is_told) {
+        return None;
+    }
+    if measure.scale == Scale::Difference && all().all(|v| *v == Value::Known(0.0)) {
+        return None;
+    }
+    let bound = |values: &[Value]| values.iter().any(|v| matches!(v, Value::Over(_)));
+    let bounds = (bound(&of_base), bound(&of_other));
+    let mut note = all().find_map(|v| match v {
+        Value::Needs(n) => Some(format!("{} needs {n} requests in each trial", measure.id)),
+        Value::Nothing => Some(format!("{} is not told by every trial", measure.id)),
+        _ => None,
+    });
+    if bounds == (true, true) {
+        note = Some("of both only a lower bound is known".to_owned());
+    }
+    let number = |v: &Value| match (v, measure.scale) {
+        (Value::Known(v) | Value::Over(v), Scale::Difference) => Some(*v),
+        (Value::Known(v) | Value::Over(v), Scale::Ratio) if *v > 0.0 => Some(v.ln()),
+        _ => None,
+    };
+    let numbers = |values: &[Value]| values.iter().map(number).collect::<Option<Vec<f64>>>();
+    let samples = numbers(&of_base).zip(numbers(&of_other)).map(|(base, other)| Samples { base, other });
+    if samples.is_none() && note.is_none() {
+        note = Some(format!("{} is 0 in a trial, and nothing is a multiple of that", measure.id));
+    }
+    let samples = samples.filter(|_| note.is_none());
+    let (base, other) = (Spread::of(of_base).median, Spread::of(of_other).median);
+    Some(Told { base, other, samples, bounds, note })
+}
+
+/// What the trials say of one figure, on the scale of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// Mean difference, other − base.
+    pub mean: f64,
+    /// Half the width of its interval; infinite where the trials tell nothing of the spread.
+    pub half: f64,
+    /// The interval's confidence.
+    pub confidence: f64,
+    /// Chance of such a difference between equal cases.
+    pub chance: f64,
+    spread: Spreads,
+}
+
+/// How trials vary, to tell how many more it takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Spreads {
+    /// Variance of the differences.
+    Paired(f64),
+    /// Variance of the base's and of the other's trials.
+    Apart(f64, f64),
+}
+
+/// Judges several figures of one comparison together; `None` in, `None` out. `confidence` is for all of them.
+pub fn judge(samples: &[Option<Samples>], method: Method, confidence: f64) -> Vec<Option<Judged>> {
+    let mut estimates: Vec<Option<Estimate>> =
+        samples.iter().map(|s| s.as_ref().and_then(|s| Estimate::of(s, method))).collect();
+    let mut order: Vec<usize> = (0..estimates.len()).filter(|i| estimates[*i].is_some()).collect();
+    order.sort_by(|a, b| chance(&estimates[*a]).total_cmp(&chance(&estimates[*b])));
+    let mut out: Vec<Option<Judged>> = vec![None; samples.len()];
+    let alpha = 1.0 - confidence;
+    // Holm: the least likely is held against α / n, the next against α / (n − 1), until one does not pass; that
+    // one and all after it are judged by the level at which it failed.
+    let (mut left, mut failed) = (order.len(), false);
+    for i in order {
+        let Some(estimate) = estimates[i].take() else { continue };
+        let level = alpha / left.max(1) as f64;
+        failed |= estimate.chance > level;
+        if !failed {
+            left -= 1;
+        }
+        out[i] = Some(estimate.at(1.0 - level));
+    }
+    out
+}
+
+fn chance(estimate: &Option<Estimate>) -> f64 {
+    estimate.map_or(1.0, |e| e.chance)
+}
+
+/// A mean difference with its standard error.
+#[derive(Clone, Copy, Debug)]
+struct Estimate {
+    mean: f64,
+    error: f64,
+    df: f64,
+    chance: f64,
+    spread: Spreads,
+}
+
+impl Estimate {
+    fn of(samples: &Samples, method: Method) -> Option<Estimate> {
+        let (mean, error, df, spread) = match method {
+            Method::Paired => {
+                let differences: Vec<f64> =
+                    samples.base.iter().zip(&samples.other).map(|(b, o)| o - b).collect();
+                let (mean, variance) = mean_and_variance(&differences)?;
+                let n = differences.len() as f64;
+                (mean, (variance / n).sqrt(), n - 1.0, Spreads::Paired(variance))
+            }
+            Method::Welch => {
+                let (base, base_variance) = mean_and_variance(&samples.base)?;
+                let (other, other_variance) = mean_and_variance(&samples.other)?;
+                let sizes = (samples.base.len() as f64, samples.other.len() as f64);
+                let (error, df) = welch((base_variance, other_variance), sizes);
+                (other - base, error, df, Spreads::Apart(base_variance, other_variance))
+            }
+        };
+        let chance = match (mean == 0.0, error == 0.0) {
+            (true, _) => 1.0,
+            (false, true) => 0.0,
+            (false, false) => student::two_sided((mean / error).abs(), df),
+        };
+        Some(Estimate { mean, error, df, chance, spread })
+    }
+
+    fn at(self, confidence: f64) -> Judged {
+        let half = if self.error == 0.0 { 0.0 } else { student::critical(confidence, self.df) * self.error };
+        Judged { mean: self.mean, half, confidence, chance: self.chance, spread: self.spread }
+    }
+}
+
+/// Welch's standard error and Satterthwaite's degrees of freedom.
+fn welch((base, other): (f64, f64), (n_base, n_other): (f64, f64)) -> (f64, f64) {
+    let (a, b) = (base / n_base, other / n_other);
+    let below = a * a / (n_base - 1.0) + b * b / (n_other - 1.0);
+    // Where neither varies, any number of degrees does.
+    let df = if below > 0.0 { (a + b).powi(2) / below } else { n_base + n_other - 2.0 };
+    ((a + b).sqrt(), df)
+}
+
+/// `None` with fewer than two.
+fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
+    let n = values.len() as f64;
+    if n < 2.0 {
+        return None;
+    }
+    let mean = values.iter().sum::<f64>() / n;
+    // Equal values have no variance, whatever their sum was rounded to.
+    if values.iter().all(|v| *v == values[0]) {
+        return Some((values[0], 0.0));
+    }
+    Some((mean, values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0)))
+}
+
+impl Judged {
+    /// What is said of it, where less or more is better, and what counts as the same (on the scale's own terms).
+    pub fn call(&self, same: (f64, f64), less_is_better: bool) -> Call {
+        let (low, high) = (self.mean - self.half, self.mean + self.half);
+        let is_less = high < 0.0;
+        match () {
+            () if low >= same.0 && high <= same.1 => Call::Same,
+            () if low <= 0.0 && high >= 0.0 => Call::CannotTell,
+            () if is_less == less_is_better => Call::Better,
+            () => Call::Worse,
+        }
+    }
+
+    /// How many trials of each case settle it, if they go on like these: enough for an interval that leaves out
+    /// "no difference", or lies within what counts as the same. `None`: more than anybody runs.
+    pub fn trials_needed(&self, same: (f64, f64)) -> Option<u64> {
+        let inside = (self.mean - same.0).min(same.1 - self.mean);
+        let wanted = self.mean.abs().max(inside);
+        let half_at = |n: u64| {
+            let n = n as f64;
+            let (error, df) = match self.spread {
+                Spreads::Paired(variance) => ((variance / n).sqrt(), n - 1.0),
+                Spreads::Apart(base, other) => welch((base, other), (n, n)),
+            };
+            student::critical(self.confidence, df) * error
+        };
+        let least = TRIALS_FOR_DIFFERENCES as u64;
+        if half_at(MOST_TRIALS) > wanted {
+            return None;
+        }
+        // The interval shrinks with every trial: halving finds the first that is enough.
+        let (mut low, mut high) = (least, MOST_TRIALS);
+        while low < high {
+            let middle = (low + high) / 2;
+            if half_at(middle) <= wanted { high = middle } else { low = middle + 1 }
+        }
+        Some(low)
+    }
+}
+
+/// What counts as the same, on the scale of the comparison. Shares differ as soon as they differ: one request in
+/// fifty that is lost is not "the same within 2 %".
+fn same_range(scale: Scale, same_within: f64) -> (f64, f64) {
+    match scale {
+        Scale::Ratio => ((-same_within).ln_1p(), same_within.ln_1p()),
+        Scale::Difference => (0.0, 0.0),
+    }
+}
+
+fn row(
+    measure: &Measure,
+    told: Told,
+    judged: Option<Judged>,
+    why_not: &Option<String>,
+    options: Options,
+) -> Row {
+    let same = same_range(measure.scale, options.same_within);
+    let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.less_is_better));
+    let mut note = told.note;
+    // A bound says where the truth is not: it supports one direction only.
+    let unsupported = match told.bounds {
+        (false, false) => false,
+        (true, false) => judged.is_none_or(|j| j.mean + j.half >= 0.0),
+        (false, true) => judged.is_none_or(|j| j.mean - j.half <= 0.0),
+        (true, true) => true,
+    };
+    // That the bound is near the other says nothing of what lies beyond it.
+    let unsupported = unsupported || call == Call::Same && told.bounds != (false, false);
+    if told.bounds != (false, false) {
+        let of = if told.bounds.0 { "the first" } else { "the second" };
+        note.get_or_insert_with(|| format!("of {of} only a lower bound is known"));
+        if unsupported {
+            call = Call::CannotTell;
+        }
+    }
+    if why_not.is_some() {
+        call = Call::CannotTell;
+    }
+    let settled = call != Call::CannotTell || unsupported && told.bounds != (false, false);
+    let trials_needed = judged.filter(|_| !settled).and_then(|j| j.trials_needed(same));
+    let told_effect = |j: Judged| {
+        let out = |v: f64| if measure.scale == Scale::Ratio { v.exp() } else { v };
+        Effect {
+            value: out(j.mean),
+            low: out(j.mean - j.half),
+            high: out(j.mean + j.half),
+            confidence: j.confidence,
+            chance: j.chance,
+        }
+    };
+    Row {
+        id: measure.id,
+        about: measure.about,
+        unit: measure.unit,
+        scale: measure.scale,
+        base: told.base,
+        other: told.other,
+        effect: judged.map(told_effect),
+        call,
+        note,
+        trials_needed,
+    }
+}

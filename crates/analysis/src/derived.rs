@@ -1,0 +1,176 @@
+//! Figures that the plan works out of those of its cases: of each round of trials one value, never of averages.
+//!
+//! Trials with the same number are a round. A round in which a case has no whole trial tells nothing.
+
+use loadlab_record::expr::{Kind, Known, Numbers, Sum, SummaryNumbers, Window};
+use loadlab_record::manifest::DerivedFacts;
+use loadlab_record::summary::{Ended, Summary, Verdict};
+
+use crate::findings::{CaseFindings, Spread};
+use crate::metric::{Unit, Value};
+use crate::student;
+
+/// Rounds that an interval takes at least.
+const ROUNDS: usize = 3;
+/// How sure the interval is.
+const CONFIDENCE: f64 = 0.95;
+
+/// A figure worked out, over the rounds of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Derived {
+    /// What it is called, and how it is worked out.
+    pub facts: DerivedFacts,
+    /// What its numbers mean.
+    pub unit: Unit,
+    /// Round by round.
+    pub value: Spread,
+    /// What it is held against, if anything.
+    pub against: Option<Spread>,
+    /// Value over against, round by round.
+    pub ratio: Option<Spread>,
+    /// Where the ratio lies with a confidence of 95 %: of the rounds' logarithms by Student's t. `None` below three
+    /// rounds, in a quick run, and where a ratio is not above 0.
+    pub interval: Option<(f64, f64)>,
+    /// Why a round does not tell it, in words; the first one's.
+    pub why_not: Option<String>,
+}
+
+/// Works out all of them.
+pub(crate) fn derived(all: &[DerivedFacts], cases: &[CaseFindings<'_>], quick: bool) -> Vec<Derived> {
+    all.iter().map(|facts| one(facts, cases, quick)).collect()
+}
+
+fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], quick: bool) -> Derived {
+    let value = side(&facts.value, cases);
+    let against = facts.against.as_ref().map(|text| side(text, cases));
+    let both = |(a, b): (&Value, &Value)| match (a.known(), b.known()) {
+        (Some(a), Some(b)) if b != 0.0 => Value::Known(a / b),
+        _ => Value::Nothing,
+    };
+    let ratios: Option<Vec<Value>> =
+        against.as_ref().map(|other| value.rounds.iter().zip(&other.rounds).map(both).collect());
+    let interval = ratios.as_deref().filter(|_| !quick).and_then(interval);
+    let other_why = against.as_ref().and_then(|other| other.why_not.clone());
+    Derived {
+        facts: facts.clone(),
+        unit: value.unit,
+        value: Spread::of(value.rounds),
+        against: against.map(|other| Spread::of(other.rounds)),
+        ratio: ratios.map(Spread::of),
+        interval,
+        why_not: value.why_not.or(other_why),
+    }
+}
+
+struct Side {
+    rounds: Vec<Value>,
+    unit: Unit,
+    why_not: Option<String>,
+}
+
+fn side(text: &str, cases: &[CaseFindings<'_>]) -> Side {
+    let mut side = Side { rounds: Vec::new(), unit: Unit::Number, why_not: None };
+    let sum = match Sum::parse(text) {
+        Ok(sum) => sum,
+        Err(error) => return Side { why_not: Some(error.to_string()), ..side },
+    };
+    let last = cases.iter().flat_map(|c| &c.trials).map(|t| t.number).max().unwrap_or(0);
+    for number in 1..=last {
+        match sum.evaluate(&Round { cases, number }) {
+            Ok((value, kind)) => {
+                side.unit = unit_of(kind);
+                side.rounds.push(Value::Known(value));
+            }
+            Err(why) => {
+                side.why_not.get_or_insert(why);
+                side.rounds.push(Value::Nothing);
+            }
+        }
+    }
+    side
+}
+
+fn unit_of(kind: Kind) -> Unit {
+    match kind {
+        Kind::Plain => Unit::Number,
+        Kind::Fraction => Unit::Share,
+        Kind::Percent => Unit::CpuPercent,
+        Kind::Duration => Unit::Ms,
+        Kind::Bytes => Unit::Bytes,
+        Kind::Rate => Unit::PerS,
+    }
+}
+
+/// Of a trial.
+const CUT_OFF: &str = "did not go to its end";
+
+/// The trials of one number, by case.
+struct Round<'a> {
+    cases: &'a [CaseFindings<'a>],
+    number: u32,
+}
+
+impl Round<'_> {
+    /// The trial that `CASE.FIGURE` asks, and for what. Names of cases may hold dots: the longest that fits is meant.
+    fn trial<'n>(&self, name: &'n str) -> Option<(Result<&Summary, &'static str>, &'n str)> {
+        let fits = |case: &&CaseFindings<'_>| {
+            name.strip_prefix(case.case.facts.name.as_str()).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let case = self.cases.iter().filter(fits).max_by_key(|case| case.case.facts.name.len())?;
+        let figure = &name[case.case.facts.name.len() + 1..];
+        let trial = case.trials.iter().find(|t| t.number == self.number);
+        let told = match trial.and_then(|t| t.summary.as_deref()) {
+            Some(s) if !matches!(s.ended, Ended::Complete | Ended::Stopped) => Err(CUT_OFF),
+            // As in comparisons: what cannot be trusted is no part of a figure.
+            Some(s) if s.verdict == Verdict::Invalid => Err("is INVALID"),
+            Some(summary) => Ok(summary),
+            None => Err(CUT_OFF),
+        };
+        Some((told, figure))
+    }
+}
+
+impl Numbers for Round<'_> {
+    fn number(&self, name: &str, window: Option<Window>) -> Known {
+        match self.trial(name) {
+            None => Known::Unknown("its case was not run".to_owned()),
+            Some((Err(why), _)) => Known::Unknown(format!("trial {} {why}", self.number)),
+            Some((Ok(summary), figure)) => SummaryNumbers::new(summary, &[]).number(figure, window),
+        }
+    }
+
+    fn steady(&self, _: &str, _: u64) -> Option<bool> {
+        None
+    }
+}
+
+fn interval(ratios: &[Value]) -> Option<(f64, f64)> {
+    let logs: Vec<f64> = ratios.iter().filter_map(|v| v.known()).filter(|v| *v > 0.0).map(f64::ln).collect();
+    let told = ratios.iter().filter(|v| v.known().is_some()).count();
+    if logs.len() < ROUNDS || logs.len() < told {
+        return None;
+    }
+    let n = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / n;
+    let variance = logs.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let half = student::critical(CONFIDENCE, n - 1.0) * (variance / n).sqrt();
+    Some(((mean - half).exp(), (mean + half).exp()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_takes_three_rounds_and_holds_their_middle() {
+        let known = |values: &[f64]| values.iter().map(|v| Value::Known(*v)).collect::<Vec<_>>();
+        assert_eq!(interval(&known(&[1.0, 2.0])), None);
+        assert_eq!(interval(&known(&[1.0, 2.0, 0.0])), None);
+        // logarithms −ln 2, 0, ln 2: mean 0, deviation ln 2, t of two degrees of freedom 4.303
+        let (low, high) = interval(&known(&[0.5, 1.0, 2.0])).unwrap();
+        let half = 4.302_653 * 2f64.ln() / 3f64.sqrt();
+        assert!((high.ln() - half).abs() < 1e-4 && (low.ln() + half).abs() < 1e-4, "{low} {high}");
+        let with_a_gap = [Value::Known(1.0), Value::Nothing, Value::Known(1.0), Value::Known(1.0)];
+        assert_eq!(interval(&with_a_gap), Some((1.0, 1.0)));
+    }
+}

@@ -1,0 +1,60 @@
+//! Which cases of which runs are compared with which, and how.
+
+use loadlab_record::manifest::Manifest;
+
+use crate::compare::{Comparison, Method, Options, Side, compare};
+use crate::findings::{CaseFindings, Findings};
+
+/// Names that say by themselves that a case is what the others are compared with.
+const BASES: [&str; 2] = ["baseline", "control"];
+
+/// The place of the case that the others are compared with: one called `baseline` or `control`, else the first.
+pub fn base_of(cases: &[CaseFindings<'_>]) -> usize {
+    let named = |name: &str| cases.iter().position(|c| c.case.facts.name.eq_ignore_ascii_case(name));
+    BASES.iter().find_map(|name| named(name)).unwrap_or(0)
+}
+
+/// A case as one side of a comparison, under this name.
+pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
+    Side::of(name, case.trials.iter().map(|t| (t.number, t.summary.as_deref())))
+}
+
+/// Every other case of a run against its base; empty with fewer than two cases.
+pub fn within(findings: &Findings<'_>, options: Options) -> Vec<Comparison> {
+    let base = base_of(&findings.cases);
+    let others = findings.cases.iter().enumerate().filter(|(i, _)| *i != base);
+    others.map(|(i, _)| pair(findings, (base, i), options)).collect()
+}
+
+/// Two cases of one run, by their places. Its trials took turns, so they are paired by round.
+pub fn pair(findings: &Findings<'_>, (base, other): (usize, usize), options: Options) -> Comparison {
+    let side_of = |i: usize| side(&findings.cases[i], &findings.cases[i].case.facts.name);
+    let mut found = compare(&side_of(base), &side_of(other), Method::Paired, options);
+    if findings.quick {
+        say_quick(&mut found);
+    }
+    found
+}
+
+/// A case of one run against a case of another. The names tell the runs apart.
+pub fn across(
+    base: (&Manifest, &CaseFindings<'_>, &str),
+    other: (&Manifest, &CaseFindings<'_>, &str),
+    options: Options,
+) -> Comparison {
+    let mut found = compare(&side(base.1, base.2), &side(other.1, other.2), Method::Welch, options);
+    if base.0.quick || other.0.quick {
+        say_quick(&mut found);
+    }
+    found
+}
+
+/// A quick run gives a first look, whatever its figures say.
+fn say_quick(comparison: &mut Comparison) {
+    let text = "a quick run: it gives a first look and no verdict on differences";
+    comparison.why_not.get_or_insert_with(|| text.to_owned());
+    for row in &mut comparison.rows {
+        row.call = crate::compare::Call::CannotTell;
+        row.trials_needed = None;
+    }
+}

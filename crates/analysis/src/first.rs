@@ -1,0 +1,669 @@
+//! What gave first: which part of the system, or of the measurement, was at its end. A ranked list of suspects, each
+//! with what speaks against it.
+//!
+//! What is looked for, from what leaves no choice to what is a conclusion:
+//!
+//! 1. the *generator*: a doubt that makes the trial INVALID says that nothing else can be told;
+//! 2. a component that *died*, or was killed for memory;
+//! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*; without an *open file* left;
+//! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after 1, 3
+//!    and 7 s: a full accept queue, or a network that loses packets);
+//! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
+//! 6. a component that waited for its *disk*, on *one full core*, or a *machine* without an idle one (if others keep it busy, that is told last, and
+//!    explains nothing about the system);
+//! 7. *a few at a time*: nothing is busy, and yet most requests wait for most of their time, since throughput times the
+//!    fastest response (Little's law) leaves room for a few only: a pool, a lock, a number of workers;
+//! 8. else nothing is visible, and it is said inside which component the latency is: the last one, in the order of the
+//!    plan, that held a connection for most of the requests in flight.
+//!
+//! Points 7 and 8 are conclusions from outside. They say so.
+
+use loadlab_record::Failure;
+use loadlab_record::event::{Event, What};
+use loadlab_record::load::Tick;
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{ComponentSummary, Summary};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
+
+use crate::counter::{Counter, During};
+use crate::trend::{median, stretches, trend};
+
+/// A component stopped by its CPU limit for this share of the time was held back by it.
+const THROTTLED_SHARE: f64 = 0.05;
+/// CPU above this share of a limit, a core or a machine leaves no reserve.
+const BUSY_SHARE: f64 = 0.90;
+/// What being full weighs beside being held back.
+const FULL_WEIGHT: f64 = 0.8;
+/// A load shorter than this, in seconds, tells nothing of who was busy.
+const SHORTEST_S: f64 = 2.0;
+/// Memory above this share of its limit: what is left is less than the kernel needs to reclaim in peace.
+const FULL_SHARE: f64 = 0.95;
+/// Refused, reset or timed-out connections above this share of what was started.
+const REFUSED_SHARE: f64 = 0.001;
+/// A SYN that was lost is sent again after this long: no server is that slow to accept.
+const SYN_AGAIN_MS: f64 = 990.0;
+/// Connections turned away by full accept queues: fewer may be anybody's.
+const FEWEST_OVERFLOWS: f64 = 10.0;
+/// Open files above this share of the limit: a process that closes some to accept others is seen between the two.
+const FILES_SHARE: f64 = 0.97;
+/// Some task waited for block I/O for this share of the time. Writing back in the background waits, too, now and then.
+const DISK_SHARE: f64 = 0.6;
+/// So few of those in flight are worked on that the others must wait somewhere.
+const FEW_SHARE: f64 = 0.5;
+/// Times around a queue differ by less than this (deviation over mean); times of a slow system differ by more.
+const EVEN_SPREAD: f64 = 0.6;
+/// A component that held connections for this share of the requests in flight had them all.
+const HOLDS_SHARE: f64 = 0.6;
+/// Files a server has open for itself: standard streams, a listener, what it waits with, its log.
+const OWN_FILES: f64 = 8.0;
+/// A probe whose value falls by this share of its most once the load is over is a queue; one that stays is a count.
+const FALLS_SHARE: f64 = 0.2;
+/// Names of probes that are queues, whatever they do once the load is over.
+const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "waiting", "ready"];
+
+/// What kind of end something was at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// loadlab, or its machine.
+    Generator,
+    /// It died.
+    Died,
+    /// Killed for memory, or at its memory limit.
+    Memory,
+    /// Stopped by its CPU limit, or at it.
+    CpuLimit,
+    /// All the open files it may have.
+    OpenFiles,
+    /// Waiting for block I/O.
+    Disk,
+    /// Connections that were refused, reset or lost.
+    Refused,
+    /// A queue that grew.
+    Queue,
+    /// One full core.
+    OneCore,
+    /// All cores of the machine, by the system and the load.
+    Machine,
+    /// All cores of the machine, mostly by others.
+    Neighbours,
+    /// A few requests at a time.
+    FewAtATime,
+    /// Nothing that can be seen.
+    Inside,
+}
+
+impl Kind {
+    /// As it stands in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Generator => "generator",
+            Kind::Died => "died",
+            Kind::Memory => "memory",
+            Kind::CpuLimit => "cpu_limit",
+            Kind::OpenFiles => "open_files",
+            Kind::Disk => "disk",
+            Kind::Refused => "refused",
+            Kind::Queue => "queue",
+            Kind::OneCore => "one_core",
+            Kind::Machine => "machine",
+            Kind::Neighbours => "neighbours",
+            Kind::FewAtATime => "few_at_a_time",
+            Kind::Inside => "inside",
+        }
+    }
+}
+
+/// Something that was at its end, or may have been.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspect {
+    /// How.
+    pub kind: Kind,
+    /// Which component, probe or machine; `None` where nobody can be named.
+    pub who: Option<String>,
+    /// When it first was, seconds on the trial's clock, where that can be told.
+    pub at_s: Option<f64>,
+    /// What is said of it, without a full stop.
+    pub text: String,
+    /// 0 to 1: how much of the load it was so, or how much it explains.
+    pub share: f64,
+}
+
+/// What a trial left to look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Its document.
+    pub summary: &'a Summary,
+    /// Samples of components, generator, host and probes.
+    pub samples: &'a [Sample],
+    /// Its seconds.
+    pub ticks: &'a [Tick],
+    /// Its events.
+    pub events: &'a [Event],
+    /// Components in the plan's order, which is mostly the way of a request.
+    pub order: &'a [String],
+    /// Cores of the machine; 0 if unknown.
+    pub cores: u64,
+}
+
+/// All suspects, the first to be believed first. Never empty.
+pub fn gave_first(seen: Seen<'_>) -> Vec<Suspect> {
+    let mut found = generator(&seen);
+    found.extend(died(&seen));
+    found.extend(by_component(&seen, memory));
+    found.extend(by_component(&seen, cpu_limit));
+    found.extend(by_component(&seen, open_files));
+    found.extend(by_component(&seen, disk));
+    found.extend(refused(&seen));
+    found.extend(queues(&seen));
+    found.extend(by_component(&seen, one_core));
+    found.extend(machine(&seen));
+    let decides = |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours);
+    if !decides(&found) {
+        found.extend(few_at_a_time(&seen));
+    }
+    if !decides(&found) {
+        found.push(inside(&seen));
+    }
+    found.sort_by(|a, b| {
+        rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)).then(when(a).total_cmp(&when(b)))
+    });
+    replicas_together(found)
+}
+
+/// Replicas of one component that are at the same end are told once, by the one that comes first.
+fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
+    fn stem(suspect: &Suspect) -> Option<&str> {
+        let name = suspect.who.as_deref()?;
+        let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        (!stem.is_empty() && stem.len() < name.len()).then_some(stem)
+    }
+    let mut told: Vec<(Suspect, Vec<String>)> = Vec::new();
+    for suspect in sorted {
+        let like = |(first, _): &&mut (Suspect, Vec<String>)| {
+            first.kind == suspect.kind && stem(first).is_some() && stem(first) == stem(&suspect)
+        };
+        match (told.iter_mut().find(like), &suspect.who) {
+            (Some((_, others)), Some(name)) => others.push(name.clone()),
+            _ => told.push((suspect, Vec::new())),
+        }
+    }
+    let worded = told.into_iter().map(|(mut first, mut others)| {
+        if !others.is_empty() {
+            others.sort();
+            first.text = format!("{}; likewise {}", first.text, others.join(", "));
+        }
+        first
+    });
+    worded.collect()
+}
+
+/// Kinds that rule out the others come first; of the rest the one that was so for most of the load.
+fn rank(suspect: &Suspect) -> u8 {
+    match suspect.kind {
+        Kind::Generator if suspect.share >= 1.0 => 0,
+        Kind::Died => 1,
+        // Killed for memory: only that has its whole share.
+        Kind::Memory if suspect.share >= 1.0 => 1,
+        // Held at a limit somebody set.
+        Kind::Memory | Kind::CpuLimit | Kind::OpenFiles => 2,
+        Kind::OneCore | Kind::Machine | Kind::Disk => 3,
+        Kind::Queue => 4,
+        Kind::Generator => 5,
+        // Mostly a consequence: what is full refuses.
+        Kind::Refused => 6,
+        Kind::FewAtATime | Kind::Inside => 7,
+        Kind::Neighbours => 8,
+    }
+}
+
+fn when(suspect: &Suspect) -> f64 {
+    suspect.at_s.unwrap_or(f64::INFINITY)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// The load on the trial's clock.
+fn during(seen: &Seen<'_>) -> During {
+    let from_s = seen.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
+    let to_s = seen.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
+    if to_s > from_s { During { from_s, to_s } } else { During { from_s: 0.0, to_s: seen.summary.elapsed_s } }
+}
+
+/// Doubts about the generator: grave ones rule out all else, the others are one suspect among many.
+fn generator(seen: &Seen<'_>) -> Vec<Suspect> {
+    const OWN: [&str; 7] =
+        ["late", "throttled", "stood_still", "own_limits", "generator_cpu", "users_idle", "run_delay"];
+    let doubts = seen.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
+    // A generator without reserve is told in the closed model even where nothing rests on it; hiccups are not.
+    let own: Vec<_> =
+        doubts.filter(|d| d.grave || ["generator_cpu", "throttled"].contains(&d.kind.as_str())).collect();
+    let Some(worst) = own.iter().find(|d| d.grave).or(own.first()) else { return Vec::new() };
+    let limit = if worst.grave { "" } else { "; what the system could do beyond that was not seen" };
+    vec![Suspect {
+        kind: Kind::Generator,
+        who: Some("loadlab".into()),
+        at_s: None,
+        text: format!("loadlab itself: {}{limit}", worst.evidence),
+        share: if worst.grave { 1.0 } else { 0.9 },
+    }]
+}
+
+fn died(seen: &Seen<'_>) -> Vec<Suspect> {
+    let died = seen.events.iter().filter_map(|e| match &e.what {
+        What::Died { component, status } => Some(Suspect {
+            kind: Kind::Died,
+            who: Some(component.clone()),
+            at_s: Some(e.at_s),
+            text: format!("{component} died at {}: {status}", seconds(e.at_s)),
+            share: 1.0,
+        }),
+        _ => None,
+    });
+    died.collect()
+}
+
+fn seconds(value: f64) -> String {
+    format_duration_ns(value.max(0.0) * 1e9)
+}
+
+type Look = fn(&Seen<'_>, &str, &ComponentSummary, &[&Sample]) -> Option<Suspect>;
+
+fn by_component(seen: &Seen<'_>, look: Look) -> Vec<Suspect> {
+    let all = seen.summary.components.iter().filter_map(|(name, summary)| {
+        let mut own: Vec<&Sample> = seen.samples.iter().filter(|s| s.component == *name).collect();
+        own.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        look(seen, name, summary, &own)
+    });
+    all.collect()
+}
+
+fn memory(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let suspect =
+        |at_s, text, share| Suspect { kind: Kind::Memory, who: Some(name.to_owned()), at_s, text, share };
+    if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
+        let first = own.iter().find(|s| s.oom_kills > own.first().and_then(|f| f.oom_kills));
+        let times = if kills == 1 { "once".to_owned() } else { format!("{kills} times") };
+        let text = format!("{name} ran out of memory: the kernel killed processes of it {times}");
+        return Some(suspect(first.map(|s| s.at_s), text, 1.0));
+    }
+    let inside = during(seen);
+    // Each reading beside the limit it was under: events change limits. `None` where there was none.
+    let loaded: Vec<(f64, Option<(f64, f64)>)> = own
+        .iter()
+        .filter(|s| inside.has(s.at_s))
+        .map(|s| {
+            let limit = s.memory_limit_bytes.filter(|l| *l > 0);
+            let used = s.memory_bytes.or(s.resident_bytes);
+            (s.at_s, used.zip(limit).map(|(used, limit)| (used as f64, limit as f64)))
+        })
+        .collect();
+    let full: Vec<(f64, f64, f64)> = loaded
+        .iter()
+        .filter_map(|(at_s, reading)| reading.map(|(used, limit)| (*at_s, used, limit)))
+        .filter(|(_, used, limit)| *used >= FULL_SHARE * limit)
+        .collect();
+    let (_, used, limit) = full.iter().copied().max_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
+    let at = full.first().map(|f| f.0);
+    let share = full.len() as f64 / loaded.len().max(1) as f64;
+    let text = format!(
+        "{name} was at its memory limit: up to {} of {} ({} of the time above {})",
+        format_bytes(used),
+        format_bytes(limit),
+        percent(share),
+        percent(FULL_SHARE)
+    );
+    // Full is not yet slow: a component that is also at its CPU limit is held back by that.
+    Some(suspect(at, text, share * FULL_WEIGHT))
+}
+
+fn cpu_limit(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(seen);
+    let length_s = load.to_s - load.from_s;
+    let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
+    // Added up over cores: a component on four of them is stopped four seconds in each.
+    let stopped = c.throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
+    let used = c.cpu_limit.filter(|l| *l > 0.0).zip(c.cpu_percent.mean).map(|(l, p)| p / 100.0 / l);
+    let at_limit = used.is_some_and(|u| u >= BUSY_SHARE);
+    if stopped < THROTTLED_SHARE && !at_limit {
+        return None;
+    }
+    // Stopped now and then while it used half of what it may: bursts, which hold back a tail and no throughput.
+    let bursts = used.is_some_and(|u| u < 0.5);
+    let first = own.windows(2).find(|w| {
+        let in_load = load.has(w[1].at_s);
+        let length_s = w[1].at_s - w[0].at_s;
+        let more = throttled.at(w[1].at_s).zip(throttled.at(w[0].at_s)).map_or(0.0, |(b, a)| b - a);
+        in_load && length_s > 0.0 && more / length_s >= THROTTLED_SHARE
+    });
+    let of = match (c.cpu_limit, used) {
+        (Some(limit), Some(used)) => {
+            format!(" used {} of its CPU limit of {}", percent(used), cores(limit))
+        }
+        _ => " has a CPU limit".to_owned(),
+    };
+    let was = match c.throttled_s.filter(|s| *s > 0.0) {
+        Some(s) => format!(
+            " and was stopped by it for {} of {} (added up over cores)",
+            seconds(s),
+            seconds(length_s)
+        ),
+        None => String::new(),
+    };
+    let share = used.unwrap_or(0.0).max(if bursts { 0.0 } else { stopped.min(1.0) });
+    Some(Suspect {
+        kind: Kind::CpuLimit,
+        who: Some(name.to_owned()),
+        at_s: first.map(|w| w[0].at_s.max(load.from_s)),
+        text: format!("{name}{of}{was}"),
+        share: share.min(1.0),
+    })
+}
+
+fn cores(limit: f64) -> String {
+    if limit < 0.1 {
+        return format!("{} % of a core", significant(limit * 100.0, 2));
+    }
+    format!("{} {}", significant(limit, 2), if limit == 1.0 { "core" } else { "cores" })
+}
+
+/// A process that may not open another file: it accepts no more, and those who connected wait. What it does about it
+/// – trying again at once, closing others – is a consequence.
+fn open_files(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(seen);
+    let loaded: Vec<(f64, f64)> =
+        own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
+    let full: Vec<f64> =
+        loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
+    let at_s = *full.first()?;
+    let share = full.len() as f64 / loaded.len() as f64;
+    let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in all", format_count(n as f64)));
+    Some(Suspect {
+        kind: Kind::OpenFiles,
+        who: Some(name.to_owned()),
+        at_s: Some(at_s),
+        text: format!(
+            "{name} had no open file left: a process of it had all it may (`ulimit -n`) for {} of the time{most}",
+            percent(share)
+        ),
+        share,
+    })
+}
+
+/// A component some task of which waited for block I/O nearly all the time (the kernel's pressure, \"some\").
+fn disk(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(seen);
+    let waited = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s)).per_s(load)?;
+    if waited < DISK_SHARE || load.to_s - load.from_s < SHORTEST_S {
+        return None;
+    }
+    let bytes = |v: Option<u64>| v.map_or("–".to_owned(), |v| format_bytes(v as f64));
+    Some(Suspect {
+        kind: Kind::Disk,
+        who: Some(name.to_owned()),
+        at_s: None,
+        text: format!(
+            "{name} waited for its disk for {} of the time (read {}, written {})",
+            percent(waited.min(1.0)),
+            bytes(c.block_bytes.read),
+            bytes(c.block_bytes.written)
+        ),
+        share: waited.min(1.0),
+    })
+}
+
+/// A component that cannot use a second core, however many there are.
+fn one_core(seen: &Seen<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
+    let used = c.cpu_percent.mean? / 100.0;
+    // Above one core it does use several; whether it had more to use, the machine tells.
+    let one = (BUSY_SHARE..=1.05).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
+    (one && seen.cores != 1).then(|| Suspect {
+        kind: Kind::OneCore,
+        who: Some(name.to_owned()),
+        at_s: None,
+        text: format!(
+            "{name} was busy on one core for {} of the time: it does not use a second",
+            percent(used.min(1.0))
+        ),
+        share: used.min(1.0),
+    })
+}
+
+/// Every core of the machine was busy.
+fn machine(seen: &Seen<'_>) -> Option<Suspect> {
+    let load = during(seen);
+    let host = || seen.samples.iter().filter(|s| s.component == "host");
+    let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / seen.cores.max(1) as f64;
+    // Within a second or two anything is busy.
+    if seen.cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
+        return None;
+    }
+    let own = seen.summary.generator.cpu_s / (load.to_s - load.from_s).max(f64::MIN_POSITIVE);
+    let components = seen.summary.components.iter();
+    let mut shares: Vec<(&str, f64)> = components
+        .filter_map(|(n, c)| Some((n.as_str(), c.cpu_percent.mean? / 100.0)))
+        .chain([("loadlab", own)])
+        .collect();
+    let ours: f64 = shares.iter().map(|(_, s)| s).sum();
+    let others = (used * seen.cores as f64 - ours).max(0.0);
+    // A machine that others keep busy explains nothing about this system; it is told, and decides nothing.
+    let is_ours = ours >= others;
+    shares.push(("others", others));
+    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let words: Vec<String> =
+        shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
+    Some(Suspect {
+        kind: if is_ours { Kind::Machine } else { Kind::Neighbours },
+        who: Some("host".into()),
+        at_s: None,
+        text: format!(
+            "the machine: its {} cores were busy for {} of the time (in cores: {})",
+            seen.cores,
+            percent(used.min(1.0)),
+            words.join(", ")
+        ),
+        share: used.min(1.0),
+    })
+}
+
+fn refused(seen: &Seen<'_>) -> Vec<Suspect> {
+    let s = seen.summary;
+    let started = s.requests.started.max(1) as f64;
+    let own = s.connections.own_limits.total();
+    let connect = s.failures.get(Failure::Connect).saturating_sub(own);
+    let reset = s.failures.get(Failure::Reset);
+    let at = seen.ticks.iter().find(|t| {
+        let f = &t.counts.failures;
+        f.get(Failure::Connect) + f.get(Failure::Reset) > 0
+    });
+    let mut found = Vec::new();
+    let host = s.load.url.split('/').nth(2).filter(|h| !h.is_empty()).unwrap_or("the target");
+    let mut say = |share: f64, text: String| {
+        found.push(Suspect {
+            kind: Kind::Refused,
+            who: Some(host.to_owned()),
+            at_s: at.map(|t| t.from_s),
+            text,
+            share: share.min(1.0),
+        });
+    };
+    let share = (connect + reset) as f64 / started;
+    if share > REFUSED_SHARE {
+        let n = |v: u64| format_count(v as f64);
+        say(
+            share,
+            format!(
+                "{host} turned connections away: {} refused, {} reset ({} of all requests)",
+                n(connect),
+                n(reset),
+                significant(share * 100.0, 2) + " %"
+            ),
+        );
+    }
+    let slow = s.connect_ms.max.or(s.connect_ms.over_ms.get("max").copied()).unwrap_or(0.0);
+    if slow >= SYN_AGAIN_MS && s.connect_ms.p50.is_none_or(|p50| p50 < SYN_AGAIN_MS / 2.0) {
+        say(
+            0.0,
+            format!(
+                "connects to {host} took up to {}: the first packet was lost and sent again, since the accept queue was full or the network lost it",
+                format_duration_ns(slow * 1e6)
+            ),
+        );
+    }
+    if let Some((turned_away, whose)) = turned_away(seen, slow >= SYN_AGAIN_MS)
+        && turned_away >= (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS)
+    {
+        say(
+            REFUSED_SHARE,
+            format!(
+                "the accept queue of {whose} was full: {} connections were turned away, since the server accepts too slowly or its backlog (`listen`) is short",
+                format_count(turned_away)
+            ),
+        );
+    }
+    found
+}
+
+/// Connections that full accept queues turned away during the load, and whose. A component in a network of its own has a
+/// count of its own; that of the machine is anybody's, and is asked only where connects of this load took whole seconds.
+fn turned_away(seen: &Seen<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
+    let load = during(seen);
+    let of = |name: &str| {
+        let own = seen.samples.iter().filter(|s| s.component == name);
+        let count = Counter::of(own, |s| Some(s.tcp.as_ref()?.accept_overflows? as f64));
+        Some(count.at(load.to_s)? - count.at(load.from_s)?).filter(|n| *n > 0.0)
+    };
+    let own = seen.summary.components.keys().filter_map(|name| Some((of(name)?, name.clone())));
+    own.max_by(|a, b| a.0.total_cmp(&b.0)).or_else(|| {
+        let host = of("host").filter(|_| has_slow_connects)?;
+        Some((host, "the target, or of another server on this machine,".to_owned()))
+    })
+}
+
+/// Probes that rise while the load runs and fall once it is over.
+fn queues(seen: &Seen<'_>) -> Vec<Suspect> {
+    let load = during(seen);
+    let found = seen.summary.probes.keys().filter_map(|name| {
+        let mut points: Vec<(f64, f64)> = seen
+            .samples
+            .iter()
+            .flat_map(|s| {
+                s.probes.iter().map(move |(p, v)| (s.at_s, crate::components::probe_name(s, p), *v))
+            })
+            .filter(|(_, p, _)| p == name)
+            .map(|(at_s, _, v)| (at_s, v))
+            .collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let loaded: Vec<(f64, f64)> = points.iter().copied().filter(|p| load.has(p.0)).collect();
+        let grew = trend(&stretches(&loaded, 10))?;
+        let (first, last) = (loaded.first()?.1, loaded.last()?.1);
+        let most = points.iter().map(|p| p.1).fold(f64::NEG_INFINITY, f64::max);
+        let falls = points.last()?.1 <= most - FALLS_SHARE * (most - first.min(most));
+        let named = QUEUE_WORDS.iter().any(|w| name.to_ascii_lowercase().contains(w));
+        let grows = grew.tau > 0.6 && last > first.max(1.0) * 1.5;
+        if !grows || !falls && !named {
+            return None;
+        }
+        let at = loaded.iter().find(|p| p.1 > first.max(1.0) * 1.5).map(|p| p.0);
+        Some(Suspect {
+            kind: Kind::Queue,
+            who: Some(name.clone()),
+            at_s: at,
+            text: format!(
+                "{name} grew from {} to {} while the load ran: what works it off does not keep up",
+                format_count(first.round()),
+                format_count(last.round())
+            ),
+            share: grew.tau,
+        })
+    });
+    found.collect()
+}
+
+/// Components that held a connection for most requests in flight, in the order of the plan; what each held.
+fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
+    let load = during(seen);
+    let in_flight = seen.summary.concurrency_mean;
+    let mut names: Vec<&String> =
+        seen.order.iter().filter(|n| seen.summary.components.contains_key(*n)).collect();
+    names.extend(seen.summary.components.keys().filter(|n| !seen.order.contains(n)));
+    let held = names.into_iter().filter_map(|name| {
+        let files = |inside: bool| {
+            let own = seen.samples.iter().filter(|s| s.component == *name);
+            // A reading at the very start is one without connections, or nearly so.
+            let loaded = |s: &&Sample| load.has(s.at_s) && s.at_s > load.from_s + 0.05;
+            let readings = own.filter(|s| loaded(s) == inside);
+            readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
+        };
+        let loaded = median(&mut files(true))?;
+        // What it has open without a load is its own. Where nobody looked then, a small server's few.
+        let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
+        let own = least(files(false)).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
+        Some((name.clone(), (loaded - own).max(0.0)))
+    });
+    held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()
+}
+
+/// Where requests wait for one another though nothing is busy.
+fn few_at_a_time(seen: &Seen<'_>) -> Option<Suspect> {
+    let s = seen.summary;
+    let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
+    let (mean, deviation) = (s.response_ms.mean?, s.response_ms.stdev?);
+    let at_a_time = s.rate_per_s.ok * fastest / 1e3;
+    let waits = s.concurrency_mean >= 2.0
+        && at_a_time <= FEW_SHARE * s.concurrency_mean
+        && fastest <= FEW_SHARE * middle;
+    // Below a millisecond the generator's own turns and the scheduler's are of that size.
+    if !waits || deviation > EVEN_SPREAD * mean || middle < 1.0 {
+        return None;
+    }
+    let holder = holders(seen).pop().map(|(name, _)| name).or_else(|| only(seen));
+    let inside = holder.as_deref().map_or("in the system".to_owned(), |name| format!("inside {name}"));
+    Some(Suspect {
+        kind: Kind::FewAtATime,
+        who: holder,
+        at_s: None,
+        text: format!(
+            "requests wait {inside}: about {} of {} in flight are worked on at a time (throughput × the fastest response of {}), and no component is busy: a pool, a lock or a number of workers is too small",
+            significant(at_a_time.max(1.0), 2),
+            format_count(s.concurrency_mean.round()),
+            format_duration_ns(fastest * 1e6)
+        ),
+        share: 1.0 - at_a_time / s.concurrency_mean,
+    })
+}
+
+fn only(seen: &Seen<'_>) -> Option<String> {
+    match seen.summary.components.len() {
+        1 => seen.summary.components.keys().next().cloned(),
+        _ => None,
+    }
+}
+
+/// Nothing is at an end that can be seen.
+fn inside(seen: &Seen<'_>) -> Suspect {
+    if seen.summary.load.is_command() {
+        let text = "nothing visible is at its end; what the programs waited for was not measured".to_owned();
+        return Suspect { kind: Kind::Inside, who: None, at_s: None, text, share: 0.0 };
+    }
+    let holder = holders(seen).pop();
+    let in_flight = seen.summary.concurrency_mean;
+    let (who, text) = match (holder, only(seen)) {
+        (Some((name, held)), _) => {
+            let text = format!(
+                "nothing visible is at its end: the latency is inside {name}, which held about {} connections while {} requests were in flight",
+                format_count(held.round()),
+                format_count(in_flight.round())
+            );
+            (Some(name), text)
+        }
+        (None, Some(name)) => {
+            let text =
+                format!("nothing visible is at its end: the latency is inside {name}, the only component");
+            (Some(name), text)
+        }
+        (None, None) => (None, "nothing visible is at its end".to_owned()),
+    };
+    Suspect { kind: Kind::Inside, who, at_s: None, text, share: 0.0 }
+}

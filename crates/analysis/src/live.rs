@@ -1,0 +1,135 @@
+//! Doubts while a load runs: those that can be judged from what there is so far, told once, and again only when much
+//! worse.
+//!
+//! They are the doubts of a trial ([`crate::doubts`]) with the same thresholds, asked once a second. What is had now and then
+//! by chance has to stay for some seconds before it is told: the first seconds of a load hold its connects, and few
+//! requests. What was counted – a stop, a request that was dropped – is told at once. The trial's own doubts, over all of it,
+//! are what decides: one that was told here may be gone at the end, and Little's law, drift and whatever else needs the
+//! whole load is asked there alone.
+
+use loadlab_record::load::{Counts, OwnLimits, Series};
+use loadlab_record::summary::{Doubt, LoadFacts, StoodStill};
+
+use crate::doubts::{
+    doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, own_limits_so_far, still_words,
+    throttled_so_far,
+};
+use crate::summarise::Planned;
+
+/// Seconds in a row in which requests have to be late, in the figures up to then.
+const LATE_FOR: u32 = 3;
+/// Seconds in a row with all slots taken: a stall of one is the system's and may pass.
+const CAPPED_FOR: u32 = 2;
+/// Told again when it has become so many times worse.
+const WORSE: f64 = 10.0;
+
+/// A load up to now.
+#[derive(Clone, Copy, Debug)]
+pub struct SoFar<'a> {
+    /// Seconds since its start.
+    pub at_s: f64,
+    /// What it counted; `in_flight` is the present number.
+    pub counts: &'a Counts,
+    /// Times of the window.
+    pub series: &'a Series,
+    /// Attempts to connect.
+    pub attempted: u64,
+    /// Those that failed on limits of loadlab's own machine.
+    pub own_limits: OwnLimits,
+    /// Stretches of time in which a load thread did not run.
+    pub stood_still: StoodStill,
+    /// Time loadlab was stopped by a CPU limit, seconds; `None` where it is not told.
+    pub throttled_s: Option<f64>,
+}
+
+/// What was told of one load.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    late: Kept,
+    throttled: Kept,
+    stood_still: Kept,
+    own_limits: Kept,
+    capped: Kept,
+    dropped: Kept,
+    /// Requests dropped up to the last look.
+    dropped_before: u64,
+}
+
+/// One kind of doubt.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    /// Seconds in a row in which it was had.
+    held: u32,
+    /// How bad it was when it was told, and whether it was grave.
+    told: Option<(f64, bool)>,
+}
+
+impl Kept {
+    /// What is to be told of a doubt that is so bad, or of none: once it has held for so long.
+    fn look(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
+        let Some((size, doubt)) = found else {
+            self.held = 0;
+            return None;
+        };
+        self.held += 1;
+        let is_news = match self.told {
+            None => true,
+            Some((told, grave)) => size >= told * WORSE || doubt.grave && !grave,
+        };
+        if self.held < hold || !is_news {
+            return None;
+        }
+        self.told = Some((size, doubt.grave));
+        Some(doubt)
+    }
+}
+
+impl Live {
+    /// Looks at a load, once a second; what is new.
+    pub fn look(&mut self, load: &LoadFacts, planned: &Planned, now: &SoFar<'_>) -> Vec<Doubt> {
+        let is_timed = has_due_times(load);
+        let of = |size: f64| move |doubt: Doubt| (size, doubt);
+        let late = is_timed.then(|| late_so_far(now.series)).flatten();
+        let grave = is_timed && late_is_grave(now.series);
+        let throttled = now.throttled_s.and_then(|s| throttled_so_far(s, now.at_s, (load, grave)));
+        let own = now.own_limits;
+        let dropped = (now.counts.dropped, now.counts.due);
+        // A schedule drops what finds no slot; at the moment of a look one may be free again.
+        let drops = now.counts.dropped > std::mem::replace(&mut self.dropped_before, now.counts.dropped);
+        [
+            self.late.look(late.map(of(1.0)), LATE_FOR),
+            self.throttled.look(throttled.map(of(now.throttled_s.unwrap_or(0.0))), 1),
+            self.stood_still.look(stood_still(now.stood_still).map(of(now.stood_still.sum_s)), 1),
+            self.own_limits.look(own_limits_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
+            self.capped.look(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
+            self.dropped.look(dropped_so_far(dropped, load, planned).map(of(dropped.0 as f64)), 1),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// Whether it is grave only all requests tell.
+fn stood_still(still: StoodStill) -> Option<Doubt> {
+    doubt(
+        "stood_still",
+        false,
+        still_words(still)?,
+        "find what stops it: a signal, a suspended or moved virtual machine, or others on its cores (`--cpus`)",
+    )
+}
+
+fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, drops: bool) -> Option<Doubt> {
+    let is_reached = |cap: &u64| load.model == "open" && (drops || now.counts.in_flight >= *cap);
+    let cap = planned.max_in_flight.filter(is_reached)?;
+    let cap = loadlab_record::units::format_count(cap as f64);
+    doubt(
+        "in_flight_cap",
+        false,
+        format!(
+            "{cap} requests are in flight at once, the most allowed; what falls due now waits for a slot, or is dropped"
+        ),
+        "the system is behind, or raise `--max-in-flight`; waiting for a slot is in the response times",
+    )
+}

@@ -1,0 +1,353 @@
+//! The search for the most load that meets an expectation: which level is probed next, and what follows from all
+//! of it. A pure state machine: it is told how a probe came out and says what to do, and knows no clock, no server
+//! and no load.
+//!
+//! Levels (users, or requests per second) are halved on a logarithmic scale between the largest that passed and the
+//! smallest that failed, until the two are within [`PRECISION`] of one another. A probe is a measurement and may be
+//! wrong. Both ends are therefore probed once more before an answer is given: the one below has to pass again, the one
+//! above to fail again. So is an end that three probes in a row run into. One that contradicts itself is probed a third
+//! time, and the majority counts. If an end falls, the search goes on from there.
+//!
+//! It presumes that what fails at a level fails at all higher ones. That holds for response times and errors, and
+//! not for `goodput > 100`, which few users cannot reach.
+
+use serde::{Deserialize, Serialize};
+
+/// Probes of a search that do not say how many.
+pub const MOST_PROBES: u32 = 15;
+/// Levels this near to one another are as good as the same: two parts in a hundred.
+pub const PRECISION: f64 = 0.02;
+
+/// Probes in a row with one outcome that make the end they run into suspicious.
+const STREAK: usize = 3;
+
+/// How a probe came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It met what is expected, and was steady.
+    Met,
+    /// It did not.
+    Missed,
+    /// The measurement cannot be trusted: loadlab, not the system, was at its end.
+    Invalid,
+}
+
+/// A level, and how it came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probed {
+    /// Users, or requests per second.
+    pub level: u64,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Probe this level.
+    Probe {
+        /// Users, or requests per second.
+        level: u64,
+        /// It was probed before: this confirms or refutes it.
+        again: bool,
+    },
+    /// The search is over.
+    Done(Answer),
+}
+
+/// What a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "found")]
+pub enum Answer {
+    /// The most that met the expectation.
+    Most {
+        /// It.
+        level: u64,
+        /// The least that did not.
+        above: u64,
+        /// Both were probed twice and came out the same; else the probes were used up before.
+        confirmed: bool,
+    },
+    /// No level that was probed failed it.
+    AtLeast {
+        /// The highest that was probed.
+        level: u64,
+        /// It is the highest of the range; else the probes were used up before.
+        is_top: bool,
+    },
+    /// Not even the lowest level met it.
+    LessThan {
+        /// The lowest of the range.
+        level: u64,
+    },
+    /// From `above` on it is loadlab that is at its end, not the system.
+    Generator {
+        /// The most that met the expectation, if any did.
+        level: Option<u64>,
+        /// The least that could not be measured.
+        above: u64,
+    },
+}
+
+/// A search under way.
+#[derive(Clone, Debug)]
+pub struct Search {
+    low: u64,
+    high: u64,
+    most_probes: u32,
+    precision: f64,
+    path: Vec<Probed>,
+}
+
+/// What is known of a level from all its probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// Never probed.
+    Nothing,
+    /// All probes agree, or the majority does.
+    Is(Outcome),
+    /// As many say this as that.
+    Torn,
+}
+
+impl Search {
+    /// Between two levels, both included; the lower is at least 1. A range turned round is turned back.
+    pub fn new(low: u64, high: u64, most_probes: u32) -> Search {
+        let (low, high) = (low.min(high).max(1), low.max(high).max(1));
+        Search { low, high, most_probes: most_probes.max(1), precision: PRECISION, path: Vec::new() }
+    }
+
+    /// Everything that was probed, in order.
+    pub fn path(&self) -> &[Probed] {
+        &self.path
+    }
+
+    /// A probe came out.
+    pub fn add(&mut self, level: u64, outcome: Outcome) {
+        self.path.push(Probed { level, outcome });
+    }
+
+    /// What to do next. The same until [`Search::add`] is called.
+    pub fn next(&self) -> Next {
+        if self.path.len() >= self.most_probes as usize {
+            return Next::Done(self.answer(false));
+        }
+        // A level that contradicts itself is settled first: all else hangs on it.
+        if let Some(level) = self.levels().into_iter().find(|l| self.known(*l) == Known::Torn) {
+            return Next::Probe { level, again: true };
+        }
+        let (passed, failed) = self.bracket();
+        let between = self.between(passed, failed);
+        if let (Some(_), Some(level)) = (between, self.suspicious(passed, failed)) {
+            return Next::Probe { level, again: true };
+        }
+        if let Some(level) = between {
+            return Next::Probe { level, again: false };
+        }
+        // Both ends again: the upper first, since a hiccup fails a probe and nothing makes one pass.
+        let once = |level: &u64| self.times(*level) == 1;
+        match failed.filter(once).or(passed.filter(once)) {
+            Some(level) => Next::Probe { level, again: true },
+            None => Next::Done(self.answer(true)),
+        }
+    }
+
+    /// An end that was probed once, and that all probes since run into: where the truth is as likely on either side,
+    /// three in a row on one are rarer than an end that is wrong is costly.
+    fn suspicious(&self, passed: Option<u64>, failed: Option<u64>) -> Option<u64> {
+        let last = self.path.len().checked_sub(STREAK).map(|from| &self.path[from..])?;
+        let met = last.iter().filter(|p| p.outcome == Outcome::Met).count();
+        // A level that is probed again speaks for itself, and is no other witness.
+        if last.iter().any(|p| self.times(p.level) > 1) {
+            return None;
+        }
+        let end = match met {
+            STREAK => failed,
+            0 => passed,
+            _ => None,
+        };
+        end.filter(|level| self.times(*level) == 1)
+    }
+
+    /// The largest level that passed below the smallest that failed, and that one.
+    fn bracket(&self) -> (Option<u64>, Option<u64>) {
+        let is = |level: &u64, met: bool| match self.known(*level) {
+            Known::Is(outcome) => (outcome == Outcome::Met) == met,
+            _ => false,
+        };
+        let levels = self.levels();
+        let passed = levels.iter().copied().filter(|l| is(l, true)).max();
+        // Of a failure below something that passed the passing one is believed: a hiccup fails a probe, and
+        // nothing makes an overloaded system pass one.
+        let failed = levels.iter().copied().filter(|l| is(l, false) && passed.is_none_or(|p| *l > p)).min();
+        (passed, failed)
+    }
+
+    /// The level to probe between the ends; `None` when they are near enough.
+    fn between(&self, passed: Option<u64>, failed: Option<u64>) -> Option<u64> {
+        match (passed, failed) {
+            // The whole range is open. The ends of a range are guesses, and its top may take the system down: the
+            // middle comes first.
+            (None, None) => Some(middle(self.low, self.high)),
+            (Some(passed), None) if passed >= self.high => None,
+            (Some(passed), None) => Some(match self.near(passed, self.high) {
+                true => self.high,
+                false => middle(passed, self.high),
+            }),
+            (None, Some(failed)) if failed <= self.low => None,
+            (None, Some(failed)) => Some(match self.near(self.low, failed) {
+                true => self.low,
+                false => middle(self.low, failed),
+            }),
+            (Some(passed), Some(failed)) if self.near(passed, failed) => None,
+            (Some(passed), Some(failed)) => Some(middle(passed, failed)),
+        }
+    }
+
+    fn near(&self, low: u64, high: u64) -> bool {
+        high - low <= 1 || (high as f64) <= low as f64 * (1.0 + self.precision)
+    }
+
+    /// What follows once nothing more is probed.
+    fn answer(&self, confirmed: bool) -> Answer {
+        let (passed, failed) = self.bracket();
+        let torn = self.levels().into_iter().any(|l| self.known(l) == Known::Torn);
+        let is_invalid = |level: u64| self.known(level) == Known::Is(Outcome::Invalid);
+        match (passed, failed) {
+            (passed, Some(above)) if is_invalid(above) => Answer::Generator { level: passed, above },
+            (Some(level), Some(above)) => Answer::Most { level, above, confirmed: confirmed && !torn },
+            (Some(level), None) => Answer::AtLeast { level, is_top: level >= self.high },
+            (None, _) => Answer::LessThan { level: failed.unwrap_or(self.low) },
+        }
+    }
+
+    fn levels(&self) -> Vec<u64> {
+        let mut levels: Vec<u64> = self.path.iter().map(|p| p.level).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        levels
+    }
+
+    fn times(&self, level: u64) -> usize {
+        self.path.iter().filter(|p| p.level == level).count()
+    }
+
+    fn known(&self, level: u64) -> Known {
+        let of = |outcome| self.path.iter().filter(|p| p.level == level && p.outcome == outcome).count();
+        let (met, missed, invalid) = (of(Outcome::Met), of(Outcome::Missed), of(Outcome::Invalid));
+        match (met, missed + invalid) {
+            (0, 0) => Known::Nothing,
+            (a, b) if a == b => Known::Torn,
+            (a, b) if a > b => Known::Is(Outcome::Met),
+            // A level that was measured once was measured: what it said goes before what could not be told.
+            _ if missed > 0 => Known::Is(Outcome::Missed),
+            _ => Known::Is(Outcome::Invalid),
+        }
+    }
+}
+
+/// Half way on a logarithmic scale, strictly between the two where there is room.
+fn middle(low: u64, high: u64) -> u64 {
+    if high <= low + 1 {
+        return high;
+    }
+    let middle = ((low as f64) * (high as f64)).sqrt().round() as u64;
+    middle.clamp(low + 1, high - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer, and the levels on the way, for a system that takes exactly so much.
+    fn run(range: (u64, u64), takes: u64) -> (Answer, Vec<u64>) {
+        let mut search = Search::new(range.0, range.1, MOST_PROBES);
+        loop {
+            match search.next() {
+                Next::Done(answer) => return (answer, search.path().iter().map(|p| p.level).collect()),
+                Next::Probe { level, .. } => {
+                    search.add(level, if level <= takes { Outcome::Met } else { Outcome::Missed });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_capacity_of_a_range_is_found() {
+        for takes in 1..1000 {
+            let (answer, path) = run((1, 1000), takes);
+            let Answer::Most { level, above, confirmed: true } = answer else {
+                panic!("{takes}: {answer:?} by {path:?}")
+            };
+            assert!(level <= takes && takes < above, "{takes}: {answer:?}");
+            assert!(above - level <= 1 || above as f64 <= level as f64 * 1.02, "{takes}: {answer:?}");
+            assert!(path.len() <= 14, "{takes}: {path:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_beyond_a_range_is_said() {
+        assert_eq!(run((10, 200), 5).0, Answer::LessThan { level: 10 });
+        assert_eq!(run((10, 200), 200).0, Answer::AtLeast { level: 200, is_top: true });
+        assert_eq!(run((10, 200), 5000).0, Answer::AtLeast { level: 200, is_top: true });
+        assert_eq!(run((7, 7), 7).0, Answer::AtLeast { level: 7, is_top: true });
+        assert_eq!(run((7, 7), 6).0, Answer::LessThan { level: 7 });
+    }
+
+    #[test]
+    fn a_level_that_was_not_probed_has_not_failed() {
+        let mut search = Search::new(1, 1000, 3);
+        while let Next::Probe { level, .. } = search.next() {
+            search.add(level, Outcome::Met);
+        }
+        assert_eq!(search.next(), Next::Done(Answer::AtLeast { level: 423, is_top: false }));
+    }
+
+    #[test]
+    fn the_path_of_a_small_search() {
+        assert_eq!(run((1, 100), 20).1, [10, 32, 18, 24, 21, 19, 20, 21, 20]);
+    }
+
+    /// Says what it is told for the first probe of a level, and the truth from the second on.
+    fn fooled(wrong: &[u64], takes: u64) -> (Answer, usize) {
+        let mut search = Search::new(1, 1000, MOST_PROBES);
+        loop {
+            match search.next() {
+                Next::Done(answer) => return (answer, search.path().len()),
+                Next::Probe { level, again } => {
+                    let truth = level <= takes;
+                    let says = if wrong.contains(&level) && !again { !truth } else { truth };
+                    search.add(level, if says { Outcome::Met } else { Outcome::Missed });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_hiccup_on_the_way_is_found_out() {
+        // 32 is probed first, and fails for no reason: the search ends just below it, and goes up again
+        let (answer, probes) = fooled(&[32], 500);
+        let Answer::Most { level, .. } = answer else { panic!("{answer:?}") };
+        assert!((32..=500).contains(&level), "{answer:?} after {probes}");
+        assert_eq!(probes, 15);
+        // near the answer it costs a probe or two
+        let (answer, probes) = fooled(&[506], 500);
+        assert!(matches!(answer, Answer::Most { level: 490..=500, .. }), "{answer:?} after {probes}");
+    }
+
+    #[test]
+    fn a_generator_at_its_end_is_not_taken_for_the_system() {
+        let mut search = Search::new(1, 1000, MOST_PROBES);
+        let answer = loop {
+            match search.next() {
+                Next::Done(answer) => break answer,
+                Next::Probe { level, .. } => {
+                    search.add(level, if level <= 300 { Outcome::Met } else { Outcome::Invalid });
+                }
+            }
+        };
+        let Answer::Generator { level: Some(level), above } = answer else { panic!("{answer:?}") };
+        assert!((294..=300).contains(&level) && (301..=306).contains(&above), "{answer:?}");
+    }
+}

@@ -1,0 +1,359 @@
+//! What gave first, over trials made by hand: what is named, and in which order.
+
+use loadlab_analysis::first::{Kind, Seen, Suspect, gave_first};
+use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
+use loadlab_record::Failure;
+use loadlab_record::event::{Event, What};
+use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::sample::{Pressure, Sample, Tcp};
+use loadlab_record::summary::{Doubt, Ended, Generator, LoadFacts, Summary};
+
+use Kind::{
+    CpuLimit, Died, Disk, FewAtATime, Generator as Own, Inside, Machine, Memory, Neighbours, OneCore,
+    OpenFiles, Queue, Refused,
+};
+
+const LENGTH_S: u64 = 10;
+
+/// A trial of ten seconds with two components; what it is about is put in.
+struct Made {
+    summary: Summary,
+    samples: Vec<Sample>,
+    ticks: Vec<Tick>,
+    events: Vec<Event>,
+}
+
+/// What a component does, second by second.
+#[derive(Clone, Copy, Default)]
+struct Does {
+    cores: f64,
+    limit: Option<f64>,
+    throttled: f64,
+    memory: u64,
+    memory_limit: Option<u64>,
+    files: u64,
+    oom_kills: u64,
+}
+
+fn samples(name: &str, does: Does) -> Vec<Sample> {
+    let reading = |i: i64| {
+        let (at, loaded) = (i as f64, i > 0 && i <= LENGTH_S as i64);
+        let worked = at.clamp(0.0, LENGTH_S as f64);
+        Sample {
+            at_s: at,
+            component: name.into(),
+            cpu_s: Some(does.cores * worked),
+            throttled_s: Some(does.throttled * worked),
+            memory_bytes: Some(does.memory),
+            memory_limit_bytes: does.memory_limit,
+            open_files: Some(5 + if loaded { does.files } else { 0 }),
+            oom_kills: Some(if i > 4 { does.oom_kills } else { 0 }),
+            ..Sample::default()
+        }
+    };
+    (-1..=LENGTH_S as i64 + 2).map(reading).collect()
+}
+
+/// So many users; each response takes `ms`, the fastest `fastest_ms`.
+fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Made {
+    let n = users * LENGTH_S * 1000 / ms;
+    let mut m = Measured {
+        counts: Counts { due: n, started: n, ok: n, ..Counts::default() },
+        window: Window { from_s: 0.0, to_s: LENGTH_S as f64 },
+        in_window: InWindow { due: n, started: n, ok: n },
+        elapsed_s: LENGTH_S as f64,
+        busy_s: (users * LENGTH_S) as f64,
+        ..Measured::default()
+    };
+    m.series.response_ok.record_n(fastest_ms * 1_000_000, 1);
+    m.series.response_ok.record_n(ms * 1_000_000, n - 1);
+    let ticks: Vec<Tick> = (0..LENGTH_S)
+        .map(|i| Tick {
+            load: "main".into(),
+            from_s: i as f64,
+            to_s: i as f64 + 1.0,
+            counts: Counts {
+                due: n / LENGTH_S,
+                started: n / LENGTH_S,
+                ok: n / LENGTH_S,
+                ..Counts::default()
+            },
+            ..Tick::default()
+        })
+        .collect();
+    let all: Vec<Sample> = components.iter().flat_map(|(name, does)| samples(name, *does)).collect();
+    let limits = components.iter().filter_map(|(name, does)| Some(((*name).to_owned(), does.limit?)));
+    let facts = LoadFacts {
+        model: "closed".into(),
+        users: Some(users),
+        url: "http://127.0.0.1:8080/".into(),
+        ..LoadFacts::default()
+    };
+    let summary = summarise(TrialInput {
+        facts,
+        loads: &[LoadRun { load: "main".into(), batch: 0, at_s: 0.0, measured: m }],
+        ticks: &ticks,
+        samples: &all,
+        events: &[],
+        generator: Generator::default(),
+        ended: Ended::Complete,
+        expect: &[],
+        intervals: &[],
+        drain_s: None,
+        loss: None,
+        planned: Planned { cpu_limits: limits.collect(), ..Planned::default() },
+    });
+    Made { summary, samples: all, ticks, events: Vec::new() }
+}
+
+impl Made {
+    fn suspects(&self) -> Vec<Suspect> {
+        let order = ["edge".to_owned(), "db".to_owned()];
+        gave_first(Seen {
+            summary: &self.summary,
+            samples: &self.samples,
+            ticks: &self.ticks,
+            events: &self.events,
+            order: &order,
+            cores: 4,
+        })
+    }
+
+    #[track_caller]
+    fn check(&self, expect: &[(Kind, Option<&str>)]) {
+        let suspects = self.suspects();
+        let got: Vec<_> = suspects.iter().map(|s| (s.kind, s.who.as_deref())).collect();
+        assert_eq!(got, expect, "{suspects:#?}");
+    }
+}
+
+const QUIET: Does = Does {
+    cores: 0.1,
+    limit: None,
+    throttled: 0.0,
+    memory: 1 << 20,
+    memory_limit: None,
+    files: 0,
+    oom_kills: 0,
+};
+
+#[test]
+fn limits_are_told_with_their_figures() {
+    let edge = Does { cores: 0.0098, limit: Some(0.01), throttled: 0.7, ..QUIET };
+    let made = made(10, 1000, 900, &[("edge", edge), ("db", QUIET)]);
+    made.check(&[(CpuLimit, Some("edge"))]);
+    let first = &made.suspects()[0];
+    assert_eq!(
+        first.text,
+        "edge used 98 % of its CPU limit of 1.0 % of a core and was stopped by it for 7.00 s of 10.0 s (added up over cores)"
+    );
+    assert_eq!(first.at_s, Some(0.0));
+}
+
+#[test]
+fn what_leaves_no_choice_comes_first() {
+    let full = Does { memory: 99 << 20, memory_limit: Some(100 << 20), ..QUIET };
+    let limited = Does { cores: 0.5, limit: Some(0.5), throttled: 0.5, ..QUIET };
+    // full is not yet slow
+    made(10, 20, 18, &[("edge", full), ("db", limited)])
+        .check(&[(CpuLimit, Some("db")), (Memory, Some("edge"))]);
+    let killed = Does { oom_kills: 2, ..full };
+    let mut made = made(10, 20, 18, &[("edge", limited), ("db", killed)]);
+    assert_eq!(made.suspects()[0].text, "db ran out of memory: the kernel killed processes of it 2 times");
+    let status = "signal 9 (SIGKILL)".to_owned();
+    made.events.push(Event { at_s: 7.5, what: What::Died { component: "edge".into(), status } });
+    made.check(&[(Memory, Some("db")), (Died, Some("edge")), (CpuLimit, Some("edge"))]);
+    // and what is measured at all comes before everything
+    let grave =
+        Doubt { kind: "late".into(), grave: true, evidence: "late by 1 s".into(), hint: String::new() };
+    made.summary.doubts.push(grave);
+    assert_eq!(made.suspects()[0].kind, Own);
+}
+
+/// Events change limits: what was used before one is held against what was in force then.
+#[test]
+fn a_limit_that_came_later_was_not_reached_before() {
+    let roomy = Does { memory: 100 << 20, ..QUIET };
+    let mut made = made(1, 500, 480, &[("edge", roomy)]);
+    for sample in made.samples.iter_mut().filter(|s| s.at_s >= 5.0) {
+        (sample.memory_bytes, sample.memory_limit_bytes) = (Some(30 << 20), Some(50 << 20));
+    }
+    made.check(&[(Inside, Some("edge"))]);
+    for sample in made.samples.iter_mut().filter(|s| s.at_s >= 9.0) {
+        sample.memory_bytes = Some(50 << 20);
+    }
+    let first = &made.suspects()[0];
+    assert_eq!((first.kind, first.at_s), (Memory, Some(9.0)));
+    assert!(first.text.contains("up to 50.0 MiB of 50.0 MiB"), "{}", first.text);
+}
+
+#[test]
+fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
+    let bursts = Does { cores: 0.1, limit: Some(0.5), throttled: 0.2, ..QUIET };
+    let reached = Does { cores: 0.19, limit: Some(0.2), throttled: 0.3, ..QUIET };
+    made(10, 20, 18, &[("edge", bursts), ("db", reached)])
+        .check(&[(CpuLimit, Some("db")), (CpuLimit, Some("edge"))]);
+}
+
+#[test]
+fn a_core_and_a_machine_without_reserve() {
+    let one = Does { cores: 0.98, ..QUIET };
+    made(10, 20, 18, &[("edge", one), ("db", QUIET)]).check(&[(OneCore, Some("edge"))]);
+    let host = |made: &mut Made| made.samples.extend(samples("host", Does { cores: 3.9, ..QUIET }));
+    let most = Does { cores: 3.0, ..QUIET };
+    let mut ours = made(10, 20, 18, &[("edge", most), ("db", QUIET)]);
+    host(&mut ours);
+    ours.check(&[(Machine, Some("host"))]);
+    // kept busy by others, it decides nothing
+    let mut others = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+    host(&mut others);
+    others.check(&[(Inside, None), (Neighbours, Some("host"))]);
+}
+
+#[test]
+fn a_queue_grows_and_falls_and_a_count_stays() {
+    let with_probe = |name: &str, value: fn(f64) -> f64| {
+        let mut made = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+        for i in 0..=14 {
+            let at_s = f64::from(i);
+            made.samples.push(Sample {
+                at_s,
+                component: "probes".into(),
+                probes: [(name.to_owned(), value(at_s))].into(),
+                ..Sample::default()
+            });
+        }
+        made.summary.probes = loadlab_analysis::components::probes(
+            &made.samples,
+            loadlab_analysis::counter::During { from_s: 0.0, to_s: 10.0 },
+        );
+        made.suspects()[0].clone()
+    };
+    let falls = with_probe("jobs", |t| if t <= 10.0 { t * 50.0 } else { 500.0 - (t - 10.0) * 120.0 });
+    assert_eq!((falls.kind, falls.who.as_deref()), (Queue, Some("jobs")));
+    // rows stored go up as well, and nothing is wrong with that
+    assert_eq!(with_probe("stored", |t| t.min(10.0) * 50.0).kind, Inside);
+    assert_eq!(with_probe("queue.depth", |t| t.min(10.0) * 50.0).kind, Queue);
+    assert_eq!(with_probe("queue.depth", |t| 5.0 + (t * 7.0) % 3.0).kind, Inside);
+}
+
+#[test]
+fn connections_turned_away() {
+    let mut made = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+    made.summary.failures.add(Failure::Connect, 40);
+    made.summary.failures.add(Failure::Reset, 10);
+    made.check(&[(Refused, Some("127.0.0.1:8080"))]);
+    assert!(
+        made.suspects()[0].text.starts_with("127.0.0.1:8080 turned connections away: 40 refused, 10 reset")
+    );
+    // a limit of loadlab's own is not the system's doing
+    made.summary.connections.own_limits.ports = 40;
+    made.summary.failures = Default::default();
+    made.summary.failures.add(Failure::Connect, 40);
+    made.check(&[(Inside, None)]);
+    // a lost SYN is sent again after a second
+    made.summary.connect_ms.max = Some(1004.0);
+    made.summary.connect_ms.p50 = Some(0.1);
+    made.check(&[(Refused, Some("127.0.0.1:8080"))]);
+}
+
+#[test]
+fn where_requests_wait_for_one_another() {
+    // 50 users, 500 ms each, of which 20 ms are work: 2 at a time; all wait in the edge, two connections go on
+    let (edge, db) = (Does { files: 50, ..QUIET }, Does { files: 2, ..QUIET });
+    let pool = made(50, 500, 20, &[("edge", edge), ("db", db)]);
+    pool.check(&[(FewAtATime, Some("edge"))]);
+    let text = &pool.suspects()[0].text;
+    assert!(
+        text.starts_with("requests wait inside edge: about 2.0 of 50 in flight are worked on at a time"),
+        "{text}"
+    );
+    // all go on to the database: they wait there
+    made(50, 500, 20, &[("edge", edge), ("db", Does { files: 50, ..QUIET })])
+        .check(&[(FewAtATime, Some("db"))]);
+    // nobody waits for another: all take as long as the fastest
+    made(50, 500, 480, &[("edge", edge), ("db", Does { files: 50, ..QUIET })]).check(&[(Inside, Some("db"))]);
+    made(50, 500, 480, &[("edge", edge), ("db", db)]).check(&[(Inside, Some("edge"))]);
+    // one user waits for nobody
+    made(1, 500, 20, &[("edge", QUIET)]).check(&[(Inside, Some("edge"))]);
+    // what programs wait for is not seen from here
+    let mut programs = made(1, 500, 20, &[("edge", QUIET)]);
+    programs.summary.load.model = "command".into();
+    programs.check(&[(Inside, None)]);
+}
+
+#[test]
+fn replicas_at_the_same_end_are_told_once() {
+    let at = |cores: f64| Does { cores, limit: Some(0.1), throttled: 0.5, ..QUIET };
+    let made = made(
+        10,
+        20,
+        18,
+        &[("edge1", at(0.097)), ("edge2", at(0.099)), ("edge3", at(0.01)), ("db", at(0.096))],
+    );
+    made.check(&[(CpuLimit, Some("edge2")), (CpuLimit, Some("db"))]);
+    assert!(made.suspects()[0].text.ends_with("(added up over cores); likewise edge1, edge3"));
+}
+
+#[test]
+fn a_process_without_an_open_file_left_is_told_before_what_it_does_about_it() {
+    // it tries to accept again and again, which keeps a core busy
+    let spinning = Does { cores: 1.0, ..QUIET };
+    let mut made = made(60, 1000, 900, &[("edge", spinning), ("db", QUIET)]);
+    let edge = made.samples.iter_mut().filter(|s| s.component == "edge" && s.at_s > 0.0);
+    edge.for_each(|s| s.open_files_share = Some(if s.at_s > 2.0 { 1.0 } else { 0.4 }));
+    made.check(&[(OpenFiles, Some("edge")), (OneCore, Some("edge"))]);
+    assert_eq!(made.suspects()[0].at_s, Some(3.0));
+    assert!(made.suspects()[0].text.contains("for 80 % of the time"), "{:?}", made.suspects()[0]);
+    // far from its limit it is no suspect
+    made.samples.iter_mut().for_each(|s| s.open_files_share = s.open_files_share.map(|_| 0.9));
+    made.check(&[(OneCore, Some("edge"))]);
+}
+
+#[test]
+fn a_writer_that_waits_for_its_disk_is_no_pool() {
+    let waits = |share: f64| {
+        let mut made = made(20, 1000, 10, &[("edge", QUIET), ("db", QUIET)]);
+        let db = made.samples.iter_mut().filter(|s| s.component == "db");
+        db.for_each(|s| {
+            s.pressure = Some(Pressure { io_s: Some(share * s.at_s.max(0.0)), ..Pressure::default() })
+        });
+        made
+    };
+    waits(0.95).check(&[(Disk, Some("db"))]);
+    assert!(waits(0.95).suspects()[0].text.starts_with("db waited for its disk for 95 % of the time"));
+    // what writes back now and then is not held back by it
+    waits(0.3).check(&[(FewAtATime, None)]);
+}
+
+#[test]
+fn a_full_accept_queue_is_theirs_if_their_connects_say_so() {
+    let overflowing = |of: &str, connect_ms: f64| {
+        let mut made = made(20, 1000, 900, &[("edge", QUIET), ("db", QUIET)]);
+        made.summary.connect_ms.max = Some(connect_ms);
+        made.summary.connect_ms.p50 = Some(connect_ms);
+        let tcp = |at_s: f64| Tcp { accept_overflows: Some((50.0 * at_s.max(0.0)) as u64), ..Tcp::default() };
+        match of {
+            "host" => made.samples.extend((0..=LENGTH_S).map(|i| Sample {
+                at_s: i as f64,
+                component: "host".into(),
+                tcp: Some(tcp(i as f64)),
+                ..Sample::default()
+            })),
+            name => made
+                .samples
+                .iter_mut()
+                .filter(|s| s.component == name)
+                .for_each(|s| s.tcp = Some(tcp(s.at_s))),
+        }
+        made
+    };
+    let host = overflowing("host", 1040.0);
+    assert_eq!(host.suspects()[0].kind, Refused);
+    assert!(host.suspects()[0].text.contains("500 connections were turned away"), "{:?}", host.suspects());
+    // others on the machine may overflow as they like
+    assert!(overflowing("host", 5.0).suspects().iter().all(|s| s.kind != Refused));
+    // in a network of its own it is its own
+    let own = overflowing("db", 5.0);
+    assert!(own.suspects()[0].text.starts_with("the accept queue of db was full"), "{:?}", own.suspects());
+}

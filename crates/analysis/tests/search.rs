@@ -1,0 +1,139 @@
+//! The search for capacity on simulated servers whose capacity is known.
+
+mod chance;
+
+use chance::Chance;
+use loadlab_analysis::search::{Answer, MOST_PROBES, Next, Outcome, Search};
+use loadlab_analysis::steady::growing_backlog;
+use loadlab_record::load::{Counts, Tick};
+
+/// The answer, and how many probes it took.
+fn search(range: (u64, u64), mut probe: impl FnMut(u64) -> Outcome) -> (Answer, usize) {
+    let mut search = Search::new(range.0, range.1, MOST_PROBES);
+    loop {
+        match search.next() {
+            Next::Done(answer) => return (answer, search.path().len()),
+            Next::Probe { level, .. } => {
+                let outcome = probe(level);
+                search.add(level, outcome);
+            }
+        }
+    }
+}
+
+fn most(answer: Answer) -> u64 {
+    match answer {
+        Answer::Most { level, .. } | Answer::AtLeast { level, .. } | Answer::LessThan { level } => level,
+        Answer::Generator { level, .. } => level.unwrap_or(0),
+    }
+}
+
+fn met(is: bool) -> Outcome {
+    if is { Outcome::Met } else { Outcome::Missed }
+}
+
+/// p99 of a server that takes `capacity` users, with the noise of a measurement.
+fn p99(users: u64, capacity: f64, noise: f64, chance: &mut Chance) -> f64 {
+    (users as f64 / capacity).powi(4) * (noise * chance.normal()).exp()
+}
+
+#[test]
+fn a_known_capacity_is_found_through_noise() {
+    for noise in [0.0, 0.02, 0.05] {
+        let (mut off, mut probes_most) = (0, 0);
+        for seed in 0..300 {
+            let mut chance = Chance::new(seed);
+            let capacity = 3.0 + 990.0 * chance.share();
+            let (answer, probes) =
+                search((1, 1000), |users| met(p99(users, capacity, noise, &mut chance) < 1.0));
+            let error = (most(answer) as f64 - capacity.floor()).abs();
+            off += usize::from(error > 1.0 && error > 0.03 * capacity);
+            probes_most = probes_most.max(probes);
+        }
+        assert!(off <= 6 && probes_most <= 15, "noise {noise}: {off} of 300 off, {probes_most} probes");
+    }
+}
+
+#[test]
+fn hiccups_do_not_lead_astray() {
+    // one probe in fifty fails for no reason of the system's
+    let mut off = 0;
+    for seed in 0..300 {
+        let mut chance = Chance::new(seed);
+        let capacity = 3.0 + 990.0 * chance.share();
+        let (answer, probes) = search((1, 1000), |users| {
+            let hiccup = chance.share() < 0.02;
+            met(!hiccup && p99(users, capacity, 0.02, &mut chance) < 1.0)
+        });
+        assert!(probes <= 15);
+        let error = (most(answer) as f64 - capacity.floor()).abs();
+        off += usize::from(error > 1.0 && error > 0.03 * capacity);
+    }
+    assert!(off <= 15, "{off} of 300 off");
+}
+
+/// A queue with one server at a rate, for some seconds: p99 of response times in seconds, and its ticks. Arrivals and
+/// service times are exponential (M/M/1).
+fn queue(rate: f64, service_s: f64, seconds: usize, chance: &mut Chance) -> (f64, Vec<Tick>) {
+    let mut ticks: Vec<Tick> =
+        (0..seconds).map(|i| Tick { from_s: i as f64, to_s: i as f64 + 1.0, ..Tick::default() }).collect();
+    let (mut now, mut free, mut times) = (0.0, 0.0f64, Vec::new());
+    loop {
+        now += chance.exponential(1.0 / rate);
+        if now >= seconds as f64 {
+            break;
+        }
+        let end = free.max(now) + chance.exponential(service_s);
+        free = end;
+        times.push(end - now);
+        let add = |counts: &mut Counts, ended: bool| if ended { counts.ok += 1 } else { counts.due += 1 };
+        add(&mut ticks[now as usize].counts, false);
+        if let Some(tick) = ticks.get_mut(end as usize) {
+            add(&mut tick.counts, true);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    (times[times.len() * 99 / 100], ticks)
+}
+
+#[test]
+fn the_rate_a_queue_takes_is_found() {
+    // p99 of M/M/1 is ln(100) / (μ − λ): with μ = 1000/s and 50 ms it is kept up to 908/s
+    let truth = 1000.0 - 100f64.ln() / 0.05;
+    let mut off = Vec::new();
+    for seed in 0..12 {
+        let mut chance = Chance::new(seed);
+        let (answer, probes) = search((1, 1000), |rate| {
+            let (p99_s, ticks) = queue(rate as f64, 0.001, 120, &mut chance);
+            met(p99_s < 0.05 && growing_backlog(&ticks, f64::INFINITY).is_none())
+        });
+        assert!(probes <= 15, "{answer:?}");
+        let error = (most(answer) as f64 / truth - 1.0).abs();
+        if error > 0.03 {
+            off.push(answer);
+        }
+    }
+    assert!(off.len() <= 1, "{} of 12 off: {off:?}", off.len());
+}
+
+#[test]
+fn a_backlog_that_grows_is_seen_and_one_that_does_not_is_not() {
+    for seed in 0..15 {
+        let mut chance = Chance::new(seed);
+        let steady = queue(900.0, 0.001, 20, &mut chance).1;
+        assert_eq!(growing_backlog(&steady, f64::INFINITY), None, "seed {seed}");
+        let behind = queue(1100.0, 0.001, 20, &mut chance).1;
+        assert!(growing_backlog(&behind, f64::INFINITY).is_some(), "seed {seed}");
+    }
+    // too few seconds for a trend, but a tenth of everything still waits
+    let tick = |i: u64| Tick {
+        from_s: i as f64,
+        to_s: i as f64 + 1.0,
+        counts: Counts { due: 1000, ok: 900, ..Counts::default() },
+        ..Tick::default()
+    };
+    assert_eq!(
+        growing_backlog(&[tick(0), tick(1)], 2.0).as_deref(),
+        Some("the backlog grew to 200 of 2000 requests")
+    );
+}

@@ -1,0 +1,28 @@
+//! Why a connection ends: what the server is told, and what people are.
+
+use super::frame::Code;
+
+/// Why a connection, or an answer, is no HTTP/2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What the server is told.
+    pub code: Code,
+    /// What people are.
+    pub words: &'static str,
+}
+
+pub(super) const fn protocol(words: &'static str) -> Fault {
+    Fault { code: Code::PROTOCOL_ERROR, words }
+}
+
+pub(super) const fn size(words: &'static str) -> Fault {
+    Fault { code: Code::FRAME_SIZE_ERROR, words }
+}
+
+pub(super) const fn flow(words: &'static str) -> Fault {
+    Fault { code: Code::FLOW_CONTROL_ERROR, words }
+}
+
+pub(super) const fn flood(words: &'static str) -> Fault {
+    Fault { code: Code::ENHANCE_YOUR_CALM, words }
+}

@@ -1,0 +1,104 @@
+//! What goes out: the sends of a turn, held back to its end and queued together, and a last word before a close.
+
+use io_uring::{opcode, squeue};
+
+use super::{Kind, NO_COPY, UringOps};
+use crate::io::ConnId;
+
+/// Requests up to this length are sent without a completion of their own: it costs as much as the send.
+pub const SILENT: usize = 4096;
+/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
+const ONE_SEGMENT: usize = 1400;
+/// A socket option that is switched on.
+pub static ONE: libc::c_int = 1;
+
+/// What a send of this turn sends.
+pub enum What<'r> {
+    /// Bytes that outlive the ring.
+    Kept(&'r [u8]),
+    /// A place among the copies.
+    Copied(u32),
+}
+
+impl<'r> UringOps<'r> {
+    /// Queues sends whose connection still stands.
+    pub(super) fn flush_sends(&mut self) -> std::io::Result<()> {
+        let mut sends = std::mem::take(&mut self.sends);
+        for (conn, generation, what) in sends.drain(..) {
+            if !self.live(conn, generation) {
+                if let What::Copied(id) = what {
+                    self.copies.give_back(id);
+                }
+                continue;
+            }
+            let (bytes, data, silent) = match what {
+                What::Kept(bytes) => {
+                    (std::ptr::from_ref(bytes), self.data(Kind::Send, conn), bytes.len() <= SILENT)
+                }
+                What::Copied(id) => {
+                    let copied = self.copies.at(id);
+                    copied.flying = true;
+                    let bytes = std::ptr::from_ref(copied.bytes.as_slice());
+                    (bytes, (Kind::Copied as u64) << 56 | u64::from(id), false)
+                }
+            };
+            let slot = &mut self.slots[conn as usize];
+            (slot.submitted, slot.sending) = (true, slot.sending || !silent);
+            let (ring, place) = self.place(conn);
+            let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
+                // All of it or an error: the kernel goes on by itself when the socket's buffer was full.
+                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .build()
+                .user_data(data);
+            let send = if silent { send.flags(squeue::Flags::SKIP_SUCCESS) } else { send };
+            self.push(ring, &send)?;
+        }
+        self.sends = sends;
+        Ok(())
+    }
+
+    /// Notes a send, and lets long ones not be held back. The connection's generation.
+    #[inline]
+    pub(super) fn before_send(&mut self, conn: ConnId, length: usize) -> u32 {
+        let slot = &mut self.slots[conn as usize];
+        (slot.last_send, slot.submitted) = (length as u32, false);
+        let (generation, delayed) = (slot.generation & 0xff_ffff, length > ONE_SEGMENT && !slot.no_delay);
+        if delayed {
+            slot.no_delay = true;
+            let (_, place) = self.place(conn);
+            let option = opcode::SetSockOpt::new(
+                place,
+                libc::IPPROTO_TCP as u32,
+                libc::TCP_NODELAY as u32,
+                std::ptr::addr_of!(ONE).cast(),
+                std::mem::size_of_val(&ONE) as u32,
+            );
+            // Without it a request may take longer, no more: kernels before 6.7 cannot.
+            self.submit_or_fail(conn, &option.build().user_data(Kind::Nothing as u64));
+        }
+        generation
+    }
+
+    /// Queues bytes that nobody waits for, unless others are still on their way out.
+    pub(super) fn last_word(&mut self, conn: ConnId, last: &[u8]) -> usize {
+        let slot = self.slots[conn as usize];
+        let (ring, place) = self.place(conn);
+        let quiet = slot.open && !slot.connecting && !slot.sending && slot.copy == NO_COPY;
+        if !quiet || ring >= self.rings.len() {
+            return 0;
+        }
+        let id = self.copies.take(conn, slot.generation & 0xff_ffff);
+        let copied = self.copies.at(id);
+        copied.flying = true;
+        copied.bytes.extend_from_slice(last);
+        let send = opcode::Send::new(place, copied.bytes.as_ptr(), copied.bytes.len() as u32)
+            .flags(libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+            .build()
+            .user_data((Kind::Copied as u64) << 56 | u64::from(id));
+        if self.push(ring, &send).is_err() {
+            self.copies.give_back(id);
+            return 0;
+        }
+        last.len()
+    }
+}

@@ -1,0 +1,148 @@
+//! When a load begins: agreed on by its threads, of which some may never come.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::generator;
+use crate::io::epoll::now_ns;
+
+/// Time for all threads to be back when their connections are open.
+const LEAD_NS: u64 = 5_000_000;
+
+/// The moment a load begins, agreed on by its threads: as planned, or when the connections that are to be held
+/// are open on all of them.
+pub struct Start {
+    at_ns: AtomicU64,
+    /// Where the ids of its requests begin.
+    pub first_id: u64,
+    opening: Option<Meeting>,
+    /// When opening began, and resident memory then.
+    before: (u64, u64),
+    /// How long it took, nanoseconds, and by how much memory grew.
+    pub opened: OnceLock<(u64, u64)>,
+}
+
+impl Start {
+    /// Planned for then, on the clock of [`now_ns`]. Where connections are to be held, so many threads open them first.
+    pub fn new(start_ns: u64, first_id: u64, opening: Option<usize>) -> Self {
+        Start {
+            at_ns: AtomicU64::new(start_ns),
+            first_id,
+            opening: opening.map(Meeting::of),
+            before: (now_ns(), generator::rss_bytes()),
+            opened: OnceLock::new(),
+        }
+    }
+
+    /// A thread's place among those that open connections.
+    pub fn seat(&self) -> Seat<'_> {
+        Seat(Some(self))
+    }
+
+    /// When it is, as far as that is agreed on.
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns.load(Ordering::Acquire)
+    }
+
+    /// So many threads will not come: they could not be started, or ended before they had opened their connections.
+    pub fn without(&self, threads: usize) {
+        if let Some(meeting) = &self.opening {
+            meeting.without(threads, || self.all_opened());
+        }
+    }
+
+    /// Every thread has opened its connections.
+    fn all_opened(&self) {
+        let (began_ns, rss) = self.before;
+        let grown = generator::rss_bytes().saturating_sub(rss);
+        let _ = self.opened.set((now_ns().saturating_sub(began_ns), grown));
+        self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel);
+    }
+}
+
+/// Threads that wait for one another, of which some may never come: unlike a barrier's.
+struct Meeting {
+    /// How many are still to come.
+    missing: Mutex<usize>,
+    all: Condvar,
+}
+
+impl Meeting {
+    fn of(threads: usize) -> Meeting {
+        Meeting { missing: Mutex::new(threads), all: Condvar::new() }
+    }
+
+    fn missing(&self) -> MutexGuard<'_, usize> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the others; the last one does what is to be done before anybody goes on.
+    fn wait(&self, last: impl FnOnce()) {
+        self.without(1, last);
+        let all = self.all.wait_while(self.missing(), |missing| *missing > 0);
+        drop(all.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn without(&self, threads: usize, last: impl FnOnce()) {
+        let mut missing = self.missing();
+        let before = *missing;
+        *missing = before.saturating_sub(threads);
+        if before > 0 && *missing == 0 {
+            last();
+            self.all.notify_all();
+        }
+    }
+}
+
+/// A thread's place in the meeting, which it leaves by whatever way it ends.
+pub struct Seat<'s>(Option<&'s Start>);
+
+impl Seat<'_> {
+    /// Waits until every thread has opened its connections (or failed to).
+    pub fn agree(mut self) {
+        if let Some(start) = self.0.take()
+            && let Some(meeting) = &start.opening
+        {
+            meeting.wait(|| start.all_opened());
+        }
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        if let Some(start) = self.0 {
+            start.without(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that come go on together, whoever does not.
+    #[test]
+    fn nobody_waits_for_threads_that_never_come() {
+        let start = Start::new(0, 0, Some(5));
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| start.seat().agree())).collect();
+            // One leaves without a word, one breaks, one could not be started.
+            drop(start.seat());
+            let broke = scope.spawn(|| {
+                let _seat = start.seat();
+                std::panic::resume_unwind(Box::new("broke"));
+            });
+            assert!(broke.join().is_err());
+            start.without(1);
+            threads.into_iter().for_each(|t| t.join().expect("it goes on"));
+        });
+        assert!(start.opened.get().is_some() && start.at_ns() > 0);
+    }
+
+    #[test]
+    fn a_load_that_holds_nothing_begins_as_planned() {
+        let start = Start::new(77, 0, None);
+        start.seat().agree();
+        assert_eq!((start.at_ns(), start.opened.get()), (77, None));
+    }
+}

@@ -1,0 +1,25 @@
+//! What tests of several kinds share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+pub mod http2;
+
+use std::net::SocketAddr;
+
+use loadlab_load::source::{Request, RequestParts};
+
+/// The request that says least.
+pub fn get() -> Request {
+    let parts = RequestParts {
+        method: "GET".into(),
+        host: "sim".into(),
+        path: "/".into(),
+        keep_alive: true,
+        ..RequestParts::default()
+    };
+    parts.build().expect("a request")
+}
+
+/// Where the simulated server is.
+pub fn address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 80))
+}

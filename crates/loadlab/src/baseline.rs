@@ -1,0 +1,127 @@
+//! `loadlab baseline`: which run the runs of a plan are compared with.
+//!
+//! A file in the folder of runs says so, by the plan's name: runs may be moved together with it, and whoever deletes it
+//! has deleted nothing else.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use loadlab_analysis::Exit;
+use loadlab_record::store::read_summaries;
+
+use crate::args::BaselineArgs;
+use crate::exit::Ended;
+use crate::{history, output};
+
+/// The file's name in a folder of runs.
+const FILE: &str = "baselines.json";
+
+/// Baselines of a folder of runs: the run's folder by the name in the plan.
+pub struct Baselines {
+    dir: PathBuf,
+    runs: BTreeMap<String, String>,
+}
+
+impl Baselines {
+    /// Those of a folder of runs; none where there is no file.
+    ///
+    /// # Errors
+    /// In words: the file is there, and cannot be read.
+    pub fn of(dir: &Path) -> Result<Baselines, String> {
+        let file = dir.join(FILE);
+        let runs = match std::fs::read_to_string(&file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+            Ok(text) => serde_json::from_str(&text).map_err(|e| {
+                let hint = "hint: it holds an object of plan names and run folders; without the file there are no baselines";
+                format!("{} is not a file of baselines: {e}\n{hint}", file.display())
+            })?,
+        };
+        Ok(Baselines { dir: dir.to_owned(), runs })
+    }
+
+    /// The folder's name of the baseline of a plan.
+    pub fn name_of(&self, plan: &str) -> Option<&str> {
+        self.runs.get(plan).map(String::as_str)
+    }
+
+    /// The folder of the baseline of a plan.
+    ///
+    /// # Errors
+    /// In words with a hint: there is none, or it is gone.
+    pub fn run_of(&self, plan: &str) -> Result<PathBuf, String> {
+        let hint = "hint: `loadlab baseline RUN` makes a run the baseline; `--baseline=RUN` takes any";
+        match self.name_of(plan).map(|name| self.dir.join(name)) {
+            Some(run) if run.join("manifest.json").is_file() => Ok(run),
+            Some(run) => {
+                Err(format!("the baseline of `{plan}`, {}, is there no more\n{hint}", run.display()))
+            }
+            None => Err(format!("`{plan}` has no baseline in {}\n{hint}", self.dir.display())),
+        }
+    }
+
+    /// Whole or not at all: somebody else may be reading it.
+    fn write(&self) -> Result<(), String> {
+        let (file, next) = (self.dir.join(FILE), self.dir.join(format!("{FILE}.{}", std::process::id())));
+        let text = serde_json::to_string_pretty(&self.runs).map_err(|e| e.to_string())?;
+        let written = std::fs::write(&next, text + "\n").and_then(|()| std::fs::rename(&next, &file));
+        written.map_err(|e| format!("cannot write {}: {e}", file.display()))
+    }
+}
+
+/// `loadlab baseline`.
+pub fn command(args: &BaselineArgs) -> Ended {
+    match done(args) {
+        Ok(text) => {
+            output::print(&text);
+            Ended::with(Exit::Ok)
+        }
+        Err(error) => Ended::error(Exit::BadPlan, error),
+    }
+}
+
+fn done(args: &BaselineArgs) -> Result<String, String> {
+    let Some(run) = &args.run else {
+        let all = Baselines::of(&args.dir)?;
+        if all.runs.is_empty() {
+            return Ok(format!("no baseline in {}\n", args.dir.display()));
+        }
+        return Ok(all.runs.iter().map(|(plan, run)| format!("{plan}: {run}\n")).collect());
+    };
+    let dir = history::found(run, &args.dir)?;
+    let manifest = read_summaries(&dir).map_err(|e| e.to_string())?.manifest;
+    let (folder, name) = place_of(&dir)?;
+    let mut all = Baselines::of(&folder)?;
+    let text = match args.remove {
+        false => {
+            all.runs.insert(manifest.name.clone(), name.clone());
+            format!("{name} is the baseline of `{}`\n", manifest.name)
+        }
+        true if all.name_of(&manifest.name) == Some(&name) => {
+            all.runs.remove(&manifest.name);
+            format!("`{}` has no baseline any more\n", manifest.name)
+        }
+        true => return Err(format!("{name} is not the baseline of `{}`", manifest.name)),
+    };
+    all.write()?;
+    Ok(text)
+}
+
+/// The folder a run lies in, and its name there. The baseline of a run is told there, wherever it was asked from.
+///
+/// # Errors
+/// In words: it lies nowhere.
+pub fn place_of(run: &Path) -> Result<(PathBuf, String), String> {
+    let cannot = |e: std::io::Error| format!("cannot find {}: {e}", run.display());
+    let whole = std::fs::canonicalize(run).map_err(cannot)?;
+    match (run.parent(), whole.parent(), whole.file_name()) {
+        // As it was written, where that says it: messages are shorter.
+        (Some(above), Some(_), Some(name))
+            if run.file_name() == Some(name) && !above.as_os_str().is_empty() =>
+        {
+            Ok((above.to_owned(), name.to_string_lossy().into_owned()))
+        }
+        (_, Some(above), Some(name)) => Ok((above.to_owned(), name.to_string_lossy().into_owned())),
+        _ => Err(format!("{} lies in no folder of runs", run.display())),
+    }
+}

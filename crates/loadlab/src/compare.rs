@@ -1,0 +1,210 @@
+//! `loadlab compare`: two cases of a run, or the same cases of several runs → whether they differ.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::compare::{Comparison, Options};
+use loadlab_analysis::differences::{across, base_of, pair, within};
+use loadlab_analysis::findings::{Findings, findings};
+use loadlab_record::store::{RunRecord, read_run};
+
+use crate::args::{CompareArgs, CompareFormat};
+use crate::baseline::{Baselines, place_of};
+use crate::exit::{Ended, note};
+use crate::{history, output};
+
+/// Runs it.
+pub fn command(args: &CompareArgs) -> Ended {
+    let comparisons = match comparisons(args) {
+        Ok(comparisons) => comparisons,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
+    let text = render(&comparisons, args.format, args.output.is_some());
+    match &args.output {
+        None => output::print(&text),
+        Some(path) => {
+            if let Err(error) = std::fs::write(path, text) {
+                return Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", path.display()));
+            }
+        }
+    }
+    let worse = args.fail_on_worse && comparisons.iter().any(Comparison::is_worse);
+    Ended::with(if worse { Exit::Failed } else { Exit::Ok })
+}
+
+fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> String {
+    let document = loadlab_report::compared(comparisons);
+    match format {
+        CompareFormat::Json => loadlab_report::comparisons_json(comparisons),
+        CompareFormat::Md => loadlab_report::markdown(&document),
+        CompareFormat::Html => loadlab_report::html(&document),
+        CompareFormat::Text if to_file => loadlab_report::text(&document, 100, false),
+        CompareFormat::Text => {
+            loadlab_report::text(&document, output::width(&std::io::stdout()), output::out_has_colour())
+        }
+    }
+}
+
+/// What is compared with what; errors are words with a hint.
+fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
+    let options = Options { same_within: args.same_within, ..Options::default() };
+    let (mut dirs, mut names) = (Vec::new(), Vec::new());
+    for (place, text) in args.what.iter().enumerate() {
+        match run_of(args, text, place == 0 || args.baseline.is_some())? {
+            Some(dir) => dirs.push(dir),
+            None if place == 0 => return Err(no_run(text)),
+            None => names.push(text),
+        }
+    }
+    let mut runs: Vec<RunRecord> =
+        dirs.iter().map(|dir| read_run(dir).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
+    if let Some(base) = &args.baseline {
+        if let Some(name) = names.first() {
+            return Err(format!(
+                "`{name}` is not a run\nhint: with --baseline runs are compared case by case"
+            ));
+        }
+        let base = baseline(args, base.as_deref(), &runs[0])?;
+        runs.insert(0, base);
+    }
+    let all: Vec<Findings<'_>> = runs.iter().map(findings).collect();
+    match (all.as_slice(), names.as_slice()) {
+        ([one], names) => in_one(one, names, options),
+        (_, [name, ..]) => Err(format!(
+            "`{name}` is neither the folder of a run nor can it be a case: several runs are given\nhint: cases are named after one run; runs are compared case by case"
+        )),
+        (many, []) => in_many(&runs, many, options),
+    }
+}
+
+/// The folder of a run: by path, by its name in the folder of runs, and where only a run can be meant, as the newest.
+fn run_of(args: &CompareArgs, text: &str, certainly: bool) -> Result<Option<PathBuf>, String> {
+    let (path, named) = (PathBuf::from(text), args.dir.join(text));
+    if is_run(&path) {
+        return Ok(Some(path));
+    }
+    if is_run(&named) {
+        return Ok(Some(named));
+    }
+    match certainly && text == "last" {
+        true => history::found(&path, &args.dir).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn is_run(path: &Path) -> bool {
+    path.join("manifest.json").is_file()
+}
+
+fn no_run(text: &str) -> String {
+    format!(
+        "{text} is not the folder of a run\nhint: it holds a `manifest.json`; `loadlab run` tells the folder's name"
+    )
+}
+
+/// The run that is compared with: the one named, or the one pinned for the plan beside the run.
+fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result<RunRecord, String> {
+    let dir = match named {
+        Some(named) => run_of(args, &named.display().to_string(), true)?
+            .ok_or_else(|| no_run(&named.display().to_string()))?,
+        None => Baselines::of(&place_of(&run.dir)?.0)?.run_of(&run.manifest.name)?,
+    };
+    if place_of(&dir)? == place_of(&run.dir)? {
+        return Err(format!(
+            "{} is the baseline itself\nhint: name a later run, or `last`",
+            run.dir.display()
+        ));
+    }
+    let base = read_run(&dir).map_err(|e| e.to_string())?;
+    if base.manifest.plan_sha256 != run.manifest.plan_sha256 {
+        note("the plan is not the baseline's any more; cases are compared by their names");
+    }
+    Ok(base)
+}
+
+/// Cases of one run: those that are named against the first of them, or all against the base.
+fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec<Comparison>, String> {
+    let places: Vec<usize> = names.iter().map(|name| place(run, name)).collect::<Result<_, _>>()?;
+    let found = match places.as_slice() {
+        [] => within(run, options),
+        [only] if *only == base_of(&run.cases) => {
+            return Err(format!(
+                "`{}` would be compared with itself\nhint: name a second case: {}",
+                names[0],
+                listed(run)
+            ));
+        }
+        [only] => vec![pair(run, (base_of(&run.cases), *only), options)],
+        [base, others @ ..] => others.iter().map(|other| pair(run, (*base, *other), options)).collect(),
+    };
+    match found.is_empty() {
+        true => {
+            Err("this run has a single case, and nothing to compare it with\nhint: name a second run"
+                .to_owned())
+        }
+        false => Ok(found),
+    }
+}
+
+fn place(run: &Findings<'_>, name: &str) -> Result<usize, String> {
+    let of = |fits: &dyn Fn(&str, &str) -> bool| {
+        run.cases.iter().position(|c| fits(&c.case.facts.name, &c.case.facts.dir))
+    };
+    let exact = of(&|case, dir| case == name || dir == name);
+    exact.ok_or_else(|| format!("the run has no case `{name}`\nhint: its cases are {}", listed(run)))
+}
+
+fn listed(run: &Findings<'_>) -> String {
+    run.cases.iter().map(|c| format!("`{}`", c.case.facts.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Every later run against the first: cases of one name, or the only case of each.
+fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result<Vec<Comparison>, String> {
+    let mut found = Vec::new();
+    let base = &all[0];
+    for (place, other) in all.iter().enumerate().skip(1) {
+        let mut pairs: Vec<(usize, usize)> = Vec::new();
+        for (i, case) in base.cases.iter().enumerate() {
+            let same = other.cases.iter().position(|c| c.case.facts.name == case.case.facts.name);
+            pairs.extend(same.map(|j| (i, j)));
+        }
+        if pairs.is_empty() && base.cases.len() == 1 && other.cases.len() == 1 {
+            pairs.push((0, 0));
+        }
+        if pairs.is_empty() {
+            return Err(format!(
+                "{} and {} have no case in common\nhint: the first has {}, the second {}",
+                runs[0].dir.display(),
+                runs[place].dir.display(),
+                listed(base),
+                listed(other)
+            ));
+        }
+        let compared = |of: fn(&(usize, usize)) -> usize| pairs.iter().map(of).collect::<Vec<_>>();
+        lone(&runs[0], base, &compared(|pair| pair.0));
+        lone(&runs[place], other, &compared(|pair| pair.1));
+        for (i, j) in pairs {
+            let name = |run: usize, case: usize| match all[run].cases.len() {
+                1 => dir_name(&runs[run]),
+                _ => format!("{} in {}", all[run].cases[case].case.facts.name, dir_name(&runs[run])),
+            };
+            let sides = (name(0, i), name(place, j));
+            let one = (&runs[0].manifest, &base.cases[i], sides.0.as_str());
+            let two = (&runs[place].manifest, &other.cases[j], sides.1.as_str());
+            found.push(across(one, two, options));
+        }
+    }
+    Ok(found)
+}
+
+/// Tells of cases that nothing is compared with: whoever reads that nothing is worse is to know of what.
+fn lone(run: &RunRecord, told: &Findings<'_>, compared: &[usize]) {
+    for (_, case) in told.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
+        let (name, dir) = (&case.case.facts.name, run.dir.display());
+        note(&format!("case `{name}` of {dir} is compared with nothing: the other run has no such case"));
+    }
+}
+
+fn dir_name(run: &RunRecord) -> String {
+    run.dir.file_name().map_or_else(|| run.dir.display().to_string(), |n| n.to_string_lossy().into_owned())
+}

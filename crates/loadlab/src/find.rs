@@ -1,0 +1,235 @@
+//! `loadlab find`: a plan or a URL and what is expected of it → the most load that meets it.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_analysis::Exit;
+use loadlab_plan::{self as plan, Options, Plan};
+use loadlab_record::store::{StoreError, read_run};
+use loadlab_run::{Found, How, Quest, RunError, RunEvent, Vary, find};
+use loadlab_system::open_files;
+
+use crate::args::{FindArgs, PlanArgs, PlanChoice};
+use crate::bench::default_threads;
+use crate::check::{self, ReadPlan};
+use crate::exit::{Ended, note};
+use crate::run::{GUARDIAN, default_out};
+use crate::view::{Seen, Serving, View};
+use crate::{output, report, signals};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// A probe that nothing says the length of.
+const PROBE_NS: u64 = 10 * SECOND_NS;
+/// A probe settles no longer than this by itself.
+const MOST_SETTLE_NS: u64 = 5 * SECOND_NS;
+/// Ranges that nobody gave.
+const USERS: (u64, u64) = (1, 1000);
+const RATE: (u64, u64) = (1, 10_000);
+
+/// Runs it.
+pub fn command(args: &FindArgs) -> Ended {
+    let read = match read_target(args) {
+        Ok(read) => read,
+        Err(ended) => return ended,
+    };
+    let quest = match quest_of(args, &read.plan) {
+        Ok(quest) => quest,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
+    // Where it cannot be raised, it stays, and the preflight tells what that means.
+    let _ = open_files::raise();
+    let cancel = match signals::cancel_on_signal() {
+        Ok(cancel) => cancel,
+        Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),
+    };
+    let how = match how_of(args, &read) {
+        Ok(how) => how,
+        Err(ended) => return ended,
+    };
+    let title = opening(args, &quest);
+    let serving = Serving { page: args.ui.ui, ..Serving::default() };
+    let view = match View::new(Seen::of(args.quiet, args.plain), &title, serving) {
+        Ok(view) => view,
+        Err(ended) => return ended,
+    };
+    view.title(&title);
+    // That a level is too much is what a probe asks: it is an outcome, and no doubt.
+    let tell = |event: RunEvent| {
+        if !matches!(event, RunEvent::Doubt { .. }) {
+            view.event(&event);
+        }
+    };
+    let result = find(&read.plan, &quest, &how, &cancel, &tell);
+    view.done();
+    // A record that was there before is none of ours.
+    let is_ours = !matches!(result, Err(RunError::Store(StoreError::Exists { .. })));
+    let ended = match result {
+        Ok(found) => finish(args, &found),
+        Err(error) => never_began(args, &how, &error),
+    };
+    view.turn(ended, args.ui.wait(), &cancel, || is_ours.then(|| report::page_of(&how.out)).flatten())
+}
+
+/// One line before it begins.
+fn opening(args: &FindArgs, quest: &Quest) -> String {
+    let (low, high) = quest.range;
+    format!(
+        "{}: {} {low} to {high} for {}, at most {} probes of {}",
+        args.target,
+        quest.vary.name(),
+        args.expect.join(" and "),
+        quest.probes,
+        loadlab_record::units::format_duration_ns((quest.probe_ns + quest.settle_ns) as f64)
+    )
+}
+
+fn is_url(target: &str) -> bool {
+    target.starts_with("http://") || target.starts_with("https://")
+}
+
+/// The plan, or one made of a URL, with what is expected put in.
+fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
+    let expect: Vec<String> =
+        args.expect.iter().map(|e| serde_json::Value::from(e.as_str()).to_string()).collect();
+    let mut set = args.set.clone();
+    set.push(("expect".to_owned(), format!("[{}]", expect.join(", "))));
+    if !is_url(&args.target) {
+        let choice = PlanChoice {
+            profile: args.profile.clone(),
+            set,
+            case: args.case.clone(),
+            tags: Vec::new(),
+            trials: None,
+        };
+        return check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice });
+    }
+    if let Err(error) = loadlab_load::target::Url::parse(&args.target) {
+        return Err(Ended::error(Exit::BadPlan, error));
+    }
+    let url = serde_json::Value::from(args.target.replace("${", "$${"));
+    let text = format!(
+        "loadlab: 1\nname: find\nload:\n  users: 1\n  duration: 10s\n  journey: [{{ get: {url} }}]\n"
+    );
+    let here = std::env::current_dir().map(|d| d.display().to_string()).ok();
+    let options = Options { set, plan_dir: here, ..Options::default() };
+    let plan = Plan::parse("find", &text, &options).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
+    Ok(ReadPlan { plan, text, options: Vec::new() })
+}
+
+/// What is varied, between what, and how long each probe takes.
+fn quest_of(args: &FindArgs, plan: &Plan) -> Result<Quest, String> {
+    let [case] = plan.cases() else {
+        let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
+        return Err(format!(
+            "the plan has {} cases, and capacity is found of one\nhint: choose with --case: {}",
+            names.len(),
+            names.join(", ")
+        ));
+    };
+    let load = load_of(args, case)?;
+    let varied = &case.loads[load];
+    if varied.command().is_some() {
+        return Err(format!(
+            "`{}` is made by a command, and a search varies users or a rate\nhint: name another load with --load",
+            varied.name
+        ));
+    }
+    if !varied.stages.is_empty() || matches!(varied.model, plan::Model::Sessions { .. }) {
+        let what = if varied.stages.is_empty() { "sessions" } else { "stages" };
+        return Err(format!(
+            "`{}` has {what}, and a search varies one number\nhint: give it `users` or a `rate`, or name another load with --load",
+            varied.name
+        ));
+    }
+    let is_open = matches!(varied.model, plan::Model::Open { .. });
+    let (vary, range) = match (args.users, args.rate) {
+        (Some(range), _) => (Vary::Users, range),
+        (None, Some(range)) => (Vary::Rate, range),
+        (None, None) if is_open => (Vary::Rate, RATE),
+        (None, None) => (Vary::Users, USERS),
+    };
+    if vary == Vary::Rate && varied.think != plan::Think::None {
+        return Err(format!(
+            "the users of `{}` think, and a rate has no users\nhint: search --users, or take `think` away: --set load.think=0s",
+            varied.name
+        ));
+    }
+    let own_ns = match varied.until {
+        plan::Until::DurationNs(ns) => ns.saturating_sub(varied.warmup_ns),
+        _ => PROBE_NS,
+    };
+    let probe_ns = args.probe.unwrap_or(own_ns).max(1);
+    let settle_ns = args.settle.unwrap_or_else(|| varied.warmup_ns.max((probe_ns / 5).min(MOST_SETTLE_NS)));
+    Ok(Quest { vary, range, probes: args.probes, load, probe_ns, settle_ns })
+}
+
+fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
+    let names = || case.loads.iter().map(|l| format!("`{}`", l.name)).collect::<Vec<_>>().join(", ");
+    match (&args.load, case.loads.len()) {
+        (None, 1) => Ok(0),
+        (None, n) => {
+            Err(format!("the plan has {n} loads, and one is varied\nhint: choose with --load: {}", names()))
+        }
+        (Some(name), _) => case
+            .loads
+            .iter()
+            .position(|l| l.name == *name)
+            .ok_or_else(|| format!("the plan has no load `{name}`\nhint: its loads are {}", names())),
+    }
+}
+
+fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<How, Ended> {
+    let exe = std::env::current_exe()
+        .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot find this program's file: {e}")))?;
+    let mut options = read.options.clone();
+    options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
+    let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
+    Ok(How {
+        plan_text: read.text.clone(),
+        options,
+        out: args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}"))),
+        exe,
+        guardian_arg: GUARDIAN.to_owned(),
+        allow_hosts: args.allow_host.clone(),
+        resolved: Vec::new(),
+        threads: default_threads(&[]),
+    })
+}
+
+/// Nothing was measured; if it came to a record, that says why.
+fn never_began(args: &FindArgs, how: &How, error: &RunError) -> Ended {
+    let is_ours = !matches!(error, RunError::Store(StoreError::Exists { .. }));
+    if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.quiet {
+        note(&format!("the record so far is in {}", how.out.display()));
+    }
+    Ended::error(error.exit(), error)
+}
+
+fn finish(args: &FindArgs, found: &Found) -> Ended {
+    if args.json {
+        let document = serde_json::json!({
+            "run_dir": found.dir,
+            "ended": found.ended,
+            "exit": found.exit.code(),
+            "answer": found.answer,
+            "search": found.facts,
+            "trouble": found.trouble,
+        });
+        output::print(&format!("{document:#}\n"));
+    }
+    let written = read_run(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
+        let written = report::write_reports(&run);
+        // Where nothing was probed, the error says it all.
+        if !args.json && !found.facts.path.is_empty() {
+            output::print(&report::brief(&run));
+            output::print(&format!("\nrecord: {}\n", found.dir.display()));
+        }
+        written
+    });
+    let exit =
+        Exit::of([Some(found.exit), written.is_err().then_some(Exit::CouldNotRun)].into_iter().flatten());
+    match (&found.trouble, written) {
+        (Some(trouble), _) => Ended::error(exit, trouble),
+        (None, Err(error)) => Ended::error(exit, error),
+        (None, Ok(())) => Ended::with(exit),
+    }
+}

@@ -1,0 +1,133 @@
+//! `loadlab list` and `loadlab show`: the runs under a folder, and one of them.
+//!
+//! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take 0.6 s
+//! of CPU, and an index would be one more thing that can be stale.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::metric;
+use loadlab_analysis::metric::Metric;
+use loadlab_record::store::{StoreError, read_run, read_summaries};
+use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend, trend_text};
+
+use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
+use crate::baseline::Baselines;
+use crate::exit::{Ended, note};
+use crate::{output, report};
+
+/// `loadlab list`.
+pub fn list(args: &ListArgs) -> Ended {
+    let told = metrics(&args.trend).and_then(|metrics| {
+        let runs = runs_in(&args.dir, args.name.as_deref())?;
+        let all = runs.len();
+        // A trend is read against the baseline, however old that is.
+        let is_shown = |i: usize, run: &Listed| i < args.last || run.baseline && !metrics.is_empty();
+        let shown: Vec<Listed> =
+            runs.into_iter().enumerate().filter(|(i, run)| is_shown(*i, run)).map(|(_, run)| run).collect();
+        let text = match metrics.is_empty() {
+            false => trend_of(args, &shown, &metrics),
+            true if args.json => list_json(&shown),
+            true => list_text(&shown, output::width(&std::io::stdout()), output::out_has_colour()),
+        };
+        Ok((text, all, shown.len()))
+    });
+    let (text, all, shown) = match told {
+        Ok(told) => told,
+        Err(error) => return Ended::error(Exit::BadPlan, error),
+    };
+    match &args.output {
+        None => output::print(&text),
+        Some(path) => {
+            if let Err(error) = std::fs::write(path, text) {
+                return Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", path.display()));
+            }
+        }
+    }
+    if all > shown && !args.json {
+        note(&format!("{} older ones are not shown; --last {all} shows them", all - shown));
+    }
+    Ended::with(Exit::Ok)
+}
+
+/// Figures by their names.
+fn metrics(names: &[String]) -> Result<Vec<Metric>, String> {
+    let named = |id: &String| {
+        let unknown = || format!("no figure is called `{id}`\nhint: there are {}", metric_names());
+        metric::named(&id.replace('.', "_")).ok_or_else(unknown)
+    };
+    names.iter().map(named).collect()
+}
+
+fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
+    let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
+    let size = match args.output {
+        Some(_) => (100, false),
+        None => (output::width(&std::io::stdout()), output::out_has_colour()),
+    };
+    match args.format {
+        TrendFormat::Text => metrics.iter().map(|m| trend_text(runs, m, &wanted, size)).collect(),
+        TrendFormat::Md => loadlab_report::markdown(&trend(runs, metrics, &wanted)),
+        TrendFormat::Html => loadlab_report::html(&trend(runs, metrics, &wanted)),
+    }
+}
+
+/// `loadlab show`.
+pub fn show(args: &ShowArgs) -> Ended {
+    let dir = match found(&args.run, &args.dir) {
+        Ok(dir) => dir,
+        Err(error) => return Ended::error(Exit::BadPlan, error),
+    };
+    match read_run(&dir) {
+        Ok(run) => {
+            output::print(&report::render(&run, Format::Text, false));
+            Ended::with(Exit::Ok)
+        }
+        Err(error) => Ended::error(Exit::BadPlan, error),
+    }
+}
+
+/// A run's folder by path, by its name in a folder of runs, or as the newest there.
+///
+/// # Errors
+/// In words: there is no run.
+pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
+    let named = runs.join(run);
+    if run.is_dir() || (run != Path::new("last") && !named.is_dir()) {
+        return Ok(run.to_owned());
+    }
+    if named.is_dir() {
+        return Ok(named);
+    }
+    let newest = runs_in(runs, None)?.into_iter().next();
+    newest.map(|listed| listed.run.dir).ok_or_else(|| format!("no run in {}", runs.display()))
+}
+
+/// Runs in a folder, newest first. What cannot be read is told and left out; other folders are none of ours.
+fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
+    let cannot = |e: std::io::Error| {
+        format!(
+            "cannot read {}: {e}\nhint: `loadlab run` leaves its records in ./loadlab-runs",
+            dir.display()
+        )
+    };
+    let baselines = Baselines::of(dir)?;
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if !path.is_dir() {
+            continue;
+        }
+        match read_summaries(&path) {
+            Ok(run) if name.is_none_or(|name| name == run.manifest.name) => {
+                let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+                let baseline = baselines.name_of(&run.manifest.name) == Some(&name);
+                runs.push(Listed { name, run, baseline });
+            }
+            Ok(_) | Err(StoreError::NoManifest { .. }) => {}
+            Err(error) => note(&error.to_string()),
+        }
+    }
+    runs.sort_by(|a, b| b.run.manifest.started.cmp(&a.run.manifest.started).then(b.name.cmp(&a.name)));
+    Ok(runs)
+}

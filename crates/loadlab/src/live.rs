@@ -1,0 +1,50 @@
+//! What is seen while something runs: one state, which events alone change, for screen and page alike. Neither adds
+//! anything up itself.
+//!
+//! Whoever tells an event waits for this lock and for nothing else; who shows takes a copy and lets go.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use loadlab_run::RunEvent;
+
+use crate::screen::state::State;
+
+/// The state, and since when.
+pub struct Live {
+    state: Mutex<State>,
+    began: Instant,
+}
+
+impl Live {
+    /// Nothing has happened yet.
+    pub fn new(title: &str) -> Live {
+        Live { state: Mutex::new(State::new(title)), began: Instant::now() }
+    }
+
+    /// Takes an event in.
+    pub fn event(&self, event: &RunEvent) {
+        self.change(|state, now_s| state.event(now_s, event));
+    }
+
+    /// Takes a remark in, among the events.
+    pub fn remark(&self, text: &str) {
+        self.change(|state, now_s| state.remark(now_s, text));
+    }
+
+    /// Says where the same is seen in a browser.
+    pub fn page(&self, url: &str) {
+        self.change(|state, _| state.page = Some(url.to_owned()));
+    }
+
+    /// Reads it; the second value is the time since its beginning, in seconds.
+    pub fn look<T>(&self, read: impl FnOnce(&State, f64) -> T) -> T {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&state, self.began.elapsed().as_secs_f64())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State, f64)) {
+        let now_s = self.began.elapsed().as_secs_f64();
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner), now_s);
+    }
+}

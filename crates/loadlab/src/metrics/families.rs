@@ -1,0 +1,178 @@
+//! What of a run's state is a metric: names, units, and the values there are. How it is sent is the business of others.
+
+use loadlab_analysis::components::cpu_s;
+use loadlab_record::load::Counts;
+use loadlab_record::sample::Sample;
+use loadlab_run::event::Progress;
+
+use crate::screen::state::{Component, Load, Probe, State};
+
+/// Names and values of labels, in order.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows, from the beginning of a trial on.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// A metric with its values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Family {
+    /// Its name, without `loadlab` and unit, in words with `_`.
+    pub name: &'static str,
+    /// What Prometheus ends its name with: the unit, and `_total` for counters.
+    pub suffix: &'static str,
+    /// Its unit, as UCUM has it.
+    pub unit: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// What it tells.
+    pub help: &'static str,
+    /// Its values; never none.
+    pub points: Vec<(Labels, f64)>,
+}
+
+/// Everything that is known now.
+pub fn families(state: &State) -> Vec<Family> {
+    let mut all = Families { of: Labels::new(), list: Vec::new() };
+    if !state.trial.is_empty() {
+        all.of.push(("trial", state.trial.clone()));
+    }
+    let phase = vec![(vec![("phase", state.phase.clone())], 1.0)];
+    all.add(("phase", "", "1", Kind::Gauge), "1 for what is being done", phase);
+    loads(&mut all, &state.loads);
+    components(&mut all, &state.components);
+    let probe = |p: &Probe| Some((vec![("probe", p.name.clone())], p.values.back().copied().flatten()?));
+    let probes = state.probes.iter().filter_map(probe).collect();
+    all.add(("probe", "", "1", Kind::Gauge), "Last reading of a probe of the plan", probes);
+    all.list
+}
+
+struct Families {
+    /// Labels of all of them.
+    of: Labels,
+    list: Vec<Family>,
+}
+
+impl Families {
+    fn add(
+        &mut self,
+        (name, suffix, unit, kind): (&'static str, &'static str, &'static str, Kind),
+        help: &'static str,
+        points: Vec<(Labels, f64)>,
+    ) {
+        let labelled = |(labels, value): (Labels, f64)| {
+            (self.of.iter().cloned().chain(labels).collect::<Labels>(), value)
+        };
+        let points: Vec<(Labels, f64)> =
+            points.into_iter().filter(|(_, value)| value.is_finite()).map(labelled).collect();
+        if !points.is_empty() {
+            self.list.push(Family { name, suffix, unit, kind, help, points });
+        }
+    }
+}
+
+/// Values with their labels.
+type Points = Vec<(Labels, f64)>;
+
+fn loads(all: &mut Families, loads: &[Load]) {
+    // Counters go on over the batches of a trial.
+    let each = |read: &dyn Fn(&Progress, &Counts) -> Points| -> Points {
+        let of = |l: &Load| {
+            let named =
+                |(labels, value)| (std::iter::once(("load", l.name.clone())).chain(labels).collect(), value);
+            let mut counts = l.before.clone();
+            counts.merge(&l.progress.counts);
+            read(&l.progress, &counts).into_iter().map(named).collect::<Vec<_>>()
+        };
+        loads.iter().flat_map(of).collect()
+    };
+    let one = |value: f64| vec![(Labels::new(), value)];
+    let outcomes = each(&|_, counts| {
+        let of = |name: &str, n: u64| (vec![("outcome", name.to_owned())], n as f64);
+        let failures = counts.failures.nonzero().map(|(kind, n)| of(kind.name(), n));
+        std::iter::once(of("ok", counts.ok)).chain(failures).collect()
+    });
+    all.add(("requests", "_total", "{request}", Kind::Counter), "Requests that ended, by how", outcomes);
+    let due = each(&|_, counts| one(counts.due as f64));
+    all.add(("due", "_total", "{request}", Kind::Counter), "Requests that fell due", due);
+    let dropped = each(&|_, counts| one(counts.dropped as f64));
+    all.add(("dropped", "_total", "{request}", Kind::Counter), "Requests due and never sent", dropped);
+    let in_flight = each(&|p, _| one(p.counts.in_flight as f64));
+    all.add(("in_flight", "", "{request}", Kind::Gauge), "Requests without an answer yet", in_flight);
+    let connections = each(&|p, _| one(p.connections as f64));
+    all.add(("connections", "", "{connection}", Kind::Gauge), "Connections open", connections);
+    let quantiles = each(&|p, _| {
+        let told = [("0.5", p.p50_ms), ("0.99", p.p99_ms)];
+        told.into_iter().filter_map(|(q, ms)| Some((vec![("quantile", q.to_owned())], ms? / 1e3))).collect()
+    });
+    let help = "Response times of ok outcomes since the load began";
+    all.add(("response", "_seconds", "s", Kind::Gauge), help, quantiles);
+}
+
+/// A figure of components: what it is, what it tells, and how it is read.
+type OfComponents =
+    ((&'static str, &'static str, &'static str, Kind), &'static str, fn(&Sample) -> Option<f64>);
+
+const OF_COMPONENTS: [OfComponents; 8] = [
+    (("component_cpu", "_seconds_total", "s", Kind::Counter), "CPU time", cpu_s),
+    (("component_throttled", "_seconds_total", "s", Kind::Counter), "Time stopped by a CPU limit", |s| {
+        s.throttled_s
+    }),
+    (("component_memory", "_bytes", "By", Kind::Gauge), "Memory", |s| {
+        Some(s.memory_bytes.or(s.resident_bytes)? as f64)
+    }),
+    (("component_memory_limit", "_bytes", "By", Kind::Gauge), "Limit of memory", |s| {
+        Some(s.memory_limit_bytes? as f64)
+    }),
+    (("component_network_received", "_bytes_total", "By", Kind::Counter), "Received", |s| {
+        Some(s.net_in_bytes? as f64)
+    }),
+    (("component_network_sent", "_bytes_total", "By", Kind::Counter), "Sent", |s| {
+        Some(s.net_out_bytes? as f64)
+    }),
+    (("component_block_read", "_bytes_total", "By", Kind::Counter), "Read from block devices", |s| {
+        Some(s.block_read_bytes? as f64)
+    }),
+    (("component_block_written", "_bytes_total", "By", Kind::Counter), "Written to block devices", |s| {
+        Some(s.block_written_bytes? as f64)
+    }),
+];
+
+fn components(all: &mut Families, components: &[Component]) {
+    for (what, help, read) in OF_COMPONENTS {
+        let of = |c: &Component| Some((vec![("component", c.name.clone())], read(c.last.as_ref()?)?));
+        all.add(what, help, components.iter().filter_map(of).collect());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use loadlab_run::RunEvent;
+
+    use super::*;
+
+    /// Each batch of a load counts anew; a counter goes on.
+    #[test]
+    fn counters_go_on_over_batches() {
+        let mut state = State::default();
+        let mut told = Vec::new();
+        for batch in 1..=3 {
+            let (load, planned_s, planned_requests) = ("main".to_owned(), None, Some(40));
+            state.event(0.0, &RunEvent::LoadStarted { load, batch: (batch, 3), planned_s, planned_requests });
+            for ok in [15, 40] {
+                let counts = Counts { due: ok, started: ok, ok, ..Counts::default() };
+                let progress = Progress { load: "main".into(), counts, ..Progress::default() };
+                state.event(0.0, &RunEvent::Progress(progress));
+                let all = families(&state);
+                let requests = all.iter().find(|f| f.name == "requests").expect("there are some");
+                told.push(requests.points[0].1);
+            }
+        }
+        assert_eq!(told, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
+    }
+}

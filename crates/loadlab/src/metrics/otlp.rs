@@ -1,0 +1,312 @@
+//! Metrics pushed to a collector of OpenTelemetry: OTLP over HTTP with JSON (opentelemetry-proto 1, `ExportMetricsServiceRequest`).
+//!
+//! One thread sends, on a connection for each push, and is given what to send: a collector that is slow, refuses or is not
+//! there costs a push and disturbs nothing. What went wrong first is told once. Sums are cumulative, so that the next push
+//! makes up for a lost one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use loadlab_analysis::Exit;
+use serde_json::{Value, json};
+
+use super::Known;
+use super::families::{Family, Kind, Labels, families};
+use crate::exit::Ended;
+
+/// For each step of a push: connecting, sending, an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// At the end nobody waits longer than this for a collector.
+const LAST_PATIENCE: Duration = Duration::from_secs(3);
+/// Pushes that wait for their turn; with more the collector has fallen behind, and they are left out.
+const WAITING: usize = 16;
+/// Of a collector's answer no more is read.
+const MOST_ANSWER: u64 = 64 << 10;
+/// Where metrics go where the URL has no path, by OTLP's specification.
+const PATH: &str = "/v1/metrics";
+
+/// A collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    host: String,
+    port: u16,
+    path: String,
+    /// Between two pushes.
+    every: Duration,
+}
+
+impl Endpoint {
+    /// From a URL: `http://HOST[:PORT][/PATH]`.
+    ///
+    /// # Errors
+    /// In words, with a hint: it is none.
+    pub fn parse(url: &str) -> Result<Endpoint, String> {
+        let Some(rest) = url.strip_prefix("http://") else {
+            return Err(match url.starts_with("https://") {
+                true => "https is not spoken; a collector beside loadlab takes http and sends on".to_owned(),
+                false => format!("`{url}` is not a URL such as `http://127.0.0.1:4318`"),
+            });
+        };
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let (host, port) = match authority.rsplit_once(':') {
+            // The colons of an address in brackets are its own.
+            Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().ok()),
+            _ => (authority, Some(4318)),
+        };
+        let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
+        let (Some(port), true, true) = (port, plain(host), path.is_empty() || plain(path)) else {
+            return Err(format!("`{url}` is not a URL such as `http://127.0.0.1:4318`"));
+        };
+        let path = if path.len() < 2 { PATH } else { path };
+        Ok(Endpoint { host: host.to_owned(), port, path: path.to_owned(), every: Duration::from_secs(5) })
+    }
+
+    /// Pushed to so often.
+    pub fn every(self, every: Duration) -> Endpoint {
+        Endpoint { every, ..self }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}:{}{}", self.host, self.port, self.path)
+    }
+
+    /// Sends one document.
+    fn push(&self, body: &str) -> Result<(), String> {
+        let words = |e: std::io::Error| e.to_string();
+        let host = self.host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = (host, self.port).to_socket_addrs().map_err(words)?;
+        let mut stream = Err("the name has no address".to_owned());
+        for address in addresses {
+            stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(words);
+            if stream.is_ok() {
+                break;
+            }
+        }
+        let mut stream = stream?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(words)?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(words)?;
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nUser-Agent: loadlab/{}\r\n\
+             Connection: close\r\n\r\n",
+            self.path,
+            self.host,
+            self.port,
+            body.len(),
+            env!("CARGO_PKG_VERSION")
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(words)?;
+        answer(stream)
+    }
+}
+
+/// What a collector says to a push.
+fn answer(stream: TcpStream) -> Result<(), String> {
+    let mut reader = BufReader::new(stream.take(MOST_ANSWER));
+    let (mut line, mut length) = (String::new(), None);
+    reader.read_line(&mut line).map_err(|e| format!("no answer came: {e}"))?;
+    let status: u16 = line.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("what came is not HTTP")?;
+    if !(200..300).contains(&status) {
+        return Err(format!("it answered {}", line.trim().split_once(' ').map_or("", |(_, rest)| rest)));
+    }
+    loop {
+        let mut header = String::new();
+        if reader.read_line(&mut header).map_err(|e| e.to_string())? == 0 || header.trim().is_empty() {
+            break;
+        }
+        let (name, value) = header.split_once(':').unwrap_or_default();
+        if name.eq_ignore_ascii_case("content-length") {
+            length = value.trim().parse::<u64>().ok();
+        }
+    }
+    // Without a length the connection's end would have to be waited for, and the answer was good.
+    let mut body = Vec::new();
+    let _ = reader.take(length.unwrap_or(0)).read_to_end(&mut body);
+    let told: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let partial = &told["partialSuccess"];
+    let rejected = match &partial["rejectedDataPoints"] {
+        Value::String(text) => text.parse().unwrap_or(0),
+        other => other.as_u64().unwrap_or(0),
+    };
+    match rejected {
+        0 => Ok(()),
+        n => Err(format!(
+            "it rejected {n} points: {}",
+            partial["errorMessage"].as_str().unwrap_or("no reason given")
+        )),
+    }
+}
+
+/// A thread that pushes.
+pub struct Pusher {
+    bodies: SyncSender<Message>,
+    fault: Arc<Mutex<Fault>>,
+}
+
+enum Message {
+    Push(String),
+    /// The last one; whoever waits hears of its end.
+    Last(String, SyncSender<()>),
+}
+
+#[derive(Default)]
+struct Fault {
+    first: Option<String>,
+    told: bool,
+}
+
+impl Fault {
+    fn keep(fault: &Mutex<Fault>, url: &str, why: String) {
+        let mut fault = fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.first.get_or_insert_with(|| {
+            format!("--otlp: {url}: {why}; the run goes on, and pushing is tried again")
+        });
+    }
+}
+
+impl Pusher {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub fn start(endpoint: Endpoint, known: Arc<Mutex<Known>>) -> Result<Pusher, Ended> {
+        let (bodies, taken) = sync_channel(WAITING);
+        let fault = Arc::new(Mutex::new(Fault::default()));
+        let faults = fault.clone();
+        std::thread::Builder::new()
+            .name("otlp".into())
+            .spawn(move || push_all(&endpoint, &known, &taken, &faults))
+            .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
+        Ok(Pusher { bodies, fault })
+    }
+
+    /// Pushes what is known now, when its turn comes.
+    pub fn push(&self, known: &Known) {
+        // Full: the collector has fallen behind, and what went wrong is told by the thread.
+        let _ = self.bodies.try_send(Message::Push(document(known, SystemTime::now())));
+    }
+
+    /// Pushes for the last time and waits for that, for a little.
+    pub fn finish(&self, known: &Known) {
+        let (done, wait) = sync_channel(1);
+        let last = Message::Last(document(known, SystemTime::now()), done);
+        if let Ok(()) | Err(TrySendError::Full(_)) = self.bodies.try_send(last) {
+            let _ = wait.recv_timeout(LAST_PATIENCE);
+        }
+    }
+
+    /// What went wrong first; once.
+    pub fn fault(&self) -> Option<String> {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = fault.first.clone().filter(|_| !fault.told)?;
+        fault.told = true;
+        Some(first)
+    }
+}
+
+fn push_all(endpoint: &Endpoint, known: &Mutex<Known>, bodies: &Receiver<Message>, fault: &Mutex<Fault>) {
+    let push = |body: &str| {
+        if let Err(why) = endpoint.push(body) {
+            Fault::keep(fault, &endpoint.url(), why);
+        }
+    };
+    loop {
+        match bodies.recv_timeout(endpoint.every) {
+            Ok(Message::Push(body)) => push(&body),
+            Ok(Message::Last(body, done)) => {
+                push(&body);
+                let _ = done.send(());
+                return;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let body = document(&known.lock().unwrap_or_else(PoisonError::into_inner), SystemTime::now());
+                push(&body);
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// `ExportMetricsServiceRequest` as its JSON mapping has it: 64-bit numbers as text, enumerations as numbers.
+fn document(known: &Known, now: SystemTime) -> String {
+    let (since, now) = (nanoseconds(known.since), nanoseconds(now));
+    let metrics: Vec<Value> =
+        families(&known.state).into_iter().map(|f| metric(&f, (&since, &now))).collect();
+    json!({
+        "resourceMetrics": [{
+            "resource": { "attributes": [
+                attribute("service.name", "loadlab"),
+                attribute("service.version", env!("CARGO_PKG_VERSION")),
+                attribute("loadlab.run", &known.state.title),
+            ] },
+            "scopeMetrics": [{
+                "scope": { "name": "loadlab", "version": env!("CARGO_PKG_VERSION") },
+                "metrics": metrics,
+            }],
+        }],
+    })
+    .to_string()
+}
+
+fn nanoseconds(time: SystemTime) -> String {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos().to_string()
+}
+
+fn attribute(key: &str, value: &str) -> Value {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+/// A counter is a sum that only grows, told as its whole since the trial began.
+fn metric(family: &Family, (since, now): (&str, &str)) -> Value {
+    let points = |start: bool| -> Vec<Value> {
+        let point = |(labels, value): &(Labels, f64)| {
+            let attributes: Vec<Value> = labels.iter().map(|(name, text)| attribute(name, text)).collect();
+            let mut point = json!({ "attributes": attributes, "timeUnixNano": now, "asDouble": value });
+            if start {
+                point["startTimeUnixNano"] = json!(since);
+            }
+            point
+        };
+        family.points.iter().map(point).collect()
+    };
+    let mut metric = json!({
+        "name": format!("loadlab.{}", family.name.replacen("component_", "component.", 1)),
+        "description": family.help,
+        "unit": family.unit,
+    });
+    match family.kind {
+        Kind::Counter => {
+            // 2: AGGREGATION_TEMPORALITY_CUMULATIVE
+            metric["sum"] =
+                json!({ "aggregationTemporality": 2, "isMonotonic": true, "dataPoints": points(true) });
+        }
+        Kind::Gauge => metric["gauge"] = json!({ "dataPoints": points(false) }),
+    }
+    metric
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let check = |url: &str, expect: Result<&str, &str>| match (Endpoint::parse(url), expect) {
+            (Ok(got), Ok(expect)) => assert_eq!(got.url(), expect),
+            (Err(got), Err(expect)) => assert!(got.contains(expect), "{got}"),
+            (got, expect) => panic!("{url}: {got:?}, not {expect:?}"),
+        };
+        check("http://127.0.0.1:4318", Ok("http://127.0.0.1:4318/v1/metrics"));
+        check("http://collector/", Ok("http://collector:4318/v1/metrics"));
+        check("http://[::1]:9/other/path", Ok("http://[::1]:9/other/path"));
+        check("http://[::1]", Ok("http://[::1]:4318/v1/metrics"));
+        check("https://collector", Err("https is not spoken"));
+        for url in
+            ["collector:4318", "http://", "http://a:b", "http://a b", "http://u@h", "http://h/\r\nX: y"]
+        {
+            check(url, Err("is not a URL"));
+        }
+    }
+}

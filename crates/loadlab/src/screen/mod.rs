@@ -1,0 +1,146 @@
+//! The live screen: what a run is doing, renewed a few times a second on the terminal's other screen, so that what
+//! stood there before comes back at the end.
+//!
+//! Events change the state ([`crate::live`]); a thread of its own draws it. Whoever tells an event waits for a lock and
+//! never for the terminal. However the program ends – in good order, by a second Ctrl-C, by a panic – [`restore`]
+//! gives the terminal back.
+
+mod draw;
+pub mod state;
+pub mod told;
+
+use std::io::{Write, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Once, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ratatui::backend::CrosstermBackend;
+use ratatui::crossterm::cursor::{Hide, Show};
+use ratatui::crossterm::execute;
+use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::live::Live;
+
+/// Between two pictures: quicker is not read.
+const PERIOD: Duration = Duration::from_millis(200);
+/// A terminal below this has no room for a screen.
+const LEAST: Rect = Rect { x: 0, y: 0, width: 36, height: 12 };
+
+/// The other screen is shown.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+/// How the terminal was before.
+static BEFORE: OnceLock<Termios> = OnceLock::new();
+
+/// A screen that is being drawn.
+pub struct Screen {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    live: Arc<Live>,
+    ended: Mutex<bool>,
+    end: Condvar,
+}
+
+impl Screen {
+    /// Takes the terminal behind standard error; `None` where there is no room, or no thread to draw.
+    pub fn start(live: Arc<Live>, colour: bool) -> Option<Screen> {
+        let area = area()?;
+        let shared = Arc::new(Shared { live, ended: Mutex::new(false), end: Condvar::new() });
+        let drawn = shared.clone();
+        take_terminal();
+        let drawing = move || drawn.draw(area, colour);
+        match std::thread::Builder::new().name("screen".into()).spawn(drawing) {
+            Ok(thread) => Some(Screen { shared, thread: Mutex::new(Some(thread)) }),
+            Err(_) => {
+                restore();
+                None
+            }
+        }
+    }
+
+    /// Ends the drawing and gives the terminal back.
+    pub fn stop(&self) {
+        *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.end.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        restore();
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    /// Until the end, or until the terminal is gone.
+    fn draw(&self, mut shown: Rect, colour: bool) {
+        let options = TerminalOptions { viewport: Viewport::Fixed(shown) };
+        let Ok(mut terminal) = Terminal::with_options(CrosstermBackend::new(stderr()), options) else {
+            return;
+        };
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*ended && SHOWN.load(Ordering::Acquire) {
+            if let Some(now) = area().filter(|now| *now != shown) {
+                shown = now;
+                if terminal.resize(shown).and_then(|()| terminal.clear()).is_err() {
+                    return;
+                }
+            }
+            let (state, now_s) = self.live.look(|state, now_s| (state.clone(), now_s));
+            if terminal.draw(|frame| draw::draw(frame, &state, now_s, colour)).is_err() {
+                return;
+            }
+            ended = self.end.wait_timeout(ended, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The terminal behind standard error, where it is large enough.
+fn area() -> Option<Rect> {
+    let size = tcgetwinsize(stderr()).ok()?;
+    let (width, height) = (size.ws_col.min(300), size.ws_row.min(200));
+    (width >= LEAST.width && height >= LEAST.height).then_some(Rect { width, height, ..LEAST })
+}
+
+/// Shows the other screen. Keys are not read and must not be shown; Ctrl-C stays what it is.
+fn take_terminal() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        // A message on the other screen would be gone with it.
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            before(panic);
+        }));
+    });
+    if let Ok(mut modes) = tcgetattr(stderr()) {
+        let _ = BEFORE.set(modes.clone());
+        modes.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
+        let _ = tcsetattr(stderr(), OptionalActions::Now, &modes);
+    }
+    SHOWN.store(true, Ordering::Release);
+    let _ = execute!(stderr(), EnterAlternateScreen, Hide);
+}
+
+/// Gives the terminal back as it was. Does nothing where no screen is shown; may be called from anywhere.
+pub fn restore() {
+    if !SHOWN.swap(false, Ordering::AcqRel) {
+        return;
+    }
+    let _ = execute!(stderr(), LeaveAlternateScreen, Show);
+    let _ = stderr().flush();
+    if let Some(before) = BEFORE.get() {
+        let _ = tcsetattr(stderr(), OptionalActions::Now, before);
+    }
+}

@@ -1,0 +1,292 @@
+//! What the live screen shows, as events have told it. No clock: every change says when it came.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use loadlab_analysis::components::{cpu_s, probe_name};
+use loadlab_record::load::{Counts, Tick};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_run::RunEvent;
+use loadlab_run::event::Progress;
+
+use crate::view::{doubt_words, words};
+
+/// Seconds of a line, whether drawn in blocks or by the page.
+pub const KEPT: usize = 900;
+/// Events kept; more do not fit on any screen.
+const EVENTS: usize = 200;
+/// Cases and trials kept that are done.
+const DONE: usize = 200;
+
+/// How a line is to be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Weight {
+    Plain,
+    Good,
+    Doubtful,
+    Bad,
+}
+
+/// Everything on the screen.
+#[derive(Clone, Default)]
+pub struct State {
+    pub title: String,
+    /// Place of the trial and how many there are.
+    pub place: Option<(usize, usize)>,
+    /// Case and trial.
+    pub trial: String,
+    pub phase: String,
+    pub phase_since_s: f64,
+    /// Loads of this trial, in the order they began.
+    pub loads: Vec<Load>,
+    pub components: Vec<Component>,
+    pub probes: Vec<Probe>,
+    /// Trials that are done.
+    pub done: VecDeque<(Weight, String)>,
+    /// When, how to take it, what.
+    pub events: VecDeque<(f64, Weight, String)>,
+    /// Why trials are not to be trusted, or not wholly.
+    pub doubts: VecDeque<(Weight, String)>,
+    /// Where the same is seen in a browser.
+    pub page: Option<String>,
+    /// Trials begun so far: who follows knows by it that loads and components are others.
+    pub trials: u64,
+    limits: BTreeMap<String, f64>,
+}
+
+/// A load.
+#[derive(Clone, Default)]
+pub struct Load {
+    pub name: String,
+    pub batch: (u32, u32),
+    pub planned_s: Option<f64>,
+    pub planned_requests: Option<u64>,
+    pub progress: Progress,
+    /// Counts of its earlier batches in this trial: each batch counts anew.
+    pub before: Counts,
+    pub running: bool,
+    /// Seconds told so far; the last of them are kept below.
+    pub seconds: u64,
+    /// Their ends on the trial's clock.
+    pub at_s: VecDeque<Option<f64>>,
+    pub ok_per_s: VecDeque<Option<f64>>,
+    pub failed_per_s: VecDeque<Option<f64>>,
+    pub p50_ms: VecDeque<Option<f64>>,
+    pub p99_ms: VecDeque<Option<f64>>,
+}
+
+/// A component as last read.
+#[derive(Clone, Default)]
+pub struct Component {
+    pub name: String,
+    /// Cores used, over about the last second.
+    pub cores: Option<f64>,
+    pub cpu_limit: Option<f64>,
+    pub memory_bytes: Option<u64>,
+    pub memory_limit_bytes: Option<u64>,
+    /// Share of the last second in which a CPU limit stopped it.
+    pub throttled: Option<f64>,
+    /// In and out together, by second.
+    pub net_per_s: Option<f64>,
+    /// Readings so far; of the last of them cores, and when on the trial's clock.
+    pub readings: u64,
+    pub at_s: VecDeque<Option<f64>>,
+    pub cpu: VecDeque<Option<f64>>,
+    /// As it was read last.
+    pub last: Option<Sample>,
+}
+
+/// A probe's readings.
+#[derive(Clone, Default)]
+pub struct Probe {
+    pub name: String,
+    /// Readings so far; the last of them are kept.
+    pub readings: u64,
+    pub values: VecDeque<Option<f64>>,
+}
+
+fn keep<T>(list: &mut VecDeque<T>, value: T, most: usize) {
+    if list.len() == most {
+        list.pop_front();
+    }
+    list.push_back(value);
+}
+
+impl State {
+    pub fn new(title: &str) -> State {
+        State { title: title.to_owned(), phase: "getting ready".into(), ..State::default() }
+    }
+
+    pub fn remark(&mut self, now_s: f64, text: &str) {
+        self.say(now_s, Weight::Doubtful, text);
+    }
+
+    fn say(&mut self, now_s: f64, weight: Weight, text: &str) {
+        for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
+            keep(&mut self.events, (now_s, weight, line.to_owned()), EVENTS);
+        }
+    }
+
+    fn phase(&mut self, now_s: f64, text: impl Into<String>) {
+        self.phase = text.into();
+        self.phase_since_s = now_s;
+    }
+
+    pub fn event(&mut self, now_s: f64, event: &RunEvent) {
+        match event {
+            RunEvent::TrialStarted { case, trial, place, of, cpu_limits } => {
+                self.place = Some((*place, *of));
+                self.trials += 1;
+                self.trial = format!("{case}, trial {trial}");
+                self.limits.clone_from(cpu_limits);
+                (self.loads, self.components, self.probes) = Default::default();
+                self.phase(now_s, "bringing the system up");
+                return;
+            }
+            RunEvent::Building { what, .. } => self.phase(now_s, format!("building {what}")),
+            RunEvent::Draining { until } => self.phase(now_s, format!("draining until {until}")),
+            RunEvent::LoadStarted { load, batch, planned_s, planned_requests } => {
+                self.phase(now_s, "loading");
+                let known = self.loads.iter().position(|l| l.name == *load);
+                let at = known.unwrap_or_else(|| {
+                    self.loads.push(Load { name: load.clone(), ..Load::default() });
+                    self.loads.len() - 1
+                });
+                let own = &mut self.loads[at];
+                if known.is_some() {
+                    own.before.merge(&std::mem::take(&mut own.progress).counts);
+                }
+                (own.batch, own.planned_s, own.planned_requests) = (*batch, *planned_s, *planned_requests);
+                own.running = true;
+                return;
+            }
+            RunEvent::Progress(progress) => {
+                if let Some(load) = self.loads.iter_mut().find(|l| l.name == progress.load) {
+                    load.progress = progress.clone();
+                }
+                return;
+            }
+            RunEvent::Second(tick) => return self.second(tick),
+            RunEvent::Watched(samples) => return samples.iter().for_each(|s| self.sample(s)),
+            RunEvent::LoadEnded { load, how } => {
+                self.loads.iter_mut().filter(|l| l.name == *load).for_each(|l| l.running = false);
+                if self.loads.iter().all(|l| !l.running) {
+                    self.phase(now_s, "between loads");
+                }
+                let weight = if how == "complete" { Weight::Plain } else { Weight::Bad };
+                return self.say(now_s, weight, &format!("load {load} ended: {how}"));
+            }
+            RunEvent::TrialEnded { summary, failure, .. } => {
+                self.trial_ended(now_s, summary.as_deref(), failure.as_deref())
+            }
+            _ => {}
+        }
+        let weight = match event {
+            RunEvent::Died { .. } => Weight::Bad,
+            RunEvent::Doubt { doubt, .. } if doubt.grave => Weight::Bad,
+            RunEvent::Drained { done: false, .. } | RunEvent::Note(_) | RunEvent::Doubt { .. } => {
+                Weight::Doubtful
+            }
+            RunEvent::TrialEnded { failure: Some(_), .. } => Weight::Bad,
+            _ => Weight::Plain,
+        };
+        if let Some(text) = words(event) {
+            self.say(now_s, weight, &text);
+        }
+    }
+
+    fn second(&mut self, tick: &Tick) {
+        let Some(load) = self.loads.iter_mut().find(|l| l.name == tick.load) else { return };
+        let length_s = tick.to_s - tick.from_s;
+        // The last few milliseconds of a load tell no rate.
+        if length_s < 0.1 {
+            return;
+        }
+        load.seconds += 1;
+        keep(&mut load.at_s, Some(tick.to_s), KEPT);
+        keep(&mut load.ok_per_s, Some(tick.counts.ok as f64 / length_s), KEPT);
+        keep(&mut load.failed_per_s, Some(tick.counts.failed() as f64 / length_s), KEPT);
+        keep(&mut load.p50_ms, tick.response_ms.p50, KEPT);
+        keep(&mut load.p99_ms, tick.response_ms.p99, KEPT);
+    }
+
+    fn sample(&mut self, sample: &Sample) {
+        for (probe, value) in &sample.probes {
+            let name = probe_name(sample, probe);
+            let known = self.probes.iter().position(|p| p.name == name);
+            let at = known.unwrap_or_else(|| {
+                self.probes.push(Probe { name, ..Probe::default() });
+                self.probes.len() - 1
+            });
+            self.probes[at].readings += 1;
+            keep(&mut self.probes[at].values, Some(*value), KEPT);
+        }
+        if matches!(sample.component.as_str(), "probes") {
+            return;
+        }
+        let known = self.components.iter().position(|c| c.name == sample.component);
+        let at = known.unwrap_or_else(|| {
+            let cpu_limit = self.limits.get(&sample.component).copied();
+            self.components.push(Component {
+                name: sample.component.clone(),
+                cpu_limit,
+                ..Component::default()
+            });
+            self.components.len() - 1
+        });
+        self.components[at].read(sample);
+    }
+
+    /// A trial's line, and its doubts among the events.
+    fn trial_ended(&mut self, now_s: f64, summary: Option<&Summary>, failure: Option<&str>) {
+        self.phase(now_s, "taking down");
+        let Some(s) = summary else {
+            let why = failure.and_then(|f| f.lines().next()).unwrap_or("nothing was measured");
+            return keep(&mut self.done, (Weight::Bad, format!("✘ {}: {why}", self.trial)), DONE);
+        };
+        let (weight, mark) = match s.verdict {
+            Verdict::Pass => (Weight::Good, "✔"),
+            Verdict::Fail => (Weight::Bad, "✘"),
+            Verdict::Invalid => (Weight::Bad, "⚠"),
+            Verdict::None => (Weight::Plain, "–"),
+        };
+        let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
+        let line = format!(
+            "{mark} {}: {}/s, p50 {}, p99 {}, {} failed",
+            self.trial,
+            format_count(s.rate_per_s.ok.round()),
+            ms(s.response_ms.p50),
+            ms(s.response_ms.p99),
+            format_count(s.requests.failed as f64)
+        );
+        keep(&mut self.done, (weight, line), DONE);
+        for doubt in &s.doubts {
+            let weight = if doubt.grave { Weight::Bad } else { Weight::Doubtful };
+            let line = doubt_words(doubt);
+            self.say(now_s, weight, &line);
+            keep(&mut self.doubts, (weight, format!("{}: {line}", self.trial)), EVENTS);
+        }
+    }
+}
+
+impl Component {
+    fn read(&mut self, sample: &Sample) {
+        if let Some(last) = &self.last {
+            let passed_s = sample.at_s - last.at_s;
+            let rate = |read: fn(&Sample) -> Option<f64>| {
+                let grown = read(sample)? - read(last)?;
+                (passed_s > 0.0).then(|| (grown / passed_s).max(0.0))
+            };
+            self.cores = rate(cpu_s);
+            self.throttled = rate(|s| s.throttled_s);
+            self.net_per_s = rate(|s| Some((s.net_in_bytes? + s.net_out_bytes?) as f64));
+            self.readings += 1;
+            keep(&mut self.at_s, Some(sample.at_s), KEPT);
+            keep(&mut self.cpu, self.cores, KEPT);
+        }
+        self.memory_bytes = sample.memory_bytes.or(sample.resident_bytes);
+        self.memory_limit_bytes = sample.memory_limit_bytes.or(self.memory_limit_bytes);
+        self.last = Some(sample.clone());
+    }
+}

@@ -1,0 +1,114 @@
+//! What the live views say of the state, in the same words and figures on the screen and on the page.
+
+use loadlab_record::load::Counts;
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
+use loadlab_report::figures;
+
+use super::state::{Component, Load, Weight};
+
+/// Shares of its limit from which a bar is doubtful, and bad.
+const NEARLY_FULL: f64 = 0.8;
+const FULL: f64 = 0.95;
+
+/// How much of something a component uses.
+pub struct Use {
+    pub told: Option<String>,
+    /// Of its limit.
+    pub share: Option<f64>,
+    pub limit: Option<String>,
+}
+
+/// A way requests ended, or did not.
+pub struct Outcome {
+    pub name: &'static str,
+    pub count: u64,
+    pub weight: Weight,
+}
+
+/// `0:07`, `12:34`, `1:02:03`.
+pub fn clock(seconds: f64) -> String {
+    let s = seconds.max(0.0) as u64;
+    match s / 3600 {
+        0 => format!("{}:{:02}", s / 60, s % 60),
+        hours => format!("{hours}:{:02}:{:02}", s / 60 % 60, s % 60),
+    }
+}
+
+/// Milliseconds in the unit that fits.
+pub fn ms(value: Option<f64>) -> String {
+    value.map_or(figures::NOTHING.to_owned(), |ms| format_duration_ns(ms * 1e6))
+}
+
+/// How far a load is: the share of it that is over, if that is known, and what is left.
+pub fn far(load: &Load) -> (Option<f64>, String) {
+    let p = &load.progress;
+    let done = p.counts.ok + p.counts.failed();
+    match (load.planned_s, load.planned_requests) {
+        _ if !load.running => (Some(1.0), "ended".to_owned()),
+        (Some(s), _) if s > 0.0 => (Some(p.at_s / s), format!("{} left", clock((s - p.at_s).max(0.0)))),
+        (_, Some(n)) if n > 0 => (
+            Some(done as f64 / n as f64),
+            format!("{} of {}", format_count(done as f64), format_count(n as f64)),
+        ),
+        _ => (None, clock(p.at_s)),
+    }
+}
+
+/// The ways that occurred: ok first, what is in flight last.
+pub fn outcomes(c: &Counts) -> Vec<Outcome> {
+    let mut all = vec![Outcome { name: "ok", count: c.ok, weight: Weight::Good }];
+    all.extend(c.failures.nonzero().map(|(kind, count)| Outcome {
+        name: kind.name(),
+        count,
+        weight: Weight::Bad,
+    }));
+    if c.dropped > 0 {
+        all.push(Outcome { name: "dropped", count: c.dropped, weight: Weight::Bad });
+    }
+    all.push(Outcome { name: "in flight", count: c.in_flight, weight: Weight::Plain });
+    all
+}
+
+/// Components in the order in which they are shown: loadlab itself last, the host not at all.
+pub fn shown(components: &[Component]) -> Vec<&Component> {
+    let own = |c: &&Component| c.name == "loadlab";
+    let others = components.iter().filter(|c| !matches!(c.name.as_str(), "loadlab" | "host"));
+    others.chain(components.iter().filter(own)).collect()
+}
+
+/// Its CPU against its limit.
+pub fn cpu(c: &Component) -> Use {
+    Use {
+        told: c.cores.map(|cores| figures::cpu_percent(cores * 100.0)),
+        share: c.cores.zip(c.cpu_limit).map(|(cores, limit)| cores / limit.max(1e-9)),
+        limit: c.cpu_limit.map(|l| figures::cpu_percent(l * 100.0)),
+    }
+}
+
+/// Its memory against its limit.
+pub fn memory(c: &Component) -> Use {
+    Use {
+        told: c.memory_bytes.map(|b| format_bytes(b as f64)),
+        share: c.memory_bytes.zip(c.memory_limit_bytes).map(|(used, l)| used as f64 / l.max(1) as f64),
+        limit: c.memory_limit_bytes.map(|l| format_bytes(l as f64)),
+    }
+}
+
+/// The share of the last second in which a limit stopped it, where that is worth saying.
+pub fn stopped(c: &Component) -> Option<String> {
+    c.throttled.filter(|t| *t > 0.005).map(figures::percent)
+}
+
+/// What goes in and out.
+pub fn net(c: &Component) -> Option<String> {
+    c.net_per_s.map(|net| format!("{}/s", format_bytes(net)))
+}
+
+/// How a share of a limit is to be taken.
+pub fn weight_of(share: Option<f64>) -> Weight {
+    match share {
+        Some(s) if s >= FULL => Weight::Bad,
+        Some(s) if s >= NEARLY_FULL => Weight::Doubtful,
+        _ => Weight::Plain,
+    }
+}

@@ -1,0 +1,59 @@
+//! What the page becomes after `bench`, which keeps no record: the same report, from what is in memory.
+
+use loadlab_record::manifest::{CaseFacts, Manifest, RunEnded, Writer};
+use loadlab_record::store::{CaseRecord, RECORD_VERSION, RunRecord, TrialRecord};
+use loadlab_record::summary::Ended;
+use loadlab_run::{BenchResult, host, rfc3339_now};
+
+/// The report as a page; `title` says what was benched, `expect` what was to hold.
+pub fn page(title: &str, expect: &[String], result: BenchResult) -> String {
+    loadlab_report::html(&loadlab_report::compose(&record(title, expect, result)))
+}
+
+/// A run of one case and one trial. Nothing of it is on disk.
+fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
+    let how = match (&result.trouble, result.summary.ended) {
+        (_, Ended::Interrupted) => RunEnded::Interrupted,
+        (Some(_), _) => RunEnded::Broken,
+        (None, _) => RunEnded::Complete,
+    };
+    let load = &result.summary.load;
+    let facts = CaseFacts {
+        name: "bench".to_owned(),
+        users: load.users,
+        rate_per_s: load.rate_per_s,
+        ..CaseFacts::default()
+    };
+    let manifest = Manifest {
+        record: RECORD_VERSION,
+        loadlab: env!("CARGO_PKG_VERSION").to_owned(),
+        name: title.to_owned(),
+        plan_path: String::new(),
+        plan_text: String::new(),
+        plan_sha256: String::new(),
+        options: Vec::new(),
+        started: rfc3339_now(),
+        ended: None,
+        how,
+        writer: Writer { pid: std::process::id(), start_ticks: 0 },
+        host: host("none"),
+        words: vec![title.to_owned()],
+        components: Vec::new(),
+        axes: Vec::new(),
+        cases: vec![facts.clone()],
+        trials: 1,
+        expect: expect.to_vec(),
+        derive: Vec::new(),
+        quick: false,
+        search: None,
+    };
+    let trial = TrialRecord {
+        summary: Some(result.summary),
+        ticks: result.ticks,
+        examples: result.examples,
+        series: result.series,
+        ..TrialRecord::empty(1, Default::default())
+    };
+    let cases = vec![CaseRecord { facts, trials: vec![trial] }];
+    RunRecord { dir: Default::default(), manifest, cases, notes: Vec::new() }
+}

@@ -1,0 +1,179 @@
+//! What goes to the pages, and how: frames made once for all of them, a short queue for each, and nobody waits.
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::KEPT_IN;
+use super::snapshot::frame;
+use crate::live::Live;
+
+/// Between two frames: quicker is not read.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Frames that wait for a page; one that is further behind comes back and begins anew.
+const QUEUE: usize = 8;
+/// Seconds and readings in a frame for those who have the earlier ones. A page that missed more begins anew.
+const TAIL: usize = 8;
+/// A page takes no longer for a frame.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Something is sent at least so often, or a page that is gone would keep its place.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// The pages that follow.
+#[derive(Default)]
+pub struct Feed {
+    pages: Mutex<Pages>,
+    woken: Condvar,
+}
+
+#[derive(Default)]
+struct Pages {
+    following: Vec<Page>,
+    /// The last frame: all is over.
+    end: Option<Arc<str>>,
+}
+
+struct Page {
+    queue: SyncSender<Arc<str>>,
+    /// It has had its first frame.
+    has_all: bool,
+}
+
+impl Feed {
+    /// Until the end: makes frames while there is somebody to read them, and sleeps while there is nobody.
+    pub fn run(&self, live: &Live) {
+        let mut pages = self.pages();
+        while pages.end.is_none() {
+            if pages.following.is_empty() {
+                pages = self.woken.wait(pages).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            drop(pages);
+            self.send(live);
+            pages = self.pages();
+            if pages.end.is_none() {
+                pages = self.woken.wait_timeout(pages, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        drop(pages);
+        self.finish(live);
+    }
+
+    /// A frame to everybody: all that is known to those who have nothing yet, else what is new.
+    fn send(&self, live: &Live) {
+        let (state, now_s) = live.look(|state, now_s| (state.clone(), now_s));
+        let tail: Arc<str> = event("now", &frame(&state, now_s, TAIL)).into();
+        let mut all: Option<Arc<str>> = None;
+        self.pages().following.retain_mut(|page| {
+            let text = match page.has_all {
+                true => tail.clone(),
+                false => {
+                    all.get_or_insert_with(|| event("all", &frame(&state, now_s, usize::MAX)).into()).clone()
+                }
+            };
+            page.has_all = true;
+            page.queue.try_send(text).is_ok()
+        });
+    }
+
+    /// What was measured last, then the end; the queues close behind it.
+    fn finish(&self, live: &Live) {
+        self.send(live);
+        let mut pages = self.pages();
+        let end = pages.end.clone().unwrap_or_default();
+        for page in pages.following.drain(..) {
+            let _ = page.queue.try_send(end.clone());
+        }
+    }
+
+    /// Says that all is over, and returns how many pages follow.
+    pub fn end(&self, is_report: bool) -> usize {
+        let mut pages = self.pages();
+        pages.end = Some(event("end", &format!("{{\"report\":{is_report}}}")).into());
+        self.woken.notify_all();
+        pages.following.len()
+    }
+
+    /// Writes frames to a page until one of them is gone.
+    ///
+    /// # Errors
+    /// The page went away, or takes too long.
+    pub fn follow(&self, stream: &mut TcpStream) -> std::io::Result<()> {
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{KEPT_IN}Connection: close\r\n\r\nretry: 1000\n\n"
+        );
+        stream.write_all(head.as_bytes())?;
+        let frames = match self.join() {
+            Ok(frames) => frames,
+            Err(end) => return stream.write_all(end.as_bytes()),
+        };
+        loop {
+            match frames.recv_timeout(QUIET) {
+                Ok(frame) => stream.write_all(frame.as_bytes())?,
+                Err(RecvTimeoutError::Timeout) => stream.write_all(b": still here\n\n")?,
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// A queue of its own; the end where that has come.
+    fn join(&self) -> Result<Receiver<Arc<str>>, Arc<str>> {
+        let mut pages = self.pages();
+        if let Some(end) = &pages.end {
+            return Err(end.clone());
+        }
+        let (queue, frames) = sync_channel(QUEUE);
+        pages.following.push(Page { queue, has_all: false });
+        self.woken.notify_all();
+        Ok(frames)
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A server-sent event; JSON has no line breaks of its own.
+fn event(name: &str, json: &str) -> String {
+    format!("event: {name}\ndata: {json}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_does_not_keep_up_is_dropped_and_the_others_go_on() {
+        let (feed, live) = (Feed::default(), Live::new("test"));
+        let slow = feed.join().unwrap();
+        let quick = feed.join().unwrap();
+        for _ in 0..QUEUE {
+            feed.send(&live);
+            assert!(quick.try_recv().is_ok());
+        }
+        assert_eq!(feed.pages().following.len(), 2);
+        feed.send(&live);
+        assert_eq!(feed.pages().following.len(), 1, "its queue was full");
+        assert!(quick.try_recv().unwrap().starts_with("event: now\ndata: {"));
+        let had: Vec<_> = slow.iter().collect();
+        assert_eq!(had.len(), QUEUE, "what was queued is still there, then it ends");
+        assert!(had[0].starts_with("event: all\ndata: {") && had[1].starts_with("event: now\n"));
+    }
+
+    #[test]
+    fn the_end_comes_last_and_to_those_who_come_late() {
+        let (feed, live) = (Feed::default(), Live::new("test"));
+        let frames = feed.join().unwrap();
+        assert_eq!(feed.end(true), 1);
+        feed.run(&live);
+        let had: Vec<_> = frames.iter().collect();
+        assert!(had[0].starts_with("event: all\n"), "{had:?}");
+        assert_eq!(&*had[1], "event: end\ndata: {\"report\":true}\n\n");
+        assert_eq!(had.len(), 2);
+        assert!(feed.join().is_err_and(|end| end == had[1]));
+    }
+}

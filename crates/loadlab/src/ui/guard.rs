@@ -1,0 +1,186 @@
+//! Who is let in: requests that know the token, name this machine as their host, and come from the page itself or from
+//! whoever followed its link. Pure: the bytes of a head go in.
+//!
+//! A page of another site can make a browser send requests to loopback. It does not know the token; a name of its own
+//! that it lets resolve to loopback (DNS rebinding) stands in `Host`; and what it could ask for beside a page to look
+//! at, a browser marks in `Sec-Fetch-Site` and `Origin`.
+
+use super::is_own;
+
+/// A request that is let in.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Admitted<'h> {
+    /// What follows the token, without slashes around it.
+    pub path: &'h str,
+    /// Only the head of the answer is wanted.
+    pub is_head: bool,
+}
+
+/// One that is not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Of the answer.
+    pub status: u16,
+    /// Its words in the status line.
+    pub reason: &'static str,
+    /// For whoever reads it.
+    pub words: &'static str,
+}
+
+impl Refusal {
+    /// No HTTP.
+    pub const GARBLED: Refusal =
+        Refusal { status: 400, reason: "Bad Request", words: "this is no request of HTTP/1.1" };
+    /// Nothing is there.
+    pub const NOT_FOUND: Refusal =
+        Refusal { status: 404, reason: "Not Found", words: "there is nothing here" };
+    const METHOD: Refusal =
+        Refusal { status: 405, reason: "Method Not Allowed", words: "the page is only looked at" };
+}
+
+const fn forbidden(words: &'static str) -> Refusal {
+    Refusal { status: 403, reason: "Forbidden", words }
+}
+
+const TOKEN: Refusal = forbidden("the address lacks its token: follow the link that loadlab printed");
+const HOST: Refusal = forbidden("the page is for this machine: its host is 127.0.0.1, ::1 or localhost");
+const ORIGIN: Refusal = forbidden("the page is for nobody but itself");
+
+/// Looks at the head of a request.
+///
+/// # Errors
+/// Why it is not let in.
+pub fn admit<'h>(head: &'h [u8], token: &str) -> Result<Admitted<'h>, Refusal> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut headers);
+    if !request.parse(head).is_ok_and(|s| s.is_complete()) {
+        return Err(Refusal::GARBLED);
+    }
+    let (Some(method), Some(path)) = (request.method, request.path) else { return Err(Refusal::GARBLED) };
+    let all = |name: &str| {
+        let of = request.headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name)).map(|h| h.value);
+        of.map(|v| str::from_utf8(v).unwrap_or("?").trim()).collect::<Vec<_>>()
+    };
+    let [host] = all("host")[..] else { return Err(HOST) };
+    if !is_own(without_port(host)) {
+        return Err(HOST);
+    }
+    let mut parts = path.strip_prefix('/').ok_or(Refusal::GARBLED)?.splitn(2, '/');
+    if !is_same(parts.next().unwrap_or_default(), token) {
+        return Err(TOKEN);
+    }
+    let is_from_itself = all("origin").iter().all(|o| o.strip_prefix("http://") == Some(host));
+    // A link may stand anywhere, such as in the page of a terminal; what it opens, nobody else can read.
+    let is_looked_at = all("sec-fetch-mode") == ["navigate"] && all("sec-fetch-dest") == ["document"];
+    let is_near = all("sec-fetch-site").iter().all(|s| matches!(*s, "same-origin" | "none"));
+    if !(is_from_itself && (is_near || is_looked_at)) {
+        return Err(ORIGIN);
+    }
+    let path = parts.next().unwrap_or_default();
+    let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
+    match method {
+        "GET" => Ok(Admitted { path, is_head: false }),
+        "HEAD" => Ok(Admitted { path, is_head: true }),
+        _ => Err(Refusal::METHOD),
+    }
+}
+
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// Takes as long whatever they have in common.
+fn is_same(given: &str, token: &str) -> bool {
+    let differ = given.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
+    given.len() == token.len() && differ == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN_OF_TESTS: &str = "0123456789abcdef0123456789abcdef";
+
+    #[track_caller]
+    fn check(request: &str, expect: Result<&str, u16>) {
+        let head = request.replace("TOKEN", TOKEN_OF_TESTS).replace('\n', "\r\n") + "\r\n\r\n";
+        let told = admit(head.as_bytes(), TOKEN_OF_TESTS);
+        assert_eq!(told.as_ref().map(|a| a.path).map_err(|r| r.status), expect, "{request}\n{told:?}");
+    }
+
+    #[test]
+    fn the_page_and_its_events_are_let_in() {
+        for host in ["127.0.0.1:4711", "localhost:9000", "LOCALHOST", "[::1]:80", "127.0.0.1", "127.8.8.8:1"]
+        {
+            check(&format!("GET /TOKEN/ HTTP/1.1\nHost: {host}"), Ok(""));
+        }
+        check("GET /TOKEN HTTP/1.1\nHost: localhost:1", Ok(""));
+        check("GET /TOKEN/?x=1 HTTP/1.1\nHost: localhost:1", Ok(""));
+        check("HEAD /TOKEN/ HTTP/1.1\nHost: localhost:1", Ok(""));
+        let own = "Host: localhost:1\nOrigin: http://localhost:1\nSec-Fetch-Site: same-origin\nSec-Fetch-Mode: cors";
+        check(&format!("GET /TOKEN/live HTTP/1.1\n{own}"), Ok("live"));
+        // typed, or a link that was followed from a terminal in a browser
+        check("GET /TOKEN/ HTTP/1.1\nHost: localhost:1\nSec-Fetch-Site: none", Ok(""));
+        let link = "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: document";
+        check(&format!("GET /TOKEN/ HTTP/1.1\nHost: localhost:1\n{link}"), Ok(""));
+    }
+
+    #[test]
+    fn without_the_token_nothing_is_told() {
+        let wrong =
+            ["", "0123456789abcdef0123456789abcdee", "TOKEN0", "0123456789abcdef", "live", "favicon.ico"];
+        for path in wrong {
+            check(&format!("GET /{path} HTTP/1.1\nHost: 127.0.0.1:1"), Err(403));
+            check(&format!("GET /{path}/live HTTP/1.1\nHost: 127.0.0.1:1"), Err(403));
+        }
+        check("GET /?token=TOKEN HTTP/1.1\nHost: 127.0.0.1:1", Err(403));
+        check("GET //TOKEN/ HTTP/1.1\nHost: 127.0.0.1:1", Err(403));
+    }
+
+    #[test]
+    fn another_name_for_this_machine_is_refused() {
+        for host in [
+            "evil.example:80",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "0.0.0.0:80",
+            "",
+            "localhost.",
+            "[::]:1",
+        ] {
+            check(&format!("GET /TOKEN/ HTTP/1.1\nHost: {host}"), Err(403));
+        }
+        check("GET /TOKEN/ HTTP/1.1", Err(403));
+        check("GET /TOKEN/ HTTP/1.1\nHost: 127.0.0.1\nHost: evil.example", Err(403));
+    }
+
+    #[test]
+    fn another_origin_is_refused() {
+        let request = |more: &str| format!("GET /TOKEN/live HTTP/1.1\nHost: 127.0.0.1:1\n{more}");
+        for more in [
+            "Origin: http://evil.example",
+            "Origin: https://127.0.0.1:1",
+            "Origin: http://127.0.0.1:2",
+            "Origin: null",
+            "Sec-Fetch-Site: cross-site",
+            "Sec-Fetch-Site: same-site",
+            "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: navigate\nSec-Fetch-Dest: iframe",
+            "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: no-cors\nSec-Fetch-Dest: script",
+        ] {
+            check(&request(more), Err(403));
+        }
+    }
+
+    #[test]
+    fn what_is_no_look_is_refused() {
+        for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+            check(&format!("{method} /TOKEN/ HTTP/1.1\nHost: localhost"), Err(405));
+        }
+        check("GET http://localhost/TOKEN/ HTTP/1.1\nHost: localhost", Err(400));
+        check("\u{16}\u{3}\u{1}", Err(400));
+        check("SSH-2.0-client", Err(400));
+    }
+}

@@ -1,0 +1,299 @@
+//! `--ui`: what the live screen shows, as a page in the browser, on loopback only.
+//!
+//! The page is whole in itself and loads nothing from elsewhere. What it shows comes as server-sent events made of the
+//! very state the screen draws ([`crate::live`]): a few times a second one thread copies it, writes it down once, and
+//! hands it to every page through a short queue. A page that does not keep up is dropped, and comes back by itself;
+//! nobody who tells an event ever waits for one. When all is over the page becomes the report.
+//!
+//! Requests are let in by [`guard`] alone: whoever does not know the token learns nothing but that there is one.
+
+pub mod bench;
+mod feed;
+mod guard;
+mod page;
+mod snapshot;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use loadlab_analysis::Exit;
+use loadlab_system::{Cancel, clock};
+
+use crate::accept;
+use crate::exit::Ended;
+use crate::live::Live;
+use crate::output;
+use feed::Feed;
+use guard::{Admitted, Refusal};
+
+/// Whoever asks has to ask, and to take the answer, within this time.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections at a time; more are for nobody who looks at one run.
+const MOST_CONNECTIONS: usize = 32;
+/// The longest head of a request.
+const MOST_HEAD: usize = 16 << 10;
+/// Where nobody said how long: open pages have this time to take the report.
+const TAKING_NS: u64 = 10_000_000_000;
+/// Between two looks at whether they have.
+const LOOK_NS: u64 = 20_000_000;
+
+/// Where the page is served: an address of loopback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(SocketAddr);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if let Ok(port) = text.parse::<u16>() {
+            return Ok(Address(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        }
+        let address: SocketAddr = text
+            .parse()
+            .map_err(|_| format!("`{text}` is no port, and no address such as 127.0.0.1:8089"))?;
+        match address.ip().is_loopback() {
+            true => Ok(Address(address)),
+            false => Err(format!(
+                "the page is served on loopback only, and {} is not\nhint: from another machine, forward the port: \
+                 ssh -L 8089:127.0.0.1:8089 HOST, with --ui=8089",
+                address.ip()
+            )),
+        }
+    }
+}
+
+/// The page, being served until the program ends.
+pub struct Ui {
+    site: Arc<Site>,
+    url: String,
+}
+
+/// What is served.
+struct Site {
+    token: String,
+    feed: Feed,
+    page: String,
+    /// What the page has become.
+    end: OnceLock<End>,
+    /// How often the end was taken to its last byte.
+    taken: AtomicUsize,
+    connections: AtomicUsize,
+}
+
+/// What the page becomes when all is over.
+enum End {
+    Report(String),
+    /// There is no record to report on.
+    Nothing,
+}
+
+impl Ui {
+    /// Listens, and says where.
+    ///
+    /// # Errors
+    /// It cannot be listened there.
+    pub fn serve(address: Address, live: Arc<Live>) -> Result<Ui, Ended> {
+        let Address(address) = address;
+        let cannot = |e: std::io::Error| {
+            let hint = match e.kind() {
+                ErrorKind::AddrInUse => "\nhint: `--ui` without a port takes one that is free",
+                _ => "",
+            };
+            Ended::error(Exit::BadPlan, format!("--ui: cannot serve the page on {address}: {e}{hint}"))
+        };
+        let listener = TcpListener::bind(address).map_err(cannot)?;
+        let given = listener.local_addr().map_err(cannot)?;
+        let site = Arc::new(Site {
+            token: token().map_err(cannot)?,
+            feed: Feed::default(),
+            page: page::page(&live.look(|state, _| state.title.clone())),
+            end: OnceLock::new(),
+            taken: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+        });
+        let url = format!("http://{given}/{}/", site.token);
+        live.page(&url);
+        let fed = site.clone();
+        spawn("ui-feed", move || fed.feed.run(&live)).map_err(cannot)?;
+        let asked = site.clone();
+        spawn("ui", move || asked.accept(&listener)).map_err(cannot)?;
+        crate::exit::note(&format!("live in the browser: {url}"));
+        Ok(Ui { site, url })
+    }
+
+    /// Turns the page into the report and waits: as long as said; else on a terminal until Ctrl-C, and without one until
+    /// the pages that are open have it.
+    pub fn turn(&self, report: Option<String>, wait: Option<Duration>, cancel: &Cancel) {
+        let end = report.map_or(End::Nothing, End::Report);
+        let is_report = matches!(end, End::Report(_));
+        let _ = self.site.end.set(end);
+        let pages = self.site.feed.end(is_report);
+        let taking_until_ns = clock::now_ns().saturating_add(TAKING_NS);
+        // Whoever pressed Ctrl-C to end the load wants the terminal back.
+        let stays = !cancel.is_cancelled();
+        match wait {
+            Some(wait) if stays => {
+                let ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+                cancel.wait_until(clock::now_ns().saturating_add(ns));
+            }
+            None if stays && is_report && output::err_is_terminal() && output::out_is_terminal() => {
+                crate::exit::note(&format!("the report stays at {} until Ctrl-C", self.url));
+                cancel.wait_until(u64::MAX);
+            }
+            _ => {
+                let never = Cancel::new();
+                while is_report
+                    && self.site.taken.load(Ordering::Acquire) < pages
+                    && clock::now_ns() < taking_until_ns
+                {
+                    never.wait_until(clock::now_ns() + LOOK_NS);
+                }
+            }
+        }
+    }
+}
+
+/// 128 bits from the kernel, in hexadecimal.
+fn token() -> std::io::Result<String> {
+    let mut bytes = [0u8; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+}
+
+impl Site {
+    fn accept(self: Arc<Site>, listener: &TcpListener) {
+        for stream in accept::connections(listener) {
+            if self.connections.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
+                self.connections.fetch_sub(1, Ordering::AcqRel);
+                continue;
+            }
+            let site = self.clone();
+            let answering = move || {
+                // One that went away misses its answer, and nothing else.
+                let _ = site.answer(stream);
+                site.connections.fetch_sub(1, Ordering::AcqRel);
+            };
+            if spawn("ui-page", answering).is_err() {
+                self.connections.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// One request, one answer.
+    fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let Some(head) = read_head(&mut stream)? else {
+            return refuse(&mut stream, &Refusal::GARBLED);
+        };
+        match guard::admit(&head, &self.token) {
+            Err(refusal) => refuse(&mut stream, &refusal),
+            Ok(Admitted { path: "", is_head }) => match self.end.get() {
+                Some(End::Report(html)) => {
+                    write_page(&mut stream, html, None, is_head)?;
+                    self.taken.fetch_add(usize::from(!is_head), Ordering::AcqRel);
+                    // Until the browser has it all: a connection that is reset takes what lies unread with it.
+                    stream.shutdown(std::net::Shutdown::Write)?;
+                    let _ = stream.read(&mut [0; 64]);
+                    Ok(())
+                }
+                _ => write_page(&mut stream, &self.page, Some(&page::policy()), is_head),
+            },
+            Ok(Admitted { path: "live", is_head: false }) => self.feed.follow(&mut stream),
+            Ok(_) => refuse(&mut stream, &Refusal::NOT_FOUND),
+        }
+    }
+}
+
+/// Bytes up to the end of the head; `None` where that does not come.
+fn read_head(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
+    let mut head = Vec::new();
+    let mut chunk = [0; 2048];
+    // However slowly they come.
+    let until_ns = clock::now_ns() + u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        if head.len() > MOST_HEAD || clock::now_ns() > until_ns {
+            return Ok(None);
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Ok(None),
+            n => head.extend_from_slice(&chunk[..n]),
+        }
+    }
+    Ok(Some(head))
+}
+
+/// Said with everything: nothing is kept, guessed, framed or shared with another origin.
+const KEPT_IN: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+     Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
+
+fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> std::io::Result<()> {
+    let Refusal { status, reason, words } = refusal;
+    let text = format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         {KEPT_IN}Connection: close\r\n\r\n{words}\n",
+        words.len() + 1
+    );
+    stream.write_all(text.as_bytes())
+}
+
+fn write_page(
+    stream: &mut TcpStream,
+    html: &str,
+    policy: Option<&str>,
+    is_head: bool,
+) -> std::io::Result<()> {
+    let policy = policy.map_or(String::new(), |p| format!("Content-Security-Policy: {p}\r\n"));
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n{policy}{KEPT_IN}\
+         Connection: close\r\n\r\n",
+        html.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    if is_head { Ok(()) } else { stream.write_all(html.as_bytes()) }
+}
+
+/// Whether an address is one that a browser on this machine may ask for.
+fn is_own(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_is_served() {
+        let text = |t: &str| t.parse::<Address>().map(|a| a.0.to_string());
+        for (given, expect) in [
+            ("0", Ok("127.0.0.1:0")),
+            ("8089", Ok("127.0.0.1:8089")),
+            ("127.0.0.2:80", Ok("127.0.0.2:80")),
+            ("[::1]:0", Ok("[::1]:0")),
+        ] {
+            assert_eq!(text(given), expect.map(str::to_owned), "{given}");
+        }
+        for given in ["0.0.0.0:80", "10.0.0.1:80", "[::]:0"] {
+            assert!(text(given).is_err_and(|e| e.contains("on loopback only")), "{given}");
+        }
+        for given in ["", "70000", "localhost:80", "127.0.0.1"] {
+            assert!(text(given).is_err_and(|e| e.contains("is no port")), "{given}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_long_and_unlike_one_another() {
+        let (a, b) = (token().unwrap(), token().unwrap());
+        assert_eq!((a.len(), b.len()), (32, 32));
+        assert_ne!(a, b);
+    }
+}

@@ -1,0 +1,48 @@
+//! The live page: one file that loads nothing; the report's look and its chart library, and a script of its own.
+
+use loadlab_report::assets::{self, STYLE, UPLOT_SCRIPT, UPLOT_STYLE};
+use loadlab_report::terminal::harmless;
+
+const OWN_STYLE: &str = include_str!("../../assets/live.css");
+const SCRIPT: &str = include_str!("../../assets/live.js");
+const BODY: &str = include_str!("../../assets/live.html");
+
+/// The page, with a title until the first frame comes.
+pub fn page(title: &str) -> String {
+    let title = escape(&harmless(title));
+    let body = BODY.replace("TITLE", &title);
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
+         <title>{title} – loadlab, live</title>\n<style>{UPLOT_STYLE}\n{STYLE}\n{OWN_STYLE}</style>\n</head>\n\
+         <body>\n{body}<script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+    )
+}
+
+/// The report's policy; beside it the page asks its own server for events, and nobody may frame it.
+pub fn policy() -> String {
+    let own = "connect-src 'self'; img-src data:; frame-ancestors 'none'";
+    format!("{}; {own}", assets::policy(&[UPLOT_SCRIPT, SCRIPT]))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_loads_nothing_and_a_title_stays_text() {
+        let page = page("<script>alert(1)</script> & \u{1b}[31m\"x\"");
+        assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; "), "{}", &page[..600]);
+        assert!(!page.contains('\u{1b}'));
+        for from_elsewhere in ["src=", "@import", "url(", "//cdn", "integrity="] {
+            assert!(!page.contains(from_elsewhere), "{from_elsewhere}");
+        }
+        assert_eq!(page.matches("<script>").count(), 2);
+        assert_eq!(policy().matches("'sha256-").count(), 2);
+    }
+}

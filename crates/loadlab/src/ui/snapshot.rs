@@ -1,0 +1,199 @@
+//! The state as a page takes it: figures in the screen's own words, and numbers where something is drawn.
+
+use std::collections::VecDeque;
+
+use loadlab_record::units::format_count;
+use loadlab_report::figures;
+use loadlab_report::terminal::harmless;
+use serde::Serialize;
+
+use crate::screen::state::{Component, Load, State, Weight};
+use crate::screen::told;
+
+/// Lines of text a page gets; it shows the newest first.
+const LINES: usize = 60;
+
+#[derive(Serialize)]
+struct Frame {
+    title: String,
+    trials: u64,
+    trial: String,
+    place: Option<(usize, usize)>,
+    phase: String,
+    phase_for: String,
+    clock: String,
+    loads: Vec<LoadFrame>,
+    components: Vec<ComponentFrame>,
+    probes: Vec<ProbeFrame>,
+    done: Vec<(&'static str, String)>,
+    doubts: Vec<(&'static str, String)>,
+    events: Vec<(String, &'static str, String)>,
+}
+
+#[derive(Serialize)]
+struct LoadFrame {
+    name: String,
+    batch: Option<String>,
+    share: Option<f64>,
+    far: String,
+    rate: String,
+    p50: String,
+    p99: String,
+    p50_so_far: String,
+    p99_so_far: String,
+    connections: String,
+    ended: u64,
+    outcomes: Vec<OutcomeFrame>,
+    over: Over,
+}
+
+#[derive(Serialize)]
+struct OutcomeFrame {
+    name: &'static str,
+    count: u64,
+    told: String,
+    weight: &'static str,
+}
+
+#[derive(Serialize)]
+struct ComponentFrame {
+    name: String,
+    cpu: UseFrame,
+    memory: UseFrame,
+    stopped: Option<String>,
+    net: Option<String>,
+    over: Over,
+}
+
+#[derive(Serialize)]
+struct UseFrame {
+    told: String,
+    share: Option<f64>,
+    limit: Option<String>,
+    weight: &'static str,
+}
+
+#[derive(Serialize)]
+struct ProbeFrame {
+    name: String,
+    told: String,
+    over: Over,
+}
+
+/// Lines over time: the newest values, and how many there have been.
+#[derive(Serialize)]
+struct Over {
+    count: u64,
+    lines: Vec<Vec<Option<f64>>>,
+}
+
+/// The state in JSON, with at most so many of the newest values of each line.
+pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
+    let newest = |lines: &VecDeque<(Weight, String)>| {
+        let lines = lines.iter().rev().take(LINES);
+        lines.map(|(weight, text)| (name_of(*weight), harmless(text))).collect()
+    };
+    let events = state.events.iter().rev().take(LINES);
+    let frame = Frame {
+        title: harmless(&state.title),
+        trials: state.trials,
+        trial: harmless(&state.trial),
+        place: state.place,
+        phase: harmless(&state.phase),
+        phase_for: told::clock(now_s - state.phase_since_s),
+        clock: told::clock(now_s),
+        loads: state.loads.iter().map(|load| load_frame(load, tail)).collect(),
+        components: told::shown(&state.components).into_iter().map(|c| component_frame(c, tail)).collect(),
+        probes: state.probes.iter().map(|p| probe_frame(p, tail)).collect(),
+        done: newest(&state.done),
+        doubts: newest(&state.doubts),
+        events: events
+            .map(|(at_s, weight, text)| (told::clock(*at_s), name_of(*weight), harmless(text)))
+            .collect(),
+    };
+    // Only a map whose keys are no text could fail, and there is none.
+    serde_json::to_string(&frame).unwrap_or_default()
+}
+
+fn load_frame(load: &Load, tail: usize) -> LoadFrame {
+    let p = &load.progress;
+    let (share, far) = told::far(load);
+    let last = |values: &VecDeque<Option<f64>>| values.back().copied().flatten();
+    LoadFrame {
+        name: harmless(&load.name),
+        batch: (load.batch.1 > 1).then(|| format!("batch {}/{}", load.batch.0 + 1, load.batch.1)),
+        share: share.map(|s| s.clamp(0.0, 1.0)),
+        far,
+        rate: format!("{}/s", format_count(p.ok_per_s.round())),
+        p50: told::ms(last(&load.p50_ms).or(p.p50_ms)),
+        p99: told::ms(last(&load.p99_ms).or(p.p99_ms)),
+        p50_so_far: told::ms(p.p50_ms),
+        p99_so_far: told::ms(p.p99_ms),
+        connections: format_count(p.connections as f64),
+        ended: p.counts.ok + p.counts.failed(),
+        outcomes: told::outcomes(&p.counts)
+            .into_iter()
+            .map(|o| OutcomeFrame {
+                name: o.name,
+                count: o.count,
+                told: format_count(o.count as f64),
+                weight: name_of(o.weight),
+            })
+            .collect(),
+        over: over(
+            load.seconds,
+            tail,
+            &[&load.at_s, &load.ok_per_s, &load.failed_per_s, &load.p50_ms, &load.p99_ms],
+        ),
+    }
+}
+
+fn component_frame(c: &Component, tail: usize) -> ComponentFrame {
+    ComponentFrame {
+        name: harmless(&c.name),
+        cpu: use_frame(told::cpu(c)),
+        memory: use_frame(told::memory(c)),
+        stopped: told::stopped(c),
+        net: told::net(c),
+        over: over(c.readings, tail, &[&c.at_s, &c.cpu]),
+    }
+}
+
+fn use_frame(used: told::Use) -> UseFrame {
+    UseFrame {
+        told: used.told.unwrap_or_else(|| figures::NOTHING.to_owned()),
+        share: used.share.map(|s| s.clamp(0.0, 1.0)),
+        limit: used.limit,
+        weight: name_of(told::weight_of(used.share)),
+    }
+}
+
+fn probe_frame(probe: &crate::screen::state::Probe, tail: usize) -> ProbeFrame {
+    let last = probe.values.back().copied().flatten();
+    ProbeFrame {
+        name: harmless(&probe.name),
+        told: last.map_or(figures::NOTHING.to_owned(), figures::number),
+        over: over(probe.readings, tail, &[&probe.values]),
+    }
+}
+
+fn over(count: u64, tail: usize, lines: &[&VecDeque<Option<f64>>]) -> Over {
+    let newest = |line: &&VecDeque<Option<f64>>| {
+        line.iter().skip(line.len().saturating_sub(tail)).map(|v| v.map(short)).collect()
+    };
+    Over { count, lines: lines.iter().map(newest).collect() }
+}
+
+/// Six significant digits: more than anybody sees in a line.
+fn short(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
+fn name_of(weight: Weight) -> &'static str {
+    match weight {
+        Weight::Plain => "plain",
+        Weight::Good => "good",
+        Weight::Doubtful => "doubtful",
+        Weight::Bad => "bad",
+    }
+}

@@ -1,0 +1,137 @@
+//! Metrics pushed to a collector that counts for itself, and to those that are not there, refuse, or never answer.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use common::server::{Request, Server, Step, good, response, send};
+use common::{Ran, bench};
+use serde_json::{Value, json};
+
+/// What a collector was sent, in order.
+type Received = Arc<Mutex<Vec<Value>>>;
+
+/// A collector that takes everything and answers so.
+fn collector(answer: impl Fn(usize) -> Vec<Step> + Send + Sync + 'static) -> (Server, Received) {
+    let received = Received::default();
+    let kept = received.clone();
+    let server = Server::start(move |request: &Request| {
+        assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/v1/metrics"));
+        assert_eq!(request.header("content-type"), Some("application/json"));
+        let body = serde_json::from_slice(&request.body).expect("JSON");
+        let mut kept = kept.lock().expect("no test panics in it");
+        kept.push(body);
+        answer(kept.len())
+    });
+    (server, received)
+}
+
+fn takes(_: usize) -> Vec<Step> {
+    vec![send(response(200, "{}"))]
+}
+
+/// Points of a metric by their attributes, in a push.
+fn points(push: &Value, name: &str) -> Vec<(BTreeMap<String, String>, f64)> {
+    let metrics = push["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
+    let of = |metric: &Value| {
+        let data = metric["sum"].as_object().or(metric["gauge"].as_object()).expect("a sum or a gauge");
+        let point = |p: &Value| {
+            let attributes = p["attributes"].as_array().expect("attributes").iter();
+            let text = |a: &Value| a["value"]["stringValue"].as_str().expect("text").to_owned();
+            let labels =
+                attributes.map(|a| (a["key"].as_str().expect("a key").to_owned(), text(a))).collect();
+            (labels, p["asDouble"].as_f64().expect("a number"))
+        };
+        data["dataPoints"].as_array().expect("points").iter().map(point).collect::<Vec<_>>()
+    };
+    metrics.iter().filter(|m| m["name"] == name).flat_map(of).collect()
+}
+
+fn ok_of(push: &Value) -> Option<f64> {
+    points(push, "loadlab.requests").into_iter().find(|(labels, _)| labels["outcome"] == "ok").map(|(_, n)| n)
+}
+
+fn load(target: &Server, url: &str, more: &[&str]) -> Ran {
+    let args = ["-c", "4", "-n", "3000", "--otlp", url, "--otlp-every", "50ms"];
+    bench(&[&[target.url("/").as_str()], &args[..], more].concat())
+}
+
+#[test]
+fn the_last_push_holds_what_the_server_counted() {
+    let target = Server::start(good);
+    let (server, received) = collector(takes);
+    let ran = load(&target, &server.url(""), &["--quiet"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let pushes = received.lock().expect("it is done");
+    let told: Vec<f64> = pushes.iter().filter_map(ok_of).collect();
+    assert!(told.is_sorted(), "a sum never shrinks: {told:?}");
+    let last = pushes.last().expect("at least the last push");
+    assert_eq!(target.settled().answered, 3000);
+    assert_eq!(ok_of(last), Some(3000.0));
+    assert_eq!(points(last, "loadlab.due")[0].1, 3000.0);
+    assert_eq!(points(last, "loadlab.dropped")[0].1, 0.0);
+    let quantiles: Vec<String> =
+        points(last, "loadlab.response").into_iter().map(|(labels, _)| labels["quantile"].clone()).collect();
+    assert_eq!(quantiles, ["0.5", "0.99"]);
+    // the schema's JSON mapping: 64-bit numbers are text, and points know when
+    let metrics = last["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
+    let requests = metrics.iter().find(|m| m["name"] == "loadlab.requests").expect("requests");
+    assert_eq!(requests["unit"], "{request}");
+    assert_eq!(
+        (&requests["sum"]["aggregationTemporality"], &requests["sum"]["isMonotonic"]),
+        (&json!(2), &json!(true))
+    );
+    let point = &requests["sum"]["dataPoints"][0];
+    let ns =
+        |key: &str| point[key].as_str().and_then(|t| t.parse::<u64>().ok()).expect("nanoseconds as text");
+    assert!(
+        ns("startTimeUnixNano") > 1_700_000_000_000_000_000 && ns("startTimeUnixNano") < ns("timeUnixNano")
+    );
+    let resource = &last["resourceMetrics"][0]["resource"]["attributes"];
+    assert_eq!(resource[0], json!({ "key": "service.name", "value": { "stringValue": "loadlab" } }));
+}
+
+/// Whatever a collector does, the run does not mind, and says it once.
+#[test]
+fn a_collector_that_fails_disturbs_nothing_and_is_told_once() {
+    let target = Server::start(good);
+    let check = |url: &str, more: &[&str], expect: &str| {
+        let before = target.settled().answered;
+        let ran = load(&target, url, more);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let told: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
+        assert!(told.len() == 1 && told[0].contains(expect), "{told:?} has no {expect}");
+        assert_eq!(target.settled().answered, before + 3000);
+    };
+    let nobody = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        format!("http://{}", listener.local_addr().expect("its address"))
+    };
+    check(&nobody, &[], "refused");
+    check(&nobody, &["--quiet"], "refused");
+    let (busy, _) = collector(|_| vec![send(response(503, "later"))]);
+    check(&busy.url(""), &[], "it answered 503");
+    let (partial, received) = collector(|n| {
+        let some = r#"{"partialSuccess":{"rejectedDataPoints":"2","errorMessage":"too old"}}"#;
+        vec![send(response(200, if n == 1 { some } else { "{}" }))]
+    });
+    check(&partial.url(""), &[], "it rejected 2 points: too old");
+    // it is tried again, and the sums make up for what was lost
+    assert_eq!(received.lock().expect("it is done").last().and_then(ok_of), Some(3000.0));
+    let (silent, _) = collector(|_| vec![Step::Hang]);
+    check(&silent.url(""), &[], "no answer came");
+    let (rude, _) = collector(|_| vec![send("SSH-2.0-none\r\n"), Step::Close]);
+    check(&rude.url(""), &[], "what came is not HTTP");
+}
+
+#[test]
+fn mistakes_of_usage() {
+    let check = |args: &[&str], expect: &str| {
+        let ran = bench(&[&["http://127.0.0.1:9/"], args].concat());
+        assert!(ran.code == 2 && ran.stderr.contains(expect), "{}", ran.stderr);
+    };
+    check(&["--otlp", "https://collector"], "https is not spoken");
+    check(&["--otlp", "collector:4318"], "is not a URL such as `http://127.0.0.1:4318`");
+    check(&["--otlp-every", "1s"], "--otlp <URL>");
+}

@@ -1,0 +1,205 @@
+//! `loadlab bench` by other ways than a host and a port: through a proxy, to a Unix socket, over IPv6.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixListener;
+
+use common::nginx::Nginx;
+use common::proxy::Proxy;
+use common::server::{Request, Server, Step, good};
+use common::{bench, failures, file, measured, n};
+
+on_every_backend! {
+    a_proxy_is_asked_for_whole_urls
+    a_proxy_is_asked_for_tunnels_to_https
+    http_2_goes_through_tunnels
+    a_proxy_that_wants_a_user_is_told_one_or_refuses
+    a_proxy_that_gives_no_tunnel
+    unix_sockets
+    a_unix_socket_with_a_short_queue_is_waited_for
+    a_list_of_urls_may_name_sockets_and_hosts
+    ipv6
+}
+
+fn counted(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
+    counts.iter().map(|(k, n)| (k.as_str(), *n)).collect()
+}
+
+fn a_proxy_is_asked_for_whole_urls() {
+    let (server, proxy) = (Server::start(good), Proxy::start(None));
+    let url = server.url("/x?y=z");
+    let (json, code) = measured(&[&url, "--proxy", &proxy.url(), "-c", "3", "-n", "60", "-b", "hello"]);
+    assert_eq!((code, n(&json, "requests.ok"), n(&json, "connections.opened")), (0, 60, 3), "{json:#}");
+    let counts = proxy.counts();
+    assert_eq!(counted(&counts.asked), [(url.as_str(), 60)]);
+    assert_eq!((counts.connections, counts.tunnels.len()), (3, 0));
+    let seen = server.settled();
+    assert_eq!((seen.requests, seen.targets.get("/x?y=z")), (60, Some(&60)));
+    assert_eq!(seen.last.unwrap().header("host"), Some(server.address.to_string().as_str()));
+}
+
+fn a_proxy_is_asked_for_tunnels_to_https() {
+    let (nginx, proxy) = (Nginx::start(), Proxy::start(None));
+    let url = format!("https://{}/page", nginx.secure);
+    let ca = nginx.certificate();
+    let args = [&url, "--proxy", &proxy.url(), "--cacert", &ca, "-c", "4", "-n", "80"];
+    let (json, code) = measured(&args);
+    assert_eq!((code, n(&json, "requests.ok"), n(&json, "connections.opened")), (0, 80, 4), "{json:#}");
+    assert_eq!(n(&json, "tls_ms.count"), 4);
+    assert_eq!(counted(&proxy.counts().tunnels), [(nginx.secure.to_string().as_str(), 4)]);
+    assert_eq!(nginx.answered("HTTP/1.1 200 /page"), 80);
+    // Each request by a tunnel of its own; and held open, before the load begins.
+    let (json, _) = measured(&[&args[..], &["--no-keep-alive"]].concat());
+    assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (80, 80), "{json:#}");
+    let (json, _) = measured(&[&args[..], &["--connections", "10"]].concat());
+    assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (80, 10), "{json:#}");
+    assert_eq!(proxy.counts().tunnels.values().sum::<u64>(), 4 + 80 + 10);
+}
+
+fn http_2_goes_through_tunnels() {
+    let (nginx, proxy) = (Nginx::start(), Proxy::start(None));
+    let url = format!("https://{}/page", nginx.secure);
+    let streams = ["--http2", "--streams", "5", "-c", "10", "-n", "200"];
+    let (json, code) =
+        measured(&[&[url.as_str(), "--proxy", &proxy.url(), "--insecure"], &streams[..]].concat());
+    assert_eq!((code, n(&json, "requests.ok"), n(&json, "connections.opened")), (0, 200, 2), "{json:#}");
+    assert_eq!(counted(&proxy.counts().tunnels), [(nginx.secure.to_string().as_str(), 2)]);
+    assert_eq!(nginx.answered("HTTP/2.0 200 /page"), 200);
+}
+
+fn a_proxy_that_wants_a_user_is_told_one_or_refuses() {
+    let nginx = Nginx::start();
+    let proxy = Proxy::start(Some("Basic YWRhOnAgdw=="));
+    let with_user = format!("http://ada:p%20w@{}", proxy.address);
+    let secure = format!("https://{}/page", nginx.secure);
+    let plain = format!("http://{}/page", nginx.plain);
+    for url in [&secure, &plain] {
+        let (json, code) = measured(&[url, "--proxy", &with_user, "--insecure", "-c", "2", "-n", "10"]);
+        assert_eq!((code, n(&json, "requests.ok")), (0, 10), "{json:#}");
+    }
+    assert_eq!(proxy.counts().refused, 0);
+    // Asked in full, the proxy's answer is the answer; asked for a tunnel, it is a failed connect.
+    let (json, _) = measured(&[&plain, "--proxy", &proxy.url(), "-c", "2", "-n", "10"]);
+    assert_eq!((n(&json, "statuses.407"), failures(&json)), (10, vec![("http_4xx".to_owned(), 10)]));
+    let ran = bench(&[&secure, "--proxy", &proxy.url(), "--insecure", "-c", "1", "-n", "1"]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    let told =
+        format!("cannot connect to {}: the proxy answered 407 Proxy Authentication Required", proxy.address);
+    assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    assert!(ran.stderr.contains("http://USER:PASSWORD@HOST:PORT"), "{}", ran.stderr);
+    let told = bench(&[&secure, "--proxy", &with_user, "--insecure", "-n", "5", "--json"]);
+    assert!(!told.stdout.contains("p w") && !told.stdout.contains("YWRh"), "{}", told.stdout);
+}
+
+/// Of ten requests the proxy gives the first two a tunnel and then does as it is told.
+fn with_faulty_proxy(steps: Vec<Step>) -> (serde_json::Value, u64) {
+    let script = move |request: &Request| match request.connection {
+        // What comes through a tunnel is answered here as well.
+        _ if request.method != "CONNECT" => good(request),
+        0 | 1 => vec![Step::Send(b"HTTP/1.1 200 OK\r\n\r\n".to_vec())],
+        _ => steps.clone(),
+    };
+    let proxy = Server::start(script);
+    let proxy_url = proxy.url("");
+    let args = ["--http2", "--proxy", &proxy_url, "-c", "1", "-n", "10", "--timeout", "300ms"];
+    let (json, _) = measured(&[&["http://127.0.0.1:9/"], &args[..]].concat());
+    (json, proxy.settled().methods.get("CONNECT").copied().unwrap_or(0))
+}
+
+fn a_proxy_that_gives_no_tunnel() {
+    // HTTP/2 fails on the tunnels that stand (nobody speaks it there): what matters here is the rest.
+    for (steps, failure, connects) in [
+        (vec![Step::Send(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n".to_vec())], "connect", 10),
+        (vec![Step::Close], "connect", 10),
+        (vec![Step::Reset], "connect", 10),
+        (vec![Step::Trickle(b"HTTP/1.1 200".to_vec()), Step::Finish], "connect", 10),
+        (vec![Step::Send(b"SSH-2.0-x\r\n\r\n".to_vec())], "connect", 10),
+        // Over HTTP/2 a request that gives up leaves the connection to those that come after it.
+        (vec![Step::Hang], "timeout", 3),
+    ] {
+        let shown = format!("{steps:?}");
+        let (json, asked) = with_faulty_proxy(steps);
+        let of = |name: &str| n(&json, &format!("failures.{name}"));
+        assert_eq!((of(failure), asked), (8, connects), "{shown}: {json:#}");
+        assert_eq!((n(&json, "requests.failed"), n(&json, "connections.opened")), (10, 2), "{shown}");
+    }
+}
+
+fn unix_sockets() {
+    let nginx = Nginx::start();
+    let url = format!("unix:{}:/page", nginx.socket().display());
+    let (json, code) = measured(&[&url, "-c", "5", "-n", "500"]);
+    assert_eq!((code, n(&json, "requests.ok"), n(&json, "connections.opened")), (0, 500, 5), "{json:#}");
+    assert_eq!(nginx.answered("HTTP/1.1 200 /page"), 500);
+    assert!(n(&json, "bytes.received") > 500 * 1000);
+    let (json, _) = measured(&[&url, "-c", "5", "-n", "100", "--no-keep-alive", "--source", "127.0.0.5"]);
+    assert_eq!((n(&json, "requests.ok"), n(&json, "connections.opened")), (100, 100), "{json:#}");
+    // Longer than a segment, where TCP would be told not to wait.
+    let body = format!("@{}", nginx.certificate());
+    let (json, _) = measured(&[&url, "-c", "2", "-n", "20", "-b", &body]);
+    assert_eq!(n(&json, "statuses.405"), 20, "{json:#}");
+    let ran = bench(&[&url, "-n", "1", "--json", "-c", "1"]);
+    assert!(ran.stdout.contains("unix:"), "{}", ran.stdout);
+    assert!(!ran.stderr.contains("port"), "no port is worth a word: {}", ran.stderr);
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| format!("unix:{}:/", folder.path().join(name).display());
+    drop(UnixListener::bind(folder.path().join("refused")).unwrap());
+    std::fs::write(folder.path().join("file"), "x").unwrap();
+    for (name, why) in [
+        ("nothing", "no such file or directory"),
+        ("refused", "connection refused"),
+        ("file", "connection refused"),
+    ] {
+        let ran = bench(&[&path(name), "-n", "5"]);
+        assert_eq!(ran.code, 5, "{}", ran.stderr);
+        let told = format!("cannot connect to {}: {why}", path(name).trim_end_matches(":/"));
+        assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+        assert!(ran.stderr.contains("is this the socket it listens on"), "{}", ran.stderr);
+    }
+    let ran = bench(&["unix:relative.sock:/", "-n", "1"]);
+    assert!(ran.code == 2 && ran.stderr.contains("does not begin with `/`"), "{}", ran.stderr);
+    let ran = bench(&[&url, "-n", "1", "--proxy", "http://127.0.0.1:1"]);
+    assert!(ran.code == 2 && ran.stderr.contains("cannot be reached through a proxy"), "{}", ran.stderr);
+}
+
+fn a_unix_socket_with_a_short_queue_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 1).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            use std::io::{Read, Write};
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+        }
+    });
+    let (json, code) = measured(&[&format!("unix:{}:/", path.display()), "-c", "40", "-n", "400"]);
+    assert_eq!((code, n(&json, "requests.ok")), (0, 400), "{json:#}");
+}
+
+fn a_list_of_urls_may_name_sockets_and_hosts() {
+    let nginx = Nginx::start();
+    let list = format!("# both\nunix:{}:/page\n\nhttp://{}/none\n", nginx.socket().display(), nginx.plain);
+    let (_folder, path) = file(list);
+    let (json, _) = measured(&["--urls", &path.display().to_string(), "-c", "2", "-n", "20"]);
+    assert_eq!((n(&json, "statuses.200"), n(&json, "statuses.404")), (10, 10), "{json:#}");
+    assert_eq!((nginx.answered("HTTP/1.1 200 /page"), nginx.answered("HTTP/1.1 404 /none")), (10, 10));
+}
+
+fn ipv6() {
+    let server = Server::at("[::1]:0", good);
+    let (json, code) = measured(&[&server.url("/"), "-c", "2", "-n", "20"]);
+    assert_eq!((code, n(&json, "requests.ok"), server.settled().requests), (0, 20, 20), "{json:#}");
+    let named = format!("http://shop.invalid:{}/", server.address.port());
+    let given = format!("shop.invalid:{}:[::1]", server.address.port());
+    let (json, _) = measured(&[&named, "--resolve", &given, "-n", "20"]);
+    assert_eq!(n(&json, "requests.ok"), 20, "{json:#}");
+    let ran = bench(&[&named, "-n", "20"]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(ran.stderr.contains("`shop.invalid` cannot be resolved (dns)"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--resolve shop.invalid:"), "{}", ran.stderr);
+}

@@ -1,0 +1,84 @@
+//! A real nginx for a test: listeners over TLS and on a Unix socket, and its own books.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use super::server::PATIENCE;
+
+/// nginx with a page of 1000 bytes at `/page`; gone when dropped.
+pub struct Nginx {
+    child: Child,
+    dir: tempfile::TempDir,
+    /// HTTP/1.1 and HTTP/2 over TLS, by a certificate for `localhost` and 127.0.0.1.
+    pub secure: SocketAddr,
+    /// HTTP/1.1.
+    pub plain: SocketAddr,
+}
+
+impl Nginx {
+    pub fn start() -> Nginx {
+        let dir = tempfile::tempdir().unwrap();
+        let made =
+            rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        std::fs::write(dir.path().join("cert.pem"), made.cert.pem()).unwrap();
+        std::fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(dir.path().join("page"), "x".repeat(1000)).unwrap();
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (secure, plain, path) = (free(), free(), dir.path().display());
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .iter()
+            .map(|name| format!("{name}_temp_path {path}/{name};"))
+            .collect();
+        let config = format!(
+            "daemon off; master_process off; pid {path}/pid; error_log stderr error;\nevents {{ worker_connections 500; }}\n\
+             http {{ log_format short '$server_protocol $status $uri'; access_log {path}/log short; {temporary}\n\
+             server {{ listen {secure} ssl http2; listen {plain}; listen unix:{path}/sock; root {path};\n\
+             ssl_certificate {path}/cert.pem; ssl_certificate_key {path}/key.pem; }} }}\n"
+        );
+        std::fs::write(dir.path().join("nginx.conf"), config).unwrap();
+        let child = Command::new("nginx")
+            .args(["-c", &dir.path().join("nginx.conf").display().to_string(), "-p", &path.to_string()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("nginx is installed (apt-get install nginx-light)");
+        let mut nginx = Nginx { child, dir, secure, plain };
+        let since = Instant::now();
+        while TcpStream::connect(nginx.plain).is_err() {
+            if nginx.child.try_wait().unwrap().is_some() || since.elapsed() > PATIENCE {
+                let mut said = String::new();
+                let _ = nginx.child.kill();
+                let _ = nginx.child.stderr.take().unwrap().read_to_string(&mut said);
+                panic!("nginx does not come up: {said}");
+            }
+            std::thread::yield_now();
+        }
+        nginx
+    }
+
+    /// The Unix socket it listens on.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("sock")
+    }
+
+    /// The certificate, to be trusted.
+    pub fn certificate(&self) -> String {
+        self.dir.path().join("cert.pem").display().to_string()
+    }
+
+    /// Requests that it answered, such as `HTTP/2.0 200 /page`.
+    pub fn answered(&self, what: &str) -> u64 {
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap();
+        log.lines().filter(|line| *line == what).count() as u64
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,104 @@
+//! `loadlab compare` on records of real runs, and on the one that is committed.
+
+mod run_support;
+
+use std::path::PathBuf;
+
+use run_support::{Lab, component, plan};
+use serde_json::Value;
+
+fn committed() -> String {
+    let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../report/tests/golden/run");
+    dir.display().to_string()
+}
+
+#[test]
+fn two_trials_tell_nothing() {
+    let lab = Lab::new();
+    let ran = lab.loadlab(&["compare", &committed(), "--fail-on-worse"]);
+    ran.expect(0, &[]);
+    insta::assert_snapshot!(ran.out, @r"
+    half a core & 64 MiB against free
+    Ratios are of the second to the first: 1.10 × is a tenth more
+
+    Found  cannot tell: 1 round that both have: too few to tell a difference from
+           chance (5 are needed).
+    How    trials paired by round (1 round), Student's t on the differences of their
+           logarithms; one false alarm in 20 comparisons of equal cases at most,
+           however many figures (Holm). The trial is the unit, never the request.
+
+
+    Figures
+    ═══════
+
+    half a core & 64 MiB against free
+    figure                  free  half a core & 64 …  ratio  interval  verdict
+    goodput               59.2/s              26.5/s      –         –  cannot tell
+    p50                  7.99 ms             21.4 ms      –         –  cannot tell
+    p90                  10.4 ms             34.4 ms      –         –  cannot tell
+    p99              needs 1,000         needs 1,000      –         –  cannot tell
+    cpu_per_request      14.9 ms             45.5 ms      –         –  cannot tell
+    memory_peak          425 MiB             158 MiB      –         –  cannot tell
+    errors                   0 %               6.2 %      –         –  cannot tell
+    loss                       –               4.7 %      –         –  cannot tell
+    cannot tell  1 round that both have: too few to tell a difference from chance (5
+                 are needed).
+    p99  p99 needs 1000 requests in each trial.
+    loss  loss is not told by every trial.
+    left out  trial 2 of “half a core & 64 MiB” is INVALID.
+    ");
+}
+
+#[test]
+fn mistakes_are_told_with_what_there_is() {
+    let lab = Lab::new();
+    let run = committed();
+    let check = |args: &[&str], holds: &[&str]| {
+        lab.loadlab(&[&["compare"], args].concat()).expect(2, holds);
+    };
+    check(&["nowhere"], &["nowhere is not the folder of a run", "hint: it holds a `manifest.json`"]);
+    check(
+        &[&run, "other"],
+        &["the run has no case `other`", "hint: its cases are `free`, `half a core & 64 MiB`"],
+    );
+    check(&[&run, "free"], &["`free` would be compared with itself"]);
+    check(&[&run, &run, "free"], &["`free` is neither the folder of a run"]);
+    check(&[&run, "--same-within", "200%"], &["must be at least 0 and below 100%"]);
+    check(&[&run, "--same-within", "some"], &["`some` is not a share such as `2%`"]);
+}
+
+/// Five rounds of two cases, one twice as slow as the other.
+#[test]
+fn a_real_difference_is_found_within_a_run_and_between_runs() {
+    let lab = Lab::new();
+    let web = component("web", "\"slow_ms\": ${case.slow}", &[]);
+    let rest = "load:\n  users: 2\n  requests: 60\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n\
+        matrix:\n  - { name: fast, slow: 5 }\n  - { name: slow, slow: 15 }\ntrials: 5\n";
+    lab.run(&plan(&[web], rest), &["--quiet"]).expect(0, &[]);
+    let run = lab.record().dir.display().to_string();
+    let of = |args: &[&str], code: i32| -> Value {
+        let ran = lab.loadlab(&[&["compare", &run], args, &["--format", "json", "--fail-on-worse"]].concat());
+        ran.expect(code, &[]);
+        serde_json::from_str(&ran.out).expect("a document")
+    };
+    let verdict = |json: &Value, id: &str| -> String {
+        let figures = json["comparisons"][0]["figures"].as_array().expect("figures").clone();
+        let row = figures.iter().find(|r| r["figure"] == id).unwrap_or_else(|| panic!("no {id} in {json:#}"));
+        row["verdict"].as_str().expect("a word").to_owned()
+    };
+    let forth = of(&[], 1);
+    assert_eq!(forth["comparisons"][0]["method"], "paired_t");
+    assert_eq!((verdict(&forth, "p50").as_str(), verdict(&forth, "goodput").as_str()), ("worse", "worse"));
+    // the other way round it is better, whichever exit code that asks for
+    let back = lab.loadlab(&["compare", &run, "slow", "fast", "--format", "json"]);
+    back.expect(0, &[]);
+    let back: Value = serde_json::from_str(&back.out).expect("a document");
+    assert_eq!(verdict(&back, "p50"), "better");
+    // a run against itself: nothing is worse
+    let itself = of(&[&run], 0);
+    assert_eq!(itself["comparisons"][0]["method"], "welch_t");
+    assert!(["same", "cannot_tell"].contains(&verdict(&itself, "p50").as_str()), "{itself:#}");
+    // and the run's own report says it too
+    let text = lab.record().report("md");
+    assert!(text.contains("### Differences") && text.contains("**slow against fast**"), "{text}");
+}

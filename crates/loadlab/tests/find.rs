@@ -1,0 +1,133 @@
+//! `loadlab find` on real servers whose capacity is known.
+
+mod run_support;
+
+use run_support::{Lab, component};
+use serde_json::Value;
+
+/// A plan whose server works on two requests at a time, 10 ms each: with N users a response takes 5 · N ms.
+fn plan() -> String {
+    let web = component("web", "\"at_once\": 2, \"slow_ms\": 10", &[]);
+    run_support::plan(
+        &[web],
+        "load:\n  users: 1\n  duration: 1s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n",
+    )
+}
+
+fn answer(lab: &Lab, args: &[&str]) -> (Value, Option<i32>, String) {
+    let out = lab.run_name();
+    let ran = lab.loadlab(&[&["find"], args, &["--json", "--out", &out, "--quiet"]].concat());
+    assert_eq!(lab.left_behind(), Vec::<String>::new(), "{}", ran.err);
+    let json = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}\n{}", ran.out, ran.err));
+    (json, ran.code, ran.err)
+}
+
+#[test]
+fn the_users_a_plan_takes_are_found() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan());
+    let args =
+        ["plan.yaml", "--expect", "p50 < 80ms", "--users", "1..64", "--probe", "1s", "--settle", "200ms"];
+    let (json, code, err) = answer(&lab, &args);
+    assert_eq!(code, Some(0), "{json:#}\n{err}");
+    // 16 users wait 80 ms on a machine with nothing else to do; on a busy one a little longer
+    let level = json["answer"]["level"].as_u64().unwrap_or_else(|| panic!("{json:#}"));
+    assert!((8..=16).contains(&level), "{json:#}");
+    let path = json["search"]["path"].as_array().expect("a path");
+    assert!(path.len() <= 15 && path[0]["level"] == 8, "{json:#}");
+    // the system was brought up once, and the record is one that can be reported of
+    let ups = path.iter().map(|step| {
+        let case = format!("users-{}", step["level"]);
+        lab.record().events(&case, step["trial"].as_u64().expect("a number") as u32, "up").len()
+    });
+    assert_eq!(ups.sum::<usize>(), 1);
+    let text = lab.record().report("text");
+    assert!(text.contains("Found") && text.contains("users meet what is expected"), "{text}");
+    let manifest = lab.record().manifest();
+    assert_eq!(manifest["search"]["level"], level);
+}
+
+#[test]
+fn what_no_level_meets_is_said() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan());
+    let args = ["plan.yaml", "--expect", "p50 < 5ms", "--users", "4..64", "--probe", "1s", "--settle", "0s"];
+    let (json, code, err) = answer(&lab, &args);
+    assert_eq!((code, &json["answer"]["found"]), (Some(1), &Value::from("less_than")), "{json:#}\n{err}");
+}
+
+#[test]
+fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
+    // two at a time, 10 ms each: 200/s, and a little less with what threads cost
+    let mut server = run_support::Served::start("\"at_once\": 2, \"slow_ms\": 10");
+    let url = server.url("/");
+    let args = [
+        url.as_str(),
+        "--expect",
+        "errors < 1%",
+        "--rate",
+        "20/s..800/s",
+        "--probe",
+        "2s",
+        "--settle",
+        "200ms",
+    ];
+    let search = || answer(&Lab::new(), &args);
+    let (mut json, mut code, mut err) = search();
+    for _ in 0..2 {
+        // A machine that was too busy to send requests on time is given two more chances.
+        if code == Some(4) {
+            (json, code, err) = search();
+        }
+    }
+    server.stop();
+    assert_eq!(code, Some(0), "{json:#}\n{err}");
+    let level = json["answer"]["level"].as_u64().unwrap_or_else(|| panic!("{json:#}"));
+    assert!((100..=210).contains(&level), "{json:#}");
+    let path = json["search"]["path"].as_array().expect("a path");
+    let missed = path.iter().find(|s| s["outcome"] == "missed").expect("some level was too much");
+    let why = missed["why"].as_str().expect("words");
+    assert!(why.contains("does not keep up"), "{json:#}");
+}
+
+#[test]
+fn mistakes_are_told_before_anything_runs() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan());
+    let two = format!("{}matrix:\n  axes: {{ size: [1, 2] }}\n", plan());
+    lab.file("two.yaml", &two);
+    let stages = plan().replace("  users: 1\n  duration: 1s\n", "  stages: [{ to: 5, over: 1s }]\n");
+    lab.file("stages.yaml", &stages);
+    let check = |args: &[&str], holds: &[&str]| {
+        lab.loadlab(&[&["find"], args].concat()).expect(2, holds);
+    };
+    check(&["plan.yaml"], &["--expect <EXPR>"]);
+    check(&["plan.yaml", "--expect", "p50 <"], &["expect"]);
+    check(&["plan.yaml", "--expect", "p51 < 5ms"], &["p51"]);
+    check(&["plan.yaml", "--expect", "p50 < 5ms", "--users", "9..3"], &["9 is more than 3"]);
+    check(&["plan.yaml", "--expect", "p50 < 5ms", "--users", "0..3"], &["the lowest level is 1"]);
+    check(&["two.yaml", "--expect", "p50 < 5ms"], &["the plan has 2 cases", "hint: choose with --case"]);
+    check(&["stages.yaml", "--expect", "p50 < 5ms"], &["`load` has stages", "hint:"]);
+    check(
+        &["plan.yaml", "--expect", "p50 < 5ms", "--load", "other"],
+        &["no load `other`", "its loads are `load`"],
+    );
+    check(&["http://127.0.0.1:9/ /", "--expect", "p50 < 5ms"], &["127.0.0.1:9"]);
+}
+
+#[test]
+fn a_target_that_is_not_there_is_no_answer() {
+    let lab = Lab::new();
+    let out = lab.run_name();
+    let ran = lab.loadlab(&[
+        "find",
+        "http://127.0.0.1:9/",
+        "--expect",
+        "p50 < 5ms",
+        "--probe",
+        "1s",
+        "--out",
+        &out,
+    ]);
+    ran.expect(5, &["cannot connect to 127.0.0.1:9"]);
+}

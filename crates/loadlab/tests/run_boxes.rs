@@ -1,0 +1,308 @@
+//! Components that are no processes of ours, end to end on a real engine: containers, Compose files, things that
+//! run already. However a run ends, nothing of it stays.
+
+mod run_support;
+
+use std::fmt::Write as _;
+
+use run_support::engine::{Engine, context};
+use run_support::{LOADLAB, Lab, eventually};
+use rustix::process::Signal;
+
+/// A web server in a container that says `hello`, and what else it is.
+fn web(more: &str) -> String {
+    let ready = match more.contains("ready:") {
+        true => "",
+        false => "      ready: { tcp: \"${address}:8080\" }\n",
+    };
+    let line = "echo $GREETING > /index.html; echo serving; echo oh >&2; exec httpd -f -p 8080 -h /";
+    format!(
+        "    web:\n      container: {{ build: {{ context: image, args: {{ GREETING: hello }} }}, command: \"{line}\" }}\n{more}{ready}"
+    )
+}
+
+fn plan(engine: &Engine, components: &str, rest: &str) -> String {
+    let mut text = format!("loadlab: 1\nname: test\nsystem:\n  engine: {}\n", engine.host());
+    if !components.is_empty() {
+        write!(text, "  components:\n{components}").expect("text");
+    }
+    text.push_str(rest);
+    text
+}
+
+const LOAD: &str =
+    "load: { users: 1, requests: 100, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n";
+const LONG: &str =
+    "load: { users: 1, duration: 10m, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n";
+
+/// The Compose file of the tests: a web server that waits for another service, one that only prepares something.
+const COMPOSE: &str = r#"version: "3.8"
+services:
+  web:
+    build: ./image
+    command: ["/bin/sh", "-c", "echo $GREETING $$EXTRA > /index.html; echo serving; exec httpd -f -p 8080 -h /"]
+    depends_on: [store]
+    stop_signal: SIGKILL
+  store:
+    build: ./image
+    stop_signal: SIGKILL
+    volumes: ["data:/data"]
+  prepare:
+    build: ./image
+    command: ["/bin/true"]
+volumes: { data: {} }
+"#;
+
+fn compose(engine: &Engine, load: &str) -> String {
+    let system = "  compose: { file: docker-compose.yml, env: { GREETING: hi } }\n";
+    let web = "    web: { compose: web, env: { EXTRA: \"x$y\" }, limits: { memory: 48MiB }, ready: { http: \"http://${address}:8080/\" } }\n";
+    plan(engine, web, &format!("{system}{load}"))
+}
+
+#[test]
+fn containers_are_components() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    let more = "      limits: { cpu: 50%, memory: 32MiB, pids: 40, open_files: 500 }\n      stop: { signal: KILL }\n";
+    let other = "    client:\n      container:\n        build: image\n        entrypoint: [/bin/sh, -c]\n        \
+                 command: [\"wget -q -O - http://web:8080/ && exec httpd -f -p 80 -h /\"]\n        port: 80\n        \
+                 volumes: [\"data:/data\", \"./image:/host:ro\"]\n        \
+                 health: { command: \"test -e /host/Dockerfile -a -d /data\", every: 100ms }\n      \
+                 port: auto\n      stop: { signal: KILL }\n";
+    let check = "    process: { run: \"sleep 1000\", env: { AT: \"${components.client.port}\" } }\n";
+    let load = format!("{LOAD}expect: [\"errors == 0\", \"web.memory < 32MiB\"]\n");
+    let ran = lab.run(&plan(&engine, &format!("{}{other}{check}", web(more)), &load), &[]);
+    ran.expect(0, &["image of web", "client ready"]);
+    let record = lab.record();
+    let logs = record.trial("default", 1).join("logs");
+    let log = |name: &str| std::fs::read_to_string(logs.join(name)).unwrap();
+    assert_eq!((log("web.out").as_str(), log("web.err").as_str()), ("serving\n", "oh\n"));
+    assert_eq!(log("client.out"), "hello\n");
+    let samples = record.lines("default", 1, "samples.jsonl");
+    let last = samples.iter().rfind(|s| s["component"] == "web").unwrap();
+    assert!(last["cpu_s"].as_f64() > Some(0.0) && last["memory_limit_bytes"] == 32 << 20, "{last}");
+    // 100 answers of over 200 bytes, and the other container's.
+    assert!(last["net_out_bytes"].as_u64() > Some(20_000), "{last}");
+    assert!(last["net_in_bytes"].as_u64() > Some(5_000), "{last}");
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_wrong_with_a_container_is_told() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    let run = |components: &str, expect: &[&str]| {
+        let _ = std::fs::remove_dir_all(lab.record().dir);
+        lab.run(&plan(&engine, components, LOAD), &[]).expect(3, expect);
+        assert_eq!(engine.left_behind(), Vec::<String>::new(), "{components}");
+    };
+    run(
+        "    web: { container: { image: \"nobody/nothing:9\" } }\n",
+        &[
+            "component `web`: cannot pull the image `nobody/nothing:9`, which is not here",
+            "hint: name an image",
+        ],
+    );
+    run(
+        &web("      ready: { health: true, within: 1s }\n")
+            .replace("command:", "health: { command: \"false\", every: 100ms }, command:"),
+        &["component `web` was not ready within 1.00 s: its health check", "serving"],
+    );
+    run(
+        "    web: { container: { build: image, command: \"echo no; exit 7\" } }\n",
+        &["component `web` ended before it was ready: exit status 7", "  | no"],
+    );
+    run(
+        "    web: { container: { build: image, command: [/bin/nothing] } }\n",
+        &["component `web`: cannot start the container", "hint: the command is looked for in the image"],
+    );
+    run("    web: { container: { build: image }, limits: { memory: 1MiB } }\n", &["inimum memory limit"]);
+    run("    web: { container: { build: nowhere } }\n", &["cannot build the image", "nowhere"]);
+    let gone = plan(&engine, &web(""), LOAD).replace(&engine.host(), "unix:///nonexistent/engine.sock");
+    let _ = std::fs::remove_dir_all(lab.record().dir);
+    lab.run(&gone, &[])
+        .expect(3, &["no container engine answers", "/nonexistent/engine.sock", "hint: start Docker"]);
+}
+
+#[test]
+fn a_kill_for_memory_is_told() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    // The shell holds what it reads; `/dev/zero` has no end.
+    let line = "echo hello > /index.html; httpd -p 8080 -h /; sleep 1; x=$(cat /dev/zero | tr '\\\\0' x)";
+    let web = format!(
+        "    web: {{ container: {{ build: image, command: \"{line}\" }}, limits: {{ memory: 16MiB }}, ready: {{ tcp: \"${{address}}:8080\" }} }}\n"
+    );
+    std::os::unix::fs::symlink("busybox", lab.path().join("image/bin/tr")).unwrap();
+    let ran = lab.run(&plan(&engine, &web, LONG), &[]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let died = lab.record().events("default", 1, "died");
+    let status = died[0]["status"].as_str().unwrap();
+    assert!(status.contains("out of memory (limit 16.0 MiB)"), "{status}");
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn a_compose_file_is_a_system() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    lab.file("docker-compose.yml", COMPOSE);
+    let load = LOAD.replace(":8080/\" }", ":8080/\", check: { contains: \"hi x$y\" } }");
+    assert_ne!(load, LOAD);
+    let load = format!("{load}trials: 2\nexpect: [\"errors == 0\", \"web.memory < 20MiB\"]\n");
+    let ran = lab.run(&compose(&engine, &load), &[]);
+    ran.expect(0, &["web ready", "store ready"]);
+    let record = lab.record();
+    let samples = record.lines("default", 2, "samples.jsonl");
+    let of = |name: &str| samples.iter().rfind(|s| s["component"] == name);
+    assert_eq!(of("web").unwrap()["memory_limit_bytes"], 48 << 20);
+    assert!(of("store").is_some() && of("prepare").is_none());
+    let notes = record.events("default", 1, "note");
+    assert!(notes.iter().any(|n| n["text"] == "prepare has done its work and ended"), "{notes:?}");
+    let log = std::fs::read_to_string(record.trial("default", 1).join("logs/web.out")).unwrap();
+    assert_eq!(log, "serving\n");
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+    // Mistakes in it are Compose's to tell.
+    lab.file("docker-compose.yml", "services: { web: { imago: x } }\n");
+    std::fs::remove_dir_all(lab.record().dir).unwrap();
+    lab.run(&compose(&engine, LOAD), &[]).expect(3, &["compose", "imago"]);
+}
+
+/// A container and a service are started again in the middle of a load: the same container, with the limits that it had,
+/// and other limits than at first. What cannot be done says so.
+#[test]
+fn containers_start_again() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    // Without the one that ends: its address would be the lowest that is free.
+    let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
+    assert!(COMPOSE.contains(prepare));
+    lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
+    let load = LOAD.replace("requests: 100", "duration: 6s, timeout: 500ms");
+    let events = "events: [{ at: 500ms, do: limit web memory 64MiB }, { at: 1s, do: restart web }]\n";
+    let limits = "limits: { memory: 48MiB, cpus: \"0\", block_read: 10MiB/s, block_write_ops: 50/s }";
+    let container = web(&format!("      {limits}\n      stop: {{ signal: KILL }}\n"));
+    let service = compose(&engine, &format!("{load}{events}")).replace("limits: { memory: 48MiB }", limits);
+    for (text, what) in
+        [(plan(&engine, &container, &format!("{load}{events}")), "container"), (service, "service")]
+    {
+        let _ = std::fs::remove_dir_all(lab.record().dir);
+        lab.run(&text, &[]).expect(0, &[]);
+        let record = lab.record();
+        let up = record.events("default", 1, "up");
+        let pids: Vec<_> = up.iter().filter(|e| e["component"] == "web").map(|e| e["pid"].clone()).collect();
+        assert!(pids.len() == 2 && pids[0] != pids[1], "{what}: {up:?}");
+        let limited = record.events("default", 1, "limited");
+        let of_web: Vec<_> =
+            limited.iter().filter(|e| e["component"] == "web").map(|e| &e["limits"]).collect();
+        let (first, last) = (of_web[0], of_web[of_web.len() - 1]);
+        assert_eq!(
+            (&first["memory_bytes"], &last["memory_bytes"]),
+            (&(48 << 20).into(), &(64 << 20).into()),
+            "{what}"
+        );
+        for limits in [first, last] {
+            assert_eq!(limits["cpus"], "0", "{what}: {limits}");
+            assert_eq!(limits["block_read_bytes_per_s"], 10 << 20, "{what}: {limits}");
+            assert_eq!(limits["block_write_ops_per_s"], 50, "{what}: {limits}");
+        }
+        let ticks = record.lines("default", 1, "ticks.jsonl");
+        assert!(ticks.last().unwrap()["ok"].as_u64() > Some(0), "{what}: it answers again");
+        let log = std::fs::read_to_string(record.trial("default", 1).join("logs/web.out")).unwrap();
+        assert_eq!(log, "serving\nserving\n", "{what}: each start is in its log once");
+        let summary = record.summary("default", 1);
+        assert_eq!(summary["components"]["web"]["restarts"], 1, "{what}: {summary:#}");
+        assert_eq!(engine.left_behind(), Vec::<String>::new(), "{what}");
+    }
+    let _ = std::fs::remove_dir_all(lab.record().dir);
+    let events = "events: [{ at: 500ms, do: kill web }, { at: 1s, do: restart web }]\n";
+    let killed = plan(&engine, &container, &format!("{load}{events}"));
+    lab.run(&killed, &[]).expect(3, &["its container is gone"]);
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+/// One that an event could not start again is taken down all the same, and the next trial has a new one.
+#[test]
+fn a_container_that_does_not_start_again() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    let line =
+        "test -e /once && exit 7; echo x > /once; echo hello > /index.html; exec httpd -f -p 8080 -h /";
+    let web = format!(
+        "    web: {{ container: {{ build: image, command: \"{line}\" }}, fresh: experiment, stop: {{ signal: KILL }}, ready: {{ tcp: \"${{address}}:8080\" }} }}\n"
+    );
+    let load = LOAD.replace("requests: 100", "duration: 2s, timeout: 300ms");
+    let rest = format!("{load}trials: 2\nevents: [{{ at: 500ms, do: restart web }}]\n");
+    let ran = lab.run(&plan(&engine, &web, &rest), &[]);
+    ran.expect(3, &["event `restart web` failed: web: ", "exit status 7"]);
+    assert!(!ran.err.contains("cannot take down"), "{}", ran.err);
+    for trial in [1, 2] {
+        let record = lab.record();
+        // The second one may have been up for a moment.
+        let ups = record.events("default", trial, "up").len();
+        assert!((1..=2).contains(&ups), "{trial}: {ups}");
+        assert!(record.events("default", trial, "down").len() <= 2, "{trial}");
+        assert!(record.summary("default", trial)["requests"]["ok"].as_u64() > Some(0), "{trial}");
+    }
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn ended_in_the_middle_nothing_stays() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    lab.file("docker-compose.yml", COMPOSE);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    let begun = || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0).map(drop);
+    let stop = "      stop: { signal: KILL }\n";
+    for text in [plan(&engine, &web(stop), LONG), compose(&engine, LONG)] {
+        for signal in [Signal::INT, Signal::KILL] {
+            let _ = std::fs::remove_dir_all(lab.record().dir);
+            let running = lab.start(&text, &[]);
+            eventually("a second of load", begun);
+            assert!(!engine.left_behind().is_empty());
+            running.signal(signal);
+            let ended = running.end();
+            if signal == Signal::INT {
+                ended.expect(130, &[]);
+                assert_eq!(engine.left_behind(), Vec::<String>::new());
+            }
+            eventually("the guardian's work", || engine.left_behind().is_empty().then_some(()));
+            eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
+        }
+    }
+}
+
+/// With the guardian killed too, containers run on until `loadlab clean`. It has a `/run` of its own, so that no
+/// other run of this machine is concerned.
+#[test]
+fn clean_removes_containers() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    lab.file("plan.yaml", &plan(&engine, &web("      ready: { tcp: \"${address}:8080\" }\n"), LONG));
+    let script = r#"
+        mount -t tmpfs none /run || exit 99
+        "$LOADLAB" run plan.yaml --out run --quiet > /dev/null & dying=$!
+        until test -s run/cases/default/1/ticks.jsonl; do kill -0 $dying || exit 98; sleep 0.05; done
+        guardian=$(sed -n '/"guardian"/,/}/s/.*"pid": *\([0-9]*\).*/\1/p' /run/loadlab/run-$dying-*.json)
+        kill -9 $guardian $dying; wait $dying
+        "$LOADLAB" clean --dry-run > dry
+        "$LOADLAB" clean > cleaned; echo "exit $?" >> cleaned
+        "$LOADLAB" clean > again
+    "#;
+    let status = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script])
+        .current_dir(lab.path())
+        .env("LOADLAB", LOADLAB)
+        .status()
+        .unwrap();
+    assert!(status.success(), "{status}");
+    let (dry, cleaned) = (lab.read("dry"), lab.read("cleaned"));
+    for what in ["container loadlab-run-", "network loadlab-run-", "state file "] {
+        assert!(dry.contains(&format!("would remove {what}")), "{dry}");
+        assert!(cleaned.contains(&format!("removed {what}")), "{cleaned}");
+    }
+    assert!(cleaned.ends_with("exit 0\n"), "{cleaned}");
+    assert_eq!(lab.read("again"), "nothing was left behind\n");
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}

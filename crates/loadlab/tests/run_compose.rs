@@ -1,0 +1,232 @@
+//! Compose files as ordinary projects have them, brought up unchanged: health checks that others wait for, one-off services,
+//! variables from files, networks, volumes, profiles, extensions, several containers of a service.
+
+mod run_support;
+
+use run_support::Lab;
+use run_support::engine::{Engine, context};
+use serde_json::Value;
+
+/// A shop as its README would have it: a database that others wait for, a migration before the start, a cache, a mail
+/// catcher for who asks for it.
+const SHOP: &str = r#"
+x-logging: &logging
+  logging: { driver: json-file, options: { max-size: "1m" } }
+services:
+  db:
+    <<: *logging
+    image: postgres:16
+    restart: unless-stopped
+    environment: { POSTGRES_PASSWORD: "${DB_PASSWORD:?set it in .env}" }
+    command: sh -c "sleep 1; touch /data/ready; exec sleep 1000"
+    volumes: ["db-data:/data"]
+    networks: [back]
+    healthcheck: { test: ["CMD-SHELL", "test -e /data/ready"], interval: 1s, timeout: 2s, retries: 30 }
+    stop_signal: SIGKILL
+  migrate:
+    image: postgres:16
+    command: sh -c "cat /data/ready && echo migrated"
+    volumes: ["db-data:/data"]
+    networks: [back]
+    depends_on: { db: { condition: service_healthy } }
+  web:
+    <<: *logging
+    build: { context: ./image, args: { GREETING: "built" } }
+    image: shop/web:dev
+    env_file: [web.env]
+    environment: [DATABASE_URL=postgres://db:5432/shop]
+    command: ["/bin/sh", "-c", "echo $$GREETING $$FROM_FILE $$DATABASE_URL > /index.html; exec httpd -f -p 8080 -h /"]
+    ports: ["127.0.0.1:${WEB_PORT}:8080"]
+    volumes: ["./image/Dockerfile:/etc/app.conf:ro"]
+    networks: { front: {}, back: { aliases: [app] } }
+    depends_on: { db: { condition: service_healthy }, migrate: { condition: service_completed_successfully } }
+    healthcheck: { test: wget -q -O - http://localhost:8080/ || exit 1, interval: 1s, retries: 30 }
+    stop_signal: SIGKILL
+  mail:
+    image: postgres:16
+    profiles: [debug]
+networks: { front: {}, back: { internal: true } }
+volumes: { db-data: {} }
+"#;
+
+/// As older projects have them, with several workers.
+const WORKERS: &str = r#"
+version: "2.4"
+services:
+  queue:
+    image: redis:7
+    command: ["/bin/sh", "-c", "echo up > /index.html; exec httpd -f -p 6379 -h /"]
+    expose: ["6379"]
+    tmpfs: /scratch
+    stop_signal: SIGKILL
+  worker:
+    build: image
+    scale: 3
+    links: [queue]
+    depends_on: [queue]
+    command: ["/bin/sh", "-c", "while wget -q -O - http://queue:6379/; do sleep 1; done"]
+    mem_limit: 64m
+    stop_signal: SIGKILL
+"#;
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
+}
+
+fn plan(engine: &Engine, file: &str, rest: &str) -> String {
+    format!("loadlab: 1\nname: test\nsystem:\n  engine: {}\n  compose: {file}\n{rest}", engine.host())
+}
+
+#[test]
+fn a_shop_with_all_that_projects_have() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    let image = context(lab.path());
+    engine.docker(&["build", "--tag", "postgres:16", &image.display().to_string()]);
+    let port = free_port();
+    lab.file("compose.yaml", SHOP);
+    lab.file(".env", &format!("DB_PASSWORD=secret\nWEB_PORT={port}\n"));
+    lab.file("web.env", "FROM_FILE=beside\n");
+    let check = "check: { contains: \"built beside postgres://db:5432/shop\" }";
+    let load = format!(
+        "load: {{ users: 2, requests: 100, journey: [{{ get: \"http://127.0.0.1:{port}/\", {check} }}] }}\n\
+         expect: [\"errors == 0\"]\n"
+    );
+    lab.run(&plan(&engine, "compose.yaml", &load), &[]).expect(0, &["db ready", "web ready"]);
+    let summary = lab.record().summary("default", 1);
+    let names: Vec<&String> = summary["components"].as_object().expect("components").keys().collect();
+    assert_eq!(names, ["db", "web"], "the others have ended, or nobody asked for them");
+    let notes = lab.record().events("default", 1, "note");
+    assert!(notes.iter().any(|n| n["text"] == "migrate has done its work and ended"), "{notes:?}");
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+    // What Compose asks for is Compose's to say.
+    lab.file(".env", "WEB_PORT=1\n");
+    let _ = std::fs::remove_dir_all(lab.record().dir);
+    lab.run(&plan(&engine, "compose.yaml", &load), &[]).expect(3, &["set it in .env"]);
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+#[test]
+fn several_workers_of_an_older_file() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    let image = context(lab.path());
+    engine.docker(&["build", "--tag", "redis:7", &image.display().to_string()]);
+    std::fs::create_dir(lab.path().join("deploy")).expect("a folder can be made");
+    std::fs::rename(image, lab.path().join("deploy/image")).expect("it can be moved");
+    lab.file("deploy/docker-compose.yml", WORKERS);
+    let rest = "  components:\n    worker: { compose: worker, limits: { cpu: 20%, memory: 32MiB } }\n\
+                load: { users: 1, duration: 1500ms, journey: [{ get: \"http://${components.queue.address}:6379/\" }] }\n";
+    // A service that nobody names in the plan can be asked for its address only when it is a component of it.
+    let rest = rest.replace("  components:\n", "  components:\n    queue: { compose: queue }\n");
+    lab.run(&plan(&engine, "deploy/docker-compose.yml", &rest), &[]).expect(0, &["worker3 ready"]);
+    let summary = lab.record().summary("default", 1);
+    for name in ["worker1", "worker2", "worker3"] {
+        let worker = &summary["components"][name];
+        assert_eq!(worker["limits"]["memory_bytes"], 32 << 20, "{name}: {worker:#}");
+        assert_eq!(worker["limits"]["cpu_cores"], 0.2, "{name}: {worker:#}");
+    }
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+/// A web server and another one, and one that the plan says nothing of; each says something else when it is up.
+const TWINS: &str = r#"
+services:
+  web:
+    build: image
+    command: ["/bin/sh", "-c", "echo first > /index.html; echo serving; exec httpd -f -p 8080 -h /"]
+    stop_signal: SIGKILL
+  web2:
+    build: image
+    command: ["/bin/sh", "-c", "echo at your service; exec sleep 1000"]
+    stop_signal: SIGKILL
+  web3:
+    build: image
+    command: ["/bin/sh", "-c", "exec sleep 1000"]
+    stop_signal: SIGKILL
+"#;
+
+/// The plan's lines for the twins.
+const TWO: &str = "    web: { compose: web, limits: { memory: \"${case.memory}\" }, ready: { log: serving, within: 20s } }\n    \
+                   web2: { compose: web2, ready: { log: at your service, within: 20s } }\n";
+
+#[test]
+fn services_are_told_apart_by_more_than_a_number() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    lab.file("compose.yaml", TWINS);
+    let two = TWO.replace("\"${case.memory}\"", "48MiB");
+    let rest = format!(
+        "  components:\n{two}load: {{ users: 1, requests: 20, journey: [{{ get: \"http://${{components.web.address}}:8080/\" }}] }}\n"
+    );
+    let text = plan(&engine, "compose.yaml", &rest);
+    lab.run(&text, &[]).expect(0, &["web ready", "web2 ready", "web3 ready"]);
+    // Only the first is limited.
+    let summary = lab.record().summary("default", 1);
+    let limits = ["web", "web2", "web3"].map(|n| summary["components"][n]["limits"]["memory_bytes"].clone());
+    assert_eq!(limits, [serde_json::json!(48 << 20), Value::Null, Value::Null], "{summary:#}");
+    // One that is not there is not replaced by one that is called almost so.
+    let _ = std::fs::remove_dir_all(lab.record().dir);
+    lab.file("compose.yaml", &TWINS.replacen("  web:\n", "  web:\n    profiles: [other]\n", 1));
+    let without = text.replace("limits: { memory: 48MiB }, ", "");
+    assert_ne!(without, text);
+    lab.run(&without, &[]).expect(3, &["the Compose file has brought no service `web` up", "web2"]);
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+/// What lives on from case to case gets each case's limits and goes on if it stood still; what an event ended comes back.
+#[test]
+fn services_live_on() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    let unlike = |text: &str| text.replace("web2", "store").replace("web3", "aside");
+    lab.file("compose.yaml", &unlike(TWINS));
+    let matrix = "matrix:\n  - { name: paused, memory: 48MiB, do: pause web }\n  \
+                  - { name: killed, memory: 64MiB, do: kill store }\n  - { name: whole, memory: none, do: none }\n";
+    let load = "load: { users: 1, duration: 1s, timeout: 300ms, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n\
+                events: [{ at: 600ms, do: \"${case.do}\" }]\n";
+    let rest = format!("  components:\n{}{matrix}{load}", unlike(TWO));
+    let text = plan(&engine, "{ file: compose.yaml, fresh: experiment }", &rest);
+    lab.run(&text, &[]).expect(0, &["compose.yaml is brought up anew: an event had ended store"]);
+    let record = lab.record();
+    for (case, limit, ups) in
+        [("paused", Some(48 << 20), 3), ("killed", Some(64 << 20), 0), ("whole", None, 3)]
+    {
+        let limited = record.events(case, 1, "limited");
+        let of_web = limited.iter().rfind(|e| e["component"] == "web").map(|e| &e["limits"]["memory_bytes"]);
+        assert_eq!(of_web.and_then(Value::as_u64), limit, "{case}: {limited:?}");
+        assert_eq!(record.events(case, 1, "up").len(), ups, "{case}");
+        let ok = record.summary(case, 1)["requests"]["ok"].as_u64();
+        assert!(ok > Some(0), "{case}: {ok:?}");
+        let samples = record.lines(case, 1, "samples.jsonl");
+        assert!(samples.iter().any(|s| s["component"] == "store"), "{case}");
+    }
+    assert_eq!(record.summary("killed", 1)["requests"]["failed"], 0, "it goes on");
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+/// No engine is asked: the plan itself is wrong.
+#[test]
+fn what_lives_through_the_experiment_cannot_differ() {
+    let check = |compose: &str, web: &str, code: i32, holds: &[&str]| {
+        let text = format!(
+            "loadlab: 1\nname: test\nmatrix: {{ axes: {{ x: [1, 2] }} }}\nsystem:\n  components: {{ web: {{ compose: web, {web} }} }}\n  \
+             compose: {{ file: compose.yaml, {compose} }}\n\
+             load: {{ users: 1, requests: 1, journey: [{{ get: \"http://${{components.web.address}}/\" }}] }}\n"
+        );
+        let lab = Lab::new();
+        lab.file("plan.yaml", &text);
+        lab.loadlab(&["run", "plan.yaml", "--dry-run"]).expect(code, holds);
+    };
+    let wrong = [
+        "lives for the whole experiment, but this differs from case to case",
+        "because of this",
+        "fresh: case",
+    ];
+    let env = "env: { X: \"${case.x}\" }";
+    check("fresh: experiment", env, 2, &wrong);
+    check(&format!("fresh: experiment, {env}"), "", 2, &wrong);
+    check("fresh: experiment", "ready: { log: \"${case.x}\" }", 2, &wrong);
+    // Limits are changed while it lives, and what lives for a case may differ in all.
+    check("fresh: experiment", "limits: { pids: \"${case.x}0\" }", 0, &[]);
+    check(&format!("fresh: case, {env}"), env, 0, &[]);
+    check("within: 5m", env, 0, &[]);
+}

@@ -1,0 +1,113 @@
+//! What gave first, on real processes: bottlenecks are planted, and have to be named.
+
+mod run_support;
+
+use run_support::{Lab, component, plan};
+use serde_json::Value;
+
+/// A load of so many users on the edge's `/via`, long enough for samples.
+fn load(users: u32) -> String {
+    format!(
+        "load:\n  users: {users}\n  duration: 4s\n  journey: [{{ get: \"http://127.0.0.1:${{components.web.port}}/via\" }}]\n"
+    )
+}
+
+/// The suspects of the only case, the first to be believed first.
+#[track_caller]
+fn suspects(components: &[String], load: &str) -> Vec<Value> {
+    let lab = Lab::new();
+    let ran = lab.run(&plan(components, load), &["--quiet"]);
+    ran.expect(0, &[]);
+    suspects_of(&lab)
+}
+
+fn suspects_of(lab: &Lab) -> Vec<Value> {
+    let report: Value = serde_json::from_str(&lab.record().report("json")).expect("a document");
+    let case = &report["cases"][0];
+    case["gave_first"].as_array().expect("suspects").clone()
+}
+
+#[track_caller]
+fn first(suspects: &[Value], kind: &str, who: &str) -> String {
+    let first = &suspects[0];
+    assert_eq!((first["kind"].as_str(), first["who"].as_str()), (Some(kind), Some(who)), "{suspects:#?}");
+    first["text"].as_str().expect("words").to_owned()
+}
+
+#[test]
+fn an_edge_with_little_cpu() {
+    let web = component(
+        "web",
+        "\"burn_us\": 3000, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"",
+        &["limits: { cpu: 10% }"],
+    );
+    let db = component("db", "", &[]);
+    let lab = Lab::new();
+    let ran = lab.run(&plan(&[db, web], &load(4)), &["--quiet"]);
+    if ran.lacks_limits() {
+        return;
+    }
+    ran.expect(0, &[]);
+    let text = first(&suspects_of(&lab), "cpu_limit", "web");
+    assert!(text.contains("of its CPU limit of 0.10 cores"), "{text}");
+}
+
+#[test]
+fn a_pool_that_is_too_small() {
+    // two at a time are passed on, and each takes 20 ms in the database, which would take any number
+    let db = component("db", "\"slow_ms\": 20", &[]);
+    let web =
+        component("web", "\"at_once\": 2, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
+    let text = first(&suspects(&[web, db], &load(16)), "few_at_a_time", "web");
+    assert!(text.contains("of 16 in flight are worked on at a time"), "{text}");
+}
+
+#[test]
+fn a_slow_database() {
+    let db = component("db", "\"slow_ms\": 40", &[]);
+    let web = component("web", "\"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
+    let text = first(&suspects(&[web, db], &load(12)), "inside", "db");
+    assert!(text.starts_with("nothing visible is at its end: the latency is inside db"), "{text}");
+}
+
+#[test]
+fn a_slow_edge_is_not_blamed_on_its_database() {
+    let db = component("db", "", &[]);
+    let web =
+        component("web", "\"slow_ms\": 40, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
+    first(&suspects(&[web, db], &load(12)), "inside", "web");
+}
+
+#[test]
+fn a_generator_that_stood_still() {
+    use rustix::process::Signal;
+    let lab = Lab::new();
+    let load = "load:\n  rate: 100/s\n  duration: 4s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let mut running = lab.start(&plan(&[component("web", "", &[])], load), &[]);
+    running.until_told("ok  0 failed");
+    running.signal(Signal::STOP);
+    // This is the disturbance itself: nothing is waited for.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    running.signal(Signal::CONT);
+    let ran = running.end();
+    assert_eq!(ran.code, Some(4), "{}", ran.err);
+    let text = first(&suspects_of(&lab), "generator", "loadlab");
+    assert!(text.starts_with("loadlab itself: "), "{text}");
+}
+
+#[test]
+fn a_lock_in_the_only_component() {
+    let web = component("web", "\"at_once\": 1, \"slow_ms\": 5", &[]);
+    let load = "load:\n  users: 10\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let text = first(&suspects(&[web], load), "few_at_a_time", "web");
+    assert!(text.contains("of 10 in flight"), "{text}");
+}
+
+/// Each connection takes two files; whoever is not accepted waits, and the server tries again as fast as it can.
+#[test]
+fn a_server_without_an_open_file_left() {
+    let web = component("web", "", &["limits: { open_files: 32 }"]);
+    let load = "load:\n  users: 60\n  duration: 4s\n  timeout: 2s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let text = first(&suspects(&[web], load), "open_files", "web");
+    assert!(text.starts_with("web had no open file left: a process of it had all it may"), "{text}");
+}

@@ -1,0 +1,127 @@
+//! Runs in network namespaces of their own: a link's bytes, no clash of ports, nothing left whatever happens.
+//! They take root, as CI has it; without it the test of what is said then is the one that counts.
+
+mod run_support;
+
+use run_support::{Lab, eventually};
+use rustix::process::Signal;
+
+/// A component that runs the test server on port 8080, which others may have as well.
+fn server(name: &str, ready: &str) -> String {
+    run_support::component(name, "\"everywhere\": true", &["port: 8080", ready])
+}
+
+fn plan(isolate: &str, components: &[String], load: &str) -> String {
+    format!("isolate: {isolate}\n{}", run_support::plan(components, load))
+}
+
+const READY: &str = "ready: { http: \"http://${address}:8080/health\" }";
+/// As many as [`LOAD`] sends.
+const REQUESTS: u64 = 200;
+const LOAD: &str =
+    "load:\n  users: 2\n  requests: 200\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
+const LONG: &str =
+    "load:\n  users: 2\n  duration: 10m\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
+
+/// Of a packet: Ethernet, IPv4, TCP. TCP has options of so many bytes on top, at most.
+const HEADERS: u64 = 14 + 20 + 20;
+const TCP_OPTIONS: u64 = 40;
+/// What a link carries of itself: addresses asked for, neighbours, a readiness check.
+const QUIET: u64 = 20_000;
+
+/// Namespaces of the machine, as `lsns` would list them.
+fn namespaces() -> std::collections::BTreeSet<std::path::PathBuf> {
+    let pids = std::fs::read_dir("/proc").expect("/proc is there").flatten();
+    pids.filter_map(|e| std::fs::read_link(e.path().join("ns/net")).ok()).collect()
+}
+
+#[test]
+fn each_component_has_a_link_of_its_own() {
+    let lab = Lab::new();
+    // Both have port 8080, and a program of this machine may have it as well.
+    let taken = std::net::TcpListener::bind("127.0.0.1:8080");
+    let text = plan("true", &[server("web", READY), server("other", READY)], LOAD);
+    lab.run(&text, &[]).expect(0, &["web ready", "other ready"]);
+    drop(taken);
+    let samples = lab.record().lines("default", 1, "samples.jsonl");
+    let last = |name: &str| samples.iter().rfind(|s| s["component"] == name).expect("samples");
+    let bytes = |name: &str, key: &str| last(name)[key].as_u64().unwrap_or_else(|| panic!("{name} {key}"));
+    let summary = lab.record().summary("default", 1);
+    assert_eq!(summary["requests"]["ok"], REQUESTS, "{summary}");
+    // Its requests came in and its answers went out, each in a packet of its own: that is known to the byte, but for
+    // options of TCP. More are packets without a message, and what the link and the readiness check need.
+    for (way, told) in [("net_in_bytes", "sent"), ("net_out_bytes", "received")] {
+        let messages = summary["bytes"][told].as_u64().expect("bytes");
+        let (on_link, least) = (bytes("web", way), messages + REQUESTS * HEADERS);
+        let most = least + REQUESTS * 3 * (HEADERS + TCP_OPTIONS) + QUIET;
+        assert!((least..=most).contains(&on_link), "{way}: {on_link}, not from {least} to {most}");
+    }
+    let of_web = bytes("web", "net_out_bytes");
+    assert!(bytes("other", "net_out_bytes") < of_web / 4, "it answered only its readiness check");
+    assert!(last("loadlab")["net_out_bytes"].is_null());
+}
+
+/// While it is cut off nothing is answered, and afterwards it is again.
+#[test]
+fn a_component_is_cut_off_and_joined_again() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 4\n  duration: 8s\n  timeout: 500ms\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
+    let events =
+        "events: [{ at: 1s, do: cut web }, { at: 3s, do: heal web }, { at: 5s, do: narrow web 20kB/s }]\n";
+    let text = format!("{events}{}", plan("true", &[server("web", READY)], load));
+    lab.run(&text, &[]).expect(0, &[]);
+    let summary = lab.record().summary("default", 1);
+    assert!(summary["failures"]["timeout"].as_u64().expect("a count") >= 4, "{summary:#}");
+    let ticks = lab.record().lines("default", 1, "ticks.jsonl");
+    let ok_between = |from_s: f64, to_s: f64| {
+        let inside = ticks.iter().filter(|t| {
+            t["from_s"].as_f64().expect("a time") >= from_s && t["to_s"].as_f64().expect("a time") <= to_s
+        });
+        inside.map(|t| t["ok"].as_u64().expect("a count")).sum::<u64>()
+    };
+    let (before, cut, wide, narrow) =
+        (ok_between(0.0, 1.0), ok_between(2.0, 3.0), ok_between(4.0, 5.0), ok_between(6.0, 8.0));
+    assert_eq!(cut, 0, "{before} {wide} {narrow}");
+    assert!(before > 100 && wide > 100, "{before} {wide}");
+    // 20 kB a second carry some two hundred of these answers, and other packets besides.
+    assert!(narrow > 0 && narrow < wide, "{narrow} of {wide}");
+    let acted = lab.record().events("default", 1, "acted");
+    assert_eq!(acted.len(), 3, "{acted:?}");
+}
+
+#[test]
+fn one_network_for_all_of_them() {
+    let lab = Lab::new();
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\" }";
+    lab.run(&plan("shared", &[run_support::component("web", "", &[ready])], run_support::LOAD), &[])
+        .expect(0, &[]);
+    let samples = lab.record().lines("default", 1, "samples.jsonl");
+    let web = samples.iter().rfind(|s| s["component"] == "web").expect("samples");
+    assert!(web["net_out_bytes"].is_null(), "whose bytes they are nobody can tell: {web}");
+}
+
+#[test]
+fn ended_in_the_middle_no_namespace_stays() {
+    let lab = Lab::new();
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    for signal in [Signal::INT, Signal::KILL] {
+        let _ = std::fs::remove_dir_all(lab.record().dir);
+        let running = lab.start(&plan("true", &[server("web", READY)], LONG), &[]);
+        eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
+        let link = |pid: u32| std::fs::read_link(format!("/proc/{pid}/ns/net")).expect("a namespace");
+        let events = lab.record().events("default", 1, "up");
+        let (own, theirs) =
+            (link(running.child.id()), link(events[0]["pid"].as_u64().expect("a pid") as u32));
+        assert_ne!(own, theirs);
+        running.signal(signal);
+        let ended = running.end();
+        if signal == Signal::INT {
+            ended.expect(130, &[]);
+        }
+        eventually("the end of all of it", || lab.left_behind().is_empty().then_some(()));
+        eventually("the end of the namespaces", || {
+            let all = namespaces();
+            (!all.contains(&theirs)).then_some(())
+        });
+    }
+}

@@ -1,0 +1,45 @@
+//! What is lost, where more than one trial asks: no two of them may use the same ids.
+
+mod run_support;
+
+use run_support::{Lab, component, plan};
+use serde_json::Value;
+
+/// Ids of a trial's requests, as ranges.
+fn ids(lines: &[Value]) -> Vec<(u64, u64)> {
+    let number = |v: &Value| v.as_u64().expect("an id is a number");
+    let ranges = |v: &Value| v.as_array().cloned().unwrap_or_default();
+    let kinds = lines.iter().flat_map(|line| ["accepted", "unanswered", "refused"].map(|kind| &line[kind]));
+    kinds.flat_map(ranges).map(|range| (number(&range[0]), number(&range[1]))).collect()
+}
+
+#[test]
+fn a_probe_that_is_made_again_has_ids_of_its_own() {
+    let lab = Lab::new();
+    let web = component("web", "\"slow_ms\": 5", &[]);
+    let load = "load:\n  users: 1\n  duration: 1s\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
+    let loss = "loss: { http: \"http://127.0.0.1:${components.web.port}/ids\", json: /ids }\n";
+    lab.file("plan.yaml", &plan(&[web], &format!("{load}{loss}")));
+    // No level meets it, and a short probe has too few requests to tell: it is made again, for longer.
+    let args = ["--expect", "p99 < 1ms", "--users", "1..1", "--probe", "300ms", "--settle", "0s"];
+    let out = lab.run_name();
+    let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
+    ran.expect(1, &["is probed again"]);
+    assert_eq!(lab.left_behind(), Vec::<String>::new());
+    let record = lab.record();
+    let trials: Vec<u32> = (1..).take_while(|trial| record.trial("users-1", *trial).exists()).collect();
+    assert!(trials.len() > 1, "{}", ran.err);
+    let mut all = Vec::new();
+    for trial in &trials {
+        let own = ids(&record.lines("users-1", *trial, "ids.jsonl"));
+        assert!(!own.is_empty());
+        all.extend(own.into_iter().map(|range| (range, *trial)));
+        let loss = &record.summary("users-1", *trial)["loss"];
+        assert_eq!((&loss["lost_max"], &loss["doubled"]), (&Value::from(0), &Value::from(0)), "{trial}");
+    }
+    all.sort_unstable();
+    for pair in all.windows(2) {
+        let [((_, to), _), ((from, _), _)] = pair else { continue };
+        assert!(to < from, "the same ids twice: {pair:?}");
+    }
+}

@@ -1,0 +1,75 @@
+//! `warmup: auto` on a real server that gets faster by itself.
+
+mod run_support;
+
+use run_support::{Lab, component, plan};
+
+fn load(warmup: &str) -> String {
+    format!(
+        "load:\n  users: 4\n  duration: 14s\n  warmup: {warmup}\n  journey: [{{ get: \"http://127.0.0.1:${{components.web.port}}/\", tags: [page] }}]\n"
+    )
+}
+
+#[test]
+fn a_warm_up_is_found_left_out_and_told() {
+    let web = component("web", "\"slow_ms\": 20, \"warm_s\": 5", &[]);
+    let text = plan(&[web], &load("auto"));
+    // A machine that stands still for a moment makes a start uneven: then nothing is left out, and nothing is wrong.
+    let found = (0..3).find_map(|_| {
+        let lab = Lab::new();
+        lab.run(&text, &["--quiet"]).expect(0, &[]);
+        let summary = lab.record().summary("default", 1);
+        let from_s = summary["window"]["from_s"].as_f64().expect("a window");
+        (from_s > 0.0).then_some((lab, summary, from_s))
+    });
+    let (lab, summary, from_s) = found.expect("a warm-up in one of three runs");
+    let record = lab.record();
+    assert!((3.0..=7.0).contains(&from_s), "{summary:#}");
+    let notes = record.events("default", 1, "note");
+    assert!(
+        notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up found"))),
+        "{notes:?}"
+    );
+    // counts cover the whole load, times and rates what is left of it, tags included
+    let of = |path: &str| summary.pointer(path).and_then(serde_json::Value::as_u64).expect("a count");
+    let (ok, timed) = (of("/requests/ok"), of("/response_ms/count"));
+    assert!(timed < ok, "{summary:#}");
+    assert_eq!(timed, of("/by_tag/page/response_ms/count"));
+    let ticks = record.lines("default", 1, "ticks.jsonl");
+    let after = ticks.iter().filter(|t| t["from_s"].as_f64().is_some_and(|s| s >= from_s - 0.05));
+    assert_eq!(timed, after.filter_map(|t| t["ok"].as_u64()).sum::<u64>());
+    let doubts = summary["doubts"].as_array().expect("doubts");
+    assert!(doubts.iter().all(|d| d["kind"] != "warm_up"), "{doubts:?}");
+}
+
+#[test]
+fn what_is_not_asked_for_stays_in_and_is_doubted() {
+    let lab = Lab::new();
+    let web = component("web", "\"slow_ms\": 20, \"warm_s\": 5", &[]);
+    lab.run(&plan(&[web], &load("0s")), &["--quiet"]).expect(0, &[]);
+    let summary = lab.record().summary("default", 1);
+    assert_eq!(summary["window"]["from_s"], 0.0);
+    assert_eq!(summary["requests"]["ok"], summary["response_ms"]["count"]);
+    let doubts = summary["doubts"].as_array().expect("doubts");
+    let doubt = doubts.iter().find(|d| d["kind"] == "warm_up").unwrap_or_else(|| panic!("{doubts:?}"));
+    assert_eq!(doubt["grave"], false);
+    assert!(doubt["hint"].as_str().is_some_and(|h| h.contains("`warmup: auto`")), "{doubt}");
+}
+
+#[test]
+fn no_warm_up_is_found_in_what_changes_by_plan() {
+    let lab = Lab::new();
+    let check = |more: &str, holds: &[&str]| {
+        let text = load("auto").replace("  users: 4\n  duration: 14s\n", more);
+        lab.file("plan.yaml", &plan(&[component("web", "", &[])], &text));
+        lab.loadlab(&["check", "plan.yaml"]).expect(2, holds);
+    };
+    check(
+        "  stages: [{ to: 5, over: 9s }]\n",
+        &["no warm-up is found in a load with `stages`", "hint: give its length"],
+    );
+    check(
+        "  users: 1\n  duration: 9s\n  batches: { repeat: 2 }\n",
+        &["no warm-up is found in a load with `batches`"],
+    );
+}

@@ -1,0 +1,311 @@
+//! `loadlab run` watching: limits that are read back and follow from what was measured, probes of every kind, what is
+//! lost, and events in the middle of a load. Every [`Lab::run`] looks that nothing is left behind.
+
+mod run_support;
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use run_support::{LOAD, Lab, component, plan};
+use serde_json::{Value, json};
+
+fn at(event: &Value) -> f64 {
+    event["at_s"].as_f64().expect("an event has a time")
+}
+
+#[test]
+fn limits_are_read_back_and_follow_from_an_earlier_case() {
+    let lab = Lab::new();
+    let web = component(
+        "web",
+        "",
+        &["limits: { memory: \"${case.memory}\", pids: 40, open_files: 99, cpus: \"0\" }"],
+    );
+    let matrix = "matrix:\n  - { name: control, memory: 200MiB }\n  - { name: twice, memory: \"${measured.control.web.memory.max * 20}\" }\n";
+    let ran = lab.run(&plan(&[web], matrix), &[]);
+    if ran.lacks_limits() {
+        return;
+    }
+    ran.expect(0, &[]);
+    let record = lab.record();
+    let in_force = |case: &str| record.events(case, 1, "limited")[0]["limits"].clone();
+    let control = in_force("control");
+    assert_eq!(
+        (&control["memory_bytes"], &control["pids"], &control["open_files"], &control["cpus"]),
+        (&json!(200 << 20), &json!(40), &json!(99), &json!("0"))
+    );
+    let measured = record.summary("control", 1)["components"]["web"]["memory_bytes"]["max"].as_f64().unwrap();
+    let limit = in_force("twice")["memory_bytes"].as_f64().unwrap();
+    // The kernel keeps whole pages.
+    assert!(limit <= measured * 20.0 && limit > measured * 20.0 - 65536.0, "{limit} of {measured}");
+    assert_eq!(
+        record.summary("twice", 1)["components"]["web"]["limits"]["memory_bytes"],
+        json!(limit as u64)
+    );
+    let notes = record.events("twice", 1, "note");
+    assert!(notes[0]["text"].as_str().unwrap().starts_with("web: memory is limited to "), "{notes:?}");
+    assert!(record.report("html").contains("is limited to"), "the report says what was in force");
+}
+
+/// A limit that does not take is an error, and not a surprise.
+#[test]
+fn a_limit_that_the_kernel_refuses_starts_nothing() {
+    let lab = Lab::new();
+    let web = component("web", "", &["limits: { cpus: \"900\" }"]);
+    lab.run(&plan(&[web], ""), &[]).expect(3, &["component `web`: cannot limit cores to [900]", "hint:"]);
+    let web = component("web", "", &["limits: { cpu: 0.01% }"]);
+    Lab::new().run(&plan(&[web], ""), &[]).expect(3, &["component `web`: cannot limit cpu", "hint:"]);
+}
+
+/// What lives on gets the limits of the case that begins.
+#[test]
+fn limits_change_between_cases_on_what_lives_on() {
+    let lab = Lab::new();
+    let web = component("web", "", &["limits: { pids: \"${case.pids}\" }", "fresh: experiment"]);
+    let ran = lab.run(&plan(&[web], "matrix: { axes: { pids: [40, none, 50] } }\n"), &[]);
+    if ran.lacks_limits() {
+        return;
+    }
+    ran.expect(0, &[]);
+    let record = lab.record();
+    let limits = |case: &str| record.summary(case, 1)["components"]["web"]["limits"]["pids"].clone();
+    assert_eq!(
+        [limits("pids=40"), limits("pids=none"), limits("pids=50")],
+        [json!(40), Value::Null, json!(50)]
+    );
+    assert!(record.events("pids=50", 1, "up").is_empty(), "it was up from before");
+}
+
+#[test]
+fn probes_of_every_kind() {
+    let lab = Lab::new();
+    let redis = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = redis.local_addr().unwrap().port();
+    // Answers LLEN with how often it was asked.
+    std::thread::spawn(move || {
+        for (n, stream) in redis.incoming().flatten().enumerate() {
+            let mut stream = stream;
+            let mut asked = [0u8; 256];
+            let length = stream.read(&mut asked).unwrap_or(0);
+            assert_eq!(&asked[..length], b"*2\r\n$4\r\nLLEN\r\n$1\r\nq\r\n");
+            let _ = stream.write_all(format!(":{}\r\n", n + 1).as_bytes());
+        }
+    });
+    let web = component("web", "\"die_after\": 1000000", &[]);
+    let probes = format!(
+        "  probes:\n    stored: {{ http: \"http://127.0.0.1:${{components.web.port}}/stats\", json: /stored }}\n    \
+         posted: {{ prometheus: \"http://127.0.0.1:${{components.web.port}}/metrics\", metric: posted, labels: {{ to: web }} }}\n    \
+         depth: {{ redis: \"127.0.0.1:{port}\", llen: q }}\n    \
+         lines: {{ command: \"wc -l < data\" }}\n    \
+         said: {{ log: talker, contains: word }}\n    \
+         gone: {{ command: \"test ! -e gone && echo 1\" }}\n"
+    );
+    let talker = "    talker: { run: \"while :; do echo a word; sleep 0.05; done\" }\n".to_owned();
+    let load = "load:\n  users: 2\n  requests: 20\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/x\" }]\n";
+    let rest = format!(
+        "{probes}  before_trial: \"printf 'a\\nb\\n' > data; rm -f gone\"\n  after_trial: touch gone\n{load}trials: 2\n\
+         drain: {{ until: \"stored == 20 and posted == 20 and lines == 2 and depth > 3 and said > 2\", at_most: 30s }}\n\
+         expect: [\"posted == 20\", \"lines == 2\", \"gone == 1\"]\n"
+    );
+    lab.run(&plan(&[talker, web], &rest), &["--set", "trials=1"]).expect(0, &["pass"]);
+    let probes = lab.record().summary("default", 1)["probes"].clone();
+    assert_eq!(probes["posted"]["last"], 20.0, "{probes}");
+    assert!(probes["said"]["last"].as_f64() > Some(2.0), "{probes}");
+}
+
+/// What cannot be read any more is not what it was: nothing drains by it, and no expectation holds.
+#[test]
+fn a_probe_that_fails_never_stands_still_in_silence() {
+    let lab = Lab::new();
+    let probes = "  probes: { n: { command: \"test ! -e gone && echo 5\" } }\n";
+    let load = "load:\n  users: 1\n  duration: 1500ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let gone = "    ender: { run: \"sleep 0.5; touch gone; exec sleep 1000\" }\n".to_owned();
+    let rest = format!(
+        "  before_trial: rm -f gone\n{probes}{load}drain: {{ until: \"steady(n, 200ms) or n == 5\", at_most: 1s }}\nexpect: [\"n == 5\"]\n"
+    );
+    lab.run(&plan(&[component("web", "", &[]), gone], &rest), &[]).expect(1, &["not drained after"]);
+    let record = lab.record();
+    let summary = record.summary("default", 1);
+    assert_eq!((&summary["probes"]["n"]["last"], &summary["drain_s"]), (&Value::Null, &Value::Null));
+    assert!(summary["probes"]["n"]["failed"].as_u64() > Some(0), "{summary}");
+    assert_eq!(summary["expectations"][0]["holds"], Value::Null);
+    let samples = record.lines("default", 1, "samples.jsonl");
+    let failed = samples.iter().filter(|s| s["probes_failed"]["n"].is_string()).count();
+    assert!(failed > 0, "each failure is in the record");
+    assert!(
+        record.events("default", 1, "note").iter().any(|e| e["text"].as_str().unwrap().contains("probe `n`"))
+    );
+}
+
+#[test]
+fn what_is_lost_is_told_by_ids() {
+    let lab = Lab::new();
+    let web = component("web", "\"lose_every\": 7", &[]);
+    let load = "load:\n  users: 3\n  requests: 70\n  batches: { repeat: 2 }\n  journey:\n    \
+                - { post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }\n    \
+                - { get: \"http://127.0.0.1:${components.web.port}/\" }\n";
+    let rest = format!(
+        "{load}drain: {{ until: \"steady(stored, 100ms)\", at_most: 10s }}\n\
+         loss: {{ http: \"http://127.0.0.1:${{components.web.port}}/ids\", json: /ids }}\nexpect: [\"lost == 0\", \"errors == 0\"]\n"
+    );
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let ran = lab.run(&plan(&[web], &format!("{probes}{rest}")), &[]);
+    ran.expect(1, &[]);
+    let record = lab.record();
+    let loss = record.summary("default", 1)["loss"].clone();
+    let n = |key: &str| loss[key].as_u64().unwrap();
+    // Half of the 140 requests carry an id.
+    let accepted = n("accepted");
+    assert!((69..=72).contains(&accepted), "{loss}");
+    assert_eq!((n("lost_min"), n("lost_max")), (accepted / 7, accepted / 7), "{loss}");
+    assert_eq!(
+        (n("persisted_distinct"), n("doubled"), n("unanswered")),
+        (accepted - accepted / 7, 0, 0),
+        "{loss}"
+    );
+    assert_eq!(loss["by_id"], true);
+    let compared = &record.events("default", 1, "compared")[0];
+    assert_eq!(compared["missing"].as_array().unwrap().len() as u64, accepted / 7);
+    // The ids of both batches, as ranges.
+    let ids = record.lines("default", 1, "ids.jsonl");
+    let ranges: Vec<(u64, u64)> = ids
+        .iter()
+        .flat_map(|l| {
+            l["accepted"].as_array().unwrap().iter().map(|r| (r[0].as_u64().unwrap(), r[1].as_u64().unwrap()))
+        })
+        .collect();
+    assert_eq!(ranges.iter().map(|(from, to)| to - from + 1).sum::<u64>(), accepted);
+    assert!(ids.iter().any(|l| l["batch"] == 0) && ids.iter().any(|l| l["batch"] == 1));
+    for format in ["text", "md"] {
+        assert!(record.report(format).contains("lost, at least"), "{format}");
+    }
+}
+
+#[test]
+fn what_is_lost_is_bounded_by_a_count() {
+    let lab = Lab::new();
+    let web = component("web", "\"lose_every\": 10", &[]);
+    let probes =
+        "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
+    let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/x\" }]\n";
+    let rest =
+        format!("{probes}{load}loss: {{ probe: stored }}\nexpect: [\"lost <= 4\", \"accepted == 40\"]\n");
+    lab.run(&plan(&[web], &rest), &[]).expect(0, &["pass"]);
+    let loss = lab.record().summary("default", 1)["loss"].clone();
+    assert_eq!((&loss["lost_min"], &loss["lost_max"], &loss["by_id"]), (&json!(4), &json!(4), &json!(false)));
+}
+
+#[test]
+fn what_cannot_be_compared_spoils_the_trial() {
+    let lab = Lab::new();
+    let load = "load:\n  users: 1\n  requests: 5\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
+    let rest = format!("{load}loss: {{ command: \"echo the store is away >&2; exit 4\" }}\n");
+    let ran = lab.run(&plan(&[component("web", "", &[])], &rest), &[]);
+    ran.expect(3, &["what was stored cannot be told", "the store is away"]);
+    assert_eq!(lab.record().summary("default", 1)["loss"], Value::Null);
+}
+
+#[test]
+fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
+    let lab = Lab::new();
+    let web = component("web", "", &[]);
+    let edge = component("edge", "", &["replicas: 2"]);
+    let load = "load:\n  rate: 50/s\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let events = "events:\n  - { at: 200ms, do: kill edge2 }\n  - { at: 400ms, do: pause web }\n  - { at: 900ms, do: resume web }\n  \
+                  - { at: 1s, do: restart edge1 }\n  - { at: 1h, do: kill web }\n";
+    let ran = lab.run(&plan(&[web, edge], &format!("{load}{events}expect: [\"errors == 0\"]\n")), &[]);
+    // The pause is no fault of the generator's, but a busy machine may be.
+    assert!(matches!(ran.code, Some(0 | 4)), "{}", ran.err);
+    let record = lab.record();
+    let summary = record.summary("default", 1);
+    assert_eq!((&summary["ended"], &summary["requests"]["ok"]), (&json!("complete"), &json!(150)));
+    let acted: Vec<&str> =
+        summary["acted"].as_array().unwrap().iter().filter_map(|a| a["what"].as_str()).collect();
+    assert_eq!(acted, ["kill edge2", "pause web", "resume web", "restart edge1"]);
+    assert!(record.events("default", 1, "died").is_empty());
+    assert_eq!(summary["components"]["edge1"]["restarts"], 1);
+    assert_eq!(summary["components"]["edge2"].get("died"), None);
+    let events = record.events("default", 1, "acted");
+    // Nothing is answered while it stands still; at 50/s somebody came within 20 ms.
+    let still_ms = (at(&events[2]) - at(&events[1])) * 1e3;
+    assert!(summary["response_ms"]["max"].as_f64().unwrap() > still_ms - 100.0, "{still_ms}: {summary}");
+    assert!(at(&events[0]) >= 0.2 && at(&events[3]) >= 1.0, "{events:?}");
+    let down = record.events("default", 1, "down");
+    assert_eq!(down.iter().filter(|e| e["component"] == "edge2").count(), 1, "taken down once: {down:?}");
+    let notes = record.events("default", 1, "note");
+    assert!(
+        notes.iter().any(|e| e["text"] == "not carried out, since the load had ended: kill web"),
+        "{notes:?}"
+    );
+    for format in ["md", "html"] {
+        assert!(record.report(format).contains("event: kill edge2"), "{format}");
+    }
+}
+
+#[test]
+fn a_limit_changes_in_the_middle_of_a_load() {
+    let lab = Lab::new();
+    let web = component("web", "", &["limits: { cpu: 50% }"]);
+    let load = "load:\n  rate: 20/s\n  duration: 1s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let events = "events: [{ at: 200ms, do: limit web cpu 30% }, { at: 400ms, do: limit web pids 77 }, { at: 600ms, do: limit web cpu none }]\n";
+    let ran = lab.run(&plan(&[web], &format!("{load}{events}")), &[]);
+    if ran.lacks_limits() {
+        return;
+    }
+    assert!(matches!(ran.code, Some(0 | 4)), "{}", ran.err);
+    let limited = lab.record().events("default", 1, "limited");
+    let of = |key: &str| limited.iter().map(|e| e["limits"][key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("cpu_cores"), [json!(0.5), json!(0.3), json!(0.3), Value::Null]);
+    assert_eq!(of("pids"), [Value::Null, Value::Null, json!(77), json!(77)]);
+}
+
+#[test]
+fn an_event_that_cannot_be_carried_out_spoils_the_trial() {
+    let lab = Lab::new();
+    let events = "events: [{ at: 0s, do: kill edge }, { at: 100ms, do: pause edge }]\n";
+    let edge = "    edge: { run: sleep 1000 }\n".to_owned();
+    let load = LOAD.replace("requests: 40", "duration: 10m");
+    let ran = lab.run(&plan(&[component("web", "", &[]), edge], &format!("{load}{events}")), &[]);
+    ran.expect(3, &["event `pause edge` failed: edge: it is not up"]);
+}
+
+/// The kernel's kill is told with its time, beside the limit.
+#[test]
+fn a_kill_for_memory_has_its_time() {
+    let lab = Lab::new();
+    let web = component("web", "", &["limits: { memory: 60MiB }"]);
+    let load = "load:\n  users: 1\n  duration: 10m\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/hog/8\" }]\n";
+    let ran = lab.run(&plan(&[web], load), &[]);
+    if ran.lacks_limits() {
+        return;
+    }
+    ran.expect(1, &["web died: out of memory (limit 60.0 MiB)"]);
+    let record = lab.record();
+    let kill = &record.events("default", 1, "out_of_memory")[0];
+    assert_eq!((&kill["component"], &kill["limit_bytes"]), (&json!("web"), &json!(60 << 20)));
+    let died = &record.events("default", 1, "died")[0];
+    // It may be seen a moment before the process is gone.
+    assert!(at(kill) <= at(died) && at(kill) > at(died) - 1.0, "{kill} {died}");
+    let summary = record.summary("default", 1);
+    assert_eq!(summary["components"]["web"]["oom_kills_at_s"][0], kill["at_s"]);
+}
+
+/// Two at once on one machine: neither disturbs the other, and two of the same port say so.
+#[test]
+fn two_runs_at_once() {
+    let (one, two) = (Lab::new(), Lab::new());
+    let load = "load:\n  users: 2\n  duration: 1s\n  think: 20ms\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
+    let text = plan(&[component("web", "", &["limits: { pids: 50 }"])], load);
+    let first = one.start(&text, &[]);
+    let second = two.run(&text, &[]);
+    let first = first.end();
+    assert_eq!(one.left_behind(), Vec::<String>::new());
+    if second.lacks_limits() {
+        return;
+    }
+    assert!(matches!((first.code, second.code), (Some(0 | 4), Some(0 | 4))), "{}\n{}", first.err, second.err);
+    let ok = |lab: &Lab| lab.record().summary("default", 1)["requests"]["ok"].as_u64().unwrap();
+    assert!(ok(&one) > 0 && ok(&two) > 0);
+    assert_eq!(two.record().summary("default", 1)["components"]["web"]["limits"]["pids"], 50);
+}

@@ -1,0 +1,74 @@
+//! Mistakes in components that are no processes: each at its place, with what to do.
+
+mod common;
+
+use common::{HEAD, LOAD, briefly};
+use loadlab_plan::{External, Image, Isolation, Options, Part, Plan};
+
+fn of(system: &str) -> String {
+    briefly(&format!("{HEAD}{LOAD}system:\n  {system}\n"), &Options::default())
+}
+
+#[test]
+fn mistakes_in_boxes() {
+    for (system, expect) in [
+        ("components: { a: {} }", "a component needs one of `run`, `container`, `compose`, `external`"),
+        (
+            "components: { a: { run: x, container: { image: y } } }",
+            "`run` and `container` exclude each other",
+        ),
+        ("components: { a: { container: { user: root } } }", "`container` needs one of `image`, `build`"),
+        ("components: { a: { container: { image: x, port: 80 } } }", "the component has no `port` for this"),
+        (
+            "components: { a: { container: { image: x, ports: { admin: 80 } } } }",
+            "the component has no port `admin` for this",
+        ),
+        ("components: { a: { container: { image: x, volumes: [data] } } }", "`data` is not a volume"),
+        ("components: { a: { compose: web } }", "the system has no Compose file that this could be of"),
+        (
+            "{ compose: c.yml, components: { a: { compose: web, fresh: case } } }",
+            "`fresh` cannot be used here: the Compose file says that",
+        ),
+        ("components: { a: { external: { pid: first } } }", "`first` is not a pid"),
+        (
+            "components: { a: { external: { pid: 7 }, limits: { cpu: 1% } } }",
+            "`limits` cannot be used here: it runs already",
+        ),
+        (
+            "components: { a: { external: { pid: 7 }, ready: { log: up } } }",
+            "its output is not loadlab's to read",
+        ),
+        ("components: { a: { run: x, ready: { health: true } } }", "a process has no health check"),
+    ] {
+        let all = of(system);
+        assert!(all.contains(expect), "{system}: {all}");
+        assert_eq!(all.matches("plan.yaml:").count(), 1, "only this: {all}");
+    }
+    let all = briefly(&format!("{HEAD}{LOAD}isolate: maybe\n"), &Options::default());
+    let container = "system: { components: { a: { container: { image: x } } } }\n";
+    let both = briefly(&format!("{HEAD}{LOAD}isolate: shared\n{container}"), &Options::default());
+    assert!(both.contains("`a` cannot be in a network of the run's own"), "{both}");
+    assert!(all.contains("`maybe` is none of `true`, `false` and `shared`"), "{all}");
+}
+
+#[test]
+fn boxes_are_read() {
+    let plan = common::plan("boxes", &Options::default());
+    let system = &plan.cases()[0].system;
+    let part = |name: &str| &system.components.iter().find(|c| c.name == name).expect("a component").part;
+    assert_eq!(part("cart"), &Part::Service("cart".into()));
+    assert_eq!(part("queue"), &Part::External(External::Command("rabbitmq-server".into())));
+    let Part::Container(web) = part("web2") else { panic!("a container") };
+    assert!(matches!(&web.image, Image::Built { context, .. } if context == "lab/web"), "{:?}", web.image);
+    let Part::Container(db) = part("db") else { panic!("a container") };
+    let volumes: Vec<String> = db.volumes.iter().map(ToString::to_string).collect();
+    assert_eq!(volumes, ["data:/data", "lab/redis.conf:/etc/redis.conf:ro"]);
+    assert_eq!(db.ports, [("port".to_owned(), 6379)]);
+    assert_eq!(system.compose.as_ref().map(|c| c.file.as_str()), Some("lab/shop/docker-compose.yml"));
+    for (text, expect) in
+        [("true", Isolation::Each), ("shared", Isolation::Shared), ("false", Isolation::None)]
+    {
+        let text = format!("{HEAD}{LOAD}isolate: {text}\n");
+        assert_eq!(Plan::parse("p.yaml", &text, &Options::default()).expect("a plan").isolate, expect);
+    }
+}

@@ -1,0 +1,164 @@
+//! Loads that a program makes, loads of some cases, and figures worked out of others: what is read, and what a
+//! person gets to read.
+
+mod common;
+
+use common::{HEAD, briefly, plain};
+use loadlab_plan::{Command, Model, Options, Plan};
+
+const PROBES: &str = "system:\n  probes: { stored: { command: \"echo 1\" } }\n";
+
+fn parse(text: &str) -> Plan {
+    Plan::parse("lab/plan.yaml", text, &Options::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// What is wrong with a load, in short.
+fn load(inside: &str) -> String {
+    briefly(&format!("{HEAD}{PROBES}load:\n{inside}\n"), &Options::default())
+}
+
+#[test]
+fn a_program_is_read() {
+    let plan = parse(&format!(
+        "{HEAD}{PROBES}load:\n  start: 2s\n  batches: {{ repeat: 2, pause: 1s }}\n  command:\n    run: [./drive, --count, \"${{requests}}\", --to, \"${{run.dir}}\"]\n    \
+         env: {{ N: \"${{requests}}\" }}\n    counts: stored\n    requests: 500\n    begins: connected\n    within: 30s\n    dir: tools\n"
+    ));
+    let load = &plan.cases()[0].loads[0];
+    let Model::Command(program) = &load.model else { panic!("{:?}", load.model) };
+    let Command::Words(words) = &program.command else { panic!("{:?}", program.command) };
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    assert_eq!(words, ["./drive", "--count", "500", "--to", "${run.dir}"]);
+    assert_eq!((program.counts.as_str(), program.requests), ("stored", Some(500)));
+    assert_eq!((program.within_ns, program.dir.as_str()), (30_000_000_000, "lab/tools"));
+    assert_eq!(program.begins.as_ref().and_then(|t| t.as_text()), Some("connected"));
+    assert_eq!(program.env[0].1.as_text(), Some("500"));
+    assert_eq!((load.start_ns, load.batches, load.pause_ns), (2_000_000_000, 2, 1_000_000_000));
+    assert!(load.journey.is_empty());
+    insta::assert_snapshot!(plan.words()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, from `connected` in its output on, counted by probe stored, at most 30s, 2 times with pauses of 1s");
+    // ten minutes, and as many as it likes
+    let least = parse(&format!("{HEAD}{PROBES}load: {{ command: {{ run: ./drive, counts: stored }} }}\n"));
+    let program = least.cases()[0].loads[0].command().cloned();
+    let program = program.expect("a command");
+    assert_eq!((program.within_ns, program.requests, program.begins), (600_000_000_000, None, None));
+}
+
+#[test]
+fn what_is_wrong_with_a_program_is_told() {
+    insta::assert_snapshot!(plain(&format!("{HEAD}{PROBES}load:\n  command: {{ run: x, counts: store }}\n")), @r"
+    plan.yaml:6:30: there is no probe `store`
+       |
+     6 |   command: { run: x, counts: store }
+       |                              ^^^^^
+      hint: did you mean `stored`?
+    ");
+    insta::assert_snapshot!(load("  command: { run: x }"), @r"
+    plan.yaml:6:3: `command` of a load needs `counts`
+      hint: the probe that counts its requests: by how much it grows
+    ");
+    insta::assert_snapshot!(load("  users: 3\n  requests: 5\n  think: 1s\n  command: { run: x, counts: stored }"), @r"
+    plan.yaml:8:3: `think` has no meaning beside `command`
+      hint: what the program sends, and how, is its own affair
+    plan.yaml:9:3: `users` and `command` exclude each other
+      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
+    plan.yaml:9:3: `requests` and `command` exclude each other
+      hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
+    ");
+    insta::assert_snapshot!(load("  command: { run: \"x ${requests}\", counts: stored }"), @r"
+    plan.yaml:6:24: nothing is known as `${requests}` here
+      hint: known here: `case.name`, `plan.dir`, `run.dir`; for the shell's own `${requests}` write `$${requests}`
+    ");
+    insta::assert_snapshot!(load("  command: { run: x, counts: stored, begins: \"a\\nb\", within: 0 }"), @r"
+    plan.yaml:6:46: expected a part of one line for `begins`
+    plan.yaml:6:62: `within` must be longer than 0
+    ");
+    let component =
+        "system:\n  components: { load: { run: ./a } }\n  probes: { n: { command: \"echo 1\" } }\n";
+    let text = format!("{HEAD}{component}load: {{ command: {{ run: x, counts: n }} }}\n");
+    insta::assert_snapshot!(briefly(&text, &Options::default()), @r"
+    plan.yaml:6:1: a load with a `command` cannot have the name of a component: `load`
+      hint: it is watched beside the components, by the load's name: give it one of its own in `loads`
+    ");
+    let no_probe = format!("{HEAD}load: {{ command: {{ run: x, counts: n }} }}\n");
+    insta::assert_snapshot!(briefly(&no_probe, &Options::default()), @r"
+    plan.yaml:3:36: there is no probe `n`
+      hint: `system.probes` has the probes; one of them must count the requests
+    ");
+}
+
+const TWO: &str = "matrix:\n  - { name: get one, n: 1 }\n  - { name: put one, n: 2 }\n";
+
+fn of_cases(get: &str, put: &str) -> String {
+    let load = |name: &str, cases: &str| {
+        format!(
+            "  {name}:\n    cases: {cases}\n    users: ${{case.n}}\n    requests: 1\n    journey: [ {{ get: \"http://127.0.0.1:1/\" }} ]\n"
+        )
+    };
+    format!("{HEAD}{TWO}loads:\n{}{}", load("a", get), load("b", put))
+}
+
+#[test]
+fn a_load_may_be_for_some_cases() {
+    let names = |text: &str| -> Vec<Vec<String>> {
+        parse(text).cases().iter().map(|c| c.loads.iter().map(|l| l.name.clone()).collect()).collect()
+    };
+    assert_eq!(names(&of_cases("get*", "put one")), [["a"], ["b"]]);
+    assert_eq!(names(&of_cases("[\"get *\", \"put *\"]", "\"*\"")), [["a", "b"], ["a", "b"]]);
+    insta::assert_snapshot!(briefly(&of_cases("get*", "got*"), &Options::default()), @r#"
+    plan.yaml:5:13: no load belongs to case `put one`
+      hint: `cases` of a load names those it is for, such as `[get, "insert *"]`
+    "#);
+    let plan = parse(&of_cases("\"* one\"", "got*"));
+    assert_eq!(plan.notes, ["no case is named like `got*`, which load `b` is for"]);
+}
+
+#[test]
+fn ids_are_missed_only_where_no_load_is_left_out() {
+    let loss = "system:\n  probes: { n: { command: \"echo 1\" } }\nloss: { command: \"cat ids\" }\n";
+    let text = format!(
+        "{}{loss}",
+        of_cases("get*", "put*").replace("127.0.0.1:1/\" } ]\n  b", "127.0.0.1:1/${unique}\" } ]\n  b")
+    );
+    let plan = parse(&text);
+    let has: Vec<bool> = plan.cases().iter().map(|c| c.loss.is_some()).collect();
+    assert_eq!(has, [true, false]);
+}
+
+#[test]
+fn figures_are_worked_out_of_figures_of_cases() {
+    let derive = |derive: &str| format!("{}derive:\n{derive}", of_cases("get*", "put*"));
+    let plan = parse(&derive(
+        "  both: \"'get one.elapsed' + 'put one.elapsed'\"\n  apart: { value: \"'get one.p99'\", against: \"2 * 'put one.p99'\" }\n",
+    ));
+    let found: Vec<(&str, &str, Option<&str>)> =
+        plan.derive.iter().map(|d| (d.name.as_str(), d.value.as_str(), d.against.as_deref())).collect();
+    assert_eq!(
+        found,
+        [
+            ("both", "'get one.elapsed' + 'put one.elapsed'", None),
+            ("apart", "'get one.p99'", Some("2 * 'put one.p99'")),
+        ]
+    );
+    let brief = |text: &str| briefly(&derive(text), &Options::default());
+    insta::assert_snapshot!(plain(&derive("  a: \"'get two.elapsed' + 1s\"\n")), @r#"
+    plan.yaml:18:8: `get two.elapsed` is no figure of a case
+       |
+    18 |   a: "'get two.elapsed' + 1s"
+       |        ^^^^^^^^^^^^^^^
+      hint: a name is that of a case, a dot and a figure; one with blanks stands in quotes: `'empty POST.elapsed'`
+    "#);
+    insta::assert_snapshot!(brief("  a: \"'get one.elapse'\"\n"), @"plan.yaml:18:8: case `get one` has no figure `elapse`");
+    insta::assert_snapshot!(brief("  a: \"'get one.elapsed' + 'get one.ok'\"\n"), @"plan.yaml:18:6: cannot add `'get one.elapsed'` (a duration) and `'get one.ok'` (a plain number) in `'get one.elapsed' + 'get one.ok'`");
+    insta::assert_snapshot!(brief("  a: { value: \"'get one.elapsed'\", against: \"'put one.ok'\" }\n"), @r"
+    plan.yaml:18:45: a duration is held against a plain number
+      hint: both sides must be of the same kind
+    ");
+    insta::assert_snapshot!(brief("  a: \"'get one.elapsed' < 1s\"\n"), @r"
+    plan.yaml:18:6: `'get one.elapsed' < 1s` is a condition, not a number
+      hint: join conditions with `and` or `or`
+    ");
+    insta::assert_snapshot!(brief("  a: { against: \"'get one.ok'\" }\n  b: [1]\n"), @r"
+    plan.yaml:18:3: a figure in `derive` needs `value`
+      hint: a sum, difference or product, such as `grouped.elapsed + grouped.drain`
+    plan.yaml:19:6: expected a sum such as `a.elapsed + b.elapsed`, found a list
+    ");
+}

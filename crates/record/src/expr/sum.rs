@@ -1,0 +1,114 @@
+//! A number that is worked out of others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
+
+use super::check::Dim;
+use super::eval::{Numbers, range};
+use super::{ExprError, Kind, NameRef, Num, names, parse};
+
+/// A checked sum, difference or product.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sum {
+    num: Num,
+}
+
+impl Sum {
+    /// Parses it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong and where; a condition; kinds that do not go together, as far as built-in names
+    /// and units tell.
+    pub fn parse(text: &str) -> Result<Sum, ExprError> {
+        let sum = Sum { num: parse::parse_num(text)? };
+        sum.kind(&|name| names::built_in_kind(name))?;
+        Ok(sum)
+    }
+
+    /// Every name it asks for, in the order of the text.
+    pub fn names(&self) -> Vec<NameRef> {
+        let mut found = Vec::new();
+        self.num.each_name(&mut |name| found.push(name.to_ref()));
+        found
+    }
+
+    /// What it is of, where `kind` tells what names are of; a name it does not know goes with all.
+    ///
+    /// # Errors
+    /// The first two parts that do not go together.
+    pub fn kind(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Kind, ExprError> {
+        self.num.dim(kind).map(kind_of)
+    }
+
+    /// Its value in the unit of its kind.
+    ///
+    /// # Errors
+    /// Why it cannot be told, in words.
+    pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, Kind), String> {
+        let mut notes = Vec::new();
+        match range(&self.num, numbers, &mut notes) {
+            Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
+            _ if notes.is_empty() => Err("it is no finite number".to_owned()),
+            _ => Err(notes.join("; ")),
+        }
+    }
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.num.fmt(f)
+    }
+}
+
+fn kind_of(dim: Dim) -> Kind {
+    match dim {
+        Dim::Any => Kind::Plain,
+        Dim::Share => Kind::Percent,
+        Dim::Of(kind) => kind,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Known, Window};
+    use super::*;
+
+    struct Two;
+
+    impl Numbers for Two {
+        fn number(&self, name: &str, _: Option<Window>) -> Known {
+            match name {
+                "a b.elapsed" => Known::Is(1500.0, Kind::Duration),
+                "drain" => Known::Is(500.0, Kind::Duration),
+                "ok" => Known::Is(3.0, Kind::Plain),
+                "max" => Known::AtLeast(9.0, Kind::Duration),
+                _ => Known::Unknown("nobody knows".to_owned()),
+            }
+        }
+
+        fn steady(&self, _: &str, _: u64) -> Option<bool> {
+            None
+        }
+    }
+
+    #[test]
+    fn sums_are_worked_out() {
+        let check = |text: &str, expect: Result<(f64, Kind), &str>| {
+            let got = Sum::parse(text).map_err(|e| e.to_string()).and_then(|sum| sum.evaluate(&Two));
+            assert_eq!(got, expect.map_err(str::to_owned), "{text}");
+        };
+        check("'a b.elapsed' + drain", Ok((2000.0, Kind::Duration)));
+        check("('a b.elapsed' - drain) * 2", Ok((2000.0, Kind::Duration)));
+        check("ok", Ok((3.0, Kind::Plain)));
+        check("elsewhere + 1", Err("`elsewhere` cannot be told: nobody knows"));
+        check("max", Err("`max` is at least 9.000 ms"));
+        check(
+            "drain + 10MiB",
+            Err(
+                "cannot add `drain` (a duration) and `10MiB` (a size) in `drain + 10MiB`\nhint: `10MiB` is 10485760 bytes",
+            ),
+        );
+        check(
+            "drain < 1s",
+            Err("`drain < 1s` is a condition, not a number\nhint: join conditions with `and` or `or`"),
+        );
+        check("", Err("expected a number such as `elapsed + drain`, found the end"));
+    }
+}

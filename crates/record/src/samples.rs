@@ -1,0 +1,325 @@
+//! The samples of a trial in little room.
+//!
+//! A [`Sample`] has a place for everything that a kernel may tell, and most tell a third of it: an hour of ten components
+//! takes 26 MB so. Here only what was told takes room, a word each, and names are held once. Readers unpack one trial at a
+//! time.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::sample::{Pressure, Sample, Tcp};
+
+/// Samples in the order they were put in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    rows: Vec<Row>,
+    /// What the rows tell, row after row: the numbers of [`walk`] that are there, then names and values of the maps.
+    words: Vec<u64>,
+    /// Each name once.
+    names: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Row {
+    at_s: f64,
+    /// Which numbers are there, a bit each; two more for the parts that hold numbers.
+    present: u64,
+    /// Number of its name.
+    component: u32,
+    /// How many entries each map has.
+    states: u32,
+    probes: u32,
+    failed: u32,
+}
+
+/// Bits of [`Row::present`].
+const HAS_TCP: u64 = 1 << 63;
+const HAS_PRESSURE: u64 = 1 << 62;
+
+enum Number<'a> {
+    Count(&'a mut Option<u64>),
+    Real(&'a mut Option<f64>),
+}
+
+/// Every number that a sample may hold, in a fixed order.
+fn walk(sample: &mut Sample, mut visit: impl FnMut(Number<'_>)) {
+    use Number::{Count, Real};
+    // All are named, so that a new one is not forgotten.
+    let Sample {
+        at_s: _,
+        component: _,
+        cpu_user_s,
+        cpu_system_s,
+        cpu_s,
+        periods,
+        throttled_periods,
+        throttled_s,
+        memory_bytes,
+        resident_bytes,
+        cache_bytes,
+        memory_limit_bytes,
+        memory_peak_bytes,
+        minor_faults,
+        major_faults,
+        oom_kills,
+        block_read_bytes,
+        block_written_bytes,
+        net_in_bytes,
+        net_out_bytes,
+        pids,
+        processes,
+        open_files,
+        open_files_share,
+        tcp,
+        pressure,
+        load_average,
+        probes: _,
+        probes_failed: _,
+    } = sample;
+    for real in [cpu_user_s, cpu_system_s, cpu_s, throttled_s, open_files_share, load_average] {
+        visit(Real(real));
+    }
+    let counts = [
+        periods,
+        throttled_periods,
+        memory_bytes,
+        resident_bytes,
+        cache_bytes,
+        memory_limit_bytes,
+        memory_peak_bytes,
+        minor_faults,
+        major_faults,
+        oom_kills,
+        block_read_bytes,
+        block_written_bytes,
+        net_in_bytes,
+        net_out_bytes,
+        pids,
+        processes,
+        open_files,
+    ];
+    for count in counts {
+        visit(Count(count));
+    }
+    // Also where they are absent, so that every number keeps its place.
+    walk_pressure(pressure.as_mut().unwrap_or(&mut Pressure::default()), &mut visit);
+    walk_tcp(tcp.as_mut().unwrap_or(&mut Tcp::default()), &mut visit);
+}
+
+fn walk_pressure(pressure: &mut Pressure, visit: &mut impl FnMut(Number<'_>)) {
+    let Pressure { cpu_s, memory_s, io_s } = pressure;
+    for real in [cpu_s, memory_s, io_s] {
+        visit(Number::Real(real));
+    }
+}
+
+fn walk_tcp(tcp: &mut Tcp, visit: &mut impl FnMut(Number<'_>)) {
+    let Tcp { established, time_wait, orphaned, by_state: _, accept_overflows, syn_drops, retransmits } = tcp;
+    for count in [established, time_wait, orphaned, accept_overflows, syn_drops, retransmits] {
+        visit(Number::Count(count));
+    }
+}
+
+impl Samples {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// All, in the order they were put in.
+    pub fn unpacked(&self) -> Vec<Sample> {
+        let mut words = self.words.iter().copied();
+        // Each row has as many words as were packed for it.
+        let mut word = || words.next().unwrap_or_default();
+        self.rows.iter().map(|row| self.unpack(row, &mut word)).collect()
+    }
+
+    /// By component, each in the order of time.
+    pub fn by_component(&self) -> BTreeMap<String, Vec<Sample>> {
+        let mut by_component: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+        for sample in self.unpacked() {
+            match by_component.get_mut(&sample.component) {
+                Some(list) => list.push(sample),
+                None => _ = by_component.insert(sample.component.clone(), vec![sample]),
+            }
+        }
+        by_component.values_mut().for_each(|list| list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s)));
+        by_component
+    }
+
+    fn unpack(&self, row: &Row, word: &mut impl FnMut() -> u64) -> Sample {
+        let name = |number: u64| self.names.get(number as usize).cloned().unwrap_or_default();
+        let mut sample = Sample {
+            at_s: row.at_s,
+            component: name(row.component.into()),
+            tcp: (row.present & HAS_TCP != 0).then(Tcp::default),
+            pressure: (row.present & HAS_PRESSURE != 0).then(Pressure::default),
+            ..Sample::default()
+        };
+        let mut bit = 1;
+        walk(&mut sample, |number| {
+            if row.present & bit != 0 {
+                match number {
+                    Number::Count(value) => *value = Some(word()),
+                    Number::Real(value) => *value = Some(f64::from_bits(word())),
+                }
+            }
+            bit <<= 1;
+        });
+        for _ in 0..row.states {
+            let (state, count) = (name(word()), word());
+            sample.tcp.get_or_insert_default().by_state.insert(state, count);
+        }
+        sample.probes = (0..row.probes).map(|_| (name(word()), f64::from_bits(word()))).collect();
+        sample.probes_failed = (0..row.failed).map(|_| (name(word()), name(word()))).collect();
+        sample
+    }
+}
+
+impl FromIterator<Sample> for Samples {
+    fn from_iter<I: IntoIterator<Item = Sample>>(samples: I) -> Samples {
+        let mut packer = Packer::default();
+        samples.into_iter().for_each(|sample| packer.pack(sample));
+        packer.packed.rows.shrink_to_fit();
+        packer.packed.words.shrink_to_fit();
+        packer.packed
+    }
+}
+
+impl From<Vec<Sample>> for Samples {
+    fn from(samples: Vec<Sample>) -> Samples {
+        samples.into_iter().collect()
+    }
+}
+
+#[derive(Default)]
+struct Packer {
+    packed: Samples,
+    numbers: HashMap<String, u32>,
+}
+
+impl Packer {
+    fn pack(&mut self, mut sample: Sample) {
+        let mut present = 0;
+        if sample.tcp.is_some() {
+            present |= HAS_TCP;
+        }
+        if sample.pressure.is_some() {
+            present |= HAS_PRESSURE;
+        }
+        let mut bit = 1;
+        let words = &mut self.packed.words;
+        walk(&mut sample, |number| {
+            let value = match number {
+                Number::Count(value) => *value,
+                Number::Real(value) => value.map(f64::to_bits),
+            };
+            if let Some(value) = value {
+                present |= bit;
+                words.push(value);
+            }
+            bit <<= 1;
+        });
+        let states = sample.tcp.map(|tcp| tcp.by_state).unwrap_or_default();
+        let row = Row {
+            at_s: sample.at_s,
+            present,
+            component: self.name(sample.component),
+            states: states.len() as u32,
+            probes: sample.probes.len() as u32,
+            failed: sample.probes_failed.len() as u32,
+        };
+        self.packed.rows.push(row);
+        for (state, count) in states {
+            self.entry(state, count);
+        }
+        for (probe, value) in sample.probes {
+            self.entry(probe, value.to_bits());
+        }
+        for (probe, why) in sample.probes_failed {
+            let why = self.name(why);
+            self.entry(probe, why.into());
+        }
+    }
+
+    fn entry(&mut self, name: String, value: u64) {
+        let name = self.name(name);
+        self.packed.words.extend([name.into(), value]);
+    }
+
+    fn name(&mut self, name: String) -> u32 {
+        if let Some(number) = self.numbers.get(&name) {
+            return *number;
+        }
+        let number = self.packed.names.len() as u32;
+        self.packed.names.push(name.clone());
+        self.numbers.insert(name, number);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_sample() -> impl Strategy<Value = Sample> {
+        let names = || prop::sample::select(vec!["edge", "host", "db", ""]);
+        let numbers = prop::collection::vec(prop::option::of(any::<u64>()), 32);
+        let probes = || prop::collection::btree_map(names().prop_map(str::to_owned), -1e9..1e9, 0..3);
+        let failed = prop::collection::btree_map("[a-c]", "[x-z]{0,3}", 0..3);
+        let states = prop::collection::btree_map("[A-C]", any::<u64>(), 0..3);
+        let parts = (prop::option::of(states), any::<bool>(), probes(), failed);
+        (names(), -9.0..1e6, numbers, parts).prop_map(|(name, at_s, numbers, parts)| {
+            let (states, has_pressure, probes, probes_failed) = parts;
+            let mut sample = Sample {
+                at_s,
+                component: name.to_owned(),
+                tcp: states.map(|by_state| Tcp { by_state, ..Tcp::default() }),
+                pressure: has_pressure.then(Pressure::default),
+                probes,
+                probes_failed,
+                ..Sample::default()
+            };
+            let mut numbers = numbers.into_iter();
+            walk(&mut sample, |number| {
+                let value = numbers.next().expect("as many as a sample has");
+                match number {
+                    Number::Count(place) => *place = value,
+                    // Of a range in which numbers equal themselves.
+                    Number::Real(place) => *place = value.map(|v| v as f64),
+                }
+            });
+            assert_eq!(numbers.next(), None, "the strategy has as many numbers as a sample");
+            sample
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_comes_out_again(samples in prop::collection::vec(any_sample(), 0..9)) {
+            let packed = Samples::from(samples.clone());
+            prop_assert_eq!(packed.len(), samples.len());
+            prop_assert_eq!(packed.unpacked(), samples.clone());
+            let mut apart: Vec<Sample> = packed.by_component().into_values().flatten().collect();
+            let mut expect = samples;
+            for list in [&mut apart, &mut expect] {
+                list.sort_by(|a, b| a.component.cmp(&b.component).then(a.at_s.total_cmp(&b.at_s)));
+            }
+            prop_assert_eq!(apart, expect);
+        }
+    }
+
+    #[test]
+    fn what_was_not_told_takes_no_room() {
+        let sample = Sample { cpu_s: Some(1.0), component: "edge".to_owned(), ..Sample::default() };
+        let packed = Samples::from(vec![sample; 1000]);
+        assert_eq!((packed.words.len(), packed.names.len()), (1000, 1));
+        assert!(size_of::<Row>() <= 32, "{}", size_of::<Row>());
+    }
+}

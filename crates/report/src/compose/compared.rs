@@ -1,0 +1,218 @@
+//! Differences between cases: a table for each pair, and the document of `loadlab compare`.
+
+use loadlab_analysis::compare::{Call, Comparison, Effect, Method, Row, Scale};
+use loadlab_record::summary::Verdict;
+
+use crate::document::{Around, Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
+use crate::figures::{self, NOTHING};
+
+/// Comparisons as a document of their own.
+pub fn document(comparisons: &[Comparison]) -> Document {
+    let title = match comparisons {
+        [one] => format!("{} against {}", one.other, one.base),
+        many => format!("{} comparisons", many.len()),
+    };
+    let found = match comparisons {
+        [one] => vec![Fact::new("Found", found_words(one))],
+        many => many.iter().map(|c| Fact::new(&c.other, found_words(c))).collect(),
+    };
+    let how = comparisons.first().map(|c| Fact::new("How", how_words(c)));
+    Document {
+        title,
+        subtitle: "Ratios are of the second to the first: 1.10 × is a tenth more".into(),
+        answer: found.into_iter().chain(how).collect(),
+        verdict: Verdict::None,
+        cases: Vec::new(),
+        sections: comparisons.iter().enumerate().map(|c| section(c, comparisons.len() > 1)).collect(),
+    }
+}
+
+fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Section {
+    let title = match one_of_many {
+        true => format!("{} against {}", comparison.other, comparison.base),
+        false => "Figures".to_owned(),
+    };
+    let mut blocks: Vec<Block> = ratios(comparison).map(Block::Ratios).into_iter().collect();
+    blocks.push(Block::Table(table(comparison)));
+    blocks.extend(remarks(comparison).map(Block::Remarks));
+    Section { id: format!("comparison-{}", index + 1), title, case: None, blocks }
+}
+
+/// Comparisons as a part of a run's report.
+pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
+    let Some(first) = comparisons.first() else { return Vec::new() };
+    let mut blocks = vec![Block::Heading("Differences".into()), Block::Paragraph(how_words(first))];
+    for comparison in comparisons {
+        blocks.extend(ratios(comparison).map(Block::Ratios));
+        blocks.push(Block::Table(table(comparison)));
+        blocks.extend(remarks(comparison).map(Block::Remarks));
+    }
+    blocks
+}
+
+/// What follows from a comparison, worst first.
+pub fn found_words(comparison: &Comparison) -> String {
+    if let Some(why) = &comparison.why_not {
+        return format!("cannot tell: {why}.");
+    }
+    let mut parts = Vec::new();
+    for (call, word) in [(Call::Worse, "worse"), (Call::Better, "better")] {
+        let names: Vec<String> = comparison.called(call).map(|r| format!("{} {}", label(r), by(r))).collect();
+        if !names.is_empty() {
+            parts.push(format!("{word}: {}", names.join(", ")));
+        }
+    }
+    let within = figures::percent(comparison.options.same_within);
+    for (call, word) in
+        [(Call::Same, format!("the same within {within}")), (Call::CannotTell, "cannot tell".into())]
+    {
+        let names: Vec<String> = comparison.called(call).map(label).collect();
+        if !names.is_empty() {
+            parts.push(format!("{word}: {}", names.join(", ")));
+        }
+    }
+    if parts.is_empty() {
+        "nothing was measured in both.".to_owned()
+    } else {
+        format!("{}.", parts.join("; "))
+    }
+}
+
+/// How it was judged.
+fn how_words(comparison: &Comparison) -> String {
+    let (base, other) = comparison.trials;
+    let method = match comparison.method {
+        Method::Paired => format!(
+            "trials paired by round ({}), Student's t on the differences of their logarithms",
+            figures::plural(base as u64, "round", "rounds")
+        ),
+        Method::Welch => format!(
+            "{base} against {} that have nothing to do with one another, Welch's t on their logarithms",
+            figures::plural(other as u64, "trial", "trials")
+        ),
+    };
+    format!(
+        "{method}; one false alarm in {} comparisons of equal cases at most, however many figures (Holm). The trial is \
+         the unit, never the request.",
+        figures::number((1.0 / (1.0 - comparison.options.confidence)).round())
+    )
+}
+
+fn label(row: &Row) -> String {
+    figures::percentile_label_of(row.id)
+}
+
+/// By how much.
+fn by(row: &Row) -> String {
+    let Some(effect) = row.effect else { return String::new() };
+    match row.scale {
+        Scale::Ratio => format!("{} ({})", ratio(effect.value), interval(row.scale, effect)),
+        Scale::Difference => format!("{} ({})", points(effect.value), interval(row.scale, effect)),
+    }
+}
+
+fn ratio(value: f64) -> String {
+    format!("{} ×", figures::number(figures::round(value, 3)))
+}
+
+fn points(value: f64) -> String {
+    format!("{:+} points", figures::round(value * 100.0, 2))
+}
+
+fn interval(scale: Scale, effect: Effect) -> String {
+    let end = |v: f64| match scale {
+        Scale::Ratio => figures::number(figures::round(v, 3)),
+        Scale::Difference => format!("{:+}", figures::round(v * 100.0, 2)),
+    };
+    format!("{} … {}", end(effect.low), end(effect.high))
+}
+
+/// A row a figure, drawn; nothing where no figure has an interval.
+fn ratios(comparison: &Comparison) -> Option<Ratios> {
+    let row = |r: &Row| {
+        let (call, weight) = call_words(r.call);
+        let around = |e: Effect| Around { value: e.value, low: e.low, high: e.high };
+        let drawn = r.effect.filter(|e| r.scale == Scale::Ratio && e.low > 0.0);
+        let instead = match r.scale {
+            Scale::Ratio => None,
+            Scale::Difference => r.effect.map(|_| by(r)),
+        };
+        Ratio { name: label(r), call: call.to_owned(), weight, value: drawn.map(around), instead }
+    };
+    let within = figures::percent(comparison.options.same_within);
+    comparison.rows.iter().any(|r| r.effect.is_some()).then(|| Ratios {
+        title: format!("{} over {}, with intervals", comparison.other, comparison.base),
+        same_within: comparison.options.same_within,
+        rows: comparison.rows.iter().map(row).collect(),
+        note: Some(format!(
+            "By logarithm: half as much is as far from the line at 1 as twice as much. What lies within the band around \
+             it is the same within {within}; an interval that leaves the line out is a difference."
+        )),
+    })
+}
+
+/// A row a figure.
+pub fn table(comparison: &Comparison) -> Table {
+    let row = |r: &Row| {
+        let (word, weight) = call_words(r.call);
+        let effect = r.effect.map_or(NOTHING.to_owned(), |e| match r.scale {
+            Scale::Ratio => ratio(e.value),
+            Scale::Difference => points(e.value),
+        });
+        let confidence = r.effect.map(|e| figures::percent(e.confidence));
+        vec![
+            Cell { detail: Some(r.about.to_owned()), ..Cell::new(label(r)) },
+            Cell::new(figures::value(r.base, r.unit)),
+            Cell::new(figures::value(r.other, r.unit)),
+            Cell::new(effect),
+            Cell {
+                detail: confidence,
+                ..Cell::new(r.effect.map_or(NOTHING.to_owned(), |e| interval(r.scale, e)))
+            },
+            Cell::new(word).weighing(weight),
+        ]
+    };
+    Table {
+        caption: format!("{} against {}", comparison.other, comparison.base),
+        head: ["figure", &comparison.base, &comparison.other, "ratio", "interval", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
+        words: vec![5],
+        rows: comparison.rows.iter().map(row).collect(),
+        note: None,
+    }
+}
+
+fn call_words(call: Call) -> (&'static str, Weight) {
+    match call {
+        Call::Better => ("better", Weight::Good),
+        Call::Worse => ("worse", Weight::Bad),
+        Call::Same => ("same", Weight::Plain),
+        Call::CannotTell => ("cannot tell", Weight::Plain),
+    }
+}
+
+/// Why some things cannot be told, how many trials it takes, and what was left out.
+fn remarks(comparison: &Comparison) -> Option<Vec<Remark>> {
+    let remark = |label: &str, text: String| Remark {
+        weight: Weight::Doubtful,
+        label: label.to_owned(),
+        text,
+        hint: None,
+    };
+    let mut all: Vec<Remark> =
+        comparison.why_not.iter().map(|why| remark("cannot tell", format!("{why}."))).collect();
+    for row in &comparison.rows {
+        if let Some(note) = &row.note {
+            all.push(remark(&label(row), format!("{note}.")));
+        } else if row.call == Call::CannotTell && comparison.why_not.is_none() {
+            let text = match row.trials_needed {
+                Some(n) => format!("about {n} trials of each would settle it, if they go on like these."),
+                None => "no number of trials that anybody runs would settle it.".to_owned(),
+            };
+            all.push(remark(&label(row), text));
+        }
+    }
+    all.extend(comparison.left_out.iter().map(|text| remark("left out", format!("{text}."))));
+    (!all.is_empty()).then_some(all)
+}

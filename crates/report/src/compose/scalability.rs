@@ -1,0 +1,253 @@
+//! Throughput over users: what was measured at each level, the law fitted to it, the peak and the knee.
+
+use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::scalability::{Level, Scalability};
+use loadlab_analysis::usl::{Fit, Interval, Knee};
+
+use loadlab_analysis::findings::Spread;
+
+use super::ranged;
+use crate::document::{Around, Block, Cell, Fact, Section, Table};
+use crate::figures::{self, NOTHING};
+use crate::plane::{Axis, Curve, Group, Mark, Plane, Spot};
+
+/// Points of a drawn curve: enough that it looks like one.
+const STEPS: usize = 96;
+/// Latencies that span more than this are drawn by logarithm.
+const DECADES_FROM: f64 = 30.0;
+
+/// The section; none where no axis varies users.
+pub fn section(curves: &[Scalability]) -> Option<Section> {
+    let blocks: Vec<Block> = curves.iter().flat_map(|c| blocks(c, curves.len() > 1)).collect();
+    let (id, title) = ("scalability".to_owned(), "Throughput over users".to_owned());
+    (!blocks.is_empty()).then_some(Section { id, title, case: None, blocks })
+}
+
+fn blocks(curve: &Scalability, named: bool) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if named && !curve.of.is_empty() {
+        blocks.push(Block::Heading(curve.of.clone()));
+    }
+    blocks.push(Block::Facts(facts(curve)));
+    blocks.push(Block::Plane(throughput(curve)));
+    blocks.extend(latency(curve).map(Block::Plane));
+    blocks.push(Block::Table(table(curve)));
+    blocks
+}
+
+/// Levels that double are drawn by logarithm, or the small ones would be one spot.
+fn doubles(curve: &Scalability) -> bool {
+    let users = || curve.levels.iter().map(|l| l.users as f64);
+    let gaps = || users().zip(users().skip(1)).map(|(a, b)| b - a);
+    let (least, most) = gaps().fold((f64::INFINITY, 0.0), |(l, m): (f64, f64), g| (l.min(g), m.max(g)));
+    users().all(|n| n > 0.0) && most > 6.0 * least
+}
+
+fn level_name(level: &Level) -> String {
+    figures::plural(level.users, "user", "users")
+}
+
+/// Goodput at each level, and the law with its band.
+fn throughput(curve: &Scalability) -> Plane {
+    let spot = |level: &Level| {
+        Some(Spot {
+            name: level_name(level),
+            label: None,
+            across: Around::exact(level.users as f64),
+            up: Around::over(&level.goodput)?,
+        })
+    };
+    let spots: Vec<Spot> = curve.levels.iter().filter_map(spot).collect();
+    let fit = curve.fit.as_ref().ok();
+    let logarithmic = doubles(curve);
+    let law = fit.map(|fit| Curve {
+        name: "Universal Scalability Law, 95 %".into(),
+        colour: 1,
+        line: steps(curve, logarithmic)
+            .map(|users| {
+                let at = fit.per_s_within(users);
+                (users, Around { value: at.value, low: at.low, high: at.high })
+            })
+            .collect(),
+    });
+    Plane {
+        title: "Throughput over users".into(),
+        across: Axis::of("users", Unit::Count, logarithmic),
+        up: Axis::of("goodput", Unit::PerS, false),
+        groups: vec![Group { name: "goodput".into(), colour: 0, joined: law.is_none(), spots }],
+        curves: law.into_iter().collect(),
+        marks: marks(curve, fit),
+        heights: Vec::new(),
+        behind: "the table below".into(),
+        note: Some(
+            "Points are each level\u{2019}s trial with the median goodput, their lines all trials. The band holds the \
+             law\u{2019}s curve, not every trial."
+                .into(),
+        ),
+    }
+}
+
+/// The peak, as far as it lies where somebody has been, and the knee: of the law, or else as measured.
+fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
+    let largest = curve.levels.last().map_or(0.0, |l| l.users as f64);
+    let told = |what: &str, users: f64| format!("{what} {}", figures::number(users.round()));
+    let measured = match curve.knee {
+        Some(Knee::At(level)) => Some(level),
+        // Only one side of it is known.
+        Some(Knee::AtMost(_) | Knee::AtLeast(_)) | None => None,
+    };
+    let knee = fit.and_then(|f| f.knee_users).or(measured);
+    let mut marks: Vec<Mark> =
+        knee.map(|at| Mark { at, between: None, text: told("knee", at) }).into_iter().collect();
+    if let Some(peak) = fit.and_then(|f| f.peak.as_ref().ok()).filter(|p| p.users.value <= largest) {
+        let Interval { value: at, low, high } = peak.users;
+        marks.push(Mark { at, between: Some((low, high)), text: told("peak", at) });
+    }
+    marks
+}
+
+/// Where the law is drawn: over the levels that were measured, and no further.
+fn steps(curve: &Scalability, logarithmic: bool) -> impl Iterator<Item = f64> {
+    let at = |level: Option<&Level>| level.map_or(1.0, |l| l.users as f64);
+    let (from, to) = (at(curve.levels.first()), at(curve.levels.last()));
+    (0..=STEPS).map(move |i| {
+        let share = i as f64 / STEPS as f64;
+        if logarithmic { from * (to / from).powf(share) } else { from + (to - from) * share }
+    })
+}
+
+/// Latency at each level over the throughput there: it turns back where more users get less.
+fn latency(curve: &Scalability) -> Option<Plane> {
+    let group = |(colour, name, read): (usize, &str, fn(&Level) -> &Spread)| {
+        let spot = |level: &Level| {
+            Some(Spot {
+                name: level_name(level),
+                label: (colour == 0).then(|| figures::count(level.users)),
+                across: Around::over(&level.goodput)?,
+                up: Around::over(read(level)).filter(|a| a.low > 0.0)?,
+            })
+        };
+        let spots: Vec<Spot> = curve.levels.iter().filter_map(spot).collect();
+        Group { name: name.to_owned(), colour, joined: true, spots }
+    };
+    let all = [(0, "p50", (|l| &l.p50_ms) as fn(&Level) -> &Spread), (1, "p99", |l| &l.p99_ms)];
+    let groups: Vec<Group> = all.into_iter().map(group).filter(|g| g.spots.len() > 1).collect();
+    let values = || groups.iter().flat_map(|g| &g.spots).map(|s| s.up.value);
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    (!groups.is_empty()).then(|| Plane {
+        title: "Latency over throughput".into(),
+        across: Axis::of("goodput", Unit::PerS, false),
+        up: Axis::of("response time", Unit::Ms, most > DECADES_FROM * least),
+        groups,
+        curves: Vec::new(),
+        marks: Vec::new(),
+        heights: Vec::new(),
+        behind: "the table below".into(),
+        note: Some(
+            "Each point is a level of users, as the numbers beside them say, with the median trial and the range of all. \
+             Where it rises without going on to the right, more users only wait."
+                .into(),
+        ),
+    })
+}
+
+fn facts(curve: &Scalability) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    match &curve.fit {
+        Ok(fit) => {
+            facts.push(Fact::new(
+                "peak",
+                match &fit.peak {
+                    Ok(peak) => format!(
+                        "{} at {} users",
+                        figures::rate(peak.per_s),
+                        within(peak.users, |v| figures::number(v.round()))
+                    ),
+                    Err(refused) => format!("not told: {refused}"),
+                },
+            ));
+            facts.push(Fact::new("knee", knee(curve, Some(fit))));
+            let share = |v: f64| figures::number(figures::round(v, 3));
+            facts.push(Fact::new("contention α", within(fit.alpha, share)));
+            facts.push(Fact::new("coherency β", within(fit.beta, share)));
+            facts.push(Fact::new("one user", within(fit.lambda, figures::rate)));
+            facts.push(Fact::new(
+                "fit",
+                format!(
+                    "Universal Scalability Law over {}, off by {} on average",
+                    figures::plural(curve.points.len() as u64, "trial", "trials"),
+                    figures::percent(fit.residual)
+                ),
+            ));
+        }
+        Err(refused) => {
+            facts.push(Fact::new("knee", knee(curve, None)));
+            facts.push(Fact::new("fit", format!("no law is fitted: {refused}")));
+        }
+    }
+    facts
+}
+
+fn knee(curve: &Scalability, fit: Option<&Fit>) -> String {
+    let users = |n: f64| format!("{} users", figures::count(n as u64));
+    let fitted = fit.and_then(|f| f.knee_users).map(|n| users(n.round()));
+    match (fitted, curve.knee) {
+        (Some(n), Some(Knee::At(level))) => {
+            let level = users(level);
+            format!(
+                "at about {n}; of the levels measured {level} have the most throughput for their response time"
+            )
+        }
+        (Some(n), _) => format!("at about {n}"),
+        (None, Some(Knee::At(level))) => {
+            format!("at {}, of the levels measured: the most throughput for its response time", users(level))
+        }
+        (None, Some(Knee::AtMost(level))) => {
+            let level = users(level);
+            format!("at {level} or fewer: the smallest level has the most throughput for its response time")
+        }
+        (None, Some(Knee::AtLeast(_)) | None) => "not passed within the levels measured".to_owned(),
+    }
+}
+
+fn within(interval: Interval, format: impl Fn(f64) -> String) -> String {
+    format!(
+        "{} (95 % between {} and {})",
+        format(interval.value),
+        format(interval.low),
+        format(interval.high)
+    )
+}
+
+fn table(curve: &Scalability) -> Table {
+    let fit = curve.fit.as_ref().ok();
+    let row = |level: &Level| {
+        let users = level.users as f64;
+        let fitted = fit.map(|f| f.per_s_within(users));
+        let fitted = Cell {
+            detail: fitted.and_then(|at| figures::range(Some(at.low), Value::Known(at.high), Unit::PerS)),
+            ..Cell::new(fitted.map_or(NOTHING.to_owned(), |at| figures::rate(at.value)))
+        };
+        // What each of so many users gets, of what one alone would.
+        let share = fit.zip(level.goodput.median.known()).map(|(f, x)| x / users / f.lambda.value);
+        vec![
+            Cell::new(figures::count(level.users)),
+            ranged(&level.goodput, Unit::PerS),
+            fitted,
+            Cell::new(figures::value(Value::from(share), Unit::Share)),
+            ranged(&level.p50_ms, Unit::Ms),
+            ranged(&level.p99_ms, Unit::Ms),
+        ]
+    };
+    Table {
+        caption: "Throughput and latency over users".into(),
+        head: ["users", "goodput", "by the law", "of one user's", "p50", "p99"].map(str::to_owned).to_vec(),
+        words: Vec::new(),
+        rows: curve.levels.iter().map(row).collect(),
+        note: Some(
+            "“by the law”: with the 95 % interval of the curve. “of one user's”: what each user gets, of what a single one would. The knee is where throughput over response \
+             time is largest; beyond it users mostly wait."
+                .into(),
+        ),
+    }
+}

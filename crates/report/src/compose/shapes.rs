@@ -1,0 +1,205 @@
+//! How response times are spread: percentile curves of every case, and the heat map of a trial over time.
+//!
+//! Curves are of one trial each, the one with the median goodput: percentiles of several trials are never
+//! pooled. What cannot be told is not drawn: a curve ends where it would need more samples, or where requests
+//! lie that never ended.
+
+use loadlab_analysis::findings::{CaseFindings, Findings};
+use loadlab_analysis::metric::Unit;
+use loadlab_record::Histogram;
+use loadlab_record::histogram::rank_of;
+use loadlab_record::load::Series;
+use loadlab_record::store::TrialRecord;
+use loadlab_record::summary::samples_needed;
+
+use crate::document::{Along, Chart, Heat, Line};
+
+/// Places of a curve between one nine and the next.
+const STEPS_A_NINE: usize = 12;
+/// Nobody has the samples for more nines.
+const NINES: usize = 7;
+/// Columns of a heat map at most: narrower ones are not seen.
+const COLUMNS: usize = 200;
+/// Rows of a heat map, about.
+const ROWS: f64 = 32.0;
+/// A percentile among censored ones may be off by this factor and is told all the same, as in a summary.
+const SLACK: f64 = 1.01;
+
+/// Percentile curves, a line a case, from the fastest response to the rarest that can be told.
+pub fn curves(findings: &Findings<'_>) -> Option<Chart> {
+    let mut lines: Vec<Line> =
+        findings.cases.iter().enumerate().filter_map(|(i, case)| curve(i, case)).collect();
+    let longest = lines.iter().filter_map(|l| l.values.iter().rposition(Option::is_some)).max()?;
+    if longest < STEPS_A_NINE {
+        return None;
+    }
+    lines.iter_mut().for_each(|l| l.values.truncate(longest + 1));
+    let known = || lines.iter().flat_map(|l| &l.values).flatten().copied().filter(|v| *v > 0.0);
+    let spans_decades = known().fold(0.0, f64::max) > 5.0 * known().fold(f64::INFINITY, f64::min);
+    let several = findings.cases.iter().any(|c| c.trials.len() > 1);
+    let of = if several { " Each curve is of its case\u{2019}s trial with the median goodput." } else { "" };
+    Some(Chart {
+        id: "curves".into(),
+        title: "Response times by percentile".into(),
+        group: "curves".into(),
+        along: Along::Nines,
+        unit: Unit::Ms,
+        logarithmic: spans_decades,
+        at: (0..=longest).map(nines_at).collect(),
+        lines,
+        heat: None,
+        marks: Vec::new(),
+        turns: Vec::new(),
+        bands: Vec::new(),
+        note: Some(format!(
+            "Each step to the right is ten times rarer. A curve ends where fewer than 10 responses lie beyond, or where \
+             requests lie that never ended.{of}"
+        )),
+    })
+}
+
+/// A place's nines: -log10(1 - q).
+fn nines_at(step: usize) -> f64 {
+    step as f64 / STEPS_A_NINE as f64
+}
+
+fn curve(index: usize, case: &CaseFindings<'_>) -> Option<Line> {
+    let series = &case.typical()?.record?.series;
+    let values = percentiles(series);
+    values.iter().any(Option::is_some).then(|| Line {
+        name: case.case.facts.name.clone(),
+        values,
+        colour: index,
+        limit: false,
+        of: Vec::new(),
+    })
+}
+
+/// Milliseconds at each place, until they cannot be told.
+fn percentiles(series: &Series) -> Vec<Option<f64>> {
+    let known = Ranks::of(&series.response_ok);
+    let mut all = series.response_ok.clone();
+    all.merge(&series.response_censored);
+    let all = Ranks::of(&all);
+    let at = |step: usize| {
+        let quantile = 1.0 - 10f64.powf(-nines_at(step));
+        if all.count() < samples_needed(quantile) {
+            return None;
+        }
+        let rank = rank_of(quantile, all.count()).max(1);
+        let (low, high) = (all.at(rank)?, known.at(rank)?);
+        (high as f64 <= low as f64 * SLACK).then(|| high as f64 / 1e6)
+    };
+    (0..=NINES * STEPS_A_NINE).map(at).collect()
+}
+
+/// Values of a histogram by rank, to be asked often.
+struct Ranks(Vec<(u64, u64)>);
+
+impl Ranks {
+    fn of(histogram: &Histogram) -> Ranks {
+        let (min, max) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
+        let mut seen = 0;
+        let up_to = |bucket: loadlab_record::histogram::Bucket| {
+            seen += bucket.count;
+            (seen, bucket.high_ns.clamp(min, max))
+        };
+        Ranks(histogram.buckets().map(up_to).collect())
+    }
+
+    fn count(&self) -> u64 {
+        self.0.last().map_or(0, |(seen, _)| *seen)
+    }
+
+    fn at(&self, rank: u64) -> Option<u64> {
+        self.0.get(self.0.partition_point(|(seen, _)| *seen < rank)).map(|(_, ns)| *ns)
+    }
+}
+
+/// Columns' middles in seconds, and how many ok responses of the window took how long in each. Nothing for
+/// a trial too short to see anything move.
+pub fn heat(record: &TrialRecord) -> Option<(Vec<f64>, Heat)> {
+    let intervals = || record.intervals.iter().filter(|i| i.tag == "response");
+    let from_s = intervals().map(|i| i.from_s).fold(f64::INFINITY, f64::min).floor();
+    let to_s = intervals().map(|i| i.to_s()).fold(f64::NEG_INFINITY, f64::max).ceil();
+    let values = || intervals().flat_map(|i| i.values()).map(|(ns, _)| ns.max(1));
+    let (least, most) = (values().min()?, values().max()?);
+    let seconds = if to_s - from_s < 86_400.0 * 30.0 { (to_s - from_s) as usize } else { return None };
+    if seconds < 2 {
+        return None;
+    }
+    let step = seconds.div_ceil(COLUMNS);
+    let (first, per_decade, rows) = grid(least as f64 / 1e6, most as f64 / 1e6);
+    let mut columns = vec![vec![0u64; rows]; seconds.div_ceil(step)];
+    for interval in intervals() {
+        let at = ((interval.from_s + interval.length_s / 2.0 - from_s) / step as f64).max(0.0) as usize;
+        let Some(column) = columns.get_mut(at) else { continue };
+        for (ns, count) in interval.values() {
+            let row = ((ns.max(1) as f64 / 1e6).log10() * per_decade).floor() - first;
+            column[(row.max(0.0) as usize).min(rows - 1)] += count;
+        }
+    }
+    let edge = |row: usize| 10f64.powf((first + row as f64) / per_decade);
+    let at_s = (0..columns.len()).map(|i| from_s + (i as f64 + 0.5) * step as f64).collect();
+    Some((at_s, Heat { edges: (0..=rows).map(edge).collect(), columns }))
+}
+
+/// Rows on a logarithmic grid: the first one's number, rows a decade, and how many there are.
+fn grid(least: f64, most: f64) -> (f64, f64, usize) {
+    let decades = (most / least).log10().max(0.1);
+    let per_decade = (ROWS / decades).floor().clamp(3.0, 48.0);
+    let first = (least.log10() * per_decade).floor();
+    let last = (most.log10() * per_decade).floor();
+    (first, per_decade, (last - first) as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loadlab_record::hlog::Interval;
+
+    fn histogram(values: impl IntoIterator<Item = (u64, u64)>) -> Histogram {
+        let mut h = Histogram::new();
+        values.into_iter().for_each(|(ms, n)| h.record_n(ms * 1_000_000, n));
+        h
+    }
+
+    #[test]
+    fn a_curve_ends_where_samples_do() {
+        // 990 of 1 ms and 10 of 100 ms: p99 is known with 1,000 samples, p99.9 needs 10,000
+        let series = Series { response_ok: histogram([(1, 990), (100, 10)]), ..Series::default() };
+        let values = percentiles(&series);
+        let ms = |step: usize| values[step].map(f64::round);
+        assert_eq!((ms(STEPS_A_NINE), ms(2 * STEPS_A_NINE)), (Some(1.0), Some(1.0)), "p90 and p99");
+        assert!(values[2 * STEPS_A_NINE + 1..].iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_curve_ends_among_those_that_never_ended() {
+        let series = Series {
+            response_ok: histogram([(1, 800)]),
+            response_censored: histogram([(50, 200)]),
+            ..Series::default()
+        };
+        let values = percentiles(&series);
+        let last = values.iter().rposition(Option::is_some).map(nines_at);
+        // p80 is 0.699 nines
+        assert!(last.is_some_and(|nines| (0.6..0.7).contains(&nines)), "{last:?}");
+    }
+
+    #[test]
+    fn a_heat_map_holds_every_response() {
+        let mut record = TrialRecord::empty(1, std::path::PathBuf::new());
+        for second in 0..1000 {
+            let h = histogram([(1, 90), (2, 9), (10 + second, 1)]);
+            record.intervals.push(Interval::of(Some("main"), "response", (second as f64, 1.0), &h));
+        }
+        let (at_s, heat) = heat(&record).expect("a heat map");
+        assert_eq!(at_s.len(), COLUMNS);
+        assert_eq!((at_s[0], at_s[COLUMNS - 1]), (2.5, 997.5));
+        assert_eq!(heat.columns.iter().flatten().sum::<u64>(), 100_000);
+        assert_eq!(heat.edges.len(), heat.columns[0].len() + 1);
+        assert!(heat.edges[0] <= 1.0 && heat.edges[heat.edges.len() - 1] >= 1009.0, "{:?}", heat.edges);
+        assert_eq!(heat.most(), 90 * 5);
+    }
+}

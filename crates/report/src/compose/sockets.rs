@@ -1,0 +1,145 @@
+//! A table of what `ss -s` and `top` show of a machine: TCP sockets by state, connections the kernel threw away, load
+//! average, and waiting for a core. Components have rows of their own where they have a network of their own.
+
+use std::collections::BTreeMap;
+
+use loadlab_analysis::findings::CaseFindings;
+use loadlab_record::sample::{Pressure, Sample, Tcp};
+
+use super::Order;
+use super::tables::drop_untold;
+use crate::document::{Cell, Table, Weight};
+use crate::figures::{self, NOTHING};
+
+/// Of the trial with the median goodput: the most of everything that goes up and down, the growth of what only grows.
+pub fn table(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
+    let record = case.typical()?.record?;
+    let by_component = record.samples.by_component();
+    if !by_component.values().flatten().any(|s| s.tcp.is_some()) {
+        return None;
+    }
+    let mut lists: Vec<(String, Vec<Sample>)> =
+        by_component.into_iter().filter(|(name, _)| name != "probes").collect();
+    order.sort(&mut lists, |(name, _)| name);
+    Some(of(&lists))
+}
+
+fn of(lists: &[(String, Vec<Sample>)]) -> Table {
+    let head = [
+        "component",
+        "established",
+        "time wait",
+        "orphaned",
+        "by state",
+        "accept queue full",
+        "SYN dropped",
+        "sent again",
+        "load average",
+        "waited for a core",
+    ];
+    let mut table = Table {
+        caption: "Sockets and waiting".into(),
+        head: head.map(str::to_owned).to_vec(),
+        words: vec![4],
+        rows: lists.iter().map(|(name, list)| row(name, list)).collect(),
+        note: Some(
+            "The most at one time; of connections and segments that the kernel threw away or sent again, how many. Of \
+             components without a network of their own the sockets are among the host's. A machine has a load average; \
+             for a component it is the share of time in which something of it waited for a core."
+                .into(),
+        ),
+    };
+    drop_untold(&mut table);
+    table
+}
+
+fn row(name: &str, list: &[Sample]) -> Vec<Cell> {
+    let tcp = |read: fn(&Tcp) -> Option<u64>| list.iter().filter_map(move |s| read(s.tcp.as_ref()?));
+    let most =
+        |read: fn(&Tcp) -> Option<u64>| Cell::new(figures::or_nothing(tcp(read).max(), figures::count));
+    let growth = |read: fn(&Tcp) -> Option<u64>| {
+        let values: Vec<u64> = tcp(read).collect();
+        let grown = values.first().zip(values.last()).map(|(first, last)| last.saturating_sub(*first));
+        let cell = Cell::new(figures::or_nothing(grown, figures::count));
+        if grown.is_some_and(|n| n > 0) { cell.weighing(Weight::Doubtful) } else { cell }
+    };
+    let load_average = list
+        .iter()
+        .filter_map(|s| s.load_average)
+        .fold(None, |most: Option<f64>, v| Some(most.map_or(v, |most| most.max(v))));
+    let waited = waited(list, |p| p.cpu_s);
+    vec![
+        Cell::new(name),
+        most(|t| t.established),
+        most(|t| t.time_wait),
+        most(|t| t.orphaned),
+        Cell::new(states(list)),
+        growth(|t| t.accept_overflows),
+        growth(|t| t.syn_drops),
+        Cell::new(growth(|t| t.retransmits).text),
+        Cell::new(figures::or_nothing(load_average, figures::number)),
+        Cell::new(figures::or_nothing(waited, figures::percent)),
+    ]
+}
+
+/// The most sockets of each state.
+fn states(list: &[Sample]) -> String {
+    let mut most: BTreeMap<&str, u64> = BTreeMap::new();
+    for (state, count) in list.iter().filter_map(|s| s.tcp.as_ref()).flat_map(|t| &t.by_state) {
+        let slot = most.entry(state).or_default();
+        *slot = (*slot).max(*count);
+    }
+    let mut most: Vec<_> = most.into_iter().filter(|(_, count)| *count > 0).collect();
+    most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let words: Vec<String> =
+        most.into_iter().map(|(state, count)| format!("{state} {}", figures::count(count))).collect();
+    if words.is_empty() { NOTHING.to_owned() } else { words.join(", ") }
+}
+
+/// The share of the time between the first and the last reading.
+fn waited(list: &[Sample], read: fn(&Pressure) -> Option<f64>) -> Option<f64> {
+    let mut readings = list.iter().filter_map(|s| Some((s.at_s, read(s.pressure.as_ref()?)?)));
+    let (from_s, before_s) = readings.next()?;
+    let (to_s, after_s) = readings.next_back()?;
+    // A component that was started anew counts from zero.
+    (to_s > from_s && after_s >= before_s).then(|| ((after_s - before_s) / (to_s - from_s)).min(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(at_s: f64, tcp: Option<Tcp>, waited_s: f64, load_average: Option<f64>) -> Sample {
+        let pressure = Some(Pressure { cpu_s: Some(waited_s), ..Pressure::default() });
+        Sample { at_s, tcp, pressure, load_average, ..Sample::default() }
+    }
+
+    #[test]
+    fn what_goes_up_and_down_and_what_only_grows() {
+        let tcp = |established, overflows, state: &str| {
+            Some(Tcp {
+                established: Some(established),
+                accept_overflows: Some(overflows),
+                by_state: BTreeMap::from([(state.to_owned(), established / 2)]),
+                ..Tcp::default()
+            })
+        };
+        let host = [
+            sample(0.0, tcp(10, 500, "LISTEN"), 3.0, Some(1.5)),
+            sample(10.0, tcp(4, 507, "LISTEN"), 8.0, Some(0.5)),
+        ];
+        let web = [sample(1.0, None, 0.0, None), sample(5.0, None, 1.0, None)];
+        let table = of(&[("web".to_owned(), web.to_vec()), ("host".to_owned(), host.to_vec())]);
+        let rows: Vec<String> = table
+            .rows
+            .iter()
+            .map(|r| r.iter().map(|c| c.text.as_str()).collect::<Vec<_>>().join(" | "))
+            .collect();
+        assert_eq!(
+            table.head.join(" | "),
+            "component | established | by state | accept queue full | load average | waited for a core"
+        );
+        assert_eq!(rows, ["web | – | – | – | – | 25.0 %", "host | 10 | LISTEN 5 | 7 | 1.5 | 50.0 %"]);
+        assert_eq!(table.words, [2]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Expectations as JUnit XML, for continuous integration that shows test results.
+//!
+//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be told, is a failure; a
+//! measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
+//! expectations is one test that passes by having been run.
+
+use std::fmt::Write;
+
+use loadlab_analysis::findings::findings;
+use loadlab_record::store::RunRecord;
+use loadlab_record::summary::{Summary, Verdict};
+
+use crate::trial::expectation_words;
+
+/// A case as a suite: its name, and its trials.
+struct Suite<'a> {
+    name: &'a str,
+    trials: Vec<Trial<'a>>,
+}
+
+/// A trial: its number where there are several, its summary, and what spoiled it.
+struct Trial<'a> {
+    number: Option<u32>,
+    summary: Option<&'a Summary>,
+    trouble: Option<&'a str>,
+}
+
+/// What became of a test.
+enum Came {
+    Good,
+    Failure(String),
+    Error(String),
+}
+
+/// A run's expectations.
+pub fn junit(run: &RunRecord) -> String {
+    let findings = findings(run);
+    let suites = findings.cases.iter().map(|case| Suite {
+        name: &case.case.facts.name,
+        trials: case
+            .trials
+            .iter()
+            .map(|t| Trial {
+                number: (case.trials.len() > 1).then_some(t.number),
+                summary: t.summary.as_deref(),
+                trouble: t.trouble.as_deref(),
+            })
+            .collect(),
+    });
+    document(&run.manifest.name, &suites.collect::<Vec<_>>())
+}
+
+/// The expectations of one load by itself, called so.
+pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String {
+    let trials = vec![Trial { number: None, summary: Some(summary), trouble }];
+    document("loadlab bench", &[Suite { name, trials }])
+}
+
+fn document(name: &str, suites: &[Suite<'_>]) -> String {
+    let told: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
+    let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let all = || told.iter().flatten();
+    let _ = writeln!(out, "<testsuites name=\"{}\" {}>", escape(name), counts(all()));
+    for (suite, tests) in suites.iter().zip(&told) {
+        let name = escape(suite.name);
+        let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", counts(tests.iter()));
+        for (test, time_s, came) in tests {
+            let _ = write!(
+                out,
+                "    <testcase classname=\"{name}\" name=\"{}\" time=\"{time_s:.3}\"",
+                escape(test)
+            );
+            let (element, text) = match came {
+                Came::Good => {
+                    out.push_str("/>\n");
+                    continue;
+                }
+                Came::Failure(text) => ("failure", text),
+                Came::Error(text) => ("error", text),
+            };
+            let first = text.lines().next().unwrap_or_default();
+            let _ = writeln!(
+                out,
+                ">\n      <{element} message=\"{}\">{}</{element}>\n    </testcase>",
+                escape(first),
+                escape(text)
+            );
+        }
+        out.push_str("  </testsuite>\n");
+    }
+    out.push_str("</testsuites>\n");
+    out
+}
+
+fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, Came)>) -> String {
+    let (mut all, mut failures, mut errors, mut time_s) = (0, 0, 0, 0.0);
+    for (_, took_s, came) in tests {
+        all += 1;
+        failures += u64::from(matches!(came, Came::Failure(_)));
+        errors += u64::from(matches!(came, Came::Error(_)));
+        time_s += took_s;
+    }
+    format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{time_s:.3}\"")
+}
+
+fn tests(suite: &Suite<'_>) -> Vec<(String, f64, Came)> {
+    suite.trials.iter().flat_map(of_trial).collect()
+}
+
+/// The trial's time stands with its first test, so that sums are right.
+fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
+    let named = |text: &str| trial.number.map_or(text.to_owned(), |n| format!("{text} (trial {n})"));
+    let mut time_s = trial.summary.map_or(0.0, |s| s.elapsed_s);
+    let mut out = Vec::new();
+    let mut add = |name: String, came: Came| out.push((name, std::mem::take(&mut time_s), came));
+    let doubts: Vec<String> = trial
+        .summary
+        .filter(|s| s.verdict == Verdict::Invalid)
+        .iter()
+        .flat_map(|s| &s.doubts)
+        .filter(|d| d.grave)
+        .map(|d| format!("INVALID {}: {}", d.kind, d.evidence))
+        .collect();
+    let spoiled = match (trial.trouble, trial.summary) {
+        (Some(trouble), _) => Some(trouble.to_owned()),
+        (None, None) => Some("nothing was measured".to_owned()),
+        _ if !doubts.is_empty() => Some(doubts.join("\n")),
+        _ => None,
+    };
+    let measured = named("the measurement can be trusted");
+    let expectations = trial.summary.map_or(&[][..], |s| &s.expectations);
+    match spoiled {
+        Some(why) => add(measured, Came::Error(why)),
+        None if expectations.is_empty() => add(measured, Came::Good),
+        None => {}
+    }
+    for expectation in expectations {
+        let came = match expectation.holds {
+            Some(true) => Came::Good,
+            _ => Came::Failure(expectation_words(expectation)),
+        };
+        add(named(&expectation.expr), came);
+    }
+    out
+}
+
+/// Text in XML 1.0, attributes included; characters that it cannot hold are replaced.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\n' => out.push_str("&#10;"),
+            '\t' => out.push(' '),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stays_text() {
+        assert_eq!(escape("p99 < 2s & \"x\"\u{1b}\n"), "p99 &lt; 2s &amp; &quot;x&quot;\u{fffd}&#10;");
+    }
+}

@@ -1,0 +1,278 @@
+//! Points in a plane with what is known of how far off they may be: throughput over users, latency over throughput, a
+//! figure from run to run.
+//!
+//! It holds numbers and names as they are, and where they stand; renderers draw it. Nothing in it is markup.
+
+use loadlab_analysis::findings::Spread;
+use loadlab_analysis::metric::{Unit, Value};
+
+use crate::document::Around;
+use crate::figures;
+use crate::terminal::width_of;
+
+/// An axis has about so many labels.
+const LABELS: f64 = 5.0;
+/// More on a logarithmic one would run into one another on a telephone.
+const MOST_LABELS: usize = 8;
+/// Labels of an axis that names its places have so many letters together at most.
+const MOST_LETTERS: usize = 40;
+
+/// A drawing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plane {
+    /// What it shows.
+    pub title: String,
+    /// From left to right.
+    pub across: Axis,
+    /// From bottom to top.
+    pub up: Axis,
+    /// Points, as measured.
+    pub groups: Vec<Group>,
+    /// Curves, as concluded from them.
+    pub curves: Vec<Curve>,
+    /// Places from left to right worth marking.
+    pub marks: Vec<Mark>,
+    /// Heights worth marking.
+    pub heights: Vec<Mark>,
+    /// Where the values stand as a table, in words: `the table below`.
+    pub behind: String,
+    /// What a reader must know about it.
+    pub note: Option<String>,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// What it tells: `users`.
+    pub name: String,
+    /// Unit of its values.
+    pub unit: Unit,
+    /// Drawn on a logarithmic scale; all values are above zero then.
+    pub logarithmic: bool,
+    /// Places with names of their own, instead of round numbers.
+    pub names: Vec<(f64, String)>,
+}
+
+impl Axis {
+    /// Of round numbers.
+    pub fn of(name: &str, unit: Unit, logarithmic: bool) -> Axis {
+        Axis { name: name.to_owned(), unit, logarithmic, names: Vec::new() }
+    }
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Index into the palette.
+    pub colour: usize,
+    /// A line joins them, in their order.
+    pub joined: bool,
+    /// The points.
+    pub spots: Vec<Spot>,
+}
+
+/// A point with its ranges.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spot {
+    /// What it is of: `64 users`.
+    pub name: String,
+    /// What stands beside it, where there is room.
+    pub label: Option<String>,
+    /// From left to right.
+    pub across: Around,
+    /// From bottom to top.
+    pub up: Around,
+}
+
+/// A curve with the band it lies in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Its name.
+    pub name: String,
+    /// Index into the palette.
+    pub colour: usize,
+    /// Its points, from left to right.
+    pub line: Vec<(f64, Around)>,
+}
+
+/// A place or a height with a name, and the interval it lies in where one is known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// The value.
+    pub at: f64,
+    /// Its interval.
+    pub between: Option<(f64, f64)>,
+    /// What it is, in few words.
+    pub text: String,
+}
+
+impl Around {
+    /// A value that is known exactly.
+    pub fn exact(value: f64) -> Around {
+        Around { value, low: value, high: value }
+    }
+
+    /// A figure over trials: the median, and all of them; none where it is not known.
+    pub fn over(spread: &Spread) -> Option<Around> {
+        let value = spread.median.known()?;
+        Some(Around {
+            value,
+            low: spread.min.unwrap_or(value).min(value),
+            high: spread.max.known().unwrap_or(value).max(value),
+        })
+    }
+}
+
+/// A value as a share of an axis, and where its labels stand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    low: f64,
+    high: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    /// Over these values: from zero, or by logarithm from a little below the least.
+    pub fn over(values: impl Iterator<Item = f64>, axis: &Axis) -> Scale {
+        let known = values.filter(|v| v.is_finite() && (!axis.logarithmic || *v > 0.0));
+        let (least, most) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, m), v| (l.min(v), m.max(v)));
+        if !axis.names.is_empty() {
+            let ends = axis.names.iter().map(|(at, _)| *at);
+            let (least, most) = ends.fold((least, most), |(l, m), v| (l.min(v), m.max(v)));
+            return Scale { low: least - 0.5, high: most + 0.5, logarithmic: false };
+        }
+        match axis.logarithmic && least.is_finite() {
+            true => Scale { low: least / 1.2, high: most * 1.2, logarithmic: true },
+            false => Scale { low: 0.0, high: if most > 0.0 { most * 1.06 } else { 1.0 }, logarithmic: false },
+        }
+    }
+
+    /// 0 at the beginning, 1 at the end; what lies beyond stands at the end.
+    pub fn place(&self, value: f64) -> f64 {
+        let share = match self.logarithmic {
+            true => (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Whether a value lies within.
+    pub fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
+    /// Round numbers within it: 1, 2 and 5 times powers of ten, and where they are many the powers alone.
+    fn round_numbers(&self) -> Vec<f64> {
+        if self.logarithmic {
+            let (from, to) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+            let all = |steps: &[f64]| -> Vec<f64> {
+                let each = (from..=to).flat_map(|d| steps.iter().map(move |s| s * 10f64.powi(d)));
+                each.filter(|v| self.holds(*v)).collect()
+            };
+            let (some, few) = (all(&[1.0, 2.0, 5.0]), all(&[1.0]));
+            return if some.len() > MOST_LABELS { few } else { some };
+        }
+        let rough = (self.high - self.low) / LABELS;
+        let decade = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|s| s * decade).into_iter().find(|s| *s >= rough);
+        let step = step.unwrap_or(10.0 * decade);
+        (0..=(self.high / step) as u32).map(|i| f64::from(i) * step).collect()
+    }
+
+    /// Labels of an axis on this scale: where, and what.
+    pub fn labels(&self, axis: &Axis) -> Vec<(f64, String)> {
+        if axis.names.is_empty() {
+            // Nothing is nothing in every unit.
+            let words =
+                |v: f64| if v == 0.0 { "0".to_owned() } else { figures::value(Value::Known(v), axis.unit) };
+            let told = |v: f64| (v, words(v));
+            return self.round_numbers().into_iter().map(told).collect();
+        }
+        let longest = axis.names.iter().map(|(_, name)| width_of(name)).max().unwrap_or(1).max(1);
+        let step = axis.names.len().div_ceil((MOST_LETTERS / longest).clamp(2, 8)).max(1);
+        // The last one is always told: the newest run is what a reader looks for.
+        let kept = |i: usize| (axis.names.len() - 1 - i).is_multiple_of(step);
+        axis.names.iter().enumerate().filter(|(i, _)| kept(*i)).map(|(_, name)| name.clone()).collect()
+    }
+}
+
+impl Plane {
+    /// Scales of both axes: across, up. They hold every point and its range, every curve and mark, but of bands only
+    /// what lies there anyway: an interval without end would leave the points a corner.
+    pub fn scales(&self) -> (Scale, Scale) {
+        let ends = |a: Around| [a.value, a.low, a.high];
+        let spots = || self.groups.iter().flat_map(|g| &g.spots);
+        let curve = || self.curves.iter().flat_map(|c| &c.line);
+        let across = spots()
+            .flat_map(|s| ends(s.across))
+            .chain(curve().map(|(at, _)| *at))
+            .chain(self.marks.iter().map(|m| m.at));
+        let up = spots()
+            .flat_map(|s| ends(s.up))
+            .chain(curve().map(|(_, v)| v.value))
+            .chain(self.heights.iter().map(|m| m.at));
+        (Scale::over(across, &self.across), Scale::over(up, &self.up))
+    }
+
+    /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`.
+    pub fn told(&self, group: &Group, spot: &Spot) -> String {
+        let up = told_around(spot.up, self.up.unit);
+        let beside = match self.across.names.is_empty() && self.across.unit != Unit::Count {
+            true => format!(" at {}", told_around(spot.across, self.across.unit)),
+            false => String::new(),
+        };
+        format!("{}: {} {up}{beside}", spot.name, group.name)
+    }
+}
+
+fn told_around(around: Around, unit: Unit) -> String {
+    let value = figures::value(Value::Known(around.value), unit);
+    match figures::range(Some(around.low), Value::Known(around.high), unit) {
+        Some(range) if around.low < around.high => format!("{value} ({range})"),
+        _ => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(logarithmic: bool) -> Axis {
+        Axis::of("x", Unit::Count, logarithmic)
+    }
+
+    #[test]
+    fn labels_are_round_and_few() {
+        let check = |values: &[f64], logarithmic: bool, expect: &[f64]| {
+            let scale = Scale::over(values.iter().copied(), &axis(logarithmic));
+            let got: Vec<f64> = scale.labels(&axis(logarithmic)).into_iter().map(|(v, _)| v).collect();
+            assert_eq!(got.len(), expect.len(), "{got:?}");
+            assert!(got.iter().zip(expect).all(|(a, b)| (a - b).abs() < 1e-9), "{got:?}");
+        };
+        check(&[3.0, 97.0], false, &[0.0, 50.0, 100.0]);
+        check(&[0.0, 1.0], false, &[0.0, 0.5, 1.0]);
+        check(&[], false, &[0.0, 0.2, 0.4, 0.6, 0.8, 1.0]);
+        check(&[1.0, 64.0], true, &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        check(&[1.0, 9000.0], true, &[1.0, 10.0, 100.0, 1000.0, 10_000.0]);
+    }
+
+    #[test]
+    fn what_lies_beyond_stands_at_the_end() {
+        for logarithmic in [false, true] {
+            let scale = Scale::over([1.0, 100.0].into_iter(), &axis(logarithmic));
+            assert_eq!((scale.place(-5.0), scale.place(f64::INFINITY)), (0.0, 1.0));
+            assert!(scale.place(1.0) > 0.0 && scale.place(100.0) < 1.0 && scale.holds(100.0));
+        }
+    }
+
+    #[test]
+    fn the_newest_of_many_names_is_told() {
+        let named =
+            Axis { names: (0..20).map(|i| (f64::from(i), format!("run {i}"))).collect(), ..axis(false) };
+        let labels = Scale::over(std::iter::empty(), &named).labels(&named);
+        assert_eq!(labels.len(), 5, "{labels:?}");
+        assert_eq!(labels.last().map(|(_, name)| name.as_str()), Some("run 19"));
+    }
+}

@@ -1,0 +1,334 @@
+//! The HTML report in a real browser: what is clicked, dragged and pressed does what it says, and nothing appears on
+//! the console.
+
+#[path = "support/browser.rs"]
+mod driver;
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use driver::Browser;
+use loadlab_analysis::compare::Options;
+use loadlab_analysis::differences::within;
+use loadlab_analysis::findings::findings;
+use loadlab_analysis::metric;
+use loadlab_record::store::RunRecord;
+use loadlab_report::history::{Listed, trend};
+use loadlab_report::{compose, html};
+use serde_json::json;
+use support::{Spec, component, edges, large, run, scaling, spec};
+
+fn page(name: &str, record: &RunRecord) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}.html"));
+    std::fs::write(&file, html(&compose(record))).expect("the target folder can be written");
+    file
+}
+
+/// Charts of the first case come to life one after the other as they come into sight.
+fn draw_all(browser: &mut Browser) {
+    browser.value(
+        "(async () => { for (const f of document.querySelectorAll('.chart')) { if (!f.offsetParent) continue; \
+         f.scrollIntoView({ behavior: 'instant' }); const end = performance.now() + 20000; \
+         while (!loadlab.living.has(f) && performance.now() < end) await new Promise((r) => setTimeout(r, 5)); } })()",
+    );
+    let left = browser.value(
+        "[...document.querySelectorAll('.chart')].filter((f) => f.offsetParent && !loadlab.living.has(f)).length",
+    );
+    assert_eq!(left, json!(0), "charts that were never drawn");
+}
+
+const SCALES: &str = "JSON.stringify([...loadlab.living].filter(([f]) => f.dataset.group === 'case-1')\
+    .map(([, u]) => [u.scales.x.min, u.scales.x.max]))";
+
+#[test]
+fn charts_zoom_and_point_in_step() {
+    let mut browser = Browser::start();
+    browser.open(&page("edges", &edges(2)));
+    draw_all(&mut browser);
+    let whole = browser.value(SCALES);
+    // one zoom for all, by dragging, by button, by key
+    browser.drag("[data-chart=case-1-throughput] .u-over", 300.0);
+    browser.until(&format!("{SCALES} !== {}", json!(whole)));
+    let all_alike = format!("new Set(JSON.parse({SCALES}).map(String)).size === 1");
+    browser.until(&all_alike);
+    browser.click("[data-group=case-1].chart .u-over");
+    browser.click("#case-1 .tools button[title='Show all of it']");
+    browser.until(&format!(
+        "new Set(JSON.parse({SCALES}).map(String)).size === 1 && JSON.parse({SCALES})[0][1] > 20"
+    ));
+    browser.value("document.querySelector('[data-chart=case-1-cpu] .live').focus()");
+    browser.key("ArrowLeft");
+    browser.until("[...loadlab.living].filter(([f]) => f.dataset.group === 'case-1').every(([, u]) => u.cursor.left > 0)");
+    browser.until("document.querySelector('[role=status]').textContent.includes('edge1')");
+    let before = browser.value(SCALES);
+    browser.key("+");
+    browser.until(&format!("{SCALES} !== {}", json!(before)));
+    browser.key("0");
+    browser.until(&format!("JSON.parse({SCALES})[0][1] > 20"));
+    // under the mouse the legend shows values and the heat map counts
+    browser.hover_until(
+        "[data-chart=case-1-response] .u-over",
+        "document.querySelector('[data-chart=case-1-response] .at').textContent.startsWith('at ')",
+    );
+    browser.hover_until(
+        "[data-chart=case-1-heat] .u-over",
+        "/took .* to /.test(document.querySelector('[data-chart=case-1-heat] .at').textContent)",
+    );
+    browser.is_silent();
+}
+
+#[test]
+fn lines_components_and_cases_are_picked() {
+    let mut browser = Browser::start();
+    browser.open(&page("edges-picked", &edges(1)));
+    draw_all(&mut browser);
+    let shown = "loadlab.living.get(document.querySelector('[data-chart=case-1-cpu]')).series.slice(1).filter((s) => s.show)\
+        .map((s) => s.label).join()";
+    let all = browser.value(shown);
+    browser.click("[data-chart=case-1-cpu] .legend button");
+    browser.until(&format!("{shown} !== {}", json!(all)));
+    browser.click("[data-chart=case-1-cpu] .legend button");
+    browser.until(&format!("{shown} === {}", json!(all)));
+    browser.choose("#case-1 .tools select", "edge2");
+    browser.until(&format!("{shown} === 'edge2'"));
+    let memory = shown.replace("-cpu", "-memory");
+    browser.until(&format!("{memory} === 'edge2'"));
+    let throughput = shown.replace("-cpu", "-throughput");
+    browser.until(&format!("{throughput} === 'ok,failed'"));
+    browser.choose("#case-1 .tools select", "");
+    browser.until(&format!("{shown} === {}", json!(all)));
+    for (width, scheme) in [(400, "dark"), (1280, "light")] {
+        browser.screen((width, 3000), scheme);
+        browser.value("document.querySelector('#case-3 .tools').scrollIntoView({ behavior: 'instant' })");
+        browser.until("[...document.querySelectorAll('#case-3 .chart')].every((f) => loadlab.living.get(f)?.width === f.clientWidth)");
+        browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-case-{width}.png")));
+    }
+    browser.is_silent();
+}
+
+#[test]
+fn tables_open_and_are_copied() {
+    let mut browser = Browser::start();
+    browser.open(&page("edges-tables", &edges(1)));
+    draw_all(&mut browser);
+    let table = "[data-chart=case-1-throughput] button[aria-expanded]";
+    browser.click(table);
+    browser
+        .until("document.querySelectorAll('[data-chart=case-1-throughput] .values tbody tr').length === 20");
+    browser.click(table);
+    browser.until("!document.querySelector('[data-chart=case-1-throughput] .values')");
+    for (chart, head) in [
+        ("case-1-throughput", "at,ok (per_s),failed (per_s)"),
+        ("curves", "percentile,control (ms),1% CPU (ms),1% CPU + 15 MiB (ms)"),
+        ("case-1-heat", "at,"),
+    ] {
+        browser.click(&format!("[data-chart={chart}] .copy button:last-of-type"));
+        browser.until(&format!("loadlab.copied?.startsWith({})", json!(head)));
+        browser.value("loadlab.copied = ''");
+    }
+    browser.click("#figures .scroll + .copy button");
+    browser.until("loadlab.copied?.startsWith('| figure | control | 1% CPU |')");
+    browser.click("header .copy button");
+    browser.until("loadlab.copied?.startsWith('# edges under limits\\n\\n**Tested.** ')");
+    browser.until("document.querySelector('[role=status]').textContent === 'the answer copied as Markdown'");
+    browser.is_silent();
+}
+
+/// What a report of twelve cases of ten minutes with ten components may weigh: what is sent by mail.
+const MOST_BYTES: u64 = 1_500_000;
+
+#[test]
+fn many_cases_are_shown_one_at_a_time() {
+    let mut browser = Browser::start();
+    let file = page("twelve", &large(12, 600, 10));
+    let bytes = std::fs::metadata(&file).expect("the page").len();
+    assert!(bytes <= MOST_BYTES, "{bytes} bytes");
+    browser.open(&file);
+    let shown = "[...document.querySelectorAll('section.case')].filter((s) => s.offsetParent).map((s) => s.id).join()";
+    browser.until(&format!("{shown} === 'case-1'"));
+    browser.click("#picker button[data-step='1']");
+    browser.until(&format!("{shown} === 'case-2' && location.hash === '#case-2'"));
+    draw_all(&mut browser);
+    browser.click("#picker button[data-step='-1']");
+    browser.click("#picker button[data-step='-1']");
+    browser.until(&format!("{shown} === 'case-12'"));
+    browser.choose("#picker select", "");
+    browser.until(&format!("{shown}.split(',').length === 12"));
+    browser.value("location.hash = '#case-7'");
+    browser.until(&format!("{shown} === 'case-7'"));
+    draw_all(&mut browser);
+    browser.is_silent();
+}
+
+#[test]
+fn it_is_whole_on_every_screen() {
+    let mut browser = Browser::start();
+    let few = Spec { seconds: 1, ..spec("one second", 3, 5, 20.0) };
+    let silent = Spec {
+        rate: 0,
+        components: (0..300).map(|i| component(&format!("shard-{i:03}"), 0.01, 1 << 20)).collect(),
+        ..spec("zero requests, 300 components", 5, 0, 1.0)
+    };
+    let failing = Spec {
+        fail_every: 1,
+        ..spec(
+            "all failed: a-name-without-any-blank-in-it-that-goes-on-and-on-and-on-and-on-for-longer-than-a-screen-is-wide",
+            3,
+            40,
+            20.0,
+        )
+    };
+    let ugly = run("ugly", &[few, silent, failing], 2, &["p99 < 2s"]);
+    for (name, record) in [("edges-screens", edges(3)), ("ugly", ugly), ("long", large(12, 30, 10))] {
+        let file = page(name, &record);
+        for (size, scheme) in [((400, 900), "light"), ((1280, 900), "dark"), ((1920, 1080), "light")] {
+            browser.screen(size, scheme);
+            browser.open(&file);
+            draw_all(&mut browser);
+            let wide =
+                browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(wide, json!(0), "{name} at {size:?} scrolls sideways");
+            browser.value("scrollTo({ top: 0, behavior: 'instant' })");
+            let picture = format!("browser-{name}-{}-{scheme}.png", size.0);
+            browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(picture));
+        }
+    }
+    browser.is_silent();
+}
+
+#[test]
+fn an_hour_is_drawn_and_its_data_unpacked() {
+    let mut browser = Browser::start();
+    browser.screen((1280, 900), "light");
+    browser.open(&page("hour", &large(1, 3600, 10)));
+    draw_all(&mut browser);
+    let (ready, charts) =
+        (browser.value("Math.round(loadlab.readyMs)"), browser.value("loadlab.living.size"));
+    eprintln!("ready after {ready} ms, {charts} charts");
+    assert!(charts.as_u64() > Some(6), "{charts}");
+    // each value is there, from the first to the last minute
+    let drawn = "(() => { const u = loadlab.living.get(document.querySelector('[data-chart=case-1-cpu]')); \
+                 return [u.data.length, u.data[0].length, u.data[1].filter((v) => v > 0).length]; })()";
+    let drawn = browser.value(drawn);
+    assert!(drawn[0].as_u64() > Some(10) && drawn[1].as_u64() > Some(500), "{drawn}");
+    assert!(drawn[2].as_u64() >= drawn[1].as_u64().map(|n| n - 2), "{drawn}");
+    browser.value(
+        "document.querySelector('[data-chart=case-1-response]').scrollIntoView({ behavior: 'instant' })",
+    );
+    browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-hour.png"));
+    browser.is_silent();
+}
+
+/// Pictures of one part of a page on every screen and on paper, to be looked at.
+fn pictures(browser: &mut Browser, name: &str, selector: &str) {
+    for (width, scheme, medium) in [
+        (400, "light", ""),
+        (400, "dark", ""),
+        (1600, "dark", ""),
+        (1600, "light", ""),
+        (1000, "light", "print"),
+    ] {
+        browser.screen((width, 1400), scheme);
+        browser.call(
+            "Emulation.setEmulatedMedia",
+            json!({
+                "media": medium, "features": [{ "name": "prefers-color-scheme", "value": scheme }]
+            }),
+        );
+        browser.value(&format!(
+            "document.querySelector('{selector}').scrollIntoView({{ behavior: 'instant' }})"
+        ));
+        let sideways =
+            browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+        // Paper has no width of its own here.
+        assert!(
+            medium == "print" || sideways == json!(0),
+            "{name} at {width} scrolls sideways by {sideways}"
+        );
+        let file = format!("browser-{name}-{width}-{scheme}{medium}.png");
+        browser.picture(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(file));
+    }
+    browser.screen((1280, 900), "light");
+}
+
+#[test]
+fn points_in_a_plane_are_gone_through_by_key_and_by_mouse() {
+    let mut browser = Browser::start();
+    browser.open(&page("scaling", &scaling(5)));
+    let said = "document.querySelector('[role=status]').textContent";
+    let at = "document.querySelector('#scalability .plane .at').textContent";
+    browser.value("document.querySelector('#scalability .plane .field').focus()");
+    browser.key("ArrowRight");
+    browser.until(&format!("{said}.startsWith('1 user: goodput ') && {at} === {said}"));
+    browser.key("ArrowRight");
+    browser.until(&format!("{said}.startsWith('2 users: ')"));
+    browser.key("End");
+    browser.until(&format!("{said}.startsWith('128 users: ')"));
+    browser.key("ArrowRight");
+    browser.key("Escape");
+    browser.until(&format!("{at} === ''"));
+    // the second drawing has two groups
+    browser.value("document.querySelectorAll('#scalability .plane .field')[1].focus()");
+    browser.key("Home");
+    browser.until(&format!("{said}.startsWith('1 user: p50 ') && {said}.includes(' at ')"));
+    browser.key("ArrowDown");
+    browser.until(&format!("{said}.includes(' users: p99 ')"));
+    browser.hover_until(
+        "#scalability .plane .dot:nth-of-type(3)",
+        &format!("{at}.startsWith('4 users: goodput ')"),
+    );
+    let named = "[...document.querySelectorAll('.plane .field')].every((f) => f.tabIndex === 0 && f.getAttribute('role') === \
+                 'application' && f.getAttribute('aria-label').includes('the table below'))";
+    assert_eq!(browser.value(named), json!(true));
+    pictures(&mut browser, "scaling", "#scalability");
+    browser.is_silent();
+}
+
+#[test]
+fn comparisons_are_drawn_and_copied() {
+    let mut browser = Browser::start();
+    let record = edges(6);
+    browser.open(&page("compared", &record));
+    browser.click("#figures .ratios .copy button");
+    browser.until("loadlab.copied?.startsWith('| figure | call | ratio |')");
+    browser.until("loadlab.copied.includes('| goodput | worse | 0.')");
+    pictures(&mut browser, "compared", "#figures .ratios");
+    // the document of `loadlab compare`
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-compare.html");
+    let document = loadlab_report::compared(&within(&findings(&record), Options::default()));
+    std::fs::write(&file, html(&document)).expect("the target folder can be written");
+    browser.open(&file);
+    browser.click("header .copy button");
+    browser.until("loadlab.copied?.startsWith('# 2 comparisons\\n\\n**1% CPU.** worse: goodput ')");
+    assert_eq!(browser.value("loadlab.copied.includes('| case |')"), json!(false));
+    pictures(&mut browser, "compare", "header");
+    browser.is_silent();
+}
+
+#[test]
+fn a_trend_is_gone_through_from_run_to_run() {
+    let mut browser = Browser::start();
+    let of = |day: u32| {
+        let p50_ms = 8.0 + if day > 21 { 3.0 } else { 0.0 } + f64::from(day % 5) / 4.0;
+        let specs = [spec("10 users", 10, 80, p50_ms), spec("100 users", 100, 160, 4.0 * p50_ms)];
+        let mut record = run("checkout", &specs, 3, &["p95 < 100ms"]);
+        record.manifest.started = format!("2026-11-{day:02}T09:30:00Z");
+        Listed { name: format!("checkout-202611{day:02}-093000"), run: record, baseline: day == 12 }
+    };
+    let runs: Vec<Listed> = (10..28).rev().map(of).collect();
+    let metrics = ["p50", "goodput"].map(|id| metric::named(id).expect("a figure"));
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-trend.html");
+    std::fs::write(&file, html(&trend(&runs, &metrics, &|_| true)))
+        .expect("the target folder can be written");
+    browser.open(&file);
+    let said = "document.querySelector('[role=status]').textContent";
+    browser.value("document.querySelector('.plane .field').focus()");
+    browser.key("End");
+    browser.until(&format!("{said}.startsWith('checkout-20261127-093000: p50 ')"));
+    browser.key("ArrowLeft");
+    browser.until(&format!("{said}.startsWith('checkout-20261126-093000: p50 ')"));
+    browser.click("#trend-1 .scroll + .copy button");
+    browser.until("loadlab.copied?.startsWith('| run | started | verdict | trials | p50 | goodput |')");
+    pictures(&mut browser, "trend", "#trend-1");
+    browser.is_silent();
+}

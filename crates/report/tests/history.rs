@@ -1,0 +1,103 @@
+//! Lists of runs and trends on terminals of every width.
+
+mod support;
+
+use loadlab_analysis::metric::named;
+use loadlab_record::manifest::RunEnded;
+use loadlab_report::history::{Listed, list_json, list_text, trend, trend_text};
+use loadlab_report::terminal::width_of;
+use loadlab_report::{html, markdown};
+use support::{run, spec};
+
+/// Three runs, newest first: the last one was cut off.
+fn runs() -> Vec<Listed> {
+    let of = |day: u32, rate: u64, p50_ms: f64| {
+        let specs = [spec("10 users", 10, rate, p50_ms), spec("100 users", 100, 2 * rate, 4.0 * p50_ms)];
+        let mut record = run("checkout", &specs, 2, &["p95 < 100ms"]);
+        record.manifest.started = format!("2026-11-{day:02}T09:30:00Z");
+        Listed { name: format!("checkout-202611{day:02}-093000"), run: record, baseline: day == 18 }
+    };
+    let mut all = vec![of(20, 55, 12.0), of(19, 80, 8.0), of(18, 81, 7.9)];
+    all[0].run.manifest.how = RunEnded::Interrupted;
+    all
+}
+
+#[test]
+fn a_list_says_when_how_and_how_much() {
+    insta::assert_snapshot!(list_text(&runs(), 120, false), @"
+    3 runs
+    run                       started           verdict      cases            ok             p50            p99  errors
+    checkout-20261120-093000  2026-11-20 09:30  interrupted  2 × 2  52.2 … 112/s  12.0 … 48.2 ms  69.7 … 222 ms     0 %
+    checkout-20261119-093000  2026-11-19 09:30  PASS         2 × 2  77.5 … 162/s  7.97 … 32.2 ms  42.1 … 170 ms     0 %
+    checkout-20261118-093000  2026-11-18 09:30  PASS         2 × 2  78.7 … 158/s  7.86 … 31.6 ms  33.8 … 162 ms     0 %
+    Figures are the least … the most of a run’s cases, each its median trial’s. checkout-20261118-093000 is the baseline of
+    `checkout`.
+    ");
+}
+
+#[test]
+fn a_trend_runs_from_old_to_new() {
+    let p50 = named("p50").expect("a figure");
+    insta::assert_snapshot!(trend_text(&runs(), &p50, &|_| true, (80, false)), @"
+    10 users: p50
+    checkout-20261118-093000  7.86 ms (7.86 … 7.91 ms)  ██████████▌  ← baseline
+    checkout-20261119-093000  7.97 ms (7.97 … 8.00 ms)  ██████████▋
+    checkout-20261120-093000                   12.0 ms  ████████████████
+
+    100 users: p50
+    checkout-20261118-093000  31.6 ms (31.6 … 31.8 ms)  ██████████▌  ← baseline
+    checkout-20261119-093000  32.2 ms (32.2 … 32.3 ms)  ██████████▊
+    checkout-20261120-093000  48.2 ms (48.2 … 48.4 ms)  ████████████████
+    ");
+    let some = trend_text(&runs(), &p50, &|name| name == "10 users", (80, false));
+    assert!(some.contains("10 users") && !some.contains("100 users"), "{some}");
+}
+
+#[test]
+fn every_width_holds() {
+    let p99 = named("p99").expect("a figure");
+    for width in [40, 80, 200] {
+        let text = list_text(&runs(), width, false) + &trend_text(&runs(), &p99, &|_| true, (width, false));
+        for line in text.lines() {
+            assert!(width_of(line) <= width, "{} > {width}: {line}", width_of(line));
+        }
+    }
+}
+
+#[test]
+fn json_holds_each_run_once() {
+    let json: serde_json::Value = serde_json::from_str(&list_json(&runs())).expect("JSON");
+    assert_eq!(json.as_array().map(Vec::len), Some(3));
+    assert_eq!(json[0]["how"], "interrupted");
+    assert_eq!(json[2]["cases"][1]["name"], "100 users");
+}
+
+#[test]
+fn a_trend_is_drawn_case_by_case_with_the_baseline() {
+    let metrics = ["p50", "goodput"].map(|id| named(id).expect("a figure"));
+    let document = trend(&runs(), &metrics, &|_| true);
+    let markdown = markdown(&document);
+    let table = markdown
+        .split("**10 users**\n\n")
+        .nth(1)
+        .expect("its table")
+        .split("\n\n")
+        .next()
+        .unwrap_or_default();
+    insta::assert_snapshot!(table, @"
+    | run | started | verdict | trials | p50 | goodput |
+    |---|---|---|---:|---:|---:|
+    | checkout-20261118-093000 | 2026-11-18 09:30 | PASS | 2 | 7.86 ms (7.86 … 7.91 ms) | 78.7/s (78.7 … 81/s) |
+    | checkout-20261119-093000 | 2026-11-19 09:30 | PASS | 2 | 7.97 ms (7.97 … 8.00 ms) | 77.5/s (77.5 … 78.3/s) |
+    | checkout-20261120-093000 | 2026-11-20 09:30 | interrupted | 2 | 12.0 ms | 52.2/s (52.2 … 55.4/s) |
+    ");
+    assert!(markdown.contains("**Baseline.** checkout-20261118-093000 of \\`checkout\\`."), "{markdown}");
+    let page = html(&document);
+    // two cases, two figures, three runs; a run that was cut off says so
+    assert_eq!(page.matches("<i class=\"dot s").count(), 12);
+    assert_eq!(page.matches("<span class=\"word above\"").count(), 4);
+    assert!(page.contains("title=\"checkout-20261120-093000, interrupted: p50 12.0 ms\""), "{page}");
+    let some = html(&trend(&runs(), &metrics[..1], &|name| name == "100 users"));
+    assert_eq!(some.matches("<i class=\"dot s").count(), 3);
+    assert!(html(&trend(&[], &metrics, &|_| true)).contains("no runs"));
+}

@@ -1,0 +1,25 @@
+//! A large record by way of the disk: what a report of it weighs, and that nothing of it grows with requests.
+
+mod support;
+
+use std::path::Path;
+
+use loadlab_record::store::read_run;
+use loadlab_report::{compose, html};
+use support::{large, write_record};
+
+/// `LARGE_CASES`, `LARGE_SECONDS` choose others, to measure with: the record stays in the target folder.
+fn chosen(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn a_record_read_from_disk_makes_a_page_that_can_be_sent() {
+    let (cases, seconds) = (chosen("LARGE_CASES", 3), chosen("LARGE_SECONDS", 600));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("large-{cases}-{seconds}"));
+    let _ = std::fs::remove_dir_all(&dir);
+    write_record(&dir, &large(cases, seconds, 10), |_, _| false);
+    let page = html(&compose(&read_run(&dir).expect("the record")));
+    let most = 200_000 + 110_000 * cases as usize;
+    assert!(page.len() <= most, "{} bytes", page.len());
+}

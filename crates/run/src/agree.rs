@@ -1,0 +1,151 @@
+//! What a server speaks, learned before the load: one TLS handshake with each host that offers HTTP/2 and HTTP/1.1
+//! (ALPN, RFC 7301), through a proxy's tunnel if the load goes through one. No request is sent.
+//!
+//! A load speaks one protocol on all its connections. A server that agrees on another one later fails what is sent on
+//! that connection, as `tls`, with words of its own.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use loadlab_load::proxy::{self, Answer};
+use loadlab_load::spec::{Proxy, TlsSpec};
+use loadlab_load::target::Address;
+use loadlab_load::tls::{ServerName, Tls, TlsConfig, TlsEvent};
+
+/// Longest wait for a host, whatever the load's timeout is.
+const MOST: Duration = Duration::from_secs(10);
+
+/// Whether every host takes HTTP/2. `hosts` are their addresses, or their proxy's; each is reached at the first that
+/// answers.
+///
+/// # Errors
+/// In words with the address: no connection, no tunnel, no handshake.
+pub fn all_take_http2(
+    tls: &TlsSpec,
+    hosts: &[Vec<Address>],
+    proxy: Option<&Proxy>,
+    within: Duration,
+) -> Result<bool, String> {
+    let mut all = true;
+    for (number, (name, addresses)) in tls.names.iter().zip(hosts).enumerate() {
+        // What is reached without TLS has nothing to agree by.
+        let Some(name) = name else { return Ok(false) };
+        let connect = proxy.and_then(|p| p.connects.get(number)?.as_deref());
+        let host = Host { config: &tls.config, name, connect };
+        all &= host.takes_http2(addresses, within.min(MOST))?;
+    }
+    Ok(all)
+}
+
+/// A host to agree with.
+struct Host<'a> {
+    config: &'a TlsConfig,
+    name: &'a ServerName<'static>,
+    /// What asks a proxy for a tunnel to it.
+    connect: Option<&'a [u8]>,
+}
+
+impl Host<'_> {
+    fn takes_http2(&self, addresses: &[Address], within: Duration) -> Result<bool, String> {
+        let mut why = "it has no address".to_owned();
+        for address in addresses {
+            // TLS is spoken to hosts with a name and a port only.
+            let Address::Inet(address) = address else { continue };
+            let socket = match TcpStream::connect_timeout(address, within) {
+                Ok(socket) => socket,
+                Err(error) => {
+                    why = format!("cannot connect to {address}: {}", plainly(&error));
+                    continue;
+                }
+            };
+            let mut line = Line { socket, until: Instant::now() + within, buffer: vec![0; 16 * 1024] };
+            let agreed = self.tunnel(&mut line).and_then(|came| self.shake(&mut line, came));
+            return agreed.map_err(|why| format!("{address}: {why}"));
+        }
+        Err(why)
+    }
+
+    /// Asks the proxy for a tunnel, if there is one: what came through it already.
+    fn tunnel(&self, line: &mut Line) -> Result<Vec<u8>, String> {
+        let mut came = Vec::new();
+        let Some(connect) = self.connect else { return Ok(came) };
+        line.socket.write_all(connect).map_err(|e| plainly(&e))?;
+        loop {
+            match line.read(proxy::STALLED)? {
+                [] => return Err("connection closed by the proxy".to_owned()),
+                bytes => came.extend_from_slice(bytes),
+            }
+            match proxy::read(&came) {
+                Answer::Partial => {}
+                Answer::Refused(words) => return Err(words),
+                Answer::Stands(length) => return Ok(came.split_off(length)),
+            }
+        }
+    }
+
+    /// A handshake, and an orderly end.
+    fn shake(&self, line: &mut Line, mut came: Vec<u8>) -> Result<bool, String> {
+        let first =
+            |error: &dyn std::fmt::Display| error.to_string().lines().next().unwrap_or_default().to_owned();
+        let (mut wire, mut opened) = (Vec::new(), false);
+        let mut tls = Tls::new(self.config, self.name).map_err(|e| first(&e))?;
+        tls.start(&mut wire).map_err(|e| first(&e))?;
+        loop {
+            let received = tls.receive(&mut came, &mut wire, &mut |event| opened |= event == TlsEvent::Open);
+            if let Err(error) = received {
+                // The server is told why; whether it hears it changes nothing.
+                let _ = line.socket.write_all(&wire);
+                return Err(first(&error));
+            }
+            if opened {
+                break;
+            }
+            line.socket.write_all(&wire).map_err(|e| plainly(&e))?;
+            wire.clear();
+            came.clear();
+            match line.read("no TLS within the timeout")? {
+                [] => return Err("connection closed by the server during the TLS handshake".to_owned()),
+                bytes => came.extend_from_slice(bytes),
+            }
+        }
+        let agreed = tls.handshake().and_then(|h| h.alpn).is_some_and(|alpn| alpn == b"h2");
+        tls.close(&mut wire);
+        let _ = line.socket.write_all(&wire);
+        Ok(agreed)
+    }
+}
+
+/// A connection, for so long.
+struct Line {
+    socket: TcpStream,
+    until: Instant,
+    buffer: Vec<u8>,
+}
+
+impl Line {
+    /// What comes next; nothing if the other side has closed. `late` is what is said when nothing comes in time.
+    fn read(&mut self, late: &str) -> Result<&[u8], String> {
+        loop {
+            let left = self.until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(late.to_owned());
+            }
+            self.socket.set_read_timeout(Some(left)).map_err(|e| plainly(&e))?;
+            match self.socket.read(&mut self.buffer) {
+                Ok(n) => return Ok(&self.buffer[..n]),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut
+                    ) => {}
+                Err(error) => return Err(plainly(&error)),
+            }
+        }
+    }
+}
+
+fn plainly(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}

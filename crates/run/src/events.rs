@@ -1,0 +1,203 @@
+//! Events of the plan: what happens to components during the load, at its time, whatever the load is at.
+//!
+//! They are carried out by a thread of their own, one after the other. What they bring about on purpose is no death of
+//! a component; one that could not be carried out spoils the trial, since it was not the one that was planned.
+
+use std::collections::BTreeMap;
+
+use loadlab_plan::{Action, EventSpec};
+use loadlab_record::event::What;
+use loadlab_system::{Cancel, Component, ComponentSpec, Watcher, clock};
+
+use crate::bring_up::Site;
+use crate::event::RunEvent;
+use crate::limits;
+use crate::stage::{Stage, Tell, Trouble};
+
+/// How often is looked whether the trial must end.
+const LOOK_NS: u64 = 100_000_000;
+/// How long a port may stay taken after the component that had it is down.
+const PORT_NS: u64 = 2_000_000_000;
+
+/// Components as events have left them: those that were ended or started anew, and nothing of the others.
+pub type Changed = BTreeMap<String, Option<Component>>;
+
+/// Carries out the events of a trial.
+pub struct Actor<'a> {
+    pub site: &'a Site,
+    pub stage: &'a Stage,
+    pub tell: Tell<'a>,
+    pub watcher: Option<&'a Watcher>,
+    /// Zero of the trial's clock.
+    pub zero_ns: u64,
+}
+
+impl Actor<'_> {
+    /// Carries out all that fall due before the loads are `over`. Returns what has become of the components.
+    pub fn carry_out(&self, events: &[EventSpec], over: &Cancel) -> Changed {
+        let mut changed = Changed::new();
+        for (i, event) in events.iter().enumerate() {
+            if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
+                if !self.stage.must_end() {
+                    let left: Vec<&str> = events[i..].iter().map(|e| e.text.as_str()).collect();
+                    let text = format!("not carried out, since the load had ended: {}", left.join(", "));
+                    self.stage.event(What::Note { text });
+                }
+                return changed;
+            }
+            self.act(event, &mut changed);
+        }
+        changed
+    }
+
+    /// Waits for a moment; true if the loads are over before.
+    fn wait(&self, at_ns: u64, over: &Cancel) -> bool {
+        loop {
+            let now_ns = clock::now_ns();
+            if self.stage.must_end() || over.is_cancelled() {
+                return true;
+            }
+            if now_ns >= at_ns {
+                return false;
+            }
+            over.wait_until(at_ns.min(now_ns + LOOK_NS));
+        }
+    }
+
+    fn act(&self, event: &EventSpec, changed: &mut Changed) {
+        let mut error = None;
+        for name in &event.components {
+            if let Err(why) = self.act_on(event, name, changed) {
+                error = Some(format!("{name}: {why}"));
+                break;
+            }
+        }
+        let (what, components) = (event.text.clone(), event.components.clone());
+        (self.tell)(RunEvent::Acted { what: what.clone(), error: error.clone() });
+        self.stage.event(What::Acted { what, components, error: error.clone() });
+        if let Some(why) = error {
+            self.stage.spoil(Trouble::Command(format!("event `{}` failed: {why}", event.text)));
+        }
+    }
+
+    fn act_on(&self, event: &EventSpec, name: &str, changed: &mut Changed) -> Result<(), String> {
+        let planned = self.site.component(name).ok_or("it is not there")?;
+        let present = match changed.get(name) {
+            Some(now) => now.clone(),
+            None => Some(planned.clone()),
+        };
+        // It may have other limits by now than it was first started with.
+        let limits = present.as_ref().unwrap_or(&planned).limits();
+        let spec = ComponentSpec { limits, ..planned.spec().clone() };
+        let living =
+            || present.clone().filter(|c| c.ended().is_none()).ok_or_else(|| "it is not up".to_owned());
+        let in_words = |e: loadlab_system::Error| e.to_string();
+        match event.action {
+            Action::Kill => {
+                let component = living()?;
+                // One that it could not end is still to be taken down.
+                self.site.system.kill(&component).map_err(in_words)?;
+                changed.insert(name.to_owned(), None);
+                self.down(name, "killed by an event");
+            }
+            Action::Restart if planned.is_container() => {
+                let before = present
+                    .ok_or("it was killed, and its container is gone: `restart` alone ends it first")?;
+                // Whether it was stopped before this failed is not known: until it is taken down it counts as there.
+                let component = self.site.system.restart_container(&before).map_err(in_words)?;
+                self.down(name, "restarted by an event");
+                changed.insert(name.to_owned(), Some(component.clone()));
+                self.is_up(&component);
+                self.has_moved(name, &before, &component);
+                let ready = self.site.ready_of(name).ok_or("nobody knows when it is ready")?;
+                let ready = self.site.system.ready_when(&component, ready, &self.stage.cancel);
+                let after_s = ready.map_err(in_words)?;
+                self.stage.event(What::Ready { component: name.to_owned(), after_s });
+            }
+            Action::Restart => {
+                if let Some(component) = &present {
+                    self.site.system.down(component).map_err(in_words)?;
+                    self.down(name, "restarted by an event");
+                }
+                // The old one is down, and there may be no new one.
+                changed.insert(name.to_owned(), None);
+                let component = self.start(&spec)?;
+                // Whether it gets ready or not, it has to be taken down.
+                changed.insert(name.to_owned(), Some(component.clone()));
+                let after_s = self.site.system.ready(&component, &self.stage.cancel).map_err(in_words)?;
+                self.stage.event(What::Ready { component: name.to_owned(), after_s });
+            }
+            Action::Pause | Action::Resume => {
+                let component = living()?;
+                let told = if event.action == Action::Pause { component.pause() } else { component.resume() };
+                return if told { Ok(()) } else { Err("it has no process".to_owned()) };
+            }
+            Action::Limit { limit, value } => {
+                let component = living()?;
+                let wanted = limits::with(component.limits(), limit, value);
+                let missed = self.site.system.limit(&component, &wanted).map_err(in_words)?;
+                for missing in missed {
+                    let (component, what, why) = (name.to_owned(), missing.what, missing.why);
+                    self.stage.event(What::Unavailable { component, what, why });
+                }
+                self.stage.limits(&component);
+                self.watch(&component);
+            }
+            Action::Cut => self.site.system.cut(name).map_err(in_words)?,
+            Action::Heal => self.site.system.heal(name).map_err(in_words)?,
+        }
+        Ok(())
+    }
+
+    /// Says so if a component that came back is reached elsewhere.
+    fn has_moved(&self, name: &str, before: &Component, now: &Component) {
+        if now.address() != before.address() {
+            let text = format!(
+                "the engine has given `{name}` another address: who goes by the old one, such as a load by \
+                 `${{components.{name}.address}}`, does not find it any more"
+            );
+            (self.tell)(RunEvent::Note(text.clone()));
+            self.stage.event(What::Note { text });
+        }
+    }
+
+    fn down(&self, name: &str, how: &str) {
+        self.stage.event(What::Down { component: name.to_owned(), how: how.to_owned() });
+    }
+
+    /// Starts a component again.
+    fn start(&self, spec: &ComponentSpec) -> Result<Component, String> {
+        let until_ns = clock::now_ns() + PORT_NS;
+        let component = loop {
+            match self.site.system.up(spec) {
+                Ok(component) => break component,
+                // A connection of the load may just have been made from it.
+                Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
+                    self.stage.cancel.wait_until(clock::now_ns() + LOOK_NS / 10);
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        };
+        self.is_up(&component);
+        Ok(component)
+    }
+
+    /// Tells of a component that was started again, and watches it.
+    fn is_up(&self, component: &Component) {
+        self.stage.member(component.process());
+        if let Some(relay) = self.site.system.relay_of(component.name()) {
+            self.stage.relay(&relay);
+            self.watch(&relay);
+        }
+        let (name, pid) = (component.name().to_owned(), Some(component.process().pid));
+        self.stage.event(What::Up { component: name, pid });
+        self.stage.limits(component);
+        self.watch(component);
+    }
+
+    fn watch(&self, component: &Component) {
+        if let Some(watcher) = self.watcher {
+            watcher.add(component.target());
+        }
+    }
+}

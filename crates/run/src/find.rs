@@ -1,0 +1,499 @@
+//! The search for capacity: one system, brought up once, and one probe of it after another until it is known how much
+//! load it takes. Which level comes next is decided by [`loadlab_analysis::search`]; here levels become loads, and
+//! loads become outcomes.
+//!
+//! Each level is a case of the record, each probe a trial of it, so that a search leaves what any run leaves.
+
+use loadlab_analysis::Exit;
+use loadlab_analysis::search::{Answer, Next, Outcome, Search};
+use loadlab_load::target::Allowed;
+use loadlab_plan::{self as plan, Case, Plan};
+use loadlab_record::Failure;
+use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, Window};
+use loadlab_record::manifest::{RunEnded, SearchFacts, SearchStep};
+use loadlab_record::summary::{PERCENTILES, Requests, Summary, Verdict};
+use loadlab_system::{Cancel, clock};
+
+use crate::bring_up::{Builds, Site};
+use crate::conduct::{How, RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
+use crate::event::RunEvent;
+use crate::manifest::Record;
+use crate::stage::Tell;
+use crate::trial::{Conditions, Trial};
+
+/// What is varied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// Users of the closed model.
+    Users,
+    /// Requests per second of the open model.
+    Rate,
+}
+
+impl Vary {
+    /// As the record names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Vary::Users => "users",
+            Vary::Rate => "rate",
+        }
+    }
+
+    /// A level in words.
+    pub fn level(self, level: u64) -> String {
+        match self {
+            Vary::Users => format!("{level} users"),
+            Vary::Rate => format!("{level}/s"),
+        }
+    }
+}
+
+/// What to search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quest {
+    /// What is varied.
+    pub vary: Vary,
+    /// Lowest and highest level.
+    pub range: (u64, u64),
+    /// Probes at most.
+    pub probes: u32,
+    /// Place of the load that is varied.
+    pub load: usize,
+    /// A probe is measured for so long.
+    pub probe_ns: u64,
+    /// It settles for so long before that.
+    pub settle_ns: u64,
+}
+
+/// What a search came to.
+pub struct Found {
+    /// The record's folder.
+    pub dir: std::path::PathBuf,
+    /// How it ended.
+    pub ended: RunEnded,
+    /// The answer; `None` where it did not come to one.
+    pub answer: Option<Answer>,
+    /// As the record tells it.
+    pub facts: SearchFacts,
+    /// Why it ended before its time.
+    pub trouble: Option<String>,
+    /// What all of it asks for.
+    pub exit: Exit,
+}
+
+/// Searches. The plan has one case, with what is expected of a level.
+///
+/// # Errors
+/// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed.
+pub fn find(
+    plan: &Plan,
+    quest: &Quest,
+    how: &How,
+    cancel: &Cancel,
+    tell: Tell<'_>,
+) -> Result<Found, RunError> {
+    let mut conditions = conditions_of(plan)?;
+    let Some(base) = plan.cases().first().cloned() else {
+        return Err(RunError::NotUp("the plan has no case".to_owned()));
+    };
+    let allowed = allowed_of(plan, how)?;
+    let facts = SearchFacts {
+        vary: quest.vary.name().to_owned(),
+        low: quest.range.0,
+        high: quest.range.1,
+        ..SearchFacts::default()
+    };
+    let mut record = Record::begin_search(plan, how, facts.clone())?;
+    tell(RunEvent::Recording { dir: how.out.clone(), trials: quest.probes as usize });
+    let mut builds = Builds::new();
+    let site = match prepare(plan, how, &mut record, (&mut builds, cancel, tell)) {
+        Ok(site) => site,
+        Err(error) => return Err(never_began(&mut record, None, builds, (error, cancel))),
+    };
+    let hunt = Hunt {
+        plan,
+        base,
+        quest,
+        how,
+        conditions: conditions.pop().unwrap_or_default(),
+        allowed,
+        record,
+        builds,
+        cancel,
+        tell,
+        facts,
+        made: 0,
+        trouble: None,
+    };
+    Ok(hunt.run(site))
+}
+
+/// A search under way.
+struct Hunt<'a> {
+    plan: &'a Plan,
+    /// The case whose load is varied.
+    base: Case,
+    quest: &'a Quest,
+    how: &'a How,
+    conditions: Conditions,
+    allowed: Allowed,
+    record: Record,
+    builds: Builds,
+    cancel: &'a Cancel,
+    tell: Tell<'a>,
+    facts: SearchFacts,
+    /// Trials so far: one that is made again decides no level, and has ids of its own all the same.
+    made: usize,
+    /// What ended it early, and what that asks for.
+    trouble: Option<(String, Exit)>,
+}
+
+impl Hunt<'_> {
+    fn run(mut self, mut site: Site) -> Found {
+        let mut search = Search::new(self.quest.range.0, self.quest.range.1, self.quest.probes);
+        let answer = loop {
+            if self.cancel.is_cancelled() || self.trouble.is_some() {
+                break None;
+            }
+            match search.next() {
+                Next::Done(answer) => break Some(answer),
+                Next::Probe { level, .. } => {
+                    if let Some(outcome) = self.probe(&mut site, level) {
+                        search.add(level, outcome);
+                    }
+                }
+            }
+        };
+        self.end(site, answer)
+    }
+
+    /// One probe; `None` where it told nothing, which ends the search. A probe that was too short to tell is made
+    /// again, as long as it takes.
+    fn probe(&mut self, site: &mut Site, level: u64) -> Option<Outcome> {
+        let (mut length_ns, mut again) = (self.quest.probe_ns, 0);
+        loop {
+            let (summary, trial) = self.measure(site, level, length_ns)?;
+            if self.cancel.is_cancelled() {
+                return None;
+            }
+            let longer = longer(&summary, &self.conditions.expect);
+            let most = self.quest.probe_ns.saturating_mul(MOST_LONGER);
+            if let Some(factor) = longer.filter(|_| length_ns < most && !self.cancel.is_cancelled()) {
+                let wanted = (length_ns as f64 * factor).ceil() as u64;
+                length_ns = wanted.clamp(length_ns + 1, most);
+                let text = format!(
+                    "{} is probed again, for {}: a percentile needs more requests",
+                    self.quest.vary.level(level),
+                    loadlab_record::units::format_duration_ns(length_ns as f64)
+                );
+                (self.tell)(RunEvent::Note(text));
+                continue;
+            }
+            let (outcome, why) = judge(&summary, &self.conditions.expect);
+            // Somebody else on this machine, more often than not: what was not measured is measured again.
+            if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.cancel.is_cancelled() {
+                again += 1;
+                (self.tell)(RunEvent::Note(format!(
+                    "{} is probed again: {why}",
+                    self.quest.vary.level(level)
+                )));
+                continue;
+            }
+            let word = match outcome {
+                Outcome::Met => "met",
+                Outcome::Missed => "missed",
+                Outcome::Invalid => "invalid",
+            };
+            (self.tell)(RunEvent::Note(format!("{}: {word} ({why})", self.quest.vary.level(level))));
+            self.facts.path.push(SearchStep { level, trial, outcome: word.to_owned(), why });
+            self.record.search(&self.facts);
+            if outcome != Outcome::Met {
+                self.recover(&summary);
+            }
+            return Some(outcome);
+        }
+    }
+
+    /// Lets the system work off what a probe left behind: the next one is not to pay for it.
+    fn recover(&self, summary: &Summary) {
+        let left = (summary.requests.in_flight + summary.failures.get(Failure::Timeout)) as f64;
+        let wait_s = (left / summary.rate_per_s.ok.max(1.0)).min(MOST_RECOVERY_S);
+        let until_ns = clock::now_ns().saturating_add((wait_s * 1e9) as u64);
+        while clock::now_ns() < until_ns && !self.cancel.is_cancelled() {
+            self.cancel.wait_until(until_ns);
+        }
+    }
+
+    /// A trial of a level, and its number; what spoils it ends the search, but for a component that died: that is an answer.
+    fn measure(&mut self, site: &mut Site, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
+        let case = self.case_of(level, length_ns);
+        let opened = self.record.level(&case);
+        let (index, number) = match opened {
+            Ok(place) => place,
+            Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
+        };
+        let event = RunEvent::TrialStarted {
+            case: case.name.clone(),
+            trial: number,
+            place: self.facts.path.len() + 1,
+            of: self.quest.probes as usize,
+            cpu_limits: crate::trial::cpu_limits(&case),
+        };
+        (self.tell)(event);
+        let writer = match self.record.trial(index, number) {
+            Ok(writer) => writer,
+            Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
+        };
+        let stage = stage_of(writer, self.cancel, &mut self.builds, site);
+        let dir = dir_of(self.plan);
+        let trial = Trial {
+            index: 0,
+            place: self.made,
+            case: &case,
+            conditions: &self.conditions,
+            plan_dir: &dir,
+            allowed: &self.allowed,
+            threads: self.how.threads,
+        };
+        self.made += 1;
+        let outcome = trial.run(site, &stage, self.tell);
+        let next = (!self.cancel.is_cancelled()).then_some(0);
+        let left = site.end_trial(next, false, &stage);
+        let (told, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
+        (self.tell)(RunEvent::TrialEnded { case: case.name, trial: number, summary: told, failure });
+        if let Some((text, exit)) = left.into_iter().next() {
+            return self.give_up(text, exit);
+        }
+        match (outcome.summary, outcome.failure, outcome.exit) {
+            (Some(_), Some(why), Exit::CouldNotRun | Exit::NotUp) => self.give_up(why, outcome.exit),
+            (None, why, exit) => self.give_up(why.unwrap_or_else(|| "nothing was measured".into()), exit),
+            (Some(summary), _, _) => Some((summary, number)),
+        }
+    }
+
+    fn give_up<T>(&mut self, why: String, exit: Exit) -> Option<T> {
+        self.trouble.get_or_insert((why, exit));
+        None
+    }
+
+    /// The plan's case at a level. Its components live as long as the search.
+    fn case_of(&self, level: u64, length_ns: u64) -> Case {
+        let mut case = self.base.clone();
+        for component in &mut case.system.components {
+            component.fresh = plan::Fresh::Experiment;
+        }
+        let quest = self.quest;
+        case.name = match quest.vary {
+            Vary::Users => format!("users {level}"),
+            Vary::Rate => format!("rate {level}"),
+        };
+        case.values.retain(|(axis, _)| axis != quest.vary.name());
+        case.values.push((quest.vary.name().to_owned(), level.to_string()));
+        for (i, load) in case.loads.iter_mut().enumerate() {
+            load.until = plan::Until::DurationNs(quest.settle_ns.saturating_add(length_ns));
+            (load.warmup_ns, load.is_warmup_found) = (quest.settle_ns, false);
+            (load.batches, load.pause_ns) = (1, 0);
+            if i == quest.load {
+                load.ramp_ns = quest.settle_ns / 2;
+                load.model = model_at(&load.model, quest.vary, level);
+            }
+        }
+        case
+    }
+
+    fn end(mut self, site: Site, answer: Option<Answer>) -> Found {
+        if let Err(error) = site.close() {
+            let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
+            (self.tell)(RunEvent::Note(text));
+        }
+        let (ended, exit) = match (&answer, &self.trouble) {
+            _ if self.cancel.is_cancelled() => (RunEnded::Interrupted, Exit::Interrupted),
+            (_, Some((_, exit))) => (RunEnded::Broken, *exit),
+            (Some(answer), None) => (RunEnded::Complete, exit_of(answer)),
+            (None, None) => (RunEnded::Broken, Exit::CouldNotRun),
+        };
+        if let Some(answer) = &answer {
+            self.facts.found = Some(words_of(answer, self.quest.vary));
+            (self.facts.level, self.facts.above) = match *answer {
+                Answer::Most { level, above, .. } => (Some(level), Some(above)),
+                Answer::AtLeast { level, .. } => (Some(level), None),
+                Answer::LessThan { level } => (None, Some(level)),
+                Answer::Generator { level, above } => (level, Some(above)),
+            };
+            self.facts.confirmed =
+                matches!(answer, Answer::Most { confirmed: true, .. } | Answer::AtLeast { is_top: true, .. });
+        }
+        self.record.search(&self.facts);
+        let mut exits = vec![exit];
+        if let Err(error) = self.record.end(ended) {
+            exits.push(Exit::CouldNotRun);
+            (self.tell)(RunEvent::Note(error.to_string()));
+        }
+        Found {
+            dir: self.how.out.clone(),
+            ended,
+            answer,
+            facts: self.facts,
+            trouble: self.trouble.map(|(why, _)| why),
+            exit: Exit::of(exits),
+        }
+    }
+}
+
+/// A probe that was too short grows to so many times its length at most.
+const MOST_LONGER: u64 = 8;
+
+/// An INVALID probe is made again so many times before that is what is known of its level.
+const INVALID_AGAIN: u32 = 2;
+
+/// A system that is given no more load recovers within this, or never.
+const MOST_RECOVERY_S: f64 = 10.0;
+
+fn model_at(model: &plan::Model, vary: Vary, level: u64) -> plan::Model {
+    match (vary, model) {
+        (Vary::Users, plan::Model::Closed { pace_ns, .. }) => {
+            plan::Model::Closed { users: level, pace_ns: *pace_ns }
+        }
+        (Vary::Users, _) => plan::Model::Closed { users: level, pace_ns: None },
+        (Vary::Rate, plan::Model::Open { arrivals, max_in_flight, .. }) => {
+            plan::Model::Open { rate_per_s: level as f64, arrivals: *arrivals, max_in_flight: *max_in_flight }
+        }
+        (Vary::Rate, _) => plan::Model::Open {
+            rate_per_s: level as f64,
+            arrivals: plan::Arrivals::Constant,
+            max_in_flight: 10_000,
+        },
+    }
+}
+
+fn exit_of(answer: &Answer) -> Exit {
+    match answer {
+        Answer::Most { .. } | Answer::AtLeast { .. } => Exit::Ok,
+        Answer::LessThan { .. } => Exit::Failed,
+        Answer::Generator { .. } => Exit::Invalid,
+    }
+}
+
+/// The answer in a sentence without its full stop.
+fn words_of(answer: &Answer, vary: Vary) -> String {
+    let words = |level: u64| vary.level(level);
+    match *answer {
+        Answer::Most { level, above, confirmed } => {
+            let sure = match confirmed {
+                true => "both probed twice",
+                false => "not confirmed: the probes were used up; `--probes` allows more",
+            };
+            format!("{} meet what is expected, {} do not ({sure})", words(level), words(above))
+        }
+        Answer::AtLeast { level, is_top: true } => {
+            format!("at least {}, the most that was to be tried", words(level))
+        }
+        Answer::AtLeast { level, is_top: false } => format!(
+            "at least {}: nothing that was probed failed before the probes were used up; `--probes` allows more",
+            words(level)
+        ),
+        Answer::LessThan { level } => {
+            format!("less than {}: not even that meets what is expected", words(level))
+        }
+        Answer::Generator { level: Some(level), above } => format!(
+            "at least {}: at {} loadlab itself, not the system, was at its end",
+            words(level),
+            words(above)
+        ),
+        Answer::Generator { level: None, above } => {
+            format!("nothing: even at {} loadlab itself, not the system, was at its end", words(above))
+        }
+    }
+}
+
+/// How a probe came out, and by what.
+fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
+    if summary.verdict == Verdict::Invalid {
+        let grave = summary.doubts.iter().find(|d| d.grave);
+        return (
+            Outcome::Invalid,
+            grave.map_or("INVALID".to_owned(), |d| format!("{}: {}", d.kind, d.evidence)),
+        );
+    }
+    if let Some((name, died)) = summary.components.iter().find_map(|(n, c)| Some((n, c.died.as_ref()?))) {
+        return (Outcome::Missed, format!("{name} died: {died}"));
+    }
+    let numbers = SummaryNumbers::new(summary, &[]);
+    for (expr, said) in expect.iter().zip(&summary.expectations) {
+        if said.holds == Some(true) || expr.evaluate(&Slowest(&numbers)).holds == Some(true) {
+            continue;
+        }
+        return (Outcome::Missed, loadlab_words(said));
+    }
+    // Met for now, and not for long: a backlog that grows is not yet in the percentiles.
+    if let Some(doubt) = summary.doubts.iter().find(|d| UNSTEADY.contains(&d.kind.as_str())) {
+        return (Outcome::Missed, format!("not steady: {}", doubt.evidence));
+    }
+    let Requests { dropped, due, .. } = summary.requests;
+    if dropped as f64 > MOST_DROPPED * due as f64 {
+        return (Outcome::Missed, format!("not steady: {dropped} of {due} requests due were never sent"));
+    }
+    let shown: Vec<String> = summary.expectations.iter().map(loadlab_words).collect();
+    (Outcome::Met, shown.join(", "))
+}
+
+/// More of what falls due than this share is not dropped by a system that keeps up.
+const MOST_DROPPED: f64 = 0.01;
+
+/// Doubts that say that a level cannot be kept up.
+const UNSTEADY: [&str; 2] = ["backlog", "rising"];
+
+/// An expectation with its figure.
+fn loadlab_words(e: &loadlab_record::summary::Expectation) -> String {
+    match (e.value, &e.note) {
+        (Some(value), _) => {
+            format!("{}: {} {}", e.expr, loadlab_record::units::significant(value, 3), e.unit)
+                .trim_end()
+                .to_owned()
+        }
+        (None, Some(note)) => format!("{}: {note}", e.expr),
+        (None, None) => e.expr.clone(),
+    }
+}
+
+/// A summary's numbers, with the slowest response for a percentile that has too few samples: if even that meets an
+/// expectation, the percentile does.
+struct Slowest<'a>(&'a SummaryNumbers<'a>);
+
+impl Numbers for Slowest<'_> {
+    fn number(&self, name: &str, window: Option<Window>) -> Known {
+        let (prefix, figure) = name.rsplit_once('.').map_or(("", name), |(p, f)| (p, f));
+        match self.0.number(name, window) {
+            Known::Unknown(_) if PERCENTILES.iter().any(|(n, _)| *n == figure) => {
+                let most = if prefix.is_empty() { "max".to_owned() } else { format!("{prefix}.max") };
+                self.0.number(&most, window)
+            }
+            known => known,
+        }
+    }
+
+    fn steady(&self, name: &str, for_ns: u64) -> Option<bool> {
+        self.0.steady(name, for_ns)
+    }
+}
+
+/// How many times longer a probe must be for an expectation that could not be told for want of samples; `None` where
+/// that is not what is missing.
+fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
+    let numbers = SummaryNumbers::new(summary, &[]);
+    let untold = expect
+        .iter()
+        .zip(&summary.expectations)
+        .filter(|(expr, said)| said.holds.is_none() && expr.evaluate(&Slowest(&numbers)).holds != Some(true));
+    let factors = untold.flat_map(|(expr, _)| expr.names()).filter_map(|name| {
+        let (prefix, figure) = name.text.rsplit_once('.').map_or(("", name.text.as_str()), |(p, f)| (p, f));
+        let (_, quantile) = PERCENTILES.iter().find(|(n, _)| *n == figure)?;
+        let count = match prefix.strip_prefix("tag.") {
+            Some(tag) => summary.by_tag.get(tag)?.response_ms.count,
+            None => summary.response_ms.count,
+        };
+        let needed = loadlab_record::summary::samples_needed(*quantile);
+        (count > 0 && count < needed).then(|| needed as f64 / count as f64 * 1.1)
+    });
+    factors.reduce(f64::max)
+}

@@ -1,0 +1,146 @@
+//! Limits of the plan → limits of the system; those that follow from what an earlier case measured are worked out here.
+
+use loadlab_plan::{self as plan, Case, LimitName, MeasuredLimit};
+use loadlab_record::expr::{Known, Numbers, SummaryNumbers};
+use loadlab_record::summary::Summary;
+use loadlab_record::units::{format_bytes, format_count};
+use loadlab_system::{BlockLimits, Limits, LinkLimits};
+
+use crate::conduct::TrialEnd;
+
+/// The limits of a component, all of them known.
+pub fn of_plan(limits: &plan::Limits) -> Limits {
+    Limits {
+        cpu_cores: limits.cpu_cores,
+        memory_bytes: limits.memory_bytes,
+        memory_swap_bytes: limits.memory_swap_bytes,
+        pids: limits.pids,
+        open_files: limits.open_files,
+        block: BlockLimits {
+            read_bytes_per_s: limits.block_read_bytes_per_s,
+            write_bytes_per_s: limits.block_write_bytes_per_s,
+            read_ops_per_s: limits.block_read_ops_per_s,
+            write_ops_per_s: limits.block_write_ops_per_s,
+        },
+        link: LinkLimits {
+            bytes_per_s: limits.network_bytes_per_s,
+            delay_ns: limits.delay_ns,
+            jitter_ns: limits.jitter_ns,
+            loss: limits.loss,
+        },
+    }
+}
+
+/// With one of them changed.
+pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
+    let whole = value.map(|v| v.round() as u64);
+    match name {
+        LimitName::Cpu => limits.cpu_cores = value,
+        LimitName::Memory => {
+            limits.memory_bytes = whole;
+            // Both together may not be less than memory alone.
+            limits.memory_swap_bytes =
+                limits.memory_swap_bytes.zip(whole).map(|(both, memory)| both.max(memory));
+        }
+        LimitName::MemorySwap => limits.memory_swap_bytes = whole,
+        LimitName::Pids => limits.pids = whole,
+        LimitName::OpenFiles => limits.open_files = whole,
+        LimitName::BlockRead => limits.block.read_bytes_per_s = whole,
+        LimitName::BlockWrite => limits.block.write_bytes_per_s = whole,
+        LimitName::BlockReadOps => limits.block.read_ops_per_s = whole,
+        LimitName::BlockWriteOps => limits.block.write_ops_per_s = whole,
+        LimitName::Network => limits.link.bytes_per_s = whole,
+        LimitName::Delay => limits.link.delay_ns = whole,
+        LimitName::Jitter => limits.link.jitter_ns = whole,
+        LimitName::Loss => limits.link.loss = value,
+    }
+    limits
+}
+
+/// A case whose limits are all known.
+pub struct Settled {
+    /// The case with values for what was to be measured.
+    pub case: Case,
+    /// How they came about, a line each.
+    pub words: Vec<String>,
+}
+
+/// Puts in what earlier cases measured; `None` where nothing hangs on that.
+///
+/// # Errors
+/// Nothing was measured, in words.
+pub fn settle(case: &Case, cases: &[Case], done: &[TrialEnd]) -> Result<Option<Settled>, String> {
+    if case.system.components.iter().all(|c| c.limits.measured.is_empty()) {
+        return Ok(None);
+    }
+    let mut settled = Settled { case: case.clone(), words: Vec::new() };
+    for component in &mut settled.case.system.components {
+        for measured in std::mem::take(&mut component.limits.measured) {
+            let (value, figures) = value_of(&measured, cases, done)
+                .map_err(|why| format!("limit `{}` of `{}`: {why}", measured.limit.key(), component.name))?;
+            component.limits.set(measured.limit, Some(value));
+            let line = format!(
+                "{}: {} is limited to {}, by {} ({figures})",
+                component.name,
+                measured.limit.key(),
+                in_words(measured.limit, value),
+                measured.text
+            );
+            settled.words.push(line);
+        }
+    }
+    Ok(Some(settled))
+}
+
+/// The value of a limit, in its own unit, and what it comes from: the mean over replicas and trials.
+fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Result<(f64, String), String> {
+    let MeasuredLimit { limit, case, component, figure, factor, .. } = measured;
+    let components =
+        cases.iter().find(|c| c.name == *case).map_or(&[][..], |c| c.system.components.as_slice());
+    let names: Vec<&str> = components
+        .iter()
+        .filter(|c| c.name == *component || c.group == *component)
+        .map(|c| c.name.as_str())
+        .collect();
+    let summaries: Vec<&Summary> = done
+        .iter()
+        .filter(|t| t.case == *case && t.failure.is_none())
+        .filter_map(|t| t.summary.as_ref())
+        .collect();
+    if summaries.is_empty() {
+        return Err(format!("no trial of case `{case}` went well, so there is nothing to go by"));
+    }
+    let mut values = Vec::new();
+    for summary in &summaries {
+        for name in &names {
+            match SummaryNumbers::new(summary, &[]).number(&format!("{name}.{figure}"), None) {
+                Known::Is(value, _) => values.push(value),
+                Known::AtLeast(..) => return Err(format!("`{name}.{figure}` is known only from below")),
+                Known::Unknown(why) => return Err(format!("`{name}.{figure}` of case `{case}`: {why}")),
+            }
+        }
+    }
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    // A figure of CPU is in per cent of a core, a limit in cores.
+    let unit = if *limit == LimitName::Cpu { 0.01 } else { 1.0 };
+    let value = mean * unit * factor;
+    let value = if *limit == LimitName::Cpu { value } else { value.round() };
+    if !(value.is_finite() && value > 0.0) {
+        return Err(format!("it would be {value}, and nothing runs with that"));
+    }
+    let figures = format!(
+        "mean {} over {} trials and {} components",
+        in_words(*limit, mean * unit),
+        summaries.len(),
+        names.len()
+    );
+    Ok((value, figures))
+}
+
+fn in_words(limit: LimitName, value: f64) -> String {
+    match limit {
+        LimitName::Cpu => format!("{} % of a core", format_count(value * 100.0)),
+        LimitName::Memory | LimitName::MemorySwap => format_bytes(value),
+        _ => format_count(value),
+    }
+}

@@ -1,0 +1,277 @@
+//! What was accepted, held against what was stored: by the ids that requests carried, or by counts.
+//!
+//! By ids it is exact. A count cannot tell a request that was stored without a good answer – none came, or one that
+//! refused it – from an accepted one that was not stored, so it gives bounds.
+
+use loadlab_plan as plan;
+use loadlab_record::event::What;
+use loadlab_record::ids::{IdSet, SentIds};
+use loadlab_record::load::Counts;
+use loadlab_record::outcome::Failure;
+use loadlab_record::summary::Loss;
+use loadlab_system::{OutputCommand, Probe, clock, http};
+
+use crate::probes::{self, Around};
+use crate::stage::Stage;
+use crate::translate::TranslateError;
+
+/// Asking for what was stored may take so long.
+const READ_NS: u64 = 60_000_000_000;
+/// A command may print so much: ten million ids of a dozen digits, and some.
+const OUTPUT_BYTES: u64 = 256 << 20;
+/// So many missing ids are named.
+const NAMED: usize = 10;
+/// Loads and batches of a trial that may carry ids: the number of a load's batch has eight bits of an id.
+const MOST_PARTS: u64 = 1 << 8;
+
+/// How what was stored is told, all names filled in.
+pub enum Persisted {
+    /// A URL, and where in its JSON the list is.
+    Http(String, Option<String>),
+    /// A command.
+    Command(OutputCommand),
+    /// A probe, and its value before the load.
+    Probe(Probe, f64),
+}
+
+/// Where the ids of a load's batch begin. All fit into 53 bits, which is what JSON numbers hold in most languages: thirteen
+/// for the trial, eight for load and batch, 32 for the request.
+pub fn first_id(trial: usize, part: u64) -> u64 {
+    ((trial as u64 % (1 << 13)) << 40) | ((part % MOST_PARTS) << 32)
+}
+
+/// The loads of a case, each with its batches, have so many parts; too many cannot be told apart.
+pub fn has_room(parts: u64) -> Result<(), String> {
+    match parts > MOST_PARTS {
+        true => Err(format!(
+            "`loss` by ids is for at most {MOST_PARTS} loads and batches in a trial; here are {parts}"
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Fills in names, and reads what a count begins with.
+///
+/// # Errors
+/// A name without a value; a probe that cannot be read, in words.
+pub fn prepare(
+    spec: &plan::LossSpec,
+    around: &Around<'_>,
+    probes: &[Probe],
+    stage: &Stage,
+) -> Result<Result<Persisted, String>, TranslateError> {
+    Ok(match &spec.persisted {
+        plan::Persisted::Http { url, json_pointer } => {
+            let url = url.render(around.names);
+            let url = url.map_err(|error| TranslateError::Name { what: "`loss`".to_owned(), error })?;
+            Ok(Persisted::Http(url, json_pointer.clone()))
+        }
+        plan::Persisted::Command(command) => {
+            Ok(Persisted::Command(probes::output(command, "`loss`", around)?))
+        }
+        plan::Persisted::Probe(name) => match probes.iter().find(|p| p.name() == name) {
+            Some(probe) => match probe.read(&mut || stage.must_end()) {
+                Ok(before) => Ok(Persisted::Probe(probe.clone(), before)),
+                Err(error) => Err(format!("what was stored before the load is not known: {error}")),
+            },
+            None => Err(format!("there is no probe `{name}`")),
+        },
+    })
+}
+
+/// Compares. The numbers of the load serve where requests carry no ids.
+///
+/// # Errors
+/// What was stored cannot be told, in words.
+pub fn compare(persisted: &Persisted, stage: &Stage, counts: &Counts) -> Result<Loss, String> {
+    let sent = stage.sent_ids()?;
+    let stop = &mut || stage.must_end();
+    let until_ns = clock::now_ns() + READ_NS;
+    let stored = match persisted {
+        Persisted::Probe(probe, before) => {
+            let now = probe.read(stop).map_err(|e| e.to_string())?;
+            let by_ids = [&sent.accepted, &sent.unanswered, &sent.refused].map(IdSet::len);
+            let [accepted, unanswered, refused] = match by_ids {
+                [0, 0, 0] => [counts.ok, unanswered(counts), refused(counts)],
+                by_ids => by_ids,
+            };
+            return Ok(by_count(accepted, (unanswered, refused), (now - before).max(0.0) as u64));
+        }
+        Persisted::Http(url, pointer) => {
+            let response = http::get(url, until_ns, stop);
+            let response = response.map_err(|e| {
+                format!("GET {url}: {e}\nhint: a longer list is told by a command, such as `curl`")
+            })?;
+            if !(200..300).contains(&response.status) {
+                return Err(format!("GET {url}: answered with status {}", response.status));
+            }
+            ids_in(&response.body, pointer.as_deref()).map_err(|why| format!("GET {url}: {why}"))?
+        }
+        Persisted::Command(command) => {
+            let printed = command.run(until_ns, OUTPUT_BYTES, stop);
+            let words = |why| format!("`{}`: {why}", command.command);
+            ids_in(&printed.map_err(words)?, None).map_err(words)?
+        }
+    };
+    let (loss, missing, foreign) = by_id(&sent, stored);
+    if foreign > 0 {
+        let text = format!("{foreign} ids are stored that this trial did not send");
+        stage.event(What::Note { text });
+    }
+    let Loss { accepted, persisted_distinct: persisted, lost_max, .. } = loss;
+    stage.event(What::Compared { accepted, persisted, lost_max, missing });
+    Ok(loss)
+}
+
+/// Requests that were sent, and to which no complete answer came.
+fn unanswered(counts: &Counts) -> u64 {
+    use Failure::{Protocol, Reset, Timeout, TooLarge, Truncated};
+    let failed: u64 =
+        [Protocol, Reset, Timeout, TooLarge, Truncated].into_iter().map(|f| counts.failures.get(f)).sum();
+    failed + counts.in_flight
+}
+
+/// Requests that were answered, but not with success: what they were to store may be stored all the same.
+fn refused(counts: &Counts) -> u64 {
+    [Failure::Http4xx, Failure::Http5xx, Failure::Check].into_iter().map(|f| counts.failures.get(f)).sum()
+}
+
+/// The loss, the first few ids that are missing, and how many are stored that nobody sent.
+fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
+    let mut stored = stored;
+    stored.sort_unstable();
+    let again =
+        stored.windows(2).enumerate().filter(|(i, w)| w[0] == w[1] && (*i == 0 || stored[i - 1] != w[0]));
+    let doubled: Vec<u64> = again.map(|(_, w)| w[0]).collect();
+    let stored = IdSet::of(stored);
+    let mut all = sent.accepted.clone();
+    all.merge(&sent.unanswered);
+    all.merge(&sent.refused);
+    let persisted = stored.common(&all);
+    let lost = sent.accepted.len() - sent.accepted.common(&stored);
+    let loss = Loss {
+        accepted: sent.accepted.len(),
+        unanswered: sent.unanswered.len(),
+        persisted_distinct: persisted,
+        doubled: doubled.iter().filter(|id| all.has(**id)).count() as u64,
+        lost_min: lost,
+        lost_max: lost,
+        by_id: true,
+    };
+    let missing = if lost > 0 { sent.accepted.missing_in(&stored, NAMED) } else { Vec::new() };
+    (loss, missing, stored.len() - persisted)
+}
+
+/// Bounds from counts. As many of the stored ones as were unanswered or refused may be those; that nothing was stored
+/// twice is taken for granted, and what cannot be otherwise is `doubled`.
+fn by_count(accepted: u64, (unanswered, refused): (u64, u64), persisted: u64) -> Loss {
+    let others = unanswered + refused;
+    Loss {
+        accepted,
+        unanswered,
+        persisted_distinct: persisted.min(accepted + others),
+        doubled: persisted.saturating_sub(accepted + others),
+        lost_min: accepted.saturating_sub(persisted),
+        lost_max: accepted.saturating_sub(persisted.saturating_sub(others)),
+        by_id: false,
+    }
+}
+
+/// Ids in a text: a JSON list of numbers or texts, or numbers with blanks, commas, quotes or line ends between them.
+fn ids_in(bytes: &[u8], pointer: Option<&str>) -> Result<Vec<u64>, String> {
+    let is_json = pointer.is_some() || bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
+    if is_json {
+        let document: serde_json::Value =
+            serde_json::from_slice(bytes).map_err(|e| format!("the answer is not JSON: {e}"))?;
+        let pointer = pointer.unwrap_or_default();
+        let list = document.pointer(pointer).and_then(|v| v.as_array());
+        let list = list.ok_or_else(|| format!("there is no list at `{pointer}`"))?;
+        let id = |v: &serde_json::Value| v.as_u64().or_else(|| v.as_str()?.trim().parse().ok());
+        return list.iter().map(|v| id(v).ok_or_else(|| format!("`{v}` is no id"))).collect();
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| "the output is no text".to_owned())?;
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, ',' | '"' | ';'));
+    let words = words.filter(|word| !word.is_empty());
+    words.map(|word| word.parse().map_err(|_| format!("`{word}` is no id"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_in_every_form() {
+        for (text, pointer, expect) in [
+            ("1\n2\r\n\n3", None, Ok(vec![1, 2, 3])),
+            ("\"7\",\"8\"", None, Ok(vec![7, 8])),
+            ("", None, Ok(vec![])),
+            (" [1, \"2\"]", None, Ok(vec![1, 2])),
+            ("{\"ids\": [5]}", Some("/ids"), Ok(vec![5])),
+            ("{\"ids\": 5}", Some("/ids"), Err("there is no list at `/ids`")),
+            ("1 x", None, Err("`x` is no id")),
+            ("[1.5]", None, Err("`1.5` is no id")),
+            ("-1", None, Err("`-1` is no id")),
+        ] {
+            assert_eq!(ids_in(text.as_bytes(), pointer), expect.map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn ids_tell_exactly() {
+        let set = |ids: &[u64]| IdSet::of(ids.to_vec());
+        let sent = SentIds { accepted: set(&[1, 2, 3, 4]), unanswered: set(&[5, 6]), refused: set(&[7]) };
+        // 2 and 4 are lost; 5 was stored without an answer, 7 though it was refused, 1 three times, 99 is a stranger.
+        let (loss, missing, foreign) = by_id(&sent, vec![99, 5, 1, 3, 1, 7, 1]);
+        let expect = Loss {
+            accepted: 4,
+            unanswered: 2,
+            persisted_distinct: 4,
+            doubled: 1,
+            lost_min: 2,
+            lost_max: 2,
+            by_id: true,
+        };
+        assert_eq!((loss, missing, foreign), (expect, vec![2, 4], 1));
+    }
+
+    #[test]
+    fn counts_tell_bounds() {
+        for (accepted, others, persisted, lost, doubled) in [
+            (100, (0, 0), 100, (0, 0), 0),
+            (100, (0, 0), 97, (3, 3), 0),
+            (100, (5, 0), 97, (3, 8), 0),
+            (100, (5, 0), 103, (0, 2), 0),
+            (100, (5, 0), 108, (0, 0), 3),
+            (100, (5, 0), 0, (100, 100), 0),
+            // Five were refused and are stored: as many accepted ones may be lost, or none may.
+            (100, (0, 5), 100, (0, 5), 0),
+            (100, (0, 5), 105, (0, 0), 0),
+            (100, (2, 5), 108, (0, 0), 1),
+        ] {
+            let loss = by_count(accepted, others, persisted);
+            assert_eq!(((loss.lost_min, loss.lost_max), loss.doubled), (lost, doubled), "{persisted}");
+            assert_eq!(loss.persisted_distinct + loss.doubled, persisted);
+            assert_eq!((loss.unanswered, loss.by_id), (others.0, false));
+        }
+    }
+
+    #[test]
+    fn who_was_answered_without_success_is_refused() {
+        let mut counts = Counts { ok: 7, in_flight: 2, ..Counts::default() };
+        for (i, failure) in Failure::ALL.into_iter().enumerate() {
+            counts.failures.add(failure, 1 << i);
+        }
+        let sum = |failures: &[Failure]| -> u64 { failures.iter().map(|f| counts.failures.get(*f)).sum() };
+        use Failure::{Check, Http4xx, Http5xx, Protocol, Reset, Timeout, TooLarge, Truncated};
+        assert_eq!(refused(&counts), sum(&[Http4xx, Http5xx, Check]));
+        assert_eq!(unanswered(&counts), sum(&[Timeout, Reset, Truncated, Protocol, TooLarge]) + 2);
+    }
+
+    #[test]
+    fn ids_of_trials_and_batches_do_not_meet() {
+        let all: Vec<u64> = (0..3).flat_map(|t| (0..4).map(move |p| first_id(t, p))).collect();
+        assert!(all.windows(2).all(|w| w[1] - w[0] >= 1 << 32), "{all:?}");
+        assert!(first_id(8191, 255) + u64::from(u32::MAX) < 1 << 53);
+        assert!(has_room(256).is_ok() && has_room(257).is_err());
+    }
+}

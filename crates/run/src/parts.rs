@@ -1,0 +1,494 @@
+//! Components that are no processes of ours: containers, the services of a Compose file, things that run already.
+//!
+//! What the plan says of them becomes what the system understands, and they come up and go beside the others.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use loadlab_analysis::Exit;
+use loadlab_plan::{self as plan, Case, Part};
+use loadlab_record::event::What;
+use loadlab_system::{
+    self as system, Cancel, Component, ComposeSpec, ContainerSpec, External, HealthCheck, ImageBuild,
+    Network, Project, Scraper, Seek, ServiceSpec, Target, clock,
+};
+
+use crate::bring_up::{Builds, Site, SiteError, Up};
+use crate::event::RunEvent;
+use crate::limits;
+use crate::stage::{Stage, Tell, Trouble};
+use crate::translate::{self, Names, TranslateError, ready_of, words_of};
+
+/// A container or service without a word on readiness may take so long to be well.
+const HEALTHY_NS: u64 = 60_000_000_000;
+
+/// What is beside the components that are started one by one.
+#[derive(Default)]
+pub struct Beside {
+    /// The Compose file's project, if it is up.
+    project: Option<Project>,
+    /// What runs already, as it was found for this trial.
+    found: Vec<External>,
+    scrapers: Vec<Scraper>,
+    /// Components that are reached as this machine is.
+    here: Vec<String>,
+}
+
+impl Beside {
+    /// What the watcher reads of things that run already.
+    pub fn targets(&self) -> impl Iterator<Item = Target> {
+        self.found.iter().map(External::target)
+    }
+
+    /// Endpoints that are read each second.
+    pub fn scrapers(&self) -> &[Scraper] {
+        &self.scrapers
+    }
+
+    /// It is reached as this machine is, whether it is up or not.
+    pub fn is_here(&self, component: &str) -> bool {
+        self.here.iter().any(|name| name == component)
+    }
+
+    /// Forgets what an earlier trial found.
+    pub fn begin(&mut self, case: &Case) {
+        self.found.clear();
+        self.scrapers.clear();
+        let is_here = |part: &Part| matches!(part, Part::Process(_) | Part::External(_));
+        let here = case.system.components.iter().filter(|c| is_here(&c.part)).map(|c| c.name.clone());
+        self.here = here.collect();
+    }
+
+    /// What ran already and does not any more, spoils the trial as a death does.
+    pub fn look(&self, stage: &Stage, tell: Tell<'_>) {
+        for gone in self.found.iter().filter(|f| f.is_gone()) {
+            let (component, status) = (gone.name().to_owned(), "it does not run any more".to_owned());
+            stage.event(What::Died { component: component.clone(), status: status.clone() });
+            tell(RunEvent::Died { component: component.clone(), status: status.clone() });
+            stage.spoil(Trouble::Died { component, status });
+        }
+    }
+}
+
+/// A container of the plan.
+///
+/// # Errors
+/// A name without a value.
+pub fn container(
+    planned: &plan::ComponentSpec,
+    container: &plan::ContainerSpec,
+    names: Names<'_>,
+) -> Result<ContainerSpec, TranslateError> {
+    let what = format!("component `{}`", planned.name);
+    let fill = |template: &plan::Template| {
+        template.render(names).map_err(|error| TranslateError::Name { what: what.clone(), error })
+    };
+    let fill_all = |all: &[plan::Template]| all.iter().map(fill).collect::<Result<Vec<String>, _>>();
+    let (mut entrypoint, mut command) = (fill_all(&container.entrypoint)?, Vec::new());
+    match &container.command {
+        None => {}
+        Some(plan::Command::Words(words)) => command = fill_all(words)?,
+        // As everywhere in a plan a text is a line for a shell; here that of the image.
+        Some(plan::Command::Shell(line)) => {
+            if entrypoint.is_empty() {
+                entrypoint = vec!["/bin/sh".to_owned(), "-c".to_owned()];
+            }
+            command = vec![fill(line)?];
+        }
+    }
+    let is_published = !matches!(container.network, plan::Network::Host);
+    let published = container.ports.iter().filter(|_| is_published).filter_map(|(variable, inner)| {
+        let outside = names(variable)?.parse().ok()?;
+        Some((outside, *inner))
+    });
+    let mut aliases = vec![planned.name.clone(), planned.group.clone()];
+    aliases.dedup();
+    let health = match &container.health {
+        None => None,
+        Some(health) => Some(HealthCheck {
+            is_shell: matches!(health.command, plan::Command::Shell(_)),
+            command: words_of(&health.command, &what, names)?,
+            every_ns: health.every_ns,
+            timeout_ns: health.timeout_ns,
+            retries: health.retries,
+        }),
+    };
+    Ok(ContainerSpec {
+        image: image_name(&planned.group, &container.image),
+        entrypoint,
+        command,
+        published: published.collect(),
+        volumes: fill_all(&container.volumes)?,
+        network: match &container.network {
+            plan::Network::Run => Network::Run,
+            plan::Network::Host => Network::Host,
+            plan::Network::None => Network::None,
+            plan::Network::Named(name) => Network::Named(name.clone()),
+        },
+        aliases,
+        health,
+        user: container.user.clone(),
+    })
+}
+
+/// The name of an image. One that is built is called after its component and what it is built from, so that the
+/// next run finds what the engine kept of it.
+fn image_name(group: &str, image: &plan::Image) -> String {
+    match image {
+        plan::Image::Named(name) => name.clone(),
+        plan::Image::Built { context, dockerfile, args, target } => {
+            let mut hasher = DefaultHasher::new();
+            (context, dockerfile, args, target).hash(&mut hasher);
+            format!("loadlab-build/{group}:{:016x}", hasher.finish())
+        }
+    }
+}
+
+/// When a container or a service counts as up.
+///
+/// # Errors
+/// A name without a value.
+pub fn ready(planned: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
+    match &planned.ready {
+        None => Ok(system::Ready::Healthy { within_ns: HEALTHY_NS }),
+        Some(_) => ready_of(planned, names),
+    }
+}
+
+impl Site {
+    /// Sees to it that all images are there: built, or pulled.
+    ///
+    /// # Errors
+    /// No engine; an image that is not to be had.
+    pub(crate) fn images(
+        &self,
+        cases: &[Case],
+        cancel: &Cancel,
+        builds: &mut Builds,
+        tell: Tell<'_>,
+    ) -> Result<(), SiteError> {
+        let mut done: Vec<String> = Vec::new();
+        for case in cases {
+            self.system.use_engine(case.system.engine.as_deref());
+            for planned in &case.system.components {
+                let Part::Container(container) = &planned.part else { continue };
+                let image = image_name(&planned.group, &container.image);
+                if !done.contains(&image) {
+                    self.image(&planned.group, (&container.image, &image), cancel, (builds, tell))?;
+                    done.push(image);
+                }
+            }
+            if let Some(compose) = &case.system.compose
+                && !done.contains(&compose.file)
+            {
+                let spec = self.compose_spec(case, compose, &self.builds_dir()?.join("compose.log"))?;
+                self.system.compose_build(&spec, cancel)?;
+                done.push(compose.file.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn image(
+        &self,
+        group: &str,
+        (image, name): (&plan::Image, &str),
+        cancel: &Cancel,
+        (builds, tell): (&mut Builds, Tell<'_>),
+    ) -> Result<(), SiteError> {
+        let component = |source| system::Error::of_container(group, source);
+        let engine = self.system.engine().map_err(component)?;
+        let plan::Image::Built { context, dockerfile, args, target } = image else {
+            return Ok(engine.ensure_image(name, cancel).map_err(component)?);
+        };
+        let what = format!("image of {group}");
+        let command = format!("build {context}");
+        tell(RunEvent::Building { what: what.clone(), command: command.clone() });
+        let began_ns = clock::now_ns();
+        let build = ImageBuild {
+            image: name.to_owned(),
+            context: PathBuf::from(context),
+            dockerfile: dockerfile.clone(),
+            args: args.clone(),
+            target: target.clone(),
+        };
+        let path = self.builds_dir()?.join(format!("{group}-image.log"));
+        let log = std::fs::File::options().append(true).create(true).open(&path);
+        let mut log = log.map_err(|error| SiteError::Folder { path, error })?;
+        let built = engine.build_image(&build, self.system.scratch(), cancel, &mut log);
+        let took_s = (clock::now_ns() - began_ns) as f64 / 1e9;
+        let exit = Some(i32::from(built.is_err()));
+        builds.push((clock::now_ns(), What::Command { name: what.clone(), command, exit, took_s }));
+        built.map_err(component)?;
+        tell(RunEvent::Built { what, took_s });
+        Ok(())
+    }
+
+    /// The Compose file of a case, with what the plan lays over its services.
+    fn compose_spec(
+        &self,
+        case: &Case,
+        compose: &plan::ComposeSpec,
+        log: &Path,
+    ) -> Result<ComposeSpec, SiteError> {
+        let fill_env = |env: &[(String, plan::Template)], own: Option<&str>| {
+            let names = |n: &str| self.name(n, own);
+            translate::env_of(env, "the Compose file", &names)
+        };
+        let mut services = BTreeMap::new();
+        for planned in &case.system.components {
+            if let Part::Service(service) = &planned.part {
+                let env = fill_env(&planned.env, Some(&planned.name))?;
+                let (limits, cpus) = (limits::of_plan(&planned.limits), planned.limits.cpus.clone());
+                services.insert(service.clone(), ServiceSpec { env, limits, cpus });
+            }
+        }
+        Ok(ComposeSpec {
+            file: PathBuf::from(&compose.file),
+            env: fill_env(&compose.env, None)?,
+            services,
+            within_ns: compose.within_ns,
+            log: log.to_owned(),
+        })
+    }
+
+    /// Brings the case's Compose file up, unless it is from before, and waits for its services.
+    ///
+    /// # Errors
+    /// What Compose says; a service that is not in the file, or does not become ready.
+    pub(crate) fn compose(
+        &mut self,
+        index: usize,
+        case: &Case,
+        stage: &Stage,
+        tell: Tell<'_>,
+    ) -> Result<(), SiteError> {
+        let Some(compose) = &case.system.compose else { return Ok(()) };
+        if self.is_whole(compose, stage, tell)? {
+            self.services_live_on(case, stage)?;
+            stage.event(What::Note { text: format!("{} is up from before", compose.file) });
+            return Ok(());
+        }
+        self.seeded = None;
+        let spec = self.compose_spec(case, compose, &self.log_paths("compose", stage).0)?;
+        // A number behind a component's name may be its own or a container's: what it is of is kept, not guessed.
+        let services = RefCell::new(BTreeMap::new());
+        let made = |service: &str, name: &str| {
+            let planned = planned_service(case, service);
+            // Called as in the plan; with several containers their number stays.
+            let number = name.strip_prefix(service).unwrap_or_default();
+            let name = planned.map_or(name.to_owned(), |p| format!("{}{number}", p.name));
+            services.borrow_mut().insert(name.clone(), service.to_owned());
+            let logs = self.log_paths(&name, stage);
+            let limits = limits_of(planned);
+            let cpus = planned.map(|p| p.limits.cpus.clone()).unwrap_or_default();
+            system::ComponentSpec { cpus, ..service_spec(name, service, &spec, (limits, logs)) }
+        };
+        let project = self.system.compose_up(&spec, &stage.cancel, &made)?;
+        let services = services.into_inner();
+        let logs =
+            stage.writer.as_ref().map_or_else(String::new, |w| crate::bring_up::within_record(w.dir()));
+        for component in project.components() {
+            let name = component.name().to_owned();
+            let service = services.get(&name).cloned().unwrap_or_default();
+            stage.member(component.process());
+            stage.event(What::Up { component: name, pid: Some(component.process().pid) });
+            stage.limits(component);
+            self.up.push(Up {
+                component: component.clone(),
+                fresh: compose.fresh,
+                case: index,
+                is_ready: false,
+                service: Some(service),
+                ready: None,
+                told: Vec::new(),
+                logs: logs.clone(),
+            });
+        }
+        for done in &project.done {
+            stage.event(What::Note { text: format!("{done} has done its work and ended") });
+        }
+        self.beside.project = Some(project.clone());
+        self.services_are_there(case, &project)?;
+        self.services_ready(case, stage, tell)
+    }
+
+    /// Whether the Compose file is up from before with all its services. One that an event has ended comes back with the
+    /// whole of it: then what is left is taken down.
+    fn is_whole(
+        &mut self,
+        compose: &plan::ComposeSpec,
+        stage: &Stage,
+        tell: Tell<'_>,
+    ) -> Result<bool, SiteError> {
+        let Some(project) = &self.beside.project else { return Ok(false) };
+        let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
+        let names = project.components().iter().map(Component::name);
+        let ended: Vec<&str> = names.filter(|name| !is_up(name)).collect();
+        if ended.is_empty() {
+            return Ok(true);
+        }
+        let text = format!("{} is brought up anew: an event had ended {}", compose.file, ended.join(" and "));
+        tell(RunEvent::Note(text.clone()));
+        stage.event(What::Note { text });
+        self.up.retain(|up| up.service.is_none());
+        match self.compose_down(stage) {
+            None => Ok(false),
+            Some((text, _)) => Err(SiteError::BeforeLoad(text)),
+        }
+    }
+
+    /// Services that live on have the limits of the case that begins.
+    fn services_live_on(&self, case: &Case, stage: &Stage) -> Result<(), SiteError> {
+        for up in &self.up {
+            let Some(service) = &up.service else { continue };
+            stage.member(up.component.process());
+            self.change_limits(&up.component, &limits_of(planned_service(case, service)), stage)?;
+        }
+        Ok(())
+    }
+
+    fn services_are_there(&self, case: &Case, project: &Project) -> Result<(), SiteError> {
+        let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
+        for planned in &case.system.components {
+            let Part::Service(service) = &planned.part else { continue };
+            // Of two components of one service the second has nothing.
+            let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
+            let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
+            if !is_up && !project.done.contains(service) {
+                let words = format!(
+                    "component `{}`: the Compose file has brought no service `{service}` up\nhint: there are {}",
+                    planned.name,
+                    names.join(", ")
+                );
+                return Err(SiteError::BeforeLoad(words));
+            }
+        }
+        Ok(())
+    }
+
+    fn services_ready(&mut self, case: &Case, stage: &Stage, tell: Tell<'_>) -> Result<(), SiteError> {
+        for at in 0..self.up.len() {
+            let Some(service) = &self.up[at].service else { continue };
+            let planned = planned_service(case, service);
+            let component = self.up[at].component.clone();
+            let name = component.name().to_owned();
+            let ready = match planned {
+                Some(planned) => ready(planned, &|n| self.name(n, Some(&name)))?,
+                None => system::Ready::Healthy { within_ns: HEALTHY_NS },
+            };
+            let after_s = self.system.ready_when(&component, &ready, &stage.cancel)?;
+            self.up[at].is_ready = true;
+            self.up[at].ready = Some(ready);
+            stage.event(What::Ready { component: name.clone(), after_s });
+            tell(RunEvent::Ready { component: name, after_s });
+        }
+        Ok(())
+    }
+
+    /// Takes the project down; what became of it in events, what failed in words.
+    pub(crate) fn compose_down(&mut self, stage: &Stage) -> Option<(String, Exit)> {
+        let project = self.beside.project.take()?;
+        match self.system.compose_down(&project) {
+            Ok(down) => {
+                for component in project.components() {
+                    let (component, how) = (component.name().to_owned(), down.how.as_str().to_owned());
+                    stage.event(What::Down { component, how });
+                }
+                None
+            }
+            Err(error) => {
+                let text = format!("cannot take down the Compose file's services: {error}");
+                stage.event(What::Failed { text: text.clone() });
+                Some((text, Exit::Failed))
+            }
+        }
+    }
+
+    /// Finds what runs already, and waits until it answers.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub(crate) fn find_external(
+        &mut self,
+        planned: &plan::ComponentSpec,
+        external: &plan::External,
+        case: &Case,
+        stage: &Stage,
+    ) -> Result<(), SiteError> {
+        let name = &planned.name;
+        let names = |n: &str| self.name(n, Some(name));
+        let seek = match external {
+            plan::External::Pid(pid) => Seek::Pid(*pid),
+            plan::External::Command(command) => Seek::Command(command.clone()),
+            plan::External::Cgroup(path) => Seek::Cgroup(path.clone()),
+            plan::External::Container(id) => Seek::Container(id.clone()),
+            plan::External::Prometheus { url, labels } => {
+                let what = format!("component `{name}`");
+                let url = url.render(&names).map_err(|error| TranslateError::Name { what, error })?;
+                let scraper = Scraper::new(name, &url, labels.clone())?;
+                scraper.read(&mut || stage.cancel.is_cancelled())?;
+                self.beside.scrapers.push(scraper);
+                return self.answers(planned, stage);
+            }
+        };
+        let found = External::find(name, &seek, case.system.engine.as_deref())?;
+        stage.event(What::Note { text: format!("{name} runs already: {}", external.text()) });
+        self.beside.found.push(found);
+        self.answers(planned, stage)
+    }
+
+    fn answers(&self, planned: &plan::ComponentSpec, stage: &Stage) -> Result<(), SiteError> {
+        if planned.ready.is_none() {
+            return Ok(());
+        }
+        let ready = ready_of(planned, &|n| self.name(n, Some(&planned.name)))?;
+        let after_s = system::ready::answers(&planned.name, &ready, &stage.cancel)?;
+        stage.event(What::Ready { component: planned.name.clone(), after_s });
+        Ok(())
+    }
+
+    fn builds_dir(&self) -> Result<PathBuf, SiteError> {
+        let path = self.run_dir.join("builds");
+        match std::fs::create_dir_all(&path) {
+            Ok(()) => Ok(path),
+            Err(error) => Err(SiteError::Folder { path, error }),
+        }
+    }
+}
+
+/// The component of the plan that a service of the Compose file is.
+fn planned_service<'a>(case: &'a Case, service: &str) -> Option<&'a plan::ComponentSpec> {
+    let is_it = |part: &Part| matches!(part, Part::Service(name) if name == service);
+    case.system.components.iter().find(|c| is_it(&c.part))
+}
+
+/// A service that the plan says nothing of has what its file gives it.
+fn limits_of(planned: Option<&plan::ComponentSpec>) -> system::Limits {
+    planned.map(|p| limits::of_plan(&p.limits)).unwrap_or_default()
+}
+
+/// A service as a component: how it is started and stopped is Compose's to know.
+fn service_spec(
+    name: String,
+    service: &str,
+    compose: &ComposeSpec,
+    (limits, logs): (system::Limits, (PathBuf, PathBuf)),
+) -> system::ComponentSpec {
+    let words = vec!["compose".to_owned(), "up".to_owned(), service.to_owned()];
+    system::ComponentSpec {
+        relay: None,
+        name,
+        command: system::Command::Argv(words),
+        dir: compose.file.parent().unwrap_or(Path::new("/")).to_owned(),
+        env: Vec::new(),
+        ready: system::Ready::Alive,
+        limits,
+        stop: system::Stop::default(),
+        logs,
+        ports: Vec::new(),
+        cpus: Vec::new(),
+    }
+}

@@ -1,0 +1,65 @@
+//! Probes of the plan, and where what was stored is listed → what the system reads.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_plan as plan;
+use loadlab_system::{OutputCommand, ProbeSource, ProbeSpec};
+
+use crate::translate::{self, Names, TranslateError};
+
+/// What every reading needs to know.
+pub struct Around<'a> {
+    /// Values of names.
+    pub names: Names<'a>,
+    /// The plan's folder, where commands run.
+    pub plan_dir: &'a Path,
+    /// The run's mark for the environment of commands.
+    pub mark: (String, String),
+    /// The logs of a component.
+    pub logs: &'a dyn Fn(&str) -> Vec<PathBuf>,
+}
+
+/// A probe.
+///
+/// # Errors
+/// A name without a value.
+pub fn probe(probe: &plan::ProbeSpec, around: &Around<'_>) -> Result<ProbeSpec, TranslateError> {
+    let what = format!("probe `{}`", probe.name);
+    let fill = |template: &plan::Template| {
+        template.render(around.names).map_err(|error| TranslateError::Name { what: what.clone(), error })
+    };
+    let source = match &probe.source {
+        plan::ProbeSource::Http { url, json_pointer } => {
+            ProbeSource::Http { url: fill(url)?, json: Some(json_pointer.clone()) }
+        }
+        plan::ProbeSource::Prometheus { url, metric, labels } => {
+            ProbeSource::Prometheus { url: fill(url)?, metric: metric.clone(), labels: labels.clone() }
+        }
+        plan::ProbeSource::Redis { address, words } => ProbeSource::Redis {
+            address: fill(address)?,
+            words: words.iter().map(fill).collect::<Result<_, _>>()?,
+        },
+        plan::ProbeSource::Command(line) => ProbeSource::Command(output(line, &what, around)?),
+        plan::ProbeSource::Log { components, contains } => ProbeSource::Log {
+            paths: components.iter().flat_map(|name| (around.logs)(name)).collect(),
+            contains: contains.clone(),
+        },
+    };
+    Ok(ProbeSpec { name: probe.name.clone(), source })
+}
+
+/// A command that is run for what it prints.
+///
+/// # Errors
+/// A name without a value.
+pub fn output(
+    command: &plan::Command,
+    what: &str,
+    around: &Around<'_>,
+) -> Result<OutputCommand, TranslateError> {
+    Ok(OutputCommand {
+        command: translate::command(command, what, around.names)?,
+        dir: around.plan_dir.to_owned(),
+        env: vec![around.mark.clone()],
+    })
+}

@@ -1,0 +1,412 @@
+//! A load that a program of the user's makes: run to its end, its requests counted by a probe.
+//!
+//! Two things are measured: how long it ran, on the load's clock, and by how much the probe grew. What was not measured –
+//! response times, failures, bytes, what was in flight – stays empty, and reports say so. The program is watched as a
+//! component is, under the load's name; it is killed when the trial ends early, and so is whatever it leaves running.
+
+use loadlab_analysis::LoadRun;
+use loadlab_load::run::Origin;
+use loadlab_plan as plan;
+use loadlab_record::event::What;
+use loadlab_record::expr::Expr;
+use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Ended, Generator, LoadFacts};
+use loadlab_record::units::format_count;
+use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, Watched, clock};
+
+use crate::bring_up::{Site, SiteError};
+use crate::event::{Progress, RunEvent};
+use crate::events::Actor;
+use crate::gauge::{Gauge, SystemFigures};
+use crate::measure::{MeasuredLoad, summary_so_far};
+use crate::stage::{Stage, Trouble};
+use crate::translate::{self, TranslateError};
+
+/// How often is looked at what has become of it.
+const LOOK_NS: u64 = 100_000_000;
+/// The same until its load has begun.
+const BEGIN_LOOK_NS: u64 = 5_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A program that makes a load, all names filled in.
+pub struct Program {
+    /// The load's name.
+    pub name: String,
+    command: CommandSpec,
+    within_ns: u64,
+    /// Counts its requests, by how much it grows.
+    counts: Probe,
+    requests: Option<u64>,
+    begins: Option<String>,
+}
+
+impl Program {
+    /// Fills in names.
+    ///
+    /// # Errors
+    /// A name without a value; a probe that is none.
+    pub fn new(
+        name: &str,
+        planned: &plan::CommandLoad,
+        site: &Site,
+        (stage, probes): (&Stage, &[Probe]),
+    ) -> Result<Program, SiteError> {
+        let names = |n: &str| site.name(n, None);
+        let what = format!("load `{name}`");
+        let fill = |template: &plan::Template| {
+            let filled = template.render(&names);
+            filled.map_err(|error| TranslateError::Name { what: what.clone(), error })
+        };
+        let mut env = Vec::new();
+        for (variable, value) in &planned.env {
+            env.push((variable.clone(), fill(value)?));
+        }
+        let no_probe = || SiteError::BeforeLoad(format!("{what}: there is no probe `{}`", planned.counts));
+        Ok(Program {
+            name: name.to_owned(),
+            command: CommandSpec {
+                name: what.clone(),
+                command: translate::command(&planned.command, &what, &names)?,
+                dir: planned.dir.clone().into(),
+                env,
+                within_ns: None,
+                log: site.log_paths(name, stage).0,
+            },
+            within_ns: planned.within_ns,
+            counts: probes.iter().find(|p| p.name() == planned.counts).cloned().ok_or_else(no_probe)?,
+            requests: planned.requests,
+            begins: planned.begins.as_ref().map(fill).transpose()?,
+        })
+    }
+
+    /// What a summary says was asked for.
+    pub fn facts(&self) -> LoadFacts {
+        LoadFacts {
+            model: "command".to_owned(),
+            requests: self.requests,
+            url: self.command.command.to_string(),
+            ..LoadFacts::default()
+        }
+    }
+}
+
+/// A program to be run as one batch of a load.
+pub struct Run<'a> {
+    /// Which.
+    pub program: &'a Program,
+    /// In the summary's words.
+    pub facts: &'a LoadFacts,
+    /// Any of these ends it.
+    pub stop_when: &'a [Expr],
+    /// Where it stands in the trial.
+    pub origin: Origin,
+}
+
+/// Under way.
+struct Course<'a> {
+    run: &'a Run<'a>,
+    actor: &'a Actor<'a>,
+    running: RunningCommand,
+    /// What the probe said before.
+    base: f64,
+    /// When its load began; `None`: not yet.
+    began_ns: Option<u64>,
+    /// When it had not begun yet, as far as was looked.
+    looked_ns: u64,
+    /// When the second under way began.
+    second_ns: u64,
+    /// Requests of the seconds that are complete.
+    told: u64,
+    ticks: Vec<Tick>,
+    /// What stop conditions ask of the system.
+    system: SystemFigures,
+    stopped_by: Option<String>,
+}
+
+/// How it came to an end.
+enum End {
+    /// By itself, or by somebody else's hand.
+    Itself,
+    /// Time was up.
+    Late,
+    /// A condition of the plan holds.
+    Stopped,
+    /// The trial must end.
+    Trial,
+}
+
+impl Run<'_> {
+    /// Runs it to its end. What went wrong is put onto the stage; what was counted comes back all the same.
+    pub fn measure(&self, actor: &Actor<'_>) -> Option<MeasuredLoad> {
+        let Actor { stage, .. } = *actor;
+        let name = &self.program.name;
+        let fails = |why: String| {
+            stage.spoil(Trouble::Load(format!("load `{name}`: {why}")));
+            None
+        };
+        let base = match self.program.counts.read(&mut || stage.must_end()) {
+            Ok(value) => value,
+            Err(_) if stage.must_end() => return None,
+            Err(error) => {
+                return fails(format!("what counts its requests cannot be read before it: {error}"));
+            }
+        };
+        if stage.cancel.wait_until(self.origin.start_ns) {
+            return None;
+        }
+        let running = match actor.site.system.begin_command(&self.program.command) {
+            Ok(running) => running,
+            Err(error) => return fails(error.to_string()),
+        };
+        if let Some(watcher) = actor.watcher {
+            watcher.add(running.target(name));
+        }
+        let began_ns = self.program.begins.is_none().then(|| running.started_ns());
+        let mut course = Course {
+            run: self,
+            actor,
+            second_ns: running.started_ns(),
+            looked_ns: running.started_ns(),
+            running,
+            base,
+            began_ns,
+            told: 0,
+            ticks: Vec::new(),
+            system: SystemFigures::of(self.stop_when),
+            stopped_by: None,
+        };
+        // The watcher reads at whole seconds, and the program may be done before the first of them.
+        let mut target = course.running.target(name);
+        course.sampled(target.read_now(), course.running.started_ns());
+        let end = course.follow();
+        let last = target.read_now();
+        let result = actor.site.system.end_command(&course.running);
+        match result {
+            Ok(result) => {
+                course.sampled(last, result.ended_ns);
+                course.had_begun(result.ended_ns);
+                Some(course.finish(end, result))
+            }
+            Err(error) => fails(error.to_string()),
+        }
+    }
+}
+
+impl Course<'_> {
+    /// Looks at it until it ends, or must.
+    fn follow(&mut self) -> End {
+        let stage = self.actor.stage;
+        let deadline_ns = self.running.started_ns().saturating_add(self.run.program.within_ns);
+        loop {
+            let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_LOOK_NS };
+            let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
+            if self.running.wait(next_ns, &stage.cancel) {
+                return End::Itself;
+            }
+            stage.notices(&self.actor.site.notices, self.actor.tell);
+            if stage.must_end() {
+                return End::Trial;
+            }
+            let now_ns = clock::now_ns();
+            if now_ns >= deadline_ns {
+                return End::Late;
+            }
+            if self.has_begun(now_ns) && self.look(now_ns) {
+                return End::Stopped;
+            }
+        }
+    }
+
+    /// A reading of what it used up to a moment.
+    fn sampled(&self, sample: Option<Sample>, at_ns: u64) {
+        let at_s = (at_ns as f64 - self.run.origin.zero_ns as f64) / 1e9;
+        let samples = sample.map(|sample| vec![Sample { at_s, ..sample }]);
+        samples.into_iter().for_each(|samples| self.actor.stage.watched(Watched::Samples(samples)));
+    }
+
+    fn has_begun(&mut self, now_ns: u64) -> bool {
+        if let (None, Some(text)) = (self.began_ns, &self.run.program.begins) {
+            match self.running.has_written(text) {
+                true => (self.began_ns, self.second_ns) = (Some(now_ns), now_ns),
+                false => self.looked_ns = now_ns,
+            }
+        }
+        self.began_ns.is_some()
+    }
+
+    /// One that has ended may have begun and ended between two looks. It began after the one before, whose moment is
+    /// taken: no load lasts no time.
+    fn had_begun(&mut self, ended_ns: u64) {
+        self.has_begun(self.looked_ns.min(ended_ns));
+    }
+
+    /// Tells how far it is; true if it is to end.
+    fn look(&mut self, now_ns: u64) -> bool {
+        let counted = self.counted_so_far();
+        while now_ns >= self.second_ns + SECOND_NS {
+            self.second(self.second_ns + SECOND_NS, counted);
+        }
+        let at_s = self.since_began_s(now_ns);
+        let last = self.ticks.last().map_or(0.0, |t| t.counts.ok as f64);
+        (self.actor.tell)(RunEvent::Progress(Progress {
+            load: self.run.program.name.clone(),
+            at_s,
+            counts: counts_of(counted),
+            ok_per_s: last,
+            p50_ms: None,
+            p99_ms: None,
+            connections: 0,
+        }));
+        if self.run.stop_when.is_empty() {
+            return false;
+        }
+        let system = (self.actor.stage, &mut self.system);
+        let summary = summary_so_far(self.run.facts, &self.run.program.name, system, measured(counted, at_s));
+        let readings = self.actor.stage.readings();
+        let gauge = Gauge { summary: &summary, readings: &readings };
+        let reached = self.run.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
+        self.stopped_by = reached.map(ToString::to_string);
+        self.stopped_by.is_some()
+    }
+
+    /// By the watcher's last reading.
+    fn counted_so_far(&self) -> u64 {
+        let last = self.actor.stage.readings().last(self.run.program.counts.name());
+        last.map_or(self.told, |value| self.grown_to(value)).max(self.told)
+    }
+
+    fn grown_to(&self, value: f64) -> u64 {
+        (value - self.base).max(0.0) as u64
+    }
+
+    /// A second is complete, with what was counted by its end.
+    fn second(&mut self, end_ns: u64, counted: u64) {
+        let zero_ns = self.run.origin.zero_ns;
+        let at_s = |ns: u64| (ns as f64 - zero_ns as f64) / 1e9;
+        let tick = Tick {
+            load: self.run.program.name.clone(),
+            batch: self.run.origin.batch,
+            from_s: at_s(self.second_ns),
+            to_s: at_s(end_ns),
+            in_window: true,
+            counts: counts_of(counted.saturating_sub(self.told)),
+            ..Tick::default()
+        };
+        (self.second_ns, self.told) = (end_ns, counted.max(self.told));
+        self.actor.stage.write(|w| w.tick(&tick));
+        (self.actor.tell)(RunEvent::Second(Box::new(tick.clone())));
+        self.ticks.push(tick);
+    }
+
+    fn since_began_s(&self, now_ns: u64) -> f64 {
+        now_ns.saturating_sub(self.began_ns.unwrap_or(now_ns)) as f64 / 1e9
+    }
+
+    /// What it came to. The probe is read once more: what it says now is what counts.
+    fn finish(mut self, end: End, result: CommandResult) -> MeasuredLoad {
+        let Actor { stage, .. } = *self.actor;
+        let program = self.run.program;
+        let counted = match program.counts.read(&mut || stage.must_end()) {
+            Ok(value) => {
+                stage.read(program.counts.name(), value);
+                self.grown_to(value).max(self.told)
+            }
+            Err(error) => {
+                if !stage.must_end() {
+                    let text = format!("load `{}`: its requests cannot be counted: {error}", program.name);
+                    stage.spoil(Trouble::Load(text));
+                }
+                self.counted_so_far()
+            }
+        };
+        self.judge(&end, &result, counted);
+        let began_ns = self.began_ns.unwrap_or(result.ended_ns);
+        let ended_ns = result.ended_ns.max(began_ns);
+        while ended_ns > self.second_ns + SECOND_NS {
+            self.second(self.second_ns + SECOND_NS, self.told);
+        }
+        self.second(ended_ns.max(self.second_ns), counted);
+        let (ended, how) = match (&self.stopped_by, stage.trouble()) {
+            _ if stage.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
+            (_, Some(trouble)) => (Ended::Broken, trouble.words()),
+            (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
+            (None, None) => (Ended::Complete, "complete".to_owned()),
+        };
+        let elapsed_s = (ended_ns - began_ns) as f64 / 1e9;
+        MeasuredLoad {
+            run: LoadRun {
+                load: program.name.clone(),
+                batch: self.run.origin.batch,
+                at_s: (began_ns as f64 - self.run.origin.zero_ns as f64) / 1e9,
+                measured: measured(counted, elapsed_s),
+            },
+            generator: Generator::default(),
+            ticks: self.ticks,
+            intervals: Vec::new(),
+            examples: Vec::new(),
+            ended,
+            how,
+        }
+    }
+
+    /// Whether it did what it was to do.
+    fn judge(&self, end: &End, result: &CommandResult, counted: u64) {
+        let (stage, program) = (self.actor.stage, self.run.program);
+        if result.left_over > 0 {
+            let text = format!(
+                "load `{}`: {} processes were still there when its command had ended, and were killed",
+                program.name, result.left_over
+            );
+            (self.actor.tell)(RunEvent::Note(text.clone()));
+            stage.event(What::Note { text });
+        }
+        let (exit, took_s) = (result.status.exit, result.took_s);
+        let (name, command) = (result.name.clone(), result.command.clone());
+        stage.event(What::Command { name, command, exit, took_s });
+        let why = match end {
+            End::Stopped | End::Trial => return,
+            End::Late => {
+                let within_s = program.within_ns as f64 / 1e9;
+                let tail = &result.tail;
+                format!(
+                    "it had not ended after {within_s} s and was killed: `{}`{tail}\nhint: `within` gives it longer",
+                    result.command
+                )
+            }
+            End::Itself if !result.is_ok() => match result.clone().checked() {
+                Ok(_) => return,
+                Err(error) => error.to_string(),
+            },
+            End::Itself if self.began_ns.is_none() => {
+                let text = program.begins.as_deref().unwrap_or_default();
+                format!("it ended without `{text}` in its output, which is to say that its load begins")
+            }
+            End::Itself => match program.requests {
+                Some(planned) if planned != counted => format!(
+                    "probe `{}` counted {} of the {} requests that it was to make",
+                    program.counts.name(),
+                    format_count(counted as f64),
+                    format_count(planned as f64),
+                ),
+                _ => return,
+            },
+        };
+        stage.spoil(Trouble::Load(format!("load `{}`: {why}", program.name)));
+    }
+}
+
+/// Requests that are known to have been made, and nothing of those that are not.
+fn counts_of(counted: u64) -> Counts {
+    Counts { due: counted, started: counted, ok: counted, ..Counts::default() }
+}
+
+fn measured(counted: u64, elapsed_s: f64) -> Measured {
+    Measured {
+        counts: counts_of(counted),
+        window: Window { from_s: 0.0, to_s: elapsed_s },
+        in_window: InWindow { due: counted, started: counted, ok: counted },
+        elapsed_s,
+        ..Measured::default()
+    }
+}

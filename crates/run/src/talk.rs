@@ -1,0 +1,154 @@
+//! A WebSocket step → the requests that its conversation consists of: the opening, each message, the goodbye.
+
+use loadlab_load::journey::check::Checks;
+use loadlab_load::journey::template::{Template, Variable};
+use loadlab_load::script::{Part, Script, Talk, Wait};
+use loadlab_load::source::Request;
+use loadlab_load::spec::Think;
+use loadlab_load::websocket::Kind;
+use loadlab_load::websocket::opening::Opening;
+use loadlab_plan as plan;
+
+use crate::hosts::Hosts;
+use crate::journey;
+use crate::script::{Desk, Fields, captures_of, way_of, written};
+use crate::translate::TranslateError;
+
+/// A request of a conversation.
+pub struct PartOf<'s> {
+    /// What is counted and shown.
+    pub request: Request,
+    /// What is done.
+    pub script: Script,
+    /// Series it counts for, besides those of its step.
+    pub tags: &'s [String],
+    /// Header fields of the opening, which may hold secrets.
+    pub fields: Option<Fields>,
+}
+
+/// The parts of a step's conversation, in order, and the step's URL.
+///
+/// # Errors
+/// See [`TranslateError`].
+pub fn parts_of<'s>(
+    step: &'s plan::Step,
+    talk: &'s plan::Conversation,
+    what: &str,
+    (load, desk): (&plan::LoadSpec, &Desk<'_>),
+    hosts: &mut Hosts<'_>,
+) -> Result<(Vec<PartOf<'s>>, String), TranslateError> {
+    let (request, (mut message, fields), url) = written(step, what, load, desk, hosts)?;
+    let path = request.label.split_once(' ').map_or("", |(_, path)| path).to_owned();
+    let named =
+        |more: &str| Request { label: format!("WebSocket {path}{more}"), safe: false, ..request.clone() };
+    let opening = Opening::new(nonce(load.seed, what), talk.subprotocols.clone());
+    for (name, value) in opening.headers() {
+        message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
+    }
+    let script = |part: Part| Script {
+        host: request.host,
+        on_failure: way_of(step.on_failure),
+        talk: Some(Box::new(Talk { part, left: 0 })),
+        ..Script::plain()
+    };
+    // What is waited for without saying anything may have come before.
+    let keeps = talk.messages.iter().any(|m| m.send.is_none() && m.expect.is_some());
+    let mut parts = vec![PartOf {
+        request: named(""),
+        script: Script {
+            has_id: message.has_id(),
+            message: Some(message),
+            checks: Checks { statuses: vec![101], ..Checks::default() },
+            ..script(Part::Open { opening, keeps })
+        },
+        tags: &[],
+        fields: Some(fields),
+    }];
+    let mut pauses = Vec::new();
+    let mut pause_ns = 0;
+    for message in (0..talk.repeat).flat_map(|_| &talk.messages) {
+        pause_ns += message.pause_ns;
+        if message.send.is_none() && message.expect.is_none() {
+            continue;
+        }
+        pauses.push(std::mem::take(&mut pause_ns));
+        let number = 1 + talk.messages.iter().take_while(|m| !std::ptr::eq(*m, message)).count();
+        let what = format!("{what}, message {number}");
+        let script = message_of(message, &what, desk, &script)?;
+        let request = named(&format!(", message {number}"));
+        parts.push(PartOf { request, script, tags: &message.tags, fields: None });
+    }
+    pauses.push(pause_ns + talk.hold_ns);
+    parts.push(PartOf {
+        request: named(", goodbye"),
+        script: script(Part::Goodbye),
+        tags: &[],
+        fields: None,
+    });
+    Ok((strung(parts, &pauses), url))
+}
+
+/// One message: what is said, waited for and kept.
+fn message_of(
+    message: &plan::Message,
+    what: &str,
+    desk: &Desk<'_>,
+    script: &dyn Fn(Part) -> Script,
+) -> Result<Script, TranslateError> {
+    let said = message.send.as_ref().map(|said| said_of(said, what, desk)).transpose()?;
+    let wait = message
+        .expect
+        .as_ref()
+        .map(|_| Wait { within_ns: message.within_ns, passes_over: message.passes_over });
+    let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
+    let echoes = message.echoes.iter().map(|text| journey::template(text, what, desk.names));
+    let echoes = echoes.collect::<Result<Vec<_>, _>>()?;
+    let checks = message.expect.as_ref().map(|checks| journey::checks(None, checks));
+    Ok(Script {
+        checks: checks.transpose().map_err(bug)?.unwrap_or_default(),
+        captures: captures_of(&message.captures, what, desk)?,
+        has_id: said.as_ref().is_some_and(|(_, text)| text.variables().contains(&Variable::Id)),
+        ..script(Part::Say { send: said, wait, echoes })
+    })
+}
+
+/// Parts that know how many follow them, with the pauses between them; behind the last one the load's holds.
+fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
+    let last = parts.len().saturating_sub(1);
+    for (i, part) in parts.iter_mut().enumerate() {
+        if let Some(talk) = &mut part.script.talk {
+            talk.left = (last - i) as u32;
+        }
+        part.script.think = pauses.get(i).map(|ns| match ns {
+            0 => Think::None,
+            ns => Think::Constant(*ns),
+        });
+    }
+    parts
+}
+
+fn said_of(said: &plan::Said, what: &str, desk: &Desk<'_>) -> Result<(Kind, Template), TranslateError> {
+    Ok(match said {
+        plan::Said::Text(text) => (Kind::Text, journey::template(text, what, desk.names)?),
+        plan::Said::Bytes(bytes) => (Kind::Binary, Template::fixed(bytes)),
+        plan::Said::File(path) => {
+            let path = desk.plan_dir.join(path);
+            let read = std::fs::read(&path);
+            let bytes = read.map_err(|error| TranslateError::Body { what: what.to_owned(), path, error })?;
+            (Kind::Binary, Template::fixed(&bytes))
+        }
+    })
+}
+
+/// Sixteen bytes that are others for another step. Nobody has to be kept from guessing them: they only tell a server
+/// that understands from one that repeats what it is sent.
+fn nonce(seed: u64, what: &str) -> [u8; 16] {
+    // FNV-1a.
+    let hash = what.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ seed, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut nonce = [0; 16];
+    nonce[..8].copy_from_slice(&hash.to_le_bytes());
+    nonce[8..].copy_from_slice(&hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    nonce
+}

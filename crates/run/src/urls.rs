@@ -1,0 +1,281 @@
+//! Files of URLs, one a line: `--urls FILE` of `bench`, and steps with `urls` in plans.
+//!
+//! A load that does nothing else takes them as `bench` does: whoever is free takes the next one. In any other journey
+//! the file is a feed, and each round takes the next of its paths.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use loadlab_load::spec::Order;
+use loadlab_load::target::{Allowed, TargetError, Url};
+use loadlab_plan as plan;
+
+use crate::script::needs_script;
+use crate::translate::TranslateError;
+
+/// Most URLs of a file: requests are counted in 16 bits where hosts are.
+const MOST: usize = u16::MAX as usize;
+/// The column that the paths of a list are in, where it is a feed.
+const COLUMN: &str = "url";
+
+/// Why a file of URLs cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UrlListError {
+    /// It cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A line is no URL.
+    #[error("{}:{line}:1: {error}", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// From 1.
+        line: usize,
+        /// What is wrong.
+        error: TargetError,
+    },
+    /// There is none.
+    #[error("{} holds no URL\nhint: one on each line", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// There are more than can be counted.
+    #[error("{} holds {count} URLs; {MOST} is the most", path.display())]
+    TooMany {
+        /// Which file.
+        path: PathBuf,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// The URLs of a file: one a line; empty lines and those that begin with `#` are passed over.
+///
+/// # Errors
+/// See [`UrlListError`].
+pub fn read_urls(path: &Path) -> Result<Vec<String>, UrlListError> {
+    let path = || path.to_owned();
+    let text = std::fs::read_to_string(path()).map_err(|error| UrlListError::File { path: path(), error })?;
+    let mut urls = Vec::new();
+    for (i, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        Url::parse(line).map_err(|error| UrlListError::Line { path: path(), line: i + 1, error })?;
+        urls.push(line.to_owned());
+    }
+    match urls.len() {
+        0 => Err(UrlListError::Empty { path: path() }),
+        count if count > MOST => Err(UrlListError::TooMany { path: path(), count }),
+        _ => Ok(urls),
+    }
+}
+
+/// Whether the lists that are there already are such, and may be loaded; what the plan's commands may still make is
+/// looked at when it is used.
+///
+/// # Errors
+/// The first that is not.
+pub fn check(plan: &plan::Plan, plan_dir: &Path, allowed: &Allowed) -> Result<(), TranslateError> {
+    for load in plan.cases().iter().flat_map(|case| &case.loads) {
+        for (i, step) in load.journey.iter().enumerate() {
+            let Some(file) = &step.urls else { continue };
+            let what = format!("step {} of `{}`", i + 1, load.name);
+            if !plan_dir.join(file).exists() && makes_files(plan) {
+                continue;
+            }
+            for text in urls_of(file, &what, plan_dir)? {
+                let wrong = |error| TranslateError::Target { what: what.clone(), error };
+                let url = Url::parse(&text).map_err(wrong)?;
+                match load.http.proxy {
+                    None => url.resolve(allowed).map(drop).map_err(wrong)?,
+                    Some(_) => url.by_proxy(allowed).map_err(wrong)?,
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Commands of the plan may make files before a load begins.
+fn makes_files(plan: &plan::Plan) -> bool {
+    plan.cases().iter().any(|case| {
+        let system = &case.system;
+        let builds = system.components.iter().any(|c| !c.build.is_empty());
+        builds || !system.seed.is_empty() || !system.before_trial.is_empty()
+    })
+}
+
+fn urls_of(file: &str, what: &str, plan_dir: &Path) -> Result<Vec<String>, TranslateError> {
+    let part = |error: UrlListError| TranslateError::Part { what: what.to_owned(), words: error.to_string() };
+    read_urls(&plan_dir.join(file)).map_err(part)
+}
+
+/// The load with a URL in place of each list, and who takes which request next.
+///
+/// # Errors
+/// A list that cannot be read, or that goes to several hosts where it must be a feed.
+pub fn expanded<'l>(
+    load: &'l plan::LoadSpec,
+    plan_dir: &Path,
+) -> Result<(Cow<'l, plan::LoadSpec>, Order), TranslateError> {
+    let lists = load.journey.iter().filter(|step| step.urls.is_some()).count();
+    if lists == 0 {
+        return Ok((Cow::Borrowed(load), Order::Journey));
+    }
+    let mut load = load.clone();
+    if is_nothing_else(&load) {
+        let step = load.journey.remove(0);
+        let what = format!("step 1 of `{}`", load.name);
+        for url in urls_of(step.urls.as_deref().unwrap_or_default(), &what, plan_dir)? {
+            load.journey.push(plan::Step { url: plan::Template::text(url), urls: None, ..step.clone() });
+        }
+        return Ok((Cow::Owned(load), Order::Shared));
+    }
+    for i in 0..load.journey.len() {
+        let Some(file) = load.journey[i].urls.take() else { continue };
+        let what = format!("step {} of `{}`", i + 1, load.name);
+        let urls = urls_of(&file, &what, plan_dir)?;
+        let base = common_base(&urls, &what)?;
+        let feed = load.script.feeds.len() as u16;
+        let at = load.journey[i].at.clone();
+        let columns = vec![plan::ColumnUse { name: COLUMN.to_owned(), at: at.clone() }];
+        let shown = Path::new(&file).file_name().map_or(file.clone(), |n| n.to_string_lossy().into_owned());
+        load.journey[i].url = plan::Template::with_target(&base, (feed, 0), &shown);
+        load.script.feeds.push(plan::FeedSpec {
+            name: file.clone(),
+            file,
+            at,
+            format: plan::FeedFormat::UrlList,
+            is_shuffled: false,
+            is_once: false,
+            is_per_user: false,
+            columns,
+        });
+    }
+    Ok((Cow::Owned(load), Order::Journey))
+}
+
+/// The list is all there is, and it does not matter who takes which.
+fn is_nothing_else(load: &plan::LoadSpec) -> bool {
+    let paced = matches!(load.model, plan::Model::Closed { pace_ns: Some(_), .. });
+    let counted = matches!(load.until, plan::Until::Repeats(_));
+    load.journey.len() == 1 && !paced && !counted && !needs_script(load, load.journey.iter())
+}
+
+/// What all of them begin with: scheme and host, or the socket.
+fn common_base(urls: &[String], what: &str) -> Result<String, TranslateError> {
+    let base = |text: &String| {
+        let url =
+            Url::parse(text).map_err(|error| TranslateError::Target { what: what.to_owned(), error })?;
+        Ok::<_, TranslateError>(match (&url.socket, url.is_secure) {
+            (Some(socket), _) => format!("unix:{socket}:"),
+            (None, true) => format!("https://{}", url.authority),
+            (None, false) => format!("http://{}", url.authority),
+        })
+    };
+    let first = base(&urls[0])?;
+    for text in urls {
+        let other = base(text)?;
+        if other != first {
+            let words = format!(
+                "its URLs go to `{first}` and to `{other}`\nhint: in a journey with other steps, rounds or variables all URLs of a list go to one host; several hosts need a load of their own"
+            );
+            return Err(TranslateError::Part { what: what.to_owned(), words });
+        }
+    }
+    Ok(first)
+}
+
+/// A list as the CSV file that a feed is read from: paths and queries.
+///
+/// # Errors
+/// See [`UrlListError`].
+pub fn as_csv(path: &Path) -> Result<Vec<u8>, UrlListError> {
+    let mut text = format!("{COLUMN}\n");
+    for (i, line) in read_urls(path)?.iter().enumerate() {
+        let wrong = |error| UrlListError::Line { path: path.to_owned(), line: i + 1, error };
+        let url = Url::parse(line).map_err(wrong)?;
+        text.push_str(&format!("\"{}\"\n", url.path.replace('"', "\"\"")));
+    }
+    Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_of(more: &str, steps: &str) -> plan::LoadSpec {
+        let text = format!(
+            "loadlab: 1\nname: n\nload:\n  users: 2\n  {more}\n  journey:\n    - {{ urls: list, headers: {{ a: b }} }}\n{steps}"
+        );
+        let plan = plan::Plan::parse("plan.yaml", &text, &plan::Options::default());
+        plan.unwrap_or_else(|e| panic!("{e}")).cases()[0].loads[0].clone()
+    }
+
+    fn shown(load: &plan::LoadSpec, list: &str) -> Result<(Vec<String>, Order, usize), String> {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("list"), list).unwrap();
+        let (load, order) = expanded(load, dir.path()).map_err(|e| e.to_string())?;
+        assert!(load.journey.iter().all(|s| s.urls.is_none()));
+        Ok((load.journey.iter().map(|s| s.url.to_string()).collect(), order, load.script.feeds.len()))
+    }
+
+    const LIST: &str = "# a list\nhttp://127.0.0.1:1/a?b=\"c\",d\n\n  http://127.0.0.1:1/e  \n";
+
+    #[test]
+    fn a_list_alone_is_taken_in_turn_by_whoever_is_free() {
+        let urls = ["http://127.0.0.1:1/a?b=\"c\",d".to_owned(), "http://127.0.0.1:1/e".to_owned()];
+        assert_eq!(shown(&load_of("requests: 9", ""), LIST), Ok((urls.to_vec(), Order::Shared, 0)));
+        let two = "http://127.0.0.1:1/\nunix:/run/x:/\n";
+        assert_eq!(shown(&load_of("duration: 1s", ""), two).map(|s| s.0.len()), Ok(2));
+    }
+
+    #[test]
+    fn elsewhere_a_list_is_a_feed() {
+        let url = "http://127.0.0.1:1${list}".to_owned();
+        let plain = "    - { get: \"http://127.0.0.1:2/\" }\n";
+        let with = vec![url.clone(), "http://127.0.0.1:2/".to_owned()];
+        assert_eq!(shown(&load_of("requests: 9", plain), LIST), Ok((with, Order::Journey, 1)));
+        for more in ["repeats: 3", "{ duration: 1s, pace: 1s }", "{ requests: 9, cookies: true }"] {
+            let more = more.trim_matches(['{', '}', ' ']).replace(", ", "\n  ");
+            assert_eq!(
+                shown(&load_of(&more, ""), LIST),
+                Ok((vec![url.clone()], Order::Journey, 1)),
+                "{more}"
+            );
+        }
+        let two = shown(&load_of("requests: 9", plain), "http://127.0.0.1:1/\nhttps://127.0.0.1:1/\n");
+        assert_eq!(
+            two.unwrap_err().lines().next(),
+            Some("step 1 of `load`: its URLs go to `http://127.0.0.1:1` and to `https://127.0.0.1:1`")
+        );
+    }
+
+    #[test]
+    fn files_that_are_no_lists() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        let check = |content: &str, expect: &str| {
+            std::fs::write(&path, content).unwrap();
+            let error =
+                read_urls(&path).unwrap_err().to_string().replace(&path.display().to_string(), "list");
+            assert!(error.starts_with(expect), "{error}");
+        };
+        check("# nothing\n\n", "list holds no URL");
+        check("http://a/\n\nftp://b/\n", "list:3:1: `ftp://b/` is not a URL");
+        check("unix:a:/", "list:1:1: `unix:a:/` is no Unix socket");
+        check(&"http://a/\n".repeat(MOST + 1), "list holds 65536 URLs; 65535 is the most");
+        std::fs::remove_file(&path).unwrap();
+        assert!(read_urls(&path).unwrap_err().to_string().starts_with("cannot read "));
+        std::fs::write(&path, LIST).unwrap();
+        assert_eq!(as_csv(&path).unwrap(), b"url\n\"/a?b=\"\"c\"\",d\"\n\"/e\"\n");
+    }
+}

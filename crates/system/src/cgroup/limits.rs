@@ -1,0 +1,418 @@
+//! Limits that are changed, taken off, or read back: what of [`super::group`] happens after a group was made.
+//!
+//! What is told of limits is what the kernel's files say, not what was written to them.
+
+use std::fs;
+use std::path::Path;
+
+use loadlab_record::limits::LimitsInForce;
+use loadlab_record::units::format_bytes;
+
+use super::group::{Group, LimitError, disks, set};
+use super::{Controller, Place, Version, place_of};
+use crate::spec::{BlockLimits, Limits, Unavailable};
+
+/// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.
+pub(crate) const UNLIMITED_BPS: u64 = 1 << 50;
+/// A v1 memory limit above this is none: without one the file says nearly 2^63.
+const UNLIMITED_BYTES: u64 = 1 << 62;
+
+/// What a block limit is called in v1 and in v2.
+const BLOCK: [(&str, &str); 4] = [
+    ("blkio.throttle.read_bps_device", "rbps"),
+    ("blkio.throttle.write_bps_device", "wbps"),
+    ("blkio.throttle.read_iops_device", "riops"),
+    ("blkio.throttle.write_iops_device", "wiops"),
+];
+
+impl BlockLimits {
+    /// In the order of [`BLOCK`].
+    fn values(self) -> [Option<u64>; 4] {
+        [self.read_bytes_per_s, self.write_bytes_per_s, self.read_ops_per_s, self.write_ops_per_s]
+    }
+}
+
+impl Group {
+    /// Replaces limits by others, one after another: `now` is what is in force, whichever of them fails.
+    pub fn change(&self, now: &mut Limits, new: &Limits) -> Result<Vec<Unavailable>, LimitError> {
+        let cpu = |limits: &mut Limits| limits.cpu_cores = new.cpu_cores;
+        let memory = |limits: &mut Limits| {
+            (limits.memory_bytes, limits.memory_swap_bytes) = (new.memory_bytes, new.memory_swap_bytes);
+        };
+        let pids = |limits: &mut Limits| limits.pids = new.pids;
+        let block = |limits: &mut Limits| limits.block = new.block;
+        let mut unavailable = Vec::new();
+        for take_over in [&cpu as &dyn Fn(&mut Limits), &memory, &pids, &block] {
+            let mut next = *now;
+            take_over(&mut next);
+            match self.replace(now, &next) {
+                Ok(missed) => unavailable.extend(missed),
+                Err(error) => {
+                    // It may have been written to one of several files. The error at hand is the one to tell.
+                    let _ = self.replace(&next, now);
+                    return Err(error);
+                }
+            }
+            *now = next;
+        }
+        Ok(unavailable)
+    }
+
+    /// What is no longer limited is let go, what differs is written and read back.
+    fn replace(&self, old: &Limits, new: &Limits) -> Result<Vec<Unavailable>, LimitError> {
+        if old.cpu_cores.is_some() && new.cpu_cores.is_none() {
+            self.lift_cpu();
+        }
+        if old.memory_bytes.is_some() && new.memory_bytes.is_none() {
+            self.lift_memory()?;
+        }
+        if let (Some(_), None, Some(place)) = (old.pids, new.pids, place_of(&self.places, Controller::Pids)) {
+            set(&place.dir.join("pids.max"), "max", "pids to none")?;
+        }
+        if old.block != new.block {
+            self.lift_block(old.block, new.block)?;
+        }
+        let differs = Limits {
+            cpu_cores: new.cpu_cores.filter(|_| old.cpu_cores != new.cpu_cores),
+            memory_bytes: new.memory_bytes.filter(|_| {
+                (old.memory_bytes, old.memory_swap_bytes) != (new.memory_bytes, new.memory_swap_bytes)
+            }),
+            memory_swap_bytes: new.memory_swap_bytes,
+            pids: new.pids.filter(|_| old.pids != new.pids),
+            open_files: None,
+            block: if old.block == new.block { BlockLimits::default() } else { new.block },
+            link: Default::default(),
+        };
+        self.limit(&differs)
+    }
+
+    fn lift_memory(&self) -> Result<(), LimitError> {
+        let Some(place) = place_of(&self.places, Controller::Memory) else { return Ok(()) };
+        // Memory and swap together may not be limited to less than memory alone, so it goes first.
+        let files = match place.version {
+            Version::V1 => [("memory.memsw.limit_in_bytes", "-1"), ("memory.limit_in_bytes", "-1")],
+            Version::V2 => [("memory.swap.max", "max"), ("memory.max", "max")],
+        };
+        let lifted = files.map(|(file, value)| {
+            let path = place.dir.join(file);
+            if !path.exists() {
+                return Ok(());
+            }
+            fs::write(&path, value).map_err(|e| LimitError {
+                limit: "memory to none".into(),
+                why: format!("cannot write {value} to {}: {e}", path.display()),
+                hint: super::tree::HINT.to_owned(),
+            })
+        });
+        // One that cannot be lifted does not keep the other.
+        lifted.into_iter().collect()
+    }
+
+    /// Memory alone, and memory and swap together; the pages of both are whole. In v1 the second may at no moment
+    /// be less than the first.
+    pub fn set_memory(
+        &self,
+        place: &Place,
+        (bytes, with_swap): (u64, u64),
+        limit: &str,
+    ) -> Result<Option<Unavailable>, LimitError> {
+        // The kernel keeps whole pages.
+        let page = rustix::param::page_size() as u64;
+        let (bytes, with_swap) = (bytes - bytes % page, with_swap - with_swap % page);
+        let (file, swap_file, swap) = match place.version {
+            Version::V1 => ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes", with_swap),
+            Version::V2 => ("memory.max", "memory.swap.max", with_swap - bytes),
+        };
+        let memory = || set(&place.dir.join(file), &bytes.to_string(), limit);
+        let swap_file = place.dir.join(swap_file);
+        if !swap_file.exists() {
+            memory()?;
+            let has_swap = fs::read_to_string("/proc/swaps").is_ok_and(|s| s.lines().count() > 1);
+            return Ok(has_swap.then(|| Unavailable {
+                component: String::new(),
+                what: "a limit on swap".into(),
+                why: format!(
+                    "{} does not exist: the component may swap beyond its memory limit",
+                    swap_file.display()
+                ),
+            }));
+        }
+        let both = || set(&swap_file, &swap.to_string(), limit);
+        let is_raised = place.version == Version::V1 && number_in(&swap_file).is_some_and(|now| swap > now);
+        if is_raised {
+            both()?;
+            memory()?;
+        } else {
+            memory()?;
+            both()?;
+        }
+        Ok(None)
+    }
+
+    /// Limits what is read from and written to each disk.
+    pub fn limit_block(&self, limits: BlockLimits) -> Result<Option<Unavailable>, LimitError> {
+        let limit = block_words(limits);
+        let place = self.place(Controller::Io, &limit)?;
+        let disks = disks(Path::new("/sys/block"));
+        if disks.is_empty() {
+            return Err(LimitError {
+                limit,
+                why: "there is no disk in /sys/block".into(),
+                hint: "leave out the limits on block I/O".into(),
+            });
+        }
+        for ((v1_file, v2_key), value) in BLOCK.iter().zip(limits.values()) {
+            let Some(value) = value else { continue };
+            for disk in &disks {
+                match place.version {
+                    Version::V1 => set_line(&place.dir.join(v1_file), disk, "", value, &limit)?,
+                    Version::V2 => set_line(&place.dir.join("io.max"), disk, v2_key, value, &limit)?,
+                }
+            }
+        }
+        let writes = limits.write_bytes_per_s.is_some() || limits.write_ops_per_s.is_some();
+        Ok((writes && place.version == Version::V1).then(|| Unavailable {
+            component: String::new(),
+            what: "a limit on writes through the page cache".into(),
+            why: "cgroup v1 limits what is written at once (O_DIRECT, O_SYNC), not what the kernel writes later"
+                .into(),
+        }))
+    }
+
+    fn lift_block(&self, old: BlockLimits, new: BlockLimits) -> Result<(), LimitError> {
+        let Some(place) = place_of(&self.places, Controller::Io) else { return Ok(()) };
+        let gone = |i: usize| old.values()[i].is_some() && new.values()[i].is_none();
+        for (i, (v1_file, v2_key)) in BLOCK.iter().enumerate().filter(|(i, _)| gone(*i)) {
+            for disk in disks(Path::new("/sys/block")) {
+                let (file, line) = match (place.version, i) {
+                    // The counters need a rule.
+                    (Version::V1, 0 | 1) => (*v1_file, format!("{disk} {UNLIMITED_BPS}")),
+                    (Version::V1, _) => (*v1_file, format!("{disk} 0")),
+                    (Version::V2, _) => ("io.max", format!("{disk} {v2_key}=max")),
+                };
+                let path = place.dir.join(file);
+                fs::write(&path, &line).map_err(|e| LimitError {
+                    limit: "block I/O to none".into(),
+                    why: format!("cannot write {line} to {}: {e}", path.display()),
+                    hint: super::tree::HINT.to_owned(),
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The limits that are in force, by the kernel's own files. Open files and cores are of processes, not groups.
+    pub fn in_force(&self) -> LimitsInForce {
+        let at = |controller| place_of(&self.places, controller);
+        let mut limits = LimitsInForce {
+            cpu_cores: at(Controller::Cpu).and_then(cpu_cores),
+            pids: at(Controller::Pids).and_then(|p| number_in(&p.dir.join("pids.max"))),
+            ..LimitsInForce::default()
+        };
+        if let Some(place) = at(Controller::Memory) {
+            (limits.memory_bytes, limits.memory_swap_bytes) = memory(place);
+        }
+        if let Some(place) = at(Controller::Io) {
+            let [read, write, reads, writes] = block(place);
+            (limits.block_read_bytes_per_s, limits.block_write_bytes_per_s) = (read, write);
+            (limits.block_read_ops_per_s, limits.block_write_ops_per_s) = (reads, writes);
+        }
+        limits
+    }
+}
+
+fn number_in(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+fn cpu_cores(place: &Place) -> Option<f64> {
+    let (quota, period) = match place.version {
+        Version::V1 => {
+            // -1 is no number of this kind.
+            (
+                number_in(&place.dir.join("cpu.cfs_quota_us"))?,
+                number_in(&place.dir.join("cpu.cfs_period_us"))?,
+            )
+        }
+        Version::V2 => {
+            let text = fs::read_to_string(place.dir.join("cpu.max")).ok()?;
+            let mut words = text.split_ascii_whitespace();
+            (words.next()?.parse().ok()?, words.next()?.parse().ok()?)
+        }
+    };
+    (period > 0).then(|| quota as f64 / period as f64)
+}
+
+fn memory(place: &Place) -> (Option<u64>, Option<u64>) {
+    let read = |file: &str| number_in(&place.dir.join(file)).filter(|n| *n < UNLIMITED_BYTES);
+    match place.version {
+        Version::V1 => (read("memory.limit_in_bytes"), read("memory.memsw.limit_in_bytes")),
+        Version::V2 => {
+            let memory = read("memory.max");
+            (memory, memory.zip(read("memory.swap.max")).map(|(memory, swap)| memory + swap))
+        }
+    }
+}
+
+/// The smallest of any disk, in the order of [`BLOCK`].
+fn block(place: &Place) -> [Option<u64>; 4] {
+    BLOCK.map(|(v1_file, v2_key)| {
+        let file = if place.version == Version::V1 { v1_file } else { "io.max" };
+        let text = fs::read_to_string(place.dir.join(file)).ok()?;
+        let values = text.lines().filter_map(|line| match place.version {
+            Version::V1 => line.split_once(' ')?.1.trim().parse::<u64>().ok(),
+            Version::V2 => value_of(line, v2_key),
+        });
+        values.filter(|n| *n < UNLIMITED_BPS).min()
+    })
+}
+
+fn value_of(line: &str, key: &str) -> Option<u64> {
+    line.split_ascii_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
+}
+
+/// Writes one disk's limit and reads it back: the file has a line for each disk.
+fn set_line(file: &Path, disk: &str, key: &str, value: u64, limit: &str) -> Result<(), LimitError> {
+    let line = match key {
+        "" => format!("{disk} {value}"),
+        key => format!("{disk} {key}={value}"),
+    };
+    let fail = |why: String| LimitError {
+        limit: limit.to_owned(),
+        why,
+        hint: "does the disk's driver, or a group above, forbid it?".to_owned(),
+    };
+    fs::write(file, &line).map_err(|e| fail(format!("cannot write {line} to {}: {e}", file.display())))?;
+    let text =
+        fs::read_to_string(file).map_err(|e| fail(format!("cannot read {} back: {e}", file.display())))?;
+    let of_disk = text.lines().find(|l| l.split(' ').next() == Some(disk));
+    let back = of_disk.and_then(|l| match key {
+        "" => l.split_once(' ')?.1.trim().parse().ok(),
+        key => value_of(l, key),
+    });
+    match back {
+        Some(back) if back == value => Ok(()),
+        _ => Err(fail(format!(
+            "{} reads `{}` after `{line}` was written",
+            file.display(),
+            of_disk.unwrap_or_default()
+        ))),
+    }
+}
+
+fn block_words(limits: BlockLimits) -> String {
+    let bytes = |n: u64| format!("{}/s", format_bytes(n as f64));
+    let words = [
+        limits.read_bytes_per_s.map(|n| format!("{} read", bytes(n))),
+        limits.write_bytes_per_s.map(|n| format!("{} written", bytes(n))),
+        limits.read_ops_per_s.map(|n| format!("{n} reads/s")),
+        limits.write_ops_per_s.map(|n| format!("{n} writes/s")),
+    ];
+    format!("block I/O to {}", words.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::tests::fake;
+    use super::*;
+
+    fn group(root: &Path, version: Version) -> Group {
+        let place = |dir: &str, controllers: &[Controller]| Place {
+            version,
+            controllers: controllers.to_vec(),
+            dir: root.join(dir),
+        };
+        let all = [Controller::Cpu, Controller::Memory, Controller::Pids, Controller::Io];
+        Group { places: vec![place("g", &all)] }
+    }
+
+    #[test]
+    fn limits_in_force_are_what_the_files_say() {
+        let v1 = fake(&[
+            ("g/cpu.cfs_quota_us", "1000\n"),
+            ("g/cpu.cfs_period_us", "100000\n"),
+            ("g/memory.limit_in_bytes", "15728640\n"),
+            ("g/memory.memsw.limit_in_bytes", "31457280\n"),
+            ("g/pids.max", "max\n"),
+            ("g/blkio.throttle.read_bps_device", "254:0 1125899906842624\n8:0 1048576\n"),
+            ("g/blkio.throttle.write_iops_device", "254:0 100\n"),
+        ]);
+        let words = |root: &Path, version| group(root, version).in_force().words().join("; ");
+        assert_eq!(
+            words(v1.path(), Version::V1),
+            "1 % of a core; 15.0 MiB of memory; 30.0 MiB of memory and swap; 1.00 MiB/s read from each disk; \
+             100 writes/s of each disk"
+        );
+        let v2 = fake(&[
+            ("g/cpu.max", "50000 100000\n"),
+            ("g/memory.max", "15728640\n"),
+            ("g/memory.swap.max", "0\n"),
+            ("g/pids.max", "64\n"),
+            ("g/io.max", "254:0 rbps=1048576 wbps=max riops=max wiops=7\n"),
+        ]);
+        assert_eq!(
+            words(v2.path(), Version::V2),
+            "50 % of a core; 15.0 MiB of memory; 64 processes and threads; 1.00 MiB/s read from each disk; \
+             7 writes/s of each disk"
+        );
+        let none = fake(&[
+            ("g/cpu.cfs_quota_us", "-1\n"),
+            ("g/cpu.cfs_period_us", "100000\n"),
+            ("g/memory.limit_in_bytes", "9223372036854771712\n"),
+        ]);
+        assert!(group(none.path(), Version::V1).in_force().is_empty());
+    }
+
+    #[test]
+    fn a_limit_that_is_gone_is_let_go() {
+        let root = fake(&[
+            ("g/cpu.max", "50000 100000\n"),
+            ("g/memory.max", "15728640\n"),
+            ("g/memory.swap.max", "0\n"),
+            ("g/pids.max", "64\n"),
+        ]);
+        let group = group(root.path(), Version::V2);
+        let mut now = Limits {
+            cpu_cores: Some(0.5),
+            memory_bytes: Some(15 << 20),
+            pids: Some(64),
+            ..Limits::default()
+        };
+        let new = Limits { pids: Some(9), ..Limits::default() };
+        assert_eq!(group.change(&mut now, &new), Ok(vec![]));
+        assert_eq!(now, new);
+        assert_eq!(group.in_force(), LimitsInForce { pids: Some(9), ..LimitsInForce::default() });
+    }
+
+    #[test]
+    fn limits_before_one_that_fails_are_known_to_be_in_force() {
+        let root = fake(&[
+            ("g/cpu.max", "max 100000\n"),
+            ("g/memory.max", "max\n"),
+            // A folder takes nothing.
+            ("g/memory.swap.max/x", ""),
+            ("g/pids.max", "max\n"),
+        ]);
+        let group = group(root.path(), Version::V2);
+        let new = Limits {
+            cpu_cores: Some(0.5),
+            memory_bytes: Some(15 << 20),
+            pids: Some(64),
+            ..Limits::default()
+        };
+        let mut now = Limits::default();
+        assert!(group.change(&mut now, &new).unwrap_err().limit.starts_with("memory to"));
+        assert_eq!(now, Limits { cpu_cores: Some(0.5), ..Limits::default() });
+        let half = LimitsInForce { cpu_cores: Some(0.5), ..LimitsInForce::default() };
+        assert_eq!(group.in_force(), half);
+        // The next change begins from there.
+        assert_eq!(group.change(&mut now, &Limits::default()), Ok(vec![]));
+        assert!(group.in_force().is_empty());
+    }
+
+    #[test]
+    fn a_disk_that_keeps_another_limit_is_an_error() {
+        let error = set_line(Path::new("/dev/null"), "8:0", "", 5, "block I/O to 5").unwrap_err();
+        assert_eq!(error.why, "/dev/null reads `` after `8:0 5` was written");
+    }
+}

@@ -1,0 +1,425 @@
+//! Containers, through the HTTP API of Docker's or Podman's engine on its Unix socket.
+//!
+//! A thin client of the few calls that are needed, over the same HTTP code as readiness checks. Its version is
+//! agreed with the engine. It must not read statistics there: samples come from the container's cgroup and
+//! network namespace, as those of processes do ([`crate::target`]), since the engine's own take a second each.
+//!
+//! [`container`] brings containers up and down, [`image`] sees to their images, `output` has their logs,
+//! `leavings` removes whatever carries a run's label, also when the run is gone.
+
+pub mod container;
+mod context;
+pub mod image;
+pub(crate) mod leavings;
+mod output;
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use self::output::Body;
+use crate::clock;
+use crate::http::{self, HttpError, SLICE};
+
+/// The newest version of the API that is spoken here, and the oldest (Docker 19.03, Podman 3).
+const NEWEST: Version = (1, 47);
+const OLDEST: Version = (1, 40);
+/// A call may take so long, unless it is one that waits for something.
+const CALL_NS: u64 = 30_000_000_000;
+
+type Version = (u32, u32);
+
+/// Why the engine did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// Nobody listens.
+    #[error(
+        "no container engine answers; looked for {}\n\
+         hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), \
+         or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`",
+        tried.join(", ")
+    )]
+    None {
+        /// Sockets, each with what it said.
+        tried: Vec<String>,
+    },
+    /// The socket is another user's.
+    #[error(
+        "not permitted to use the container engine at {}\n\
+         hint: run as root, or join the group that the socket belongs to (`usermod -aG docker $USER`, then log in \
+         again); Podman without root has a socket of its own (`systemctl --user start podman.socket`)",
+        socket.display()
+    )]
+    NotPermitted {
+        /// Which.
+        socket: PathBuf,
+    },
+    /// It is not one on this machine.
+    #[error(
+        "the container engine `{host}` cannot be used: its containers are not processes of this machine\n\
+         hint: a local socket, such as `unix:///var/run/docker.sock`, `docker` or `podman`"
+    )]
+    Elsewhere {
+        /// As given.
+        host: String,
+    },
+    /// No version of the API is spoken by both.
+    #[error(
+        "the container engine at {} speaks versions {least} to {most} of its API, and 1.40 to 1.47 are known here\n\
+         hint: Docker from 19.03 or Podman from 3.0 is needed",
+        socket.display()
+    )]
+    Version {
+        /// Where.
+        socket: PathBuf,
+        /// Its oldest.
+        least: String,
+        /// Its newest.
+        most: String,
+    },
+    /// The conversation failed.
+    #[error("cannot {doing}: the container engine at {}: {source}", socket.display())]
+    Http {
+        /// What was asked.
+        doing: String,
+        /// Of whom.
+        socket: PathBuf,
+        /// Why.
+        source: HttpError,
+    },
+    /// It answered with a refusal.
+    #[error("cannot {doing}: {message} (status {status} of the container engine){}", hint_of(hint))]
+    Refused {
+        /// What was asked.
+        doing: String,
+        /// Its status.
+        status: u16,
+        /// Its words.
+        message: String,
+        /// What to do, if it is known.
+        hint: &'static str,
+    },
+    /// It said something that makes no sense.
+    #[error("cannot {doing}: the container engine at {} answered without {missing}", socket.display())]
+    Answer {
+        /// What was asked.
+        doing: String,
+        /// Of whom.
+        socket: PathBuf,
+        /// What was looked for.
+        missing: &'static str,
+    },
+    /// A file that an image is built from.
+    #[error("cannot build the image `{image}`: cannot read {}: {source}", path.display())]
+    Context {
+        /// Which.
+        image: String,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+fn hint_of(hint: &str) -> String {
+    if hint.is_empty() { String::new() } else { format!("\nhint: {hint}") }
+}
+
+/// Results of the engine.
+pub type Result<T> = std::result::Result<T, EngineError>;
+
+/// An engine that answers.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    socket: PathBuf,
+    version: Version,
+    is_podman: bool,
+}
+
+/// A call: what for in words, method, path with query, body.
+pub(crate) struct Call<'a> {
+    pub doing: String,
+    pub method: &'static str,
+    pub path: String,
+    pub body: Option<&'a Value>,
+    pub within_ns: u64,
+}
+
+impl<'a> Call<'a> {
+    pub fn new(doing: impl Into<String>, method: &'static str, path: impl Into<String>) -> Call<'a> {
+        Call { doing: doing.into(), method, path: path.into(), body: None, within_ns: CALL_NS }
+    }
+
+    pub fn body(self, body: &'a Value) -> Call<'a> {
+        Call { body: Some(body), ..self }
+    }
+
+    pub fn within(self, within_ns: u64) -> Call<'a> {
+        Call { within_ns, ..self }
+    }
+}
+
+/// An answer: its status, and its body as JSON (`null` if it is none).
+pub(crate) struct Answer {
+    pub status: u16,
+    pub body: Value,
+}
+
+impl Engine {
+    /// The engine to be used: the one named (`docker`, `podman`, `unix:///PATH` or a path), else the one that
+    /// `DOCKER_HOST` or `CONTAINER_HOST` names, else the first that answers at a usual place.
+    ///
+    /// # Errors
+    /// None answers, it may not be used, it is elsewhere, or it is too old or too new.
+    pub fn connect(named: Option<&str>) -> Result<Engine> {
+        let mut tried = Vec::new();
+        for socket in candidates(named)? {
+            match Engine::at(&socket) {
+                Ok(engine) => return Ok(engine),
+                Err(EngineError::Http { source: HttpError::Socket { source, .. }, .. })
+                    if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
+                {
+                    tried.push(format!("{} ({source})", socket.display()));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(EngineError::None { tried })
+    }
+
+    /// The engine at a socket.
+    pub(crate) fn at(socket: &Path) -> Result<Engine> {
+        let asked = Engine { socket: socket.to_owned(), version: (0, 0), is_podman: false };
+        let answer = asked.call(Call::new("ask for the engine's version", "GET", "/version"))?;
+        let text = |key: &str| answer.body[key].as_str().unwrap_or_default().to_owned();
+        let (least, most) = (text("MinAPIVersion"), text("ApiVersion"));
+        let found = version_of(&most).map(|most| most.min(NEWEST));
+        let least_wanted = version_of(&least).unwrap_or(OLDEST).max(OLDEST);
+        let Some(version) = found.filter(|version| *version >= least_wanted) else {
+            return Err(EngineError::Version { socket: socket.to_owned(), least, most });
+        };
+        let parts = answer.body["Components"].as_array().cloned().unwrap_or_default();
+        let is_podman = parts.iter().any(|p| p["Name"].as_str().is_some_and(|n| n.contains("Podman")));
+        Ok(Engine { version, is_podman, ..asked })
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// It is Podman's.
+    pub fn is_podman(&self) -> bool {
+        self.is_podman
+    }
+
+    /// Calls, and takes every status below 400 and 404 for an answer.
+    pub(crate) fn call(&self, call: Call<'_>) -> Result<Answer> {
+        self.call_while(call, &mut || false)
+    }
+
+    /// The same, given up when `stop` says so.
+    pub(crate) fn call_while(&self, call: Call<'_>, stop: &mut dyn FnMut() -> bool) -> Result<Answer> {
+        let body = call.body.map(Value::to_string).unwrap_or_default();
+        let head = self.head(&call, "application/json", body.len() as u64);
+        let until_ns = clock::now_ns().saturating_add(call.within_ns);
+        let failed = |source| self.failed(&call.doing, source);
+        let mut stream = self.open().map_err(failed)?;
+        let request = format!("{head}{body}");
+        let response = http::exchange(&mut stream, request.as_bytes(), until_ns, stop, &|e| self.broken(e));
+        answer_of(&call.doing, response.map_err(failed)?)
+    }
+
+    /// Sends a file as the body, and has the answer read as it comes, by one that says what it made of it. `stop` is
+    /// asked before each read.
+    fn send_file<T>(
+        &self,
+        call: &Call<'_>,
+        (file, bytes): (&mut dyn Read, u64),
+        stop: &dyn Fn() -> bool,
+        read: impl FnOnce(&mut Body<UnixStream, &dyn Fn() -> bool>) -> std::io::Result<T>,
+    ) -> Result<T> {
+        let failed = |source| self.failed(&call.doing, source);
+        let until_ns = clock::now_ns().saturating_add(call.within_ns);
+        let is_late = || clock::now_ns() >= until_ns;
+        let mut stream = self.open().map_err(failed)?;
+        let head = self.head(call, "application/x-tar", bytes);
+        let mut send = || {
+            stream.write_all(head.as_bytes())?;
+            std::io::copy(file, &mut stream).map(drop)
+        };
+        // One that refuses may close before it has read everything, and its answer tells why.
+        let sent = send();
+        let give_up: &dyn Fn() -> bool = &|| stop() || is_late();
+        let answer = read(&mut Body::new(stream, give_up));
+        answer.map_err(|e| match e {
+            _ if stop() => failed(HttpError::Interrupted),
+            _ if is_late() => failed(HttpError::Timeout),
+            e => failed(self.broken(sent.err().unwrap_or(e))),
+        })
+    }
+
+    /// Opens a stream of an endless answer; its bytes come with the head and in chunks.
+    pub(crate) fn stream(&self, call: &Call<'_>) -> Result<UnixStream> {
+        let failed = |source| self.failed(&call.doing, source);
+        let mut stream = self.open().map_err(failed)?;
+        let head = self.head(call, "application/json", 0);
+        stream.write_all(head.as_bytes()).map_err(|e| failed(self.broken(e)))?;
+        Ok(stream)
+    }
+
+    fn open(&self) -> std::result::Result<UnixStream, HttpError> {
+        let stream = UnixStream::connect(&self.socket).map_err(|e| self.broken(e))?;
+        stream.set_read_timeout(Some(SLICE)).map_err(|e| self.broken(e))?;
+        stream.set_write_timeout(Some(Duration::from_nanos(CALL_NS))).map_err(|e| self.broken(e))?;
+        Ok(stream)
+    }
+
+    fn broken(&self, source: std::io::Error) -> HttpError {
+        HttpError::Socket { path: self.socket.clone(), source }
+    }
+
+    fn failed(&self, doing: &str, source: HttpError) -> EngineError {
+        match source {
+            HttpError::Socket { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                EngineError::NotPermitted { socket: self.socket.clone() }
+            }
+            source => EngineError::Http { doing: doing.to_owned(), socket: self.socket.clone(), source },
+        }
+    }
+
+    fn head(&self, call: &Call<'_>, media: &str, bytes: u64) -> String {
+        let version = match self.version {
+            (0, 0) => String::new(),
+            (major, minor) => format!("/v{major}.{minor}"),
+        };
+        format!(
+            "{} {version}{} HTTP/1.1\r\nHost: engine\r\nUser-Agent: loadlab\r\nContent-Type: {media}\r\n\
+             Content-Length: {bytes}\r\nConnection: close\r\n\r\n",
+            call.method, call.path
+        )
+    }
+
+    /// An answer that lacks something.
+    pub(crate) fn missing(&self, doing: &str, missing: &'static str) -> EngineError {
+        EngineError::Answer { doing: doing.to_owned(), socket: self.socket.clone(), missing }
+    }
+}
+
+fn answer_of(doing: &str, response: http::Response) -> Result<Answer> {
+    let http::Response { status, body } = response;
+    let parsed: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    if status < 400 || status == 404 {
+        return Ok(Answer { status, body: parsed });
+    }
+    Err(refused(doing, status, &parsed, &body))
+}
+
+pub(crate) fn refused(doing: &str, status: u16, parsed: &Value, body: &[u8]) -> EngineError {
+    let text = String::from_utf8_lossy(body);
+    let message = parsed["message"].as_str().unwrap_or(text.trim()).to_owned();
+    let has = |part: &str| message.to_ascii_lowercase().contains(part);
+    let hint = if has("port is already allocated") || has("address already in use") {
+        "another program or container has the port; `loadlab clean` removes what a killed run left behind"
+    } else if has("already in use by container") {
+        "a container of that name is there; `loadlab clean` removes what a killed run left behind"
+    } else if has("minimum memory limit") {
+        "the engine takes no smaller limit for a container; a process component can have any"
+    } else if has("executable file not found") || has("no such file or directory") {
+        "the command is looked for in the image, not on this machine"
+    } else {
+        ""
+    };
+    EngineError::Refused { doing: doing.to_owned(), status, message, hint }
+}
+
+impl Answer {
+    /// The answer, when what was asked for is there.
+    pub fn found(self, doing: &str) -> Result<Value> {
+        match self.status {
+            404 => Err(refused(doing, 404, &self.body, b"not found")),
+            _ => Ok(self.body),
+        }
+    }
+}
+
+/// `1.41` as numbers.
+fn version_of(text: &str) -> Option<Version> {
+    let (major, minor) = text.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Sockets to try, in order.
+fn candidates(named: Option<&str>) -> Result<Vec<PathBuf>> {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let user = variable("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let docker = [Some(PathBuf::from("/var/run/docker.sock")), user.as_ref().map(|d| d.join("docker.sock"))];
+    let podman =
+        [Some(PathBuf::from("/run/podman/podman.sock")), user.as_ref().map(|d| d.join("podman/podman.sock"))];
+    let host = variable("DOCKER_HOST").or_else(|| variable("CONTAINER_HOST"));
+    let named = named.map(str::to_owned).or(host);
+    Ok(match named.as_deref() {
+        Some("docker") => docker.into_iter().flatten().collect(),
+        Some("podman") => podman.into_iter().flatten().collect(),
+        Some(path) if path.starts_with('/') => vec![PathBuf::from(path)],
+        Some(url) => match url.strip_prefix("unix://") {
+            Some(path) if path.starts_with('/') => vec![PathBuf::from(path)],
+            _ => return Err(EngineError::Elsewhere { host: url.to_owned() }),
+        },
+        None => docker.into_iter().chain(podman).flatten().collect(),
+    })
+}
+
+/// A text as a value in a query.
+pub(crate) fn encoded(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(byte as char),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// `?filters=` for whatever has a label.
+pub(crate) fn labelled(label: &str) -> String {
+    encoded(&serde_json::json!({ "label": [label] }).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_named_by_word_path_or_url() {
+        let of = |text: &str| candidates(Some(text)).map(|c| c[0].display().to_string());
+        assert_eq!(of("docker").unwrap(), "/var/run/docker.sock");
+        assert_eq!(of("podman").unwrap(), "/run/podman/podman.sock");
+        assert_eq!(of("/a/b.sock").unwrap(), "/a/b.sock");
+        assert_eq!(of("unix:///a/b.sock").unwrap(), "/a/b.sock");
+        insta::assert_snapshot!(of("tcp://10.0.0.1:2375").unwrap_err(), @r"
+        the container engine `tcp://10.0.0.1:2375` cannot be used: its containers are not processes of this machine
+        hint: a local socket, such as `unix:///var/run/docker.sock`, `docker` or `podman`
+        ");
+    }
+
+    #[test]
+    fn nobody_there_is_told_with_what_was_looked_for() {
+        insta::assert_snapshot!(Engine::connect(Some("/nonexistent/engine.sock")).unwrap_err(), @r"
+        no container engine answers; looked for /nonexistent/engine.sock (No such file or directory (os error 2))
+        hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`
+        ");
+    }
+
+    #[test]
+    fn versions_and_queries() {
+        assert_eq!(version_of("1.41"), Some((1, 41)));
+        assert_eq!(version_of("x"), None);
+        assert_eq!(encoded("a b=ä/1"), "a%20b%3D%C3%A4%2F1");
+    }
+}

@@ -1,0 +1,165 @@
+//! What a short command prints: for probes, and for lists of what was stored.
+//!
+//! It runs beside the load, again and again, so it gets no cgroup and no line in the ledger; it carries the run's mark in
+//! its environment, by which the guardian and `clean` find it. Its output goes to memory and is bounded.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Stdio};
+
+use rustix::fs::MemfdFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+use crate::cancel::{Cancel, Woke};
+use crate::clock;
+use crate::spec::Command;
+
+/// How long a wait is before asking whether to go on.
+const SLICE_NS: u64 = 20_000_000;
+
+/// A command that is run for what it prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputCommand {
+    /// What is run.
+    pub command: Command,
+    /// Where.
+    pub dir: PathBuf,
+    /// Variables added to loadlab's own environment; the run's mark should be among them.
+    pub env: Vec<(String, String)>,
+}
+
+impl OutputCommand {
+    /// Runs it and returns what it printed to its standard output. It is killed, with its process group, at `until_ns`,
+    /// when `stop` says so, or when it has printed more than `most_bytes`.
+    ///
+    /// # Errors
+    /// In words: it cannot be started, fails, takes too long, or prints too much.
+    pub fn run(
+        &self,
+        until_ns: u64,
+        most_bytes: u64,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<u8>, String> {
+        let memory = || {
+            let fd = rustix::fs::memfd_create("loadlab-output", MemfdFlags::CLOEXEC);
+            fd.map(File::from).map_err(|e| format!("no memory for its output: {e}"))
+        };
+        let (mut output, mut errors) = (memory()?, memory()?);
+        let own = |file: &File| file.try_clone().map_err(|e| format!("no descriptor for its output: {e}"));
+        let mut process = match &self.command {
+            Command::Shell(line) => {
+                let mut process = Process::new("/bin/sh");
+                process.arg("-c").arg(line);
+                process
+            }
+            Command::Argv(words) => {
+                let (program, rest) = words.split_first().ok_or("the command is empty")?;
+                let mut process = Process::new(program);
+                process.args(rest);
+                process
+            }
+        };
+        process.current_dir(&self.dir).envs(self.env.iter().map(|(n, v)| (n, v))).process_group(0);
+        process.stdin(Stdio::null()).stdout(own(&output)?).stderr(own(&errors)?);
+        let mut child = process.spawn().map_err(|e| format!("it cannot be started: {e}"))?;
+        let ended = wait(&mut child, until_ns, &mut || match stop() {
+            true => Some("interrupted".to_owned()),
+            false => {
+                let size = output.metadata().map_or(0, |m| m.len());
+                (size > most_bytes).then(|| format!("it printed more than {most_bytes} bytes"))
+            }
+        });
+        // Whatever it left running, and itself if it did not end.
+        if let Some(group) = Pid::from_raw(child.id() as i32) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let status = child.wait().map_err(|e| format!("its end was not seen: {e}"))?;
+        ended?;
+        if !status.success() {
+            let mut said = String::new();
+            let _ =
+                errors.seek(SeekFrom::Start(0)).and_then(|_| (&errors).take(4096).read_to_string(&mut said));
+            let said = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it printed no error");
+            return Err(format!("it failed with {status}: {}", said.trim()));
+        }
+        let mut bytes = Vec::new();
+        let read = output
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| (&output).take(most_bytes + 1).read_to_end(&mut bytes));
+        read.map_err(|e| format!("its output cannot be read: {e}"))?;
+        match bytes.len() as u64 > most_bytes {
+            true => Err(format!("it printed more than {most_bytes} bytes")),
+            false => Ok(bytes),
+        }
+    }
+}
+
+/// Waits until it has ended, which is not reaped by this, or must.
+fn wait(
+    child: &mut Child,
+    until_ns: u64,
+    must_end: &mut dyn FnMut() -> Option<String>,
+) -> Result<(), String> {
+    let pid = Pid::from_raw(child.id() as i32).ok_or("it has no pid")?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| format!("it cannot be watched: {e}"))?;
+    let never = Cancel::new();
+    loop {
+        if let Some(why) = must_end() {
+            return Err(why);
+        }
+        let now_ns = clock::now_ns();
+        if now_ns >= until_ns {
+            return Err("it was not done in time".into());
+        }
+        if never.wait_for(Some(pidfd.as_fd()), until_ns.min(now_ns + SLICE_NS)) == Woke::Ready {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(line: &str, most: u64) -> Result<String, String> {
+        let command = OutputCommand {
+            command: Command::Shell(line.into()),
+            dir: "/".into(),
+            env: vec![("A".into(), "b".into())],
+        };
+        let patience_ns = clock::now_ns() + 30_000_000_000;
+        command.run(patience_ns, most, &mut || false).map(|b| String::from_utf8_lossy(&b).into_owned())
+    }
+
+    #[test]
+    fn what_it_prints_is_what_is_had() {
+        assert_eq!(run("echo $A; pwd", 100).as_deref(), Ok("b\n/\n"));
+        assert_eq!(
+            run("echo no luck >&2; exit 3", 100).unwrap_err(),
+            "it failed with exit status: 3: no luck"
+        );
+        assert_eq!(run("exit 3", 100).unwrap_err(), "it failed with exit status: 3: it printed no error");
+        assert_eq!(run("echo 12345", 3).unwrap_err(), "it printed more than 3 bytes");
+        assert_eq!(run("yes", 1 << 20).unwrap_err(), "it printed more than 1048576 bytes");
+    }
+
+    #[test]
+    fn one_that_takes_too_long_is_killed_with_all_it_started() {
+        let command = OutputCommand {
+            command: Command::Shell("sleep 1000 & sleep 1000".into()),
+            dir: "/".into(),
+            env: vec![("LOADLAB_TEST_OUTPUT".into(), std::process::id().to_string())],
+        };
+        let why = command.run(clock::now_ns() + 1, 10, &mut || false).unwrap_err();
+        assert_eq!(why, "it was not done in time");
+        assert_eq!(command.run(u64::MAX, 10, &mut || true).unwrap_err(), "interrupted");
+        let mark = format!("LOADLAB_TEST_OUTPUT={}", std::process::id());
+        let until_ns = clock::now_ns() + 30_000_000_000;
+        while !crate::process::marked(&mark).is_empty() {
+            assert!(clock::now_ns() < until_ns, "somebody is left");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A relay: a process between a component and all others that holds back what goes over its link, and loses some of it.
+//!
+//! The kernels of many machines cannot do that by themselves (they lack `netem`). A component with a network namespace
+//! of its own gets a relay of packets (`packets`): a delayed handshake, retransmissions and windows are then the
+//! kernel's own. Otherwise there is one of bytes before each of its ports (`ports`), which knows connections only.
+//!
+//! It is this same program, started again, and a component like others: watched, so that everybody sees what it costs,
+//! and gone with the run. It lives as long as its standard input is open, whose other end `hold` has: no kill of
+//! loadlab outlives that. It must not print; how it fails is returned.
+
+pub(crate) mod hold;
+mod pace;
+mod packets;
+mod ports;
+pub(crate) mod tap;
+
+use std::io::{self, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use serde::{Deserialize, Serialize};
+
+/// The argument that turns this program into a relay: whoever gives [`crate::SystemSpec::exe`] calls [`main`] for it.
+pub const ARG: &str = "__relay";
+
+/// How a link behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Manner {
+    /// How much longer a round trip takes: half of it each way.
+    pub delay_ns: u64,
+    /// By how much at most that varies.
+    pub jitter_ns: u64,
+    /// Share of packets that are lost, 0 to 1.
+    pub loss: f64,
+}
+
+/// What has become of what came over a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Packets, or pieces of a stream, that went on.
+    pub carried: u64,
+    /// That were lost, as was asked for. Over TCP ports: that came late instead.
+    pub lost: u64,
+    /// That were lost because there was no room for them, or nobody to take them.
+    pub dropped: u64,
+    /// How much later than asked for they went on: all of them together, nanoseconds.
+    pub late_ns: u64,
+    /// And the latest of them.
+    pub latest_ns: u64,
+}
+
+impl Counts {
+    /// Something went on that was due then.
+    fn went_on(&mut self, due_ns: u64, now_ns: u64) {
+        let late_ns = now_ns.saturating_sub(due_ns);
+        self.carried += 1;
+        self.late_ns += late_ns;
+        self.latest_ns = self.latest_ns.max(late_ns);
+    }
+}
+
+/// What a relay answers whenever it is told how to behave.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub manner: Manner,
+    pub counts: Counts,
+}
+
+/// A relay's whole life: `words` come behind [`ARG`]. It ends when standard input does.
+///
+/// # Errors
+/// It cannot do what it is for, in words.
+pub fn main(words: &[String]) -> Result<(), String> {
+    let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
+    let mut control = Control { stream: UnixStream::from(input), read: Vec::new() };
+    let (manner, links) = control.begin().map_err(|e| format!("nobody says how to behave: {e}"))?;
+    // Waking up late would be delay of our own.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    match (<[OwnedFd; 2]>::try_from(links), words) {
+        (Ok(links), []) => packets::run(links, manner, control).map_err(|e| e.to_string()),
+        (Err(_), [pairs]) => ports::run(pairs, manner, control),
+        _ => Err("expected a link, or ports".to_owned()),
+    }
+}
+
+/// The end of the connection to whoever says how to behave.
+pub(crate) struct Control {
+    stream: UnixStream,
+    read: Vec<u8>,
+}
+
+/// What came over it.
+enum Word {
+    /// Nothing new.
+    None,
+    /// How to behave from now on.
+    Manner(Manner),
+    /// There is nobody any more.
+    Gone,
+}
+
+impl Control {
+    /// Waits for the first word, and what comes with it: both ends of a link.
+    fn begin(&mut self) -> io::Result<(Manner, Vec<OwnedFd>)> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut bytes = [0u8; 4096];
+        let received = recvmsg(
+            &self.stream,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
+        self.read.extend_from_slice(&bytes[..received.bytes]);
+        let rights = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let links = rights.flatten().collect();
+        self.stream.set_nonblocking(true)?;
+        match self.next() {
+            Word::Manner(manner) => Ok((manner, links)),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// The newest word that has come, without waiting for one.
+    fn look(&mut self) -> Word {
+        let mut bytes = [0u8; 4096];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => return Word::Gone,
+            Ok(n) => self.read.extend_from_slice(&bytes[..n]),
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => return Word::Gone,
+        }
+        self.next()
+    }
+
+    fn next(&mut self) -> Word {
+        let Some(end) = self.read.iter().position(|b| *b == b'\n') else { return Word::None };
+        let line: Vec<u8> = self.read.drain(..=end).collect();
+        serde_json::from_slice(&line).map_or(Word::Gone, Word::Manner)
+    }
+
+    /// Whoever does not listen is gone, which the next look finds out.
+    fn tell(&mut self, told: &Told) {
+        let mut line = serde_json::to_vec(told).unwrap_or_default();
+        line.push(b'\n');
+        let _ = self.stream.write_all(&line);
+    }
+}

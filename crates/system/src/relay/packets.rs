@@ -1,0 +1,121 @@
+//! A relay of packets, between the two halves of a component's link.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::pace::{Order, Pace};
+use super::{Control, Counts, Manner, Told, Word, tap};
+use crate::clock;
+
+/// A frame of the largest kind with its header.
+const FRAME_BYTES: usize = 65_536 + 128;
+/// So many are read from one side before the other has its turn.
+const TURN: usize = 64;
+/// So much is kept for each direction: a gigabyte a second for a fifteenth of a second. The next wait in the kernel,
+/// and what that has no room for is lost, as before any link that is too slow.
+const MOST_BYTES: usize = 64 << 20;
+
+/// One direction.
+#[derive(Default)]
+struct Way {
+    order: Order,
+    queue: VecDeque<(u64, Box<[u8]>)>,
+    bytes: usize,
+}
+
+/// Relays until nobody is there any more who wants it.
+pub(super) fn run(links: [OwnedFd; 2], manner: Manner, mut control: Control) -> io::Result<()> {
+    let mut pace = Pace::new(manner);
+    let mut counts = Counts::default();
+    let mut ways = [Way::default(), Way::default()];
+    let mut frame = vec![0; FRAME_BYTES];
+    let behave = |manner: Manner| links.iter().try_for_each(|l| tap::set_large(l, manner.loss == 0.0));
+    behave(manner)?;
+    control.tell(&Told { manner, counts });
+    loop {
+        for (i, way) in ways.iter_mut().enumerate() {
+            read(&links[i], way, (&mut pace, &mut counts), &mut frame)?;
+            write(&links[1 - i], way, &mut counts)?;
+        }
+        let wakes = wait(&links, &ways, &control)?;
+        if wakes {
+            match control.look() {
+                Word::None => {}
+                Word::Gone => return Ok(()),
+                Word::Manner(manner) => {
+                    behave(manner)?;
+                    pace.manner = manner;
+                    control.tell(&Told { manner, counts });
+                }
+            }
+        }
+    }
+}
+
+fn read(
+    link: &OwnedFd,
+    way: &mut Way,
+    (pace, counts): (&mut Pace, &mut Counts),
+    frame: &mut [u8],
+) -> io::Result<()> {
+    for _ in 0..TURN {
+        if way.bytes >= MOST_BYTES {
+            break;
+        }
+        let bytes = match rustix::io::read(link, &mut *frame) {
+            Ok(n) => n,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+            // It is down: nothing comes, and it may come up again.
+            Err(rustix::io::Errno::IO | rustix::io::Errno::BADFD) => break,
+            Err(error) => return Err(error.into()),
+        };
+        if pace.loses() {
+            counts.lost += 1;
+            continue;
+        }
+        let due_ns = pace.due(&mut way.order, clock::now_ns());
+        way.bytes += bytes;
+        way.queue.push_back((due_ns, frame[..bytes].into()));
+    }
+    Ok(())
+}
+
+fn write(link: &OwnedFd, way: &mut Way, counts: &mut Counts) -> io::Result<()> {
+    while let Some((due_ns, _)) = way.queue.front() {
+        let (due_ns, now_ns) = (*due_ns, clock::now_ns());
+        if due_ns > now_ns {
+            break;
+        }
+        let Some((_, frame)) = way.queue.pop_front() else { break };
+        way.bytes -= frame.len();
+        match rustix::io::write(link, &frame) {
+            Ok(_) => counts.went_on(due_ns, now_ns),
+            // It is down, or the kernel has no memory for it.
+            Err(_) => counts.dropped += 1,
+        }
+    }
+    Ok(())
+}
+
+/// Waits until something comes or is due; true if it is a word.
+fn wait(links: &[OwnedFd; 2], ways: &[Way; 2], control: &Control) -> io::Result<bool> {
+    let due_ns = ways.iter().filter_map(|w| w.queue.front()).map(|(due_ns, _)| *due_ns).min();
+    let timeout = due_ns.map(|due_ns| {
+        let ns = due_ns.saturating_sub(clock::now_ns());
+        Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
+    });
+    let wanted = |way: &Way| if way.bytes < MOST_BYTES { PollFlags::IN } else { PollFlags::empty() };
+    let mut files = [
+        PollFd::from_borrowed_fd(links[0].as_fd(), wanted(&ways[0])),
+        PollFd::from_borrowed_fd(links[1].as_fd(), wanted(&ways[1])),
+        PollFd::from_borrowed_fd(control.stream.as_fd(), PollFlags::IN),
+    ];
+    match poll(&mut files, timeout.as_ref()) {
+        Ok(_) => Ok(!files[2].revents().is_empty()),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,451 @@
+//! A relay of bytes, before the ports of a component that shares this machine's network.
+//!
+//! It knows connections and not packets: connecting to it takes no time, so that what a handshake would have taken is
+//! added before a connection's first bytes; and nothing of a stream can be lost, so that what would have been comes when
+//! it would have been sent again. A component that does not accept resets the connection, since it was accepted here.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr, set_tcp_nodelay};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recv, send, shutdown, socket_with,
+};
+
+use super::pace::{Order, Pace};
+use super::{Control, Counts, Manner, Told, Word};
+use crate::{clock, open_files};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// Bytes that are read in one go.
+const PIECE_BYTES: usize = 64 << 10;
+/// So much is kept for each direction of a connection, and less when all of them together have much.
+const MOST_BYTES: usize = 8 << 20;
+const LEAST_BYTES: usize = 64 << 10;
+const MOST_IN_ALL_BYTES: usize = 256 << 20;
+/// What is no connection: a word has come; somebody connects to the port of this place.
+const WORD: u64 = u64::MAX;
+const FIRST_PORT: u64 = u64::MAX - 1 - u16::MAX as u64;
+
+/// Bytes on their way; none is the end of the stream.
+struct Piece {
+    due_ns: u64,
+    bytes: Vec<u8>,
+    sent: usize,
+    /// It is no bytes: where they came from the connection broke.
+    is_reset: bool,
+}
+
+/// When the first piece of a way is due: time, connection, way.
+type Due = BinaryHeap<Reverse<(u64, u64, usize)>>;
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Way {
+    order: Order,
+    queue: VecDeque<Piece>,
+    bytes: usize,
+    /// No more is read: there is too much, or it was the end.
+    is_full: bool,
+    has_ended: bool,
+    /// The other end does not take any more at present.
+    is_blocked: bool,
+    /// The end has gone on, too.
+    is_done: bool,
+    /// Where it begins the connection broke.
+    is_broken: bool,
+    /// It will be woken.
+    is_armed: bool,
+}
+
+impl Way {
+    /// Has it woken when its first piece is due. Nothing overtakes, so that one wake-up is enough: more would each ask
+    /// for the next one again.
+    fn arm(&mut self, due: &mut Due, (key, number): (u64, usize)) {
+        if let Some(first) = self.queue.front().filter(|_| !self.is_armed && !self.is_blocked) {
+            due.push(Reverse((first.due_ns, key, number)));
+            self.is_armed = true;
+        }
+    }
+}
+
+/// Way 0 leads from end 0, who connected, to end 1, the component; way 1 back.
+struct Connection {
+    ends: [OwnedFd; 2],
+    ways: [Way; 2],
+    /// What each end is asked for.
+    interest: [EventFlags; 2],
+}
+
+struct Relay {
+    poll: OwnedFd,
+    ports: Vec<(OwnedFd, u16)>,
+    connections: HashMap<u64, Connection>,
+    next: u64,
+    due: Due,
+    pace: Pace,
+    counts: Counts,
+    bytes: usize,
+    piece: Vec<u8>,
+    /// Kept for its room.
+    events: Vec<(u64, EventFlags)>,
+}
+
+/// Relays until nobody is there any more who wants it. `pairs`: `8080:18080,…`, where it listens and what for.
+pub(super) fn run(pairs: &str, manner: Manner, mut control: Control) -> Result<(), String> {
+    // A connection takes two.
+    if let Err(error) = open_files::raise() {
+        return Err(format!("cannot have enough open files: {error}"));
+    }
+    let mut relay = Relay::new(pairs, manner)?;
+    let words = relay.add(control.stream.as_fd(), WORD, EventFlags::IN);
+    words.map_err(|e| e.to_string())?;
+    control.tell(&Told { manner, counts: relay.counts });
+    while relay.turn(&mut control).map_err(|e| e.to_string())? {}
+    Ok(())
+}
+
+fn listen_at(port: u16) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+impl Relay {
+    fn new(pairs: &str, manner: Manner) -> Result<Relay, String> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| e.to_string())?;
+        let mut relay = Relay {
+            poll,
+            ports: Vec::new(),
+            connections: HashMap::new(),
+            next: 0,
+            due: BinaryHeap::new(),
+            pace: Pace::new(manner),
+            counts: Counts::default(),
+            bytes: 0,
+            piece: vec![0; PIECE_BYTES],
+            events: Vec::with_capacity(256),
+        };
+        for pair in pairs.split(',') {
+            let ports = pair.split_once(':').and_then(|(at, to)| Some((at.parse().ok()?, to.parse().ok()?)));
+            let Some((at, to)) = ports else { return Err(format!("`{pair}` is no pair of ports")) };
+            let listening = listen_at(at).map_err(|e| format!("cannot listen on port {at}: {e}"))?;
+            let added = relay.add(listening.as_fd(), FIRST_PORT + relay.ports.len() as u64, EventFlags::IN);
+            added.map_err(|e| e.to_string())?;
+            relay.ports.push((listening, to));
+        }
+        Ok(relay)
+    }
+
+    fn add(&self, file: impl AsFd, key: u64, flags: EventFlags) -> rustix::io::Result<()> {
+        epoll::add(&self.poll, file, EventData::new_u64(key), flags)
+    }
+
+    /// One turn: what has come, then what is due. False when nobody wants it any more.
+    fn turn(&mut self, control: &mut Control) -> rustix::io::Result<bool> {
+        let timeout = self.due.peek().map(|Reverse((due_ns, ..))| {
+            let ns = due_ns.saturating_sub(clock::now_ns());
+            Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
+        });
+        let mut events = std::mem::take(&mut self.events);
+        match wait(&self.poll, &mut events, timeout) {
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        for (key, flags) in events.drain(..) {
+            match key {
+                WORD => match control.look() {
+                    Word::None => {}
+                    Word::Gone => return Ok(false),
+                    Word::Manner(manner) => {
+                        self.pace.manner = manner;
+                        control.tell(&Told { manner, counts: self.counts });
+                    }
+                },
+                FIRST_PORT.. => self.accept((key - FIRST_PORT) as usize),
+                _ => self.look_at(key / 2, (key % 2) as usize, flags),
+            }
+        }
+        self.events = events;
+        let now_ns = clock::now_ns();
+        while let Some(Reverse((due_ns, key, way))) = self.due.peek().copied() {
+            if due_ns > now_ns {
+                break;
+            }
+            self.due.pop();
+            if let Some(connection) = self.connections.get_mut(&key) {
+                connection.ways[way].is_armed = false;
+            }
+            self.pass_on(key, way);
+        }
+        Ok(true)
+    }
+
+    /// Everybody who has connected is joined with the component.
+    fn accept(&mut self, place: usize) {
+        let Some((_, to)) = self.ports.get(place) else { return };
+        let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, *to);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        while let Some((port, _)) = self.ports.get(place)
+            && let Ok(client) = accept_with(port, flags)
+        {
+            let joined = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).and_then(|end| {
+                set_tcp_nodelay(&end, true)?;
+                set_tcp_nodelay(&client, true)?;
+                match connect(&end, &to) {
+                    Ok(()) | Err(Errno::INPROGRESS) => Ok(end),
+                    Err(error) => Err(error),
+                }
+            });
+            let Ok(end) = joined else {
+                self.counts.dropped += 1;
+                reset(client);
+                continue;
+            };
+            let manner = self.pace.manner;
+            // A handshake takes a round trip, and then the first bytes are half of one under way.
+            let first_ns = clock::now_ns() + manner.delay_ns + manner.delay_ns.div_ceil(2);
+            let there = Way { order: Order::not_before(first_ns), ..Way::default() };
+            let interest = [EventFlags::IN; 2];
+            let connection = Connection { ends: [client, end], ways: [there, Way::default()], interest };
+            let key = self.next;
+            self.next += 1;
+            for (i, end) in connection.ends.iter().enumerate() {
+                let _ = self.add(end, 2 * key + i as u64, EventFlags::IN);
+            }
+            self.connections.insert(key, connection);
+        }
+    }
+
+    /// Something has come at an end, or it takes more.
+    fn look_at(&mut self, key: u64, end: usize, flags: EventFlags) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        // The way that leads to this end.
+        if flags.intersects(EventFlags::OUT | EventFlags::ERR | EventFlags::HUP) {
+            connection.ways[1 - end].is_blocked = false;
+        }
+        let (is_full, has_ended) = (connection.ways[end].is_full, connection.ways[end].has_ended);
+        if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) && !is_full && !has_ended {
+            match recv(&connection.ends[end], &mut *self.piece, RecvFlags::DONTWAIT) {
+                Ok((_, bytes)) => self.take(key, end, bytes),
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(_) => return self.broke(key, end),
+            }
+        }
+        self.pass_on(key, 1 - end);
+        self.ask(key);
+    }
+
+    /// Takes in what was read from an end: a piece, or the end of the stream.
+    fn take(&mut self, key: u64, end: usize, bytes: usize) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        let way = &mut connection.ways[end];
+        let (due_ns, is_late) = self.pace.due_in_stream(&mut way.order, clock::now_ns(), bytes);
+        self.counts.lost += u64::from(is_late);
+        way.has_ended = bytes == 0;
+        way.bytes += bytes;
+        self.bytes += bytes;
+        let most = if self.bytes > MOST_IN_ALL_BYTES { LEAST_BYTES } else { MOST_BYTES };
+        way.is_full = way.bytes >= most;
+        way.queue.push_back(Piece { due_ns, bytes: self.piece[..bytes].to_vec(), sent: 0, is_reset: false });
+        way.arm(&mut self.due, (key, end));
+    }
+
+    /// Sends what is due of a way, as far as its end takes it.
+    fn pass_on(&mut self, key: u64, number: usize) {
+        let Some(Connection { ends, ways, .. }) = self.connections.get_mut(&key) else { return };
+        let (way, end) = (&mut ways[number], &ends[1 - number]);
+        let mut is_broken = false;
+        while let Some(piece) = way.queue.front_mut().filter(|_| !way.is_blocked) {
+            let now_ns = clock::now_ns();
+            if piece.due_ns > now_ns {
+                way.arm(&mut self.due, (key, number));
+                break;
+            }
+            if piece.is_reset {
+                return self.abandon(key);
+            }
+            if piece.bytes.is_empty() {
+                let _ = shutdown(end, Shutdown::Write);
+                way.queue.pop_front();
+                // Whoever has said all may still break off.
+                way.is_done = way.queue.is_empty();
+                continue;
+            }
+            match send(end, &piece.bytes[piece.sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => {
+                    if piece.sent == 0 {
+                        self.counts.went_on(piece.due_ns, now_ns);
+                    }
+                    piece.sent += sent;
+                    (way.bytes, self.bytes) = (way.bytes - sent, self.bytes - sent);
+                    if piece.sent == piece.bytes.len() {
+                        way.queue.pop_front();
+                    }
+                }
+                // Of one that is not connected yet, too.
+                Err(Errno::AGAIN | Errno::INTR) => way.is_blocked = true,
+                Err(_) => {
+                    is_broken = true;
+                    break;
+                }
+            }
+        }
+        way.is_full &= way.bytes >= LEAST_BYTES;
+        if is_broken {
+            self.broke(key, 1 - number);
+        } else if ways.iter().all(|way| way.is_done) {
+            self.connections.remove(&key);
+        } else {
+            self.ask(key);
+        }
+    }
+
+    /// Asks the kernel for what each end is of interest for now.
+    fn ask(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        for end in 0..2 {
+            let (from, to) = (&connection.ways[end], &connection.ways[1 - end]);
+            let mut flags = EventFlags::empty();
+            flags.set(EventFlags::IN, !from.is_full && !from.has_ended);
+            flags.set(EventFlags::OUT, to.is_blocked);
+            let (was, file) = (connection.interest[end], &connection.ends[end]);
+            if was == flags {
+                continue;
+            }
+            let data = EventData::new_u64(2 * key + end as u64);
+            // One that nothing is wanted of is left alone: the kernel would tell of its end again and again.
+            let _ = match (was.is_empty(), flags.is_empty()) {
+                (_, true) => epoll::delete(&self.poll, file),
+                (true, false) => epoll::add(&self.poll, file, data, flags),
+                (false, false) => epoll::modify(&self.poll, file, data, flags),
+            };
+            connection.interest[end] = flags;
+        }
+    }
+
+    /// An end is broken. Whoever is at the other one has first what was sent before, and is then reset; what was on
+    /// its way to the broken end has nobody to go to.
+    fn broke(&mut self, key: u64, end: usize) {
+        let Some(connection) = self.connections.get_mut(&key) else { return };
+        if connection.ways.iter().any(|way| way.is_broken) {
+            return self.abandon(key);
+        }
+        let back = &mut connection.ways[1 - end];
+        self.bytes -= back.bytes;
+        *back = Way { has_ended: true, is_done: true, is_armed: back.is_armed, ..Way::default() };
+        let way = &mut connection.ways[end];
+        let due_ns = self.pace.due(&mut way.order, clock::now_ns());
+        (way.has_ended, way.is_broken, way.is_done) = (true, true, false);
+        way.queue.push_back(Piece { due_ns, bytes: Vec::new(), sent: 0, is_reset: true });
+        way.arm(&mut self.due, (key, end));
+        self.ask(key);
+    }
+
+    /// Both ends are reset.
+    fn abandon(&mut self, key: u64) {
+        let Some(connection) = self.connections.remove(&key) else { return };
+        self.bytes -= connection.ways.iter().map(|way| way.bytes).sum::<usize>();
+        connection.ends.into_iter().for_each(reset);
+    }
+}
+
+/// Closes it so that whoever is at the other end is told at once.
+fn reset(end: OwnedFd) {
+    let _ = set_socket_linger(&end, Some(Duration::ZERO));
+}
+
+fn wait(
+    poll: &OwnedFd,
+    into: &mut Vec<(u64, EventFlags)>,
+    timeout: Option<Timespec>,
+) -> rustix::io::Result<()> {
+    let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 256];
+    let count = epoll::wait(poll, &mut events, timeout.as_ref())?;
+    let events = events.get(..count).unwrap_or_default();
+    into.extend(events.iter().map(|event| {
+        let epoll::Event { flags, data } = *event;
+        (data.u64(), flags)
+    }));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// A relay, who has connected to it, and the component behind it.
+    struct Bench {
+        relay: Relay,
+        control: Control,
+        client: TcpStream,
+        server: TcpStream,
+        _owner: UnixStream,
+    }
+
+    impl Bench {
+        fn new(delay_ns: u64) -> Bench {
+            let component = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            let pairs = format!("0:{}", component.local_addr().unwrap().port());
+            let mut relay = Relay::new(&pairs, Manner { delay_ns, ..Manner::default() }).unwrap();
+            let at = TcpListener::from(relay.ports[0].0.try_clone().unwrap()).local_addr().unwrap();
+            let (stream, owner) = UnixStream::pair().unwrap();
+            let mut control = Control { stream, read: Vec::new() };
+            let client = TcpStream::connect(at).unwrap();
+            while relay.connections.is_empty() {
+                relay.turn(&mut control).unwrap();
+            }
+            let (server, _) = component.accept().unwrap();
+            Bench { relay, control, client, server, _owner: owner }
+        }
+
+        fn turn(&mut self) {
+            assert!(self.relay.turn(&mut self.control).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_way_is_woken_once_however_much_goes_over_both() {
+        // Nothing falls due while this runs.
+        let mut bench = Bench::new(3_600_000_000_000);
+        for _ in 0..50 {
+            bench.client.write_all(b"x").unwrap();
+            bench.turn();
+            bench.server.write_all(b"y").unwrap();
+            bench.turn();
+            assert!(bench.relay.due.len() <= 2, "{} wake-ups for two ways", bench.relay.due.len());
+        }
+    }
+
+    #[test]
+    fn a_reset_comes_behind_what_was_sent_before() {
+        let mut bench = Bench::new(200_000_000);
+        bench.server.write_all(b"answer").unwrap();
+        while bench.relay.connections[&0].ways[1].queue.is_empty() {
+            bench.turn();
+        }
+        let Bench { mut relay, mut control, mut client, server, _owner } = bench;
+        reset(server.into());
+        while !relay.connections.is_empty() {
+            relay.turn(&mut control).unwrap();
+        }
+        let mut text = Vec::new();
+        let ended = client.read_to_end(&mut text).unwrap_err();
+        assert_eq!((text.as_slice(), ended.kind()), (&b"answer"[..], ErrorKind::ConnectionReset));
+    }
+}

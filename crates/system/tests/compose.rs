@@ -1,0 +1,88 @@
+//! Compose files that do not come up as they should, with an engine and a Compose that only tell what they are made to.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use common::Bench;
+use loadlab_system::{Cancel, ComposeSpec, Error, Project, Result};
+
+/// Answers as an engine with one container, `one`, that was listed as running and has ended with this status since.
+fn engine(socket: &Path, exit: i32) {
+    let listener = UnixListener::bind(socket).unwrap();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(|stream| answer(stream, exit)));
+}
+
+fn answer(mut stream: UnixStream, exit: i32) {
+    let mut lines = BufReader::new(&stream).lines().map_while(std::result::Result::ok);
+    let asked = lines.next().unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let path = asked.split(' ').nth(1).unwrap_or_default();
+    let body = if path.ends_with("/version") {
+        r#"{"ApiVersion":"1.41","MinAPIVersion":"1.24"}"#.to_owned()
+    } else if path.contains("/containers/json") {
+        r#"[{"Id":"one","State":"running","Labels":{"com.docker.compose.service":"migrate"}}]"#.to_owned()
+    } else if path.ends_with("/containers/one/json") {
+        format!(r#"{{"State":{{"Pid":0,"Running":false,"ExitCode":{exit}}}}}"#)
+    } else if path.contains("/volumes") {
+        r#"{"Volumes":[]}"#.to_owned()
+    } else if path.contains("/logs") {
+        String::new()
+    } else {
+        "[]".to_owned()
+    };
+    let length = body.len();
+    let _ = write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}");
+}
+
+/// What became of bringing it up, and what Compose was asked for.
+fn up(exit_of_up: i32, exit_of_container: i32) -> (Result<Project>, Vec<String>) {
+    let bench = Bench::new();
+    engine(&bench.path("engine.sock"), exit_of_container);
+    bench.system.use_engine(bench.path("engine.sock").to_str());
+    let bin = bench.path("bin");
+    fs::create_dir(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >> {}\ncase \"$*\" in *' up '*) exit {exit_of_up};; esac\n",
+        bench.path("asked").display()
+    );
+    fs::write(bin.join("docker"), script).unwrap();
+    fs::set_permissions(bin.join("docker"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(bench.path("compose.yml"), "services: {}\n").unwrap();
+    let spec = ComposeSpec {
+        file: bench.path("compose.yml"),
+        env: vec![("PATH".into(), format!("{}:/usr/bin:/bin", bin.display()))],
+        services: Default::default(),
+        within_ns: common::PATIENCE_NS,
+        log: bench.path("compose.out"),
+    };
+    let project = bench.system.compose_up(&spec, &Cancel::new(), &|_, name| bench.spec(name, ""));
+    let asked = fs::read_to_string(bench.path("asked")).unwrap();
+    let words = |line: &str| {
+        let verbs = ["version", "up", "down"];
+        line.split(' ').find(|word| verbs.contains(word)).unwrap_or(line).to_owned()
+    };
+    (project, asked.lines().map(words).collect())
+}
+
+#[test]
+fn one_that_did_not_come_up_is_taken_down() {
+    let (project, asked) = up(1, 0);
+    assert!(matches!(project, Err(Error::CommandFailed { .. })), "{project:?}");
+    assert_eq!(asked, ["version", "up", "down"]);
+}
+
+#[test]
+fn a_service_may_do_its_work_and_end_whenever_it_is_looked_at() {
+    let (project, asked) = up(0, 0);
+    let project = project.unwrap();
+    assert_eq!((project.done.as_slice(), project.components().len()), (&["migrate".to_owned()][..], 0));
+    assert_eq!(asked, ["version", "up"]);
+    let (failed, asked) = up(0, 3);
+    assert!(matches!(failed, Err(Error::EndedEarly { .. })), "{failed:?}");
+    assert_eq!(asked, ["version", "up", "down"]);
+}

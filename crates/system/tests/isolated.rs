@@ -1,0 +1,77 @@
+//! Components in network namespaces of their own: reached, cut off, joined, narrowed. It takes root.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use common::{Bench, FIXTURE, PATIENCE_NS, eventually};
+use loadlab_system::{Cancel, Command, ComponentSpec, Error, Isolation, Net, Ready};
+
+/// How long a connection to one that was cut off is waited for: nothing comes, however long.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A server that is up in a namespace of its own, and where.
+fn up(bench: &Bench, name: &str) -> IpAddr {
+    let words = [FIXTURE, "serve-all", "8080", "hello"].map(str::to_owned).to_vec();
+    let address = bench.system.own_address(name).unwrap();
+    let ready = Ready::Tcp { addr: format!("{address}:8080"), within_ns: PATIENCE_NS };
+    let spec = ComponentSpec { command: Command::Argv(words), ready, ..bench.spec(name, "") };
+    let component = bench.system.up(&spec).unwrap();
+    bench.system.ready(&component, &Cancel::new()).unwrap();
+    address
+}
+
+fn ask(address: IpAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::new(address, 8080), SHORT)?;
+    stream.set_read_timeout(Some(SHORT))?;
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).map(|_| text)
+}
+
+#[test]
+fn links_are_cut_joined_and_narrowed() {
+    let net = Net::enter(Isolation::Each).expect("root, and iproute2");
+    let mut bench = Bench::new();
+    bench.system.isolate(net);
+    let (one, two) = (up(&bench, "one"), up(&bench, "two"));
+    assert_ne!(one, two);
+    assert!(ask(one).unwrap().ends_with("hello") && ask(two).unwrap().ends_with("hello"));
+
+    bench.system.cut("one").unwrap();
+    assert!(ask(one).is_err() && ask(two).is_ok(), "only that one");
+    bench.system.heal("one").unwrap();
+    eventually("the link", || ask(one).ok());
+
+    // What a narrowed link lets through is the kernel's to keep; here it is that the rule is there, and goes.
+    let rules = || {
+        let shown = std::process::Command::new("tc").args(["qdisc", "show"]).output().unwrap();
+        String::from_utf8_lossy(&shown.stdout).matches("tbf").count()
+    };
+    bench.system.narrow("one", Some(1 << 20)).unwrap();
+    assert_eq!(rules(), 1);
+    assert!(ask(one).is_ok());
+    bench.system.narrow("one", None).unwrap();
+    bench.system.narrow("one", None).unwrap();
+    assert_eq!(rules(), 0);
+
+    let components = bench.system.components();
+    let bytes = components[0].target().read_now().unwrap().net_out_bytes;
+    assert!(bytes > Some(100), "{bytes:?}");
+    assert!(matches!(bench.system.cut("three"), Err(Error::NoLink { .. })));
+    // Started again it has the address that others were told.
+    bench.system.down(&components[0]).unwrap();
+    assert_eq!(up(&bench, "one"), one);
+    assert!(ask(one).is_ok());
+}
+
+#[test]
+fn a_shared_network_has_no_links() {
+    let net = Net::enter(Isolation::Shared).expect("root, and iproute2");
+    let mut bench = Bench::new();
+    bench.system.isolate(net);
+    assert_eq!(bench.system.own_address("one"), None);
+    assert!(matches!(bench.system.cut("one"), Err(Error::NoLink { .. })));
+}

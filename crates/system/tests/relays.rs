@@ -1,0 +1,26 @@
+//! Relays before the ports of components: they come and go with these.
+
+mod common;
+
+use common::{Bench, FIXTURE, free_port};
+use loadlab_system::{Error, LinkLimits, RelayAt};
+
+#[test]
+fn no_relay_stays_where_its_link_cannot_be_limited() {
+    let bench = Bench::with(|spec| spec.exe = Some(FIXTURE.into()));
+    let mut spec = bench.spec("web", "sleep 1000");
+    spec.relay = Some(RelayAt::Ports(vec![(free_port(), free_port())]));
+    // Only one with a network of its own can be narrowed.
+    spec.limits.link = LinkLimits { bytes_per_s: Some(1 << 20), ..LinkLimits::default() };
+    let error = bench.system.up(&spec).unwrap_err();
+    assert!(matches!(error, Error::NoLink { .. }), "{error}");
+    assert!(bench.system.relay_of("web").is_none() && bench.system.components().is_empty());
+
+    // The next one finds the port free, and nobody is told of a relay that died.
+    spec.limits.link = LinkLimits { delay_ns: Some(1_000_000), ..LinkLimits::default() };
+    let web = bench.system.up(&spec).unwrap();
+    assert!(bench.system.relay_of("web").is_some());
+    bench.system.down(&web).unwrap();
+    assert!(bench.system.components().is_empty());
+    assert!(bench.notices.try_recv().is_err());
+}

@@ -1,0 +1,196 @@
+//! The two stores, as this service uses them: MongoDB by the official driver, Elasticsearch by plain HTTP. Connections
+//! are kept and shared by all requests; what a request needs of them is one method each.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use mongodb::bson::doc;
+use mongodb::options::{ClientOptions, InsertManyOptions, ReturnDocument};
+use mongodb::{Client, Collection};
+use reqwest::header::CONTENT_TYPE;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::records::{Entry, Record};
+
+/// How many records a page shows of each.
+const LATEST: i64 = 10;
+/// Records written at a time.
+const BATCH: usize = 5000;
+/// Longest wait for MongoDB to be there, and for a connection to Elasticsearch.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest wait for an answer of Elasticsearch to a page.
+const ANSWER: Duration = Duration::from_secs(30);
+/// The same while it is filled.
+const FILLED: Duration = Duration::from_secs(300);
+/// The document's index.
+const INDEX: &str = "test_index";
+/// `_id` of the one document in `counter`.
+const VIEWS: &str = "view_counter";
+
+/// What went wrong with a store, in words.
+pub type Result<T> = std::result::Result<T, String>;
+
+#[derive(Serialize, Deserialize)]
+struct Counter {
+    value: i64,
+}
+
+/// MongoDB: the counter and the records.
+#[derive(Clone)]
+pub struct Mongo {
+    records: Collection<Record>,
+    counter: Collection<Counter>,
+}
+
+impl Mongo {
+    /// Of a `mongodb://` URL; connects when first asked.
+    pub async fn new(url: &str) -> Result<Mongo> {
+        let mut options = ClientOptions::parse(url).await.map_err(|error| format!("{url}: {error}"))?;
+        options.server_selection_timeout = Some(CONNECT);
+        let client = Client::with_options(options).map_err(|error| format!("{url}: {error}"))?;
+        let database = client.database("test_db");
+        Ok(Mongo { records: database.collection("test_coll"), counter: database.collection("counter") })
+    }
+
+    /// Counts a view, and says the how many-th it was.
+    pub async fn count_view(&self) -> Result<i64> {
+        let counted = self
+            .counter
+            .find_one_and_update(doc! { "_id": VIEWS }, doc! { "$inc": { "value": 1_i64 } })
+            .upsert(true)
+            .return_document(ReturnDocument::After);
+        let counter = counted.await.map_err(told)?;
+        counter.map(|c| c.value).ok_or_else(|| "MongoDB: the counter was not there".to_owned())
+    }
+
+    /// How many views were counted.
+    pub async fn views(&self) -> Result<i64> {
+        let counter = self.counter.find_one(doc! { "_id": VIEWS }).await.map_err(told)?;
+        Ok(counter.map_or(0, |c| c.value))
+    }
+
+    /// Ten records. The document calls them the latest; but they hold no time, so they come as MongoDB has them.
+    pub async fn latest(&self) -> Result<Vec<Record>> {
+        let found = self.records.find(doc! {}).limit(LATEST).await.map_err(told)?;
+        found.try_collect().await.map_err(told)
+    }
+
+    /// Replaces all records.
+    pub async fn fill(&self, records: impl Iterator<Item = Record>) -> Result<()> {
+        // Not `drop`: the stand-in for MongoDB answers that in its own way where there is nothing to drop.
+        self.records.delete_many(doc! {}).await.map_err(told)?;
+        let unordered = InsertManyOptions::builder().ordered(false).build();
+        let mut records = records.peekable();
+        while records.peek().is_some() {
+            let batch: Vec<Record> = records.by_ref().take(BATCH).collect();
+            self.records.insert_many(batch).with_options(unordered.clone()).await.map_err(told)?;
+        }
+        Ok(())
+    }
+
+    /// How many records there are.
+    pub async fn records(&self) -> Result<u64> {
+        self.records.count_documents(doc! {}).await.map_err(told)
+    }
+}
+
+fn told(error: mongodb::error::Error) -> String {
+    format!("MongoDB: {error}")
+}
+
+/// Elasticsearch: the index.
+#[derive(Clone)]
+pub struct Elastic {
+    http: reqwest::Client,
+    url: String,
+}
+
+impl Elastic {
+    /// Of an `http://` URL; connects when first asked.
+    pub fn new(url: &str) -> Result<Elastic> {
+        let http = reqwest::Client::builder().connect_timeout(CONNECT).timeout(ANSWER).no_proxy();
+        let http = http.build().map_err(|error| format!("{url}: {error}"))?;
+        Ok(Elastic { http, url: url.trim_end_matches('/').to_owned() })
+    }
+
+    /// The latest entries: Elasticsearch's whole answer, as the page shows it.
+    pub async fn latest(&self) -> Result<String> {
+        // Hits are counted up to 10,000, which is its default: said, so that another version does the same work.
+        let query = json!({ "size": LATEST, "sort": [{ "time": "desc" }], "track_total_hits": 10_000 });
+        self.ask(self.http.post(self.at("_search")).json(&query)).await
+    }
+
+    /// Replaces the index, with the document's mapping.
+    pub async fn fill(&self, entries: impl Iterator<Item = Entry>) -> Result<()> {
+        self.ask(self.http.delete(self.at("?ignore_unavailable=true"))).await?;
+        let keyword = json!({ "type": "keyword", "ignore_above": 256 });
+        let data = json!({ "type": "text", "fields": { "keyword": keyword } });
+        let mappings = json!({ "properties": { "data": data, "time": { "type": "long" } } });
+        // One copy is all that one node can hold.
+        let index = json!({ "settings": { "number_of_replicas": 0 }, "mappings": mappings });
+        self.ask(self.http.put(self.at("")).json(&index)).await?;
+        let mut entries = entries.peekable();
+        while entries.peek().is_some() {
+            let mut lines = String::new();
+            for entry in entries.by_ref().take(BATCH) {
+                let body = serde_json::to_string(&entry).map_err(|error| error.to_string())?;
+                lines.push_str(&format!("{{\"index\":{{\"_id\":\"{}\"}}}}\n{body}\n", entry.id));
+            }
+            let bulk = self
+                .http
+                .post(self.at("_bulk"))
+                .header(CONTENT_TYPE, "application/x-ndjson")
+                .body(lines)
+                .timeout(FILLED);
+            let answer = self.ask(bulk).await?;
+            let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+            if answer["errors"] != Value::Bool(false) {
+                return Err("Elasticsearch: some entries were not indexed".to_owned());
+            }
+        }
+        // One segment, and seen by searches: no merge is left for the load.
+        self.ask(self.http.post(self.at("_forcemerge?max_num_segments=1")).timeout(FILLED)).await?;
+        self.ask(self.http.post(self.at("_refresh"))).await.map(drop)
+    }
+
+    /// How many entries there are.
+    pub async fn entries(&self) -> Result<u64> {
+        let answer = self.ask(self.http.get(self.at("_count"))).await?;
+        let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+        answer["count"].as_u64().ok_or_else(|| format!("Elasticsearch: no count in {answer}"))
+    }
+
+    /// Whether it answers at all.
+    pub async fn cluster(&self) -> Result<()> {
+        self.ask(self.http.get(&self.url)).await.map(drop)
+    }
+
+    fn at(&self, what: &str) -> String {
+        if what.is_empty() || what.starts_with('?') {
+            format!("{}/{INDEX}{what}", self.url)
+        } else {
+            format!("{}/{INDEX}/{what}", self.url)
+        }
+    }
+
+    /// Sends, and takes the body of a good answer.
+    async fn ask(&self, request: reqwest::RequestBuilder) -> Result<String> {
+        let told = |error: reqwest::Error| format!("Elasticsearch: {}", causes(&error));
+        let answer = request.send().await.map_err(told)?;
+        let status = answer.status();
+        let body = answer.text().await.map_err(told)?;
+        if status.is_success() { Ok(body) } else { Err(format!("Elasticsearch: {status}: {body}")) }
+    }
+}
+
+/// An error with what caused it: reqwest's own text leaves that out.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,24 @@
+// The same inserts without a server in front: a program that is the load of the plan's raw cases.
+//   node raw.js HOW MONGODB-URL POOL REQUESTS
+// HOW: `single` stores one message after the other, as many at a time as the pool has connections; `group` in groups.
+import { connect, storeInGroups } from "./messages.js";
+
+const [how, url, pool, requests] = [process.argv[2], process.argv[3], Number(process.argv[4]), Number(process.argv[5])];
+const { client, messages } = await connect(url, pool);
+const message = (id) => ({ id, user: id % 100, text: "What is the price of grouping?" });
+
+let sent = 0;
+console.log("connected"); // the load begins here
+if (how === "single") {
+  const worker = async () => {
+    while (sent < requests) await messages.insertOne(message(sent++));
+  };
+  await Promise.all(Array.from({ length: pool }, worker));
+} else {
+  await storeInGroups(messages, pool, (n) => {
+    const group = Array.from({ length: Math.min(n, requests - sent) }, (_, i) => message(sent + i));
+    sent += group.length;
+    return group;
+  });
+}
+await client.close();

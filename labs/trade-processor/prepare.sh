@@ -1,0 +1,13 @@
+#!/bin/sh
+# What the lab needs: says what is missing in a line, and has npm fetch the two libraries of the service, once.
+set -eu
+missing=
+for program in node:nodejs npm:npm redis-server:redis-server redis-cli:redis-tools; do
+    command -v "${program%:*}" >/dev/null || missing="$missing ${program#*:}"
+done
+if [ -n "$missing" ]; then
+    echo "not installed: apt-get install$missing" >&2
+    exit 1
+fi
+cd "$(dirname "$0")/service"
+npm ls >/dev/null 2>&1 || npm ci --no-audit --no-fund

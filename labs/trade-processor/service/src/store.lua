@@ -1,0 +1,34 @@
+-- Takes in a batch, all of it or nothing, and of every message only the first time: a batch that is sent again, or
+-- in other pieces, changes nothing. ARGV[1] is a JSON list of { id, trade } or { id, wrong }.
+-- Sums are made here first, so that a batch costs a write per country and pair and not per message.
+local countries, sold, bought, flows, wrong, rates, users = {}, {}, {}, {}, {}, {}, {}
+local function one(sums, name) sums[name] = (sums[name] or 0) + 1 end
+
+for _, entry in ipairs(cjson.decode(ARGV[1])) do
+  if redis.call('SADD', 'seen', entry.id) == 1 then
+    local trade = entry.trade
+    if trade then
+      users[#users + 1] = trade.user
+      one(countries, trade.country)
+      one(sold, trade.from)
+      one(bought, trade.to)
+      one(flows, trade.from .. '>' .. trade.to)
+      rates[trade.from .. '>' .. trade.to] = string.format('%.10g', trade.rate)
+    else
+      one(wrong, entry.wrong)
+    end
+  end
+end
+
+if #users > 0 then
+  redis.call('INCRBY', 'messages', #users)
+  for from = 1, #users, 1000 do
+    redis.call('RPUSH', 'users', unpack(users, from, math.min(from + 999, #users)))
+  end
+end
+for key, sums in pairs({ countries = countries, sold = sold, bought = bought, flows = flows, wrong = wrong }) do
+  for name, sum in pairs(sums) do redis.call('HINCRBY', key, name, sum) end
+end
+for pair, rate in pairs(rates) do redis.call('HSET', 'rates', pair, rate) end
+redis.call('INCR', 'batches')
+redis.call('PUBLISH', 'updates', #users)

@@ -1,0 +1,52 @@
+// A trade message: what makes it valid, and its short form for the storage.
+
+/** ISO 4217, as the runtime knows it. */
+const CURRENCIES = new Set(Intl.supportedValuesOf('currency'));
+
+/** ISO 3166-1 alpha-2: what has a name as a region, without those that are no country. */
+const COUNTRIES = new Set(regions());
+
+const MONTHS = ['JAN', 'FEB', 'MAR', 'APR', 'MAY', 'JUN', 'JUL', 'AUG', 'SEP', 'OCT', 'NOV', 'DEC'];
+const PLACED = /^(\d{2})-([A-Z]{3})-(\d{2}) (\d{2}):(\d{2}):(\d{2})$/;
+
+function* regions() {
+  const names = new Intl.DisplayNames('en', { type: 'region', fallback: 'none' });
+  const others = new Set(['EU', 'EZ', 'UN', 'QO', 'XA', 'XB', 'ZZ']);
+  const letters = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZ'];
+  for (const code of letters.flatMap((first) => letters.map((second) => first + second))) {
+    if (!others.has(code) && names.of(code)) yield code;
+  }
+}
+
+/** Milliseconds since 1970 of `24-JAN-15 10:27:44`; not a number for a day or a time that there is not. */
+export function placedAt(text) {
+  const [, day, name, year, hour, minute, second] = PLACED.exec(text) ?? [];
+  const month = MONTHS.indexOf(name);
+  if (month < 0 || hour > 23 || minute > 59 || second > 59) return NaN;
+  const at = new Date(Date.UTC(2000 + Number(year), month, day, hour, minute, second));
+  return at.getUTCDate() === Number(day) ? at.getTime() : NaN;
+}
+
+const positive = (value) => typeof value === 'number' && Number.isFinite(value) && value > 0;
+
+/**
+ * Reads a message: `{ trade }`, or `{ wrong }` with what is wrong with it: `json`, `user`, `currency`, `amount`, `rate`,
+ * `date` or `country`.
+ */
+export function read(bytes) {
+  let message;
+  try {
+    message = JSON.parse(bytes);
+  } catch {
+    return { wrong: 'json' };
+  }
+  if (message === null || typeof message !== 'object') return { wrong: 'json' };
+  const { userId, currencyFrom: from, currencyTo: to, amountSell, amountBuy, rate, originatingCountry } = message;
+  if (typeof userId !== 'string' || !/^\d{1,20}$/.test(userId)) return { wrong: 'user' };
+  if (!CURRENCIES.has(from) || !CURRENCIES.has(to) || from === to) return { wrong: 'currency' };
+  if (!positive(amountSell) || !positive(amountBuy)) return { wrong: 'amount' };
+  if (!positive(rate)) return { wrong: 'rate' };
+  if (Number.isNaN(placedAt(message.timePlaced))) return { wrong: 'date' };
+  if (!COUNTRIES.has(originatingCountry)) return { wrong: 'country' };
+  return { trade: { user: userId, from, to, rate, country: originatingCountry } };
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# `loadlab` as the book's commands find it when they are checked: the same program, with times cut short. What a
+# machine measures is no matter here, so a failed expectation (1) and INVALID (4) are as good as 0.
+set -u
+args=()
+command="${1:-}"
+timed=
+while (($#)); do
+    case "$1" in
+        -d | --duration | -n | --requests)
+            timed=1
+            case "$1" in -d | --duration) args+=(-d 300ms) ;; *) args+=(-n 500) ;; esac
+            shift
+            ;;
+        --ramp) args+=("$1" 100ms) && shift ;;
+        --probe | --trials) shift ;;
+        --ui=*) args+=(--ui) ;;
+        --ui-wait) args+=("$1" 0s) && shift ;;
+        *) args+=("$1") ;;
+    esac
+    (($#)) && shift
+done
+case "$command" in
+    bench) [[ $timed ]] || args+=(-d 300ms) ;;
+    find) args+=(--probe 200ms --settle 0s --probes 4) ;;
+    run) args+=(--trials 1 --set load.duration=700ms) ;;
+esac
+"$LOADLAB" "${args[@]}"
+code=$?
+case "$code" in 1 | 4) exit 0 ;; *) exit "$code" ;; esac
