@@ -597,7 +597,8 @@ fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
             readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
         };
         let loaded = median(&mut files(true))?;
-        // What it has open without a load is its own. Where nobody looked then, a small server's few.
+        // What it has open without a load is its own: read before it (at rest), or after it, when connections may still be
+        // about to close. Where nobody looked then, a small server's few.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
         let own = least(files(false)).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
         Some((name.clone(), (loaded - own).max(0.0)))

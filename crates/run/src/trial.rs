@@ -16,7 +16,7 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss, Summary};
-use loadlab_system::{Cancel, Notice, Probe, TrialClock, Watched, Watcher, clock, drain};
+use loadlab_system::{AtRest, Cancel, Notice, Probe, TrialClock, Watched, Watcher, clock, drain};
 
 use crate::bench::LEAD_NS;
 use crate::bring_up::{Site, SiteError};
@@ -171,13 +171,18 @@ impl Trial<'_> {
 
     /// Every component, the generator and the host, once a second or as often as the plan says, and the probes beside
     /// them. A watcher that cannot start is told; the load runs without it.
-    fn watch(&self, site: &Site, stage: &Arc<Stage>, ready: &Prepared, zero_ns: u64) -> Option<Watcher> {
+    fn watch(
+        &self,
+        (site, at_rest): (&Site, AtRest),
+        stage: &Arc<Stage>,
+        ready: &Prepared,
+        zero_ns: u64,
+    ) -> Option<Watcher> {
         let onto = stage.clone();
         let emit = Arc::new(move |watched| onto.watched(watched));
         let clock = TrialClock { origin_ns: zero_ns };
         let interval_ns = self.case.system.sample_interval_ns.unwrap_or(SAMPLE_NS);
-        let (targets, probes) = (site.targets(), ready.probes.clone());
-        let started = Watcher::start_every(interval_ns, clock, targets, probes, emit.clone());
+        let started = Watcher::start_every(interval_ns, clock, at_rest, ready.probes.clone(), emit.clone());
         let scraped = started.and_then(|mut watcher| {
             for scraper in site.beside.scrapers() {
                 watcher.scrape(clock, scraper.clone(), emit.clone())?;
@@ -247,10 +252,11 @@ impl Trial<'_> {
 
     /// Loads, drains, sums up.
     fn go(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>, ready: &Prepared) -> TrialOutcome {
+        let at_rest = AtRest::read(site.targets());
         let zero_ns = clock::now_ns() + 2 * LEAD_NS;
         stage.set_clock(zero_ns);
         stage.event_at(zero_ns, What::Planned { load: Box::new(together(&ready.loads)) });
-        let watcher = self.watch(site, stage, ready, zero_ns);
+        let watcher = self.watch((site, at_rest), stage, ready, zero_ns);
         let actor = Actor { site: &*site, stage, tell, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
         site.take_changed(changed);

@@ -75,4 +75,4 @@ pub use spec::{
 pub use state::CleanedItem;
 pub use system::{Down, How, System, SystemSpec};
 pub use target::Target;
-pub use watch::{Watched, Watcher};
+pub use watch::{AtRest, Watched, Watcher};

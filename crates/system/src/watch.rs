@@ -33,6 +33,29 @@ pub enum Watched {
 /// Where everything goes that is watched. It is called from several threads and must not block.
 pub type Emit = Arc<dyn Fn(Watched) + Send + Sync>;
 
+/// What is to be watched, and a reading of it before any load: what a component holds open by itself can be told only
+/// then. It is taken before a trial's clock has its zero, so that no load waits for it.
+pub struct AtRest {
+    targets: Vec<Target>,
+    readings: Vec<(u64, Sample)>,
+    round: Round,
+}
+
+impl AtRest {
+    /// Reads each once.
+    pub fn read(mut targets: Vec<Target>) -> AtRest {
+        let mut round = Round::default();
+        let readings = read_round(&mut targets, &mut round);
+        AtRest { targets, readings, round }
+    }
+}
+
+impl std::fmt::Debug for AtRest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AtRest").field("targets", &self.targets.len()).finish_non_exhaustive()
+    }
+}
+
 /// Threads that read until stopped. Dropping it stops them.
 pub struct Watcher {
     targets: Arc<Mutex<Vec<Target>>>,
@@ -47,26 +70,28 @@ impl std::fmt::Debug for Watcher {
 }
 
 impl Watcher {
-    /// Starts watching: at once (unless a whole second is near), then at each whole second of the trial's clock,
-    /// and once more when it is stopped.
+    /// Starts watching: at once, then at each whole second of the trial's clock, and once more when it is stopped.
     pub fn start(clock: TrialClock, targets: Vec<Target>, probes: Vec<Probe>, emit: Emit) -> Result<Watcher> {
-        Self::start_every(SECOND_NS, clock, targets, probes, emit)
+        Self::start_every(SECOND_NS, clock, AtRest::read(targets), probes, emit)
     }
 
-    /// The same with another interval between the readings of targets, in nanoseconds; probes are read each second.
+    /// The same for what was read already, and with another interval between the readings of targets, in
+    /// nanoseconds; probes are read each second.
     pub fn start_every(
         interval_ns: u64,
         clock: TrialClock,
-        targets: Vec<Target>,
+        at_rest: AtRest,
         probes: Vec<Probe>,
         emit: Emit,
     ) -> Result<Watcher> {
+        let AtRest { targets, readings, mut round } = at_rest;
+        let first = readings.into_iter().map(|(ns, sample)| Sample { at_s: clock.at_s(ns), ..sample });
+        emit(Watched::Samples(first.collect()));
         let targets = Arc::new(Mutex::new(targets));
         let mut watcher = Watcher { targets: targets.clone(), stop: Cancel::new(), threads: Vec::new() };
         let (stop, out) = (watcher.stop.clone(), emit.clone());
         watcher.spawn("loadlab-watch", move || {
-            let mut round = Round::default();
-            at_each((clock, interval_ns), &stop, &mut |late| {
+            at_each_further((clock, interval_ns), &stop, &mut |late| {
                 late.into_iter().for_each(|note| out(Watched::Note(note)));
                 out(Watched::Samples(read_all(&mut lock(&targets), &mut round, clock)));
             });
@@ -113,10 +138,16 @@ impl Drop for Watcher {
 }
 
 fn read_all(targets: &mut [Target], round: &mut Round, clock: TrialClock) -> Vec<Sample> {
+    let readings = read_round(targets, round);
+    readings.into_iter().map(|(ns, sample)| Sample { at_s: clock.at_s(ns), ..sample }).collect()
+}
+
+/// One reading of each that is up, and when it began.
+fn read_round(targets: &mut [Target], round: &mut Round) -> Vec<(u64, Sample)> {
     round.next();
     let read = |target: &mut Target| {
-        let at_s = clock.at_s(clock::now_ns());
-        target.read(round).map(|sample| Sample { at_s, ..sample })
+        let ns = clock::now_ns();
+        target.read(round).map(|sample| (ns, sample))
     };
     targets.iter_mut().filter_map(read).collect()
 }
@@ -128,12 +159,21 @@ pub(crate) fn at_each(
     stop: &Cancel,
     call: &mut dyn FnMut(Option<String>),
 ) {
+    let now_ns = clock::now_ns();
+    if clock.next_tick(now_ns, interval_ns).1.saturating_sub(now_ns) > interval_ns / 5 {
+        call(None);
+    }
+    at_each_further((clock, interval_ns), stop, call);
+}
+
+/// The same without the call at once.
+fn at_each_further(
+    (clock, interval_ns): (TrialClock, u64),
+    stop: &Cancel,
+    call: &mut dyn FnMut(Option<String>),
+) {
     let next = |ns| clock.next_tick(ns, interval_ns);
     let (mut k, mut due_ns) = next(clock::now_ns());
-    if due_ns.saturating_sub(clock::now_ns()) > interval_ns / 5 {
-        call(None);
-        (k, due_ns) = next(clock::now_ns());
-    }
     while !stop.wait_until(due_ns) {
         let late_ns = clock::now_ns().saturating_sub(due_ns);
         let late_ms = late_ns / 1_000_000;
