@@ -52,6 +52,8 @@ const UNFAIR_SHARE: f64 = 0.05;
 const UNFAIR_REQUESTS: u64 = 100;
 /// A machine that was suspended for longer than this; below, it is two clocks read one after the other.
 const SUSPENDED_S: f64 = 1e-3;
+/// A load shorter than this is its own start and end: a thread is busy with that, however much reserve it has.
+const SHORTEST_BUSY_S: f64 = 0.1;
 /// Fewer samples than this tell not even a 90th percentile.
 const FEW_SAMPLES: u64 = 100;
 
@@ -416,7 +418,7 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let generator = &summary.generator;
     let share = share_of(generator.cpu_s, generator.threads as f64 * grounds.load_s)?;
-    if share <= BUSY_SHARE {
+    if share <= BUSY_SHARE || grounds.load_s < SHORTEST_BUSY_S {
         return None;
     }
     let threads = if generator.threads == 1 { "load thread was" } else { "load threads were" };

@@ -232,6 +232,7 @@ impl Totals {
         }
         self.connections.attempted += m.connections.attempted;
         self.connections.opened += m.connections.opened;
+        self.connections.taken_over += m.connections.taken_over;
         self.connections.reconnects += m.connections.reconnects;
         self.connections.peak = self.connections.peak.max(m.connections.peak);
         // Of several loads or batches that hold connections, the longest opening and the largest share.

@@ -16,6 +16,7 @@ mod deadline;
 pub mod exhibit;
 mod feed;
 mod keeper;
+mod kept;
 mod life;
 mod multiplex;
 mod next;
@@ -43,6 +44,7 @@ pub mod target;
 pub mod tls;
 pub mod websocket;
 
+pub use kept::Kept;
 pub use recorder::Ids;
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};
 pub use spec::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};

@@ -69,6 +69,22 @@ impl<'r> Multiplex<'r> {
         first..first + self.hosts
     }
 
+    /// Nothing is open on the connection or waits for it, and the server has not said goodbye.
+    pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
+        let Link { session, waiting } = self.link(conn);
+        waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
+    }
+
+    /// What was said on a connection that goes on elsewhere.
+    pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
+        self.link(conn).session.take()
+    }
+
+    /// The connection comes from elsewhere, and this was said on it.
+    pub fn take_up(&mut self, conn: ConnId, session: Box<Session>) {
+        self.link(conn).session = Some(session);
+    }
+
     fn link(&mut self, conn: ConnId) -> &mut Link {
         let index = conn as usize;
         if self.links.len() <= index {

@@ -366,6 +366,13 @@ impl Recorder {
         self.peak = self.peak.max(self.open);
     }
 
+    /// One that stands already was taken over from the load before.
+    pub fn taken_over(&mut self) {
+        self.batch.connections.taken_over += 1;
+        self.open += 1;
+        self.peak = self.peak.max(self.open);
+    }
+
     /// It stands, after so long; for a request that fell due at `due_ns`.
     pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
         self.batch.connections.opened += 1;

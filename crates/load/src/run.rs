@@ -257,6 +257,7 @@ fn drive_from<'r, I: Io<'r>>(
     (start, seat): (&Start, Seat<'_>),
 ) -> Result<ThreadEnd, LoadError> {
     let failed = |error| LoadError::Io { backend: I::NAME, error };
+    worker.take_up(io.ops());
     let opened = open_held(io, &mut worker);
     seat.agree();
     opened.map_err(failed)?;
@@ -461,9 +462,10 @@ impl<'s> Collector<'s> {
         totals.in_window.due += batch.in_window.due;
         totals.in_window.started += batch.in_window.started;
         totals.in_window.ok += batch.in_window.ok;
-        let Connections { attempted, opened, reconnects, own_limits, .. } = batch.connections;
+        let Connections { attempted, opened, taken_over, reconnects, own_limits, .. } = batch.connections;
         totals.connections.attempted += attempted;
         totals.connections.opened += opened;
+        totals.connections.taken_over += taken_over;
         totals.connections.reconnects += reconnects;
         totals.connections.own_limits.merge(own_limits);
         totals.connections.peak = self.workers.iter().map(|w| w.3).sum();
@@ -549,8 +551,10 @@ impl<'s> Collector<'s> {
         measured.busy_s = self.busy_ns as f64 / 1e9;
         if let Some((took_ns, grown)) = self.start.opened.get() {
             measured.connections.opening_s = Some(*took_ns as f64 / 1e9);
+            // Those that stood before took their memory before.
+            let held = self.spec.held.as_ref().filter(|_| measured.connections.taken_over == 0);
             measured.connections.memory_bytes_each =
-                self.spec.held.as_ref().map(|h| *grown as f64 / h.connections.max(1) as f64);
+                held.map(|h| *grown as f64 / h.connections.max(1) as f64);
         }
         let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
         measured.connections.in_flight_peak = ends.iter().map(|e| e.in_flight_peak).sum();

@@ -67,6 +67,21 @@ impl<'r> Secure<'r> {
         std::mem::swap(last, &mut self.wire);
     }
 
+    /// What is agreed on with the server, where the connection goes on elsewhere.
+    pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Tls>> {
+        self.link(conn).take()
+    }
+
+    /// The connection comes from elsewhere, and this was agreed on.
+    pub fn take_up(&mut self, conn: ConnId, tls: Box<Tls>) {
+        *self.link(conn) = Some(tls);
+    }
+
+    /// Hosts of this number are reached by TLS.
+    pub fn is_for(&self, host: u16) -> bool {
+        self.spec.names.get(usize::from(host)).is_some_and(Option::is_some)
+    }
+
     /// The connection is under TLS, and the server has not said that nothing follows: its end may have been cut off.
     pub fn is_cut(&self, conn: ConnId) -> bool {
         self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|tls| !tls.is_ended())

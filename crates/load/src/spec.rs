@@ -1,5 +1,8 @@
 //! What a load is: everything the engine needs to know, checked beforehand.
 
+use std::sync::Arc;
+
+use crate::kept::Kept;
 use crate::source::Request;
 use crate::stages::{Level, Stage};
 
@@ -50,6 +53,9 @@ pub struct LoadSpec {
     pub tags: Vec<String>,
     /// Connections to be held open, and taken in turn; else each user or request in flight has its own.
     pub held: Option<Held>,
+    /// Where connections come from that an earlier load has left, and where those go that this one leaves; without it
+    /// each load makes its own, and closes them.
+    pub kept: Option<Arc<Kept>>,
     /// Addresses to connect from, in turn; empty leaves it to the kernel.
     pub sources: Vec<std::net::IpAddr>,
     /// Load threads.
@@ -264,6 +270,7 @@ impl LoadSpec {
             proxy: None,
             tags: Vec::new(),
             held: None,
+            kept: None,
             sources: Vec::new(),
             threads: 1,
             cpus: Vec::new(),

@@ -12,8 +12,9 @@ use crate::conn::{Conn, Exchange, Phase, Stash, Unwritten};
 use crate::deadline::{Deadlines, NONE};
 use crate::feed::{Feed, share_of};
 use crate::http1::Memo;
-use crate::io::{Io, Ops, Wait};
+use crate::io::{ConnId, Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
+use crate::kept;
 use crate::multiplex::Multiplex;
 use crate::proxy::{STALLED, Tunnels};
 use crate::recorder::{Gaps, Recorder, Times};
@@ -141,6 +142,7 @@ pub fn drive<'r, I: Io<'r>>(
         between();
     }
     let now = worker.now(io.ops());
+    kept::leave(io, &mut worker)?;
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
         worker.recorder.redirected_id(id);
     }
@@ -173,8 +175,10 @@ pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io:
         let now = worker.now(io.ops());
         let due = |k: u64| (k as f64 * 1e9 / rate_per_s) as u64;
         while next < worker.conns.len() as u64 && due(next) <= now && worker.opening < OPENING_AT_ONCE {
-            worker.opening += 1;
-            worker.connect(io.ops(), next as u32, 0, now);
+            if worker.conns[next as usize].phase == Phase::Closed {
+                worker.opening += 1;
+                worker.connect(io.ops(), next as u32, 0, now);
+            }
             next += 1;
         }
         let all = next == worker.conns.len() as u64;
@@ -284,7 +288,6 @@ impl<'r> Worker<'r> {
         }
         self.leave_some(ops);
         if self.recorder.in_flight == 0 && self.exhausted() {
-            self.close_all(ops);
             return Next::Done;
         }
         let over = self.stopped_ns.is_some_and(|at| now >= at.saturating_add(self.spec.grace_ns));
@@ -528,14 +531,12 @@ impl<'r> Worker<'r> {
         let id = self.exchanges.len() as u32;
         if let Some(multiplex) = &self.multiplex {
             let conns = multiplex.connections_of(id);
-            while self.conns.len() < conns.end as usize {
-                self.conns.push(Conn::new());
-            }
             self.exchanges.push(Exchange::new(conns.start));
+            self.make_places(conns.end - 1);
         } else if self.turn.is_some() {
             self.exchanges.push(Exchange::new(NONE));
         } else {
-            self.conns.push(Conn::new());
+            self.make_places(id);
             self.exchanges.push(Exchange::new(id));
         }
         let number = self.number_of(id);
@@ -543,6 +544,27 @@ impl<'r> Worker<'r> {
             journey.add(number);
         }
         id
+    }
+
+    /// Makes places for connections up to this one, and leaves those that are there.
+    pub(crate) fn make_places(&mut self, last: ConnId) {
+        if self.conns.len() <= last as usize {
+            self.conns.resize_with(last as usize + 1, Conn::new);
+        }
+    }
+
+    /// Most connections this worker may have at one time.
+    pub(crate) fn most_connections(&self) -> usize {
+        match self.feed {
+            Feed::Closed(_) => self.conns.len(),
+            Feed::Open(_) if self.turn.is_some() => self.conns.len(),
+            Feed::Open(_) => self.spec.connections_per_thread(),
+        }
+    }
+
+    /// Its number among the load's threads.
+    pub(crate) fn lane(&self) -> usize {
+        self.place.slot as usize
     }
 
     /// Ends the schedule. What has fallen due and not been looked at still counts; what waits is dropped.
@@ -648,15 +670,12 @@ impl<'r> Worker<'r> {
                 self.recorder.cut_id(id);
             }
         }
-        self.close_all(ops);
     }
 
-    /// Closes what is open, so that the server sees an orderly end.
-    fn close_all(&mut self, ops: &mut impl Ops<'r>) {
-        for id in 0..self.conns.len() as u32 {
-            if self.conns[id as usize].phase != Phase::Closed {
-                self.shut(ops, id);
-            }
+    /// Closes a connection that is open.
+    pub(crate) fn close(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        if self.conns[id as usize].phase != Phase::Closed {
+            self.shut(ops, id);
         }
     }
 

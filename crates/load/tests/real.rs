@@ -532,6 +532,51 @@ fn it_can_be_dropped_at_any_time<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(counts.connections, 8);
 }
 
+/// A connection changes hands as a socket of its own: to another place, and to another backend.
+fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
+    let server = Server::start(good);
+    let length = response(200, "hello").len();
+    b.connected(3, server.address);
+    b.exchange(3, length);
+    let socket = b.io.ops().give(3).expect("nothing is under way on it");
+    let told = b.log.0.len();
+    assert!(b.io.ops().take(7, &server.address.into(), socket));
+    b.exchange(7, length);
+    assert_eq!(b.log.of(3).len() + b.log.of(7).len(), b.log.0.len());
+    assert!(b.log.of(7).iter().all(|seen| matches!(seen, Seen::Received(..))), "{:?}", &b.log.0[told..]);
+
+    let socket = b.io.ops().give(7).expect("nothing is under way on it");
+    let mut other = Driven { io: Epoll::new().expect("epoll"), log: Log::default() };
+    assert!(other.io.ops().take(0, &server.address.into(), socket));
+    other.exchange(0, length);
+    let socket = other.io.ops().give(0).expect("nothing is under way on it");
+    assert!(b.io.ops().take(3, &server.address.into(), socket));
+    b.exchange(3, length);
+
+    // Its place is free, and its end is told where it is.
+    b.connected(7, server.address);
+    b.exchange(7, length);
+    assert!(b.io.ops().give(250).is_none(), "there is none");
+    b.io.ops().close(3);
+    b.io.ops().close(7);
+    drop((b, other));
+    let counts = server.settled_after(2);
+    assert_eq!((counts.connections, counts.requests, counts.resets), (2, 5, 0));
+}
+
+/// What the server ends between two loads is told to whoever has it then.
+fn the_end_of_what_was_taken_is_told<I: Io<'static>>(mut b: Driven<I>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    b.connected(0, address);
+    let (peer, _) = listener.accept().expect("a connection");
+    let socket = b.io.ops().give(0).expect("nothing is under way on it");
+    drop(peer);
+    assert!(b.io.ops().take(1, &address.into(), socket));
+    b.until("closed", |log| log.end(1).is_some());
+    assert_eq!((b.log.end(1), b.log.end(0)), (Some(None), None));
+}
+
 fn a_last_word_is_heard_and_nothing_comes_after(mut b: Driven<impl Io<'static>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -581,6 +626,8 @@ macro_rules! contract_of {
             copies_go_out_whole_and_in_order
             a_copy_ends_with_its_connection
             a_last_word_is_heard_and_nothing_comes_after
+            a_connection_goes_on_elsewhere
+            the_end_of_what_was_taken_is_told
             a_long_answer_comes_whole
             what_came_while_it_was_away_is_told_to_its_end
             trickled_bytes_come_in_order

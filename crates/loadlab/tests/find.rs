@@ -1,7 +1,9 @@
 //! `loadlab find` on real servers whose capacity is known.
 
+mod common;
 mod run_support;
 
+use common::nginx::Nginx;
 use run_support::{Lab, component};
 use serde_json::Value;
 
@@ -45,6 +47,55 @@ fn the_users_a_plan_takes_are_found() {
     assert!(text.contains("Found") && text.contains("users meet what is expected"), "{text}");
     let manifest = lab.record().manifest();
     assert_eq!(manifest["search"]["level"], level);
+}
+
+/// Users keep their connections from level to level, whatever is spoken over them, and make new ones where a level is
+/// confirmed: each time so many as the highest level has.
+#[test]
+fn connections_are_kept_from_level_to_level() {
+    let nginx = Nginx::start();
+    let tls = format!("  tls: {{ ca: \"{}\" }}\n", nginx.certificate());
+    for (url, ways, protocol, connections) in [
+        (format!("http://{}/page", nginx.plain), String::new(), "HTTP/1.1", 2 * 16),
+        (format!("https://{}/page", nginx.secure), tls.clone(), "HTTP/1.1", 4 * 16),
+        (
+            format!("https://{}/page", nginx.secure),
+            format!("{tls}  protocol: http/2\n  streams: 4\n"),
+            "HTTP/2.0",
+            2 * 4,
+        ),
+    ] {
+        let lab = Lab::new();
+        lab.file(
+            "plan.yaml",
+            &format!(
+                "loadlab: 1\nname: kept\nload:\n  users: 1\n  duration: 1s\n  threads: 1\n{ways}  journey: [{{ get: \"{url}\" }}]\n"
+            ),
+        );
+        let args = [
+            "plan.yaml",
+            "--expect",
+            "errors == 0",
+            "--users",
+            "2..16",
+            "--probe",
+            "300ms",
+            "--settle",
+            "0s",
+        ];
+        let (json, code, err) = answer(&lab, &args);
+        assert_eq!((code, &json["answer"]["level"]), (Some(0), &Value::from(16)), "{json:#}\n{err}");
+        assert_eq!(nginx.connections(protocol), connections, "{protocol}: {json:#}");
+        let path = json["search"]["path"].as_array().expect("a path");
+        let taken_over = |step: &Value| {
+            let case = format!("users-{}", step["level"]);
+            let summary = lab.record().summary(&case, step["trial"].as_u64().expect("a number") as u32);
+            summary["connections"]["taken_over"].as_u64().unwrap_or(0)
+        };
+        let (last, between) = path[1..].split_last().expect("a way");
+        assert!(between.len() > 1 && taken_over(&path[0]) + taken_over(last) == 0, "{protocol}: {json:#}");
+        assert!(between.iter().all(|step| taken_over(step) > 0), "{protocol}: {json:#}");
+    }
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn what_is_not_measured_cannot_be_expected() {
 
 #[test]
 fn a_short_one_is_watched_too() {
-    let (lab, _) = run(&program("echo 3 > n; for i in $(seq 20000); do :; done", ""), 0, &[]);
+    let (lab, _) = run(&program("echo 3 > n; for i in $(seq 200000); do :; done", ""), 0, &[]);
     let used = lab.record().summary("default", 1)["components"]["driver"]["cpu_s"].clone();
     assert!(used.as_f64().is_some_and(|s| s > 0.0), "{used}");
 }

@@ -15,14 +15,18 @@ fn a_warm_up_is_found_left_out_and_told() {
     let web = component("web", "\"slow_ms\": 20, \"warm_s\": 5", &[]);
     let text = plan(&[web], &load("auto"));
     // A machine that stands still for a moment makes a start uneven: then nothing is left out, and nothing is wrong.
+    let mut uneven = Vec::new();
     let found = (0..3).find_map(|_| {
         let lab = Lab::new();
         lab.run(&text, &["--quiet"]).expect(0, &[]);
         let summary = lab.record().summary("default", 1);
         let from_s = summary["window"]["from_s"].as_f64().expect("a window");
+        let each =
+            |t: &serde_json::Value| format!("{}: {} in {}", t["from_s"], t["ok"], t["response_ms"]["p50"]);
+        uneven.push(lab.record().lines("default", 1, "ticks.jsonl").iter().map(each).collect::<Vec<_>>());
         (from_s > 0.0).then_some((lab, summary, from_s))
     });
-    let (lab, summary, from_s) = found.expect("a warm-up in one of three runs");
+    let (lab, summary, from_s) = found.unwrap_or_else(|| panic!("no warm-up in three runs: {uneven:#?}"));
     let record = lab.record();
     assert!((3.0..=7.0).contains(&from_s), "{summary:#}");
     let notes = record.events("default", 1, "note");

@@ -246,6 +246,9 @@ pub struct Connections {
     pub attempted: u64,
     /// Attempts that succeeded.
     pub opened: u64,
+    /// Those that stood already: an earlier load to the same place had left them. They are in none of the two above.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken_over: u64,
     /// Requests sent again on a new connection because the server had closed the idle one before it saw
     /// any byte of them. Not failures, not counted twice.
     pub reconnects: u64,

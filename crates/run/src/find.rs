@@ -4,8 +4,11 @@
 //!
 //! Each level is a case of the record, each probe a trial of it, so that a search leaves what any run leaves.
 
+use std::sync::Arc;
+
 use loadlab_analysis::Exit;
 use loadlab_analysis::search::{Answer, Next, Outcome, Search};
+use loadlab_load::Kept;
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
@@ -110,9 +113,12 @@ pub fn find(
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, None, builds, (error, cancel))),
     };
+    let is_up_anew = base.system.compose.is_some();
+    let kept = base.loads.iter().filter(|_| !is_up_anew).map(|_| Arc::default()).collect();
     let hunt = Hunt {
         plan,
         base,
+        kept,
         quest,
         how,
         conditions: conditions.pop().unwrap_or_default(),
@@ -142,6 +148,8 @@ struct Hunt<'a> {
     cancel: &'a Cancel,
     tell: Tell<'a>,
     facts: SearchFacts,
+    /// What each load goes on with from level to level. None where the system is another one each time.
+    kept: Vec<Arc<Kept>>,
     /// Trials so far: one that is made again decides no level, and has ids of its own all the same.
     made: usize,
     /// What ended it early, and what that asks for.
@@ -157,7 +165,12 @@ impl Hunt<'_> {
             }
             match search.next() {
                 Next::Done(answer) => break Some(answer),
-                Next::Probe { level, .. } => {
+                Next::Probe { level, again } => {
+                    // Which worker of a server a connection falls to is drawn when it is accepted: what was probed with
+                    // one draw is confirmed by another.
+                    if again {
+                        self.connect_anew();
+                    }
                     if let Some(outcome) = self.probe(&mut site, level) {
                         search.add(level, outcome);
                     }
@@ -209,9 +222,18 @@ impl Hunt<'_> {
             self.record.search(&self.facts);
             if outcome != Outcome::Met {
                 self.recover(&summary);
+                // As many as were in flight when it was too much are more than a lower rate needs.
+                if self.quest.vary == Vary::Rate {
+                    self.connect_anew();
+                }
             }
             return Some(outcome);
         }
+    }
+
+    /// The next probe makes its own connections.
+    fn connect_anew(&self) {
+        self.kept.iter().for_each(|kept| kept.clear());
     }
 
     /// Lets the system work off what a probe left behind: the next one is not to pay for it.
@@ -254,6 +276,7 @@ impl Hunt<'_> {
             plan_dir: &dir,
             allowed: &self.allowed,
             threads: self.how.threads,
+            kept: &self.kept,
         };
         self.made += 1;
         let outcome = trial.run(site, &stage, self.tell);

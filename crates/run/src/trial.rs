@@ -6,9 +6,9 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use loadlab_analysis::{Exit, LoadRun, Planned, TrialInput, summarise};
-use loadlab_load::LoadSpec;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
+use loadlab_load::{Kept, LoadSpec};
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
@@ -57,6 +57,8 @@ pub struct Trial<'a> {
     pub allowed: &'a Allowed,
     /// Load threads, where the plan does not say.
     pub threads: usize,
+    /// For each load the connections that earlier trials have left it; empty where each makes its own.
+    pub kept: &'a [Arc<Kept>],
 }
 
 /// How a trial came out.
@@ -237,7 +239,8 @@ impl Trial<'_> {
                 continue;
             }
             let place = (self.plan_dir, &shared, shared_names.as_slice());
-            let (spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
+            let (mut spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
+            spec.kept = self.kept.get(loads.len()).cloned();
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
                 let text = format!("`{}` speaks {spoken}, as was agreed on before the load", planned.name);

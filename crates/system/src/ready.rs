@@ -48,12 +48,14 @@ impl System {
             Check::Healthy { .. } => ASK_NS,
             _ => PAUSES_NS.0,
         };
-        let mut last = "no attempt was made".to_owned();
+        let mut last = None;
         loop {
             if !matches!(check, Check::Alive) {
                 match check.attempt(component, until_ns, cancel) {
                     Ok(()) => return is_ready(component),
-                    Err(why) => last = why,
+                    // One that was cut off when the time was up tells less than those before it.
+                    Err(why) if last.is_none() || clock::now_ns() < until_ns => last = Some(why),
+                    Err(_) => {}
                 }
             }
             let now_ns = clock::now_ns();
@@ -71,7 +73,7 @@ impl System {
                         component: component.name().to_owned(),
                         within_ns: check.within_ns(),
                         waited_for: check.words(),
-                        last,
+                        last: last.unwrap_or_else(|| "no attempt was made".to_owned()),
                         oom_kills: component.inner.group.oom_kills().unwrap_or(0),
                         tail: component.tail(),
                     });

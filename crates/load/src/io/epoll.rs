@@ -233,6 +233,12 @@ impl<'r> EpollOps<'r> {
         (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
     }
 
+    fn make_place(&mut self, conn: ConnId) {
+        if self.slots.len() <= conn as usize {
+            self.slots.resize_with(conn as usize + 1, Slot::default);
+        }
+    }
+
     fn key(&self, conn: ConnId) -> u64 {
         u64::from(self.slots[conn as usize].generation) << 32 | u64::from(conn)
     }
@@ -295,9 +301,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     }
 
     fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>) {
-        if self.slots.len() <= conn as usize {
-            self.slots.resize_with(conn as usize + 1, Slot::default);
-        }
+        self.make_place(conn);
         let slot = &mut self.slots[conn as usize];
         (slot.open, slot.connecting) = (true, true);
         if let Err(error) = self.open(conn, address, source) {
@@ -344,6 +348,33 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         let slot = &mut self.slots[conn as usize];
         let generation = slot.generation.wrapping_add(1);
         *slot = Slot { generation, ..Slot::default() };
+    }
+
+    fn give(&mut self, conn: ConnId) -> Option<OwnedFd> {
+        let slot = self.slots.get_mut(conn as usize)?;
+        if !slot.open || slot.connecting || slot.ended || slot.has_more() {
+            return None;
+        }
+        let socket = slot.socket.take()?;
+        // What the kernel cannot forget here it forgets with this backend.
+        let _ = epoll::delete(&self.epoll, &socket);
+        self.close(conn);
+        Some(socket)
+    }
+
+    fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool {
+        self.make_place(conn);
+        let key = self.key(conn);
+        // Whoever had it may have let the kernel wait.
+        let is_ready =
+            rustix::io::ioctl_fionbio(&socket, true).and_then(|()| watch(&self.epoll, &socket, key));
+        if is_ready.is_err() {
+            return false;
+        }
+        let is_unix = matches!(address, Address::Unix(_));
+        let slot = &mut self.slots[conn as usize];
+        (slot.open, slot.is_unix, slot.no_delay, slot.socket) = (true, is_unix, is_unix, Some(socket));
+        true
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

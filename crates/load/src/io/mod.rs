@@ -4,6 +4,7 @@
 //! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
 
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 
 use crate::target::Address;
 
@@ -83,6 +84,12 @@ pub trait Ops<'r> {
         self.close(conn);
         sent
     }
+    /// Takes a connection on which nothing is under way out of the backend, as a socket of its own. Its place is free
+    /// then, and no event of it comes after. `None`: it cannot be had, and stays.
+    fn give(&mut self, conn: ConnId) -> Option<OwnedFd>;
+    /// Puts such a socket into a free place: it stands, as after [`Event::Connected`]. False: it cannot, and the socket
+    /// is closed.
+    fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool;
     /// Of the bytes given to the last send, the peer's kernel has acknowledged none: it cannot have seen the
     /// request, so sending it again elsewhere doubles nothing.
     fn unseen(&mut self, conn: ConnId) -> bool;

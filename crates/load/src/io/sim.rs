@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
 use crate::target::Address;
@@ -142,6 +143,15 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     fn close(&mut self, conn: ConnId) {
         self.generations[conn as usize] += 1;
         self.server.closed(self.now_ns, conn);
+    }
+
+    fn give(&mut self, _conn: ConnId) -> Option<OwnedFd> {
+        // There are no sockets here.
+        None
+    }
+
+    fn take(&mut self, _conn: ConnId, _address: &Address, _socket: OwnedFd) -> bool {
+        false
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

@@ -34,7 +34,7 @@ impl Nginx {
             .collect();
         let config = format!(
             "daemon off; master_process off; pid {path}/pid; error_log stderr error;\nevents {{ worker_connections 500; }}\n\
-             http {{ log_format short '$server_protocol $status $uri'; access_log {path}/log short; {temporary}\n\
+             http {{ log_format short '$server_protocol $status $uri'; log_format lone '$connection $server_protocol'; access_log {path}/log short; access_log {path}/connections lone; keepalive_requests 1000000; {temporary}\n\
              server {{ listen {secure} ssl http2; listen {plain}; listen unix:{path}/sock; root {path};\n\
              ssl_certificate {path}/cert.pem; ssl_certificate_key {path}/key.pem; }} }}\n"
         );
@@ -67,6 +67,13 @@ impl Nginx {
     /// The certificate, to be trusted.
     pub fn certificate(&self) -> String {
         self.dir.path().join("cert.pem").display().to_string()
+    }
+
+    /// Connections on which it answered requests of a protocol, such as `HTTP/2.0`.
+    pub fn connections(&self, protocol: &str) -> usize {
+        let log = std::fs::read_to_string(self.dir.path().join("connections")).unwrap();
+        let lines = log.lines().filter(|line| line.ends_with(protocol));
+        lines.collect::<std::collections::BTreeSet<_>>().len()
     }
 
     /// Requests that it answered, such as `HTTP/2.0 200 /page`.

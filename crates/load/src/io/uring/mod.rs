@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use io_uring::types::{DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
@@ -54,7 +54,8 @@ enum Kind {
     Connect = 2,
     Receive = 3,
     Send = 4,
-    Unacknowledged = 5,
+    /// The answer to a question that is waited for.
+    Asked = 5,
     /// Of a copied request; its place among the copies stands where others have their connection.
     Copied = 6,
 }
@@ -443,7 +444,7 @@ impl<'r> UringOps<'r> {
                 2 => Kind::Connect,
                 3 => Kind::Receive,
                 4 => Kind::Send,
-                5 => Kind::Unacknowledged,
+                5 => Kind::Asked,
                 6 => Kind::Copied,
                 _ => continue,
             };
@@ -482,6 +483,12 @@ impl<'r> UringOps<'r> {
         }
     }
 
+    fn make_place(&mut self, conn: ConnId) {
+        if self.slots.len() <= conn as usize {
+            self.slots.resize(conn as usize + 1, CLOSED);
+        }
+    }
+
     fn raw_address(&mut self, address: &Address) -> (*const libc::sockaddr, libc::socklen_t) {
         let known = self.addresses.iter().position(|(a, _)| a == address);
         let index = known.unwrap_or_else(|| {
@@ -492,21 +499,25 @@ impl<'r> UringOps<'r> {
         (std::ptr::addr_of!(raw.storage).cast(), raw.length)
     }
 
-    /// Asks how many bytes the peer has not acknowledged, and waits for the answer alone.
+    /// How many bytes the peer has not acknowledged.
     fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
-        let data = self.data(Kind::Unacknowledged, conn);
+        let (_, place) = self.place(conn);
+        self.ask(conn, opcode::UringCmd16::new(place, SIOCOUTQ).build())
+    }
+
+    /// Asks the kernel something about a connection, and waits for the answer alone; `None` if it gives none.
+    fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
+        let data = self.data(Kind::Asked, conn);
         let generation = self.slots[conn as usize].generation & 0xff_ffff;
-        let (ring, place) = self.place(conn);
-        let command = opcode::UringCmd16::new(place, SIOCOUTQ).build().user_data(data);
-        self.push(ring, &command).ok()?;
+        let (ring, _) = self.place(conn);
+        self.push(ring, &question.user_data(data)).ok()?;
         let until_ns = now_ns() + 100_000_000;
         while now_ns() < until_ns {
             self.enter(ring, until_ns).ok()?;
             let mut done = VecDeque::new();
             self.reap(ring, &mut done);
-            let is_answer = |c: &&Completion| {
-                c.kind == Kind::Unacknowledged && c.conn == conn && c.generation == generation
-            };
+            let is_answer =
+                |c: &&Completion| c.kind == Kind::Asked && c.conn == conn && c.generation == generation;
             let answer = done.iter().find(is_answer).map(|c| c.result);
             self.early.extend(done);
             if let Some(result) = answer {
@@ -524,9 +535,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     }
 
     fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>) {
-        if self.slots.len() <= conn as usize {
-            self.slots.resize(conn as usize + 1, CLOSED);
-        }
+        self.make_place(conn);
         let slot = &mut self.slots[conn as usize];
         let is_unix = matches!(address, Address::Unix(_));
         // A Unix socket has no Nagle to be switched off.
@@ -621,6 +630,40 @@ impl<'r> Ops<'r> for UringOps<'r> {
         let sent = self.last_word(conn, last);
         self.close(conn);
         sent
+    }
+
+    fn give(&mut self, conn: ConnId) -> Option<OwnedFd> {
+        // What was said last goes out before others speak.
+        self.flush_sends().ok()?;
+        let slot = *self.slots.get(conn as usize)?;
+        let (ring, place) = self.place(conn);
+        let busy = slot.connecting || slot.sending || slot.copy != NO_COPY;
+        if !slot.open || busy || ring >= self.rings.len() {
+            return None;
+        }
+        let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+        let socket = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).ok()?) };
+        self.close(conn);
+        Some(socket)
+    }
+
+    fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool {
+        self.make_place(conn);
+        let (ring, place) = self.place(conn);
+        // A ring waits by itself, but not on a socket that is told never to wait.
+        let is_ready = ring < self.rings.len() && rustix::io::ioctl_fionbio(&socket, false).is_ok();
+        let taken = is_ready && {
+            let submitter = self.rings[ring].ring.submitter();
+            submitter.register_files_update(place.0, &[socket.as_raw_fd()]).is_ok_and(|n| n == 1)
+        };
+        if taken {
+            let is_unix = matches!(address, Address::Unix(_));
+            let slot = &mut self.slots[conn as usize];
+            *slot = Slot { open: true, no_delay: is_unix, generation: slot.generation, ..CLOSED };
+            self.receive_again(conn);
+        }
+        taken
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {

@@ -1,0 +1,134 @@
+//! Connections that outlive their load, over real sockets: the server counts how many there are.
+
+#[path = "../../loadlab/tests/common/server.rs"]
+#[allow(dead_code)]
+mod server;
+#[path = "../../loadlab/tests/common/skip.rs"]
+mod skip;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loadlab_load::io::epoll::now_ns;
+use loadlab_load::run::Origin;
+use loadlab_load::source::RequestParts;
+use loadlab_load::{
+    Arrivals, Control, IoChoice, Kept, LoadError, LoadSpec, Model, Outcome, Until, WhenBehind, run,
+};
+use server::{Server, good, slow};
+
+/// A load of so many users with ten requests each, or of a rate; on two threads.
+fn spec(server: &Server, model: Model, kept: &Arc<Kept>, io: IoChoice) -> LoadSpec {
+    let parts = RequestParts {
+        method: "GET".into(),
+        host: server.address.to_string(),
+        path: "/".into(),
+        keep_alive: true,
+        ..RequestParts::default()
+    };
+    let until = match model {
+        Model::Closed { .. } => Until::Repeats(10),
+        Model::Open { .. } => Until::Elapsed(300_000_000),
+    };
+    let requests = vec![parts.build().expect("a request")];
+    LoadSpec {
+        threads: 2,
+        io,
+        kept: Some(kept.clone()),
+        ..LoadSpec::new(model, until, requests, server.address)
+    }
+}
+
+fn users(users: u64) -> Model {
+    Model::Closed { users }
+}
+
+fn rate(rate_per_s: f64) -> Model {
+    Model::Open {
+        rate_per_s,
+        arrivals: Arrivals::Constant,
+        when_behind: WhenBehind::Queue,
+        max_in_flight: 100,
+    }
+}
+
+/// Runs it; `None` where the backend is not allowed.
+fn loaded(spec: &LoadSpec) -> Option<Outcome> {
+    let start_ns = now_ns() + 5_000_000;
+    let origin = Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 };
+    match run(spec, &Control::default(), origin, &mut |_| {}) {
+        Ok(outcome) => Some(outcome),
+        Err(LoadError::Io { error, .. }) => {
+            skip::skip(&format!("this backend is not allowed here: {error}"));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Attempted, taken over, failed, most open at one time.
+fn told(outcome: &Outcome) -> (u64, u64, u64, u64) {
+    let (c, counts) = (outcome.measured.connections, &outcome.measured.counts);
+    (c.attempted, c.taken_over, counts.failed(), c.peak)
+}
+
+fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
+    let server = Server::start(good);
+    let kept = Arc::new(Kept::default());
+    for (model, expected) in [
+        (users(8), (8, 0, 0, 8)),
+        (users(8), (0, 8, 0, 8)),
+        (users(4), (0, 4, 0, 4)),
+        // The others were of no use, and are closed.
+        (users(12), (8, 4, 0, 12)),
+        (rate(100.0), (0, 12, 0, 12)),
+    ] {
+        let Some(outcome) = loaded(&spec(&server, model, &kept, io)) else { return };
+        assert_eq!(told(&outcome), expected);
+    }
+    assert_eq!(server.counts().connections, 16);
+    drop(kept);
+    let counts = server.settled();
+    assert_eq!((counts.requests, counts.resets), (10 * (8 + 8 + 4 + 12) + 30, 0));
+}
+
+#[test]
+fn by_io_uring() {
+    a_load_goes_on_with_what_the_last_one_left(IoChoice::Uring);
+}
+
+#[test]
+fn by_epoll() {
+    a_load_goes_on_with_what_the_last_one_left(IoChoice::Epoll);
+}
+
+#[test]
+fn what_was_under_way_at_the_end_is_not_kept() {
+    let server = Server::start(slow(Duration::from_secs(5)));
+    let kept = Arc::new(Kept::default());
+    let cut = |model| LoadSpec {
+        until: Until::Elapsed(100_000_000),
+        grace_ns: 50_000_000,
+        ..spec(&server, model, &kept, IoChoice::Auto)
+    };
+    for _ in 0..2 {
+        let outcome = loaded(&cut(users(4))).expect("some backend is allowed");
+        assert_eq!((told(&outcome), outcome.measured.counts.in_flight), ((4, 0, 0, 4), 4));
+    }
+}
+
+#[test]
+fn what_the_server_closed_meanwhile_is_made_anew() {
+    let mut server = Server::start(good);
+    let kept = Arc::new(Kept::default());
+    let first = spec(&server, users(6), &kept, IoChoice::Auto);
+    assert_eq!(told(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
+    server.die();
+    let address = server.address;
+    drop(server);
+    let server = Server::at(&address.to_string(), good);
+    assert_eq!(told(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
+    drop(kept);
+    drop(first);
+    assert_eq!(server.settled_after(6).requests, 60);
+}
