@@ -21,6 +21,8 @@ use crate::trend::{median, stretches, trend};
 pub const FEWEST: usize = 10;
 /// Fewer slow seconds than this at the start are a hiccup.
 const FEWEST_WARM: usize = 3;
+/// Times that differ by less than this share are the same.
+const EVEN_SHARE: f64 = 0.02;
 /// The start is slower than the rest by this share at least, or nobody would see it.
 const WARM_SHARE: f64 = 0.10;
 /// … and beyond so many times what a usual second is off the middle (Hampel's identifier: 3 × 1.4826 deviations).
@@ -107,7 +109,7 @@ pub fn warm_up(seconds: &[Second], open: bool) -> Option<WarmUp> {
     let then_ms = median(&mut rest.to_vec())?;
     let deviation = median(&mut rest.iter().map(|v| (v - then_ms).abs()).collect::<Vec<_>>())?;
     // The steadiest rest may begin a while after the last second that was slow.
-    let usual = then_ms * 1.02 + 2.0 * 1.4826 * deviation;
+    let usual = then_ms * (1.0 + EVEN_SHARE) + 2.0 * 1.4826 * deviation;
     let cut = times[..cut].iter().rposition(|v| *v > usual)? + 1;
     let start = &times[..cut];
     let first_ms = *start.first()?;
@@ -122,13 +124,18 @@ pub fn warm_up(seconds: &[Second], open: bool) -> Option<WarmUp> {
 
 /// The cut that leaves the steadiest rest: the least variance of the rest's mean. `None` where nothing is to be cut
 /// off, or where the best cut lies so late that the series had not settled at all.
+///
+/// What differs by less than [`EVEN_SHARE`] is as steady as can be: without that a server that answers within half a
+/// per cent of the same time would have its steadiest rest anywhere.
 fn mser(values: &[f64]) -> Option<usize> {
     let most = values.len() / 2;
+    let even = EVEN_SHARE * median(&mut values[most..].to_vec())?;
     let score = |cut: usize| {
         let rest = &values[cut..];
         let n = rest.len() as f64;
         let mean = rest.iter().sum::<f64>() / n;
-        rest.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n * n)
+        let variance = rest.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / n;
+        (variance + even * even) / n
     };
     let best = (0..=most).map(|cut| (score(cut), cut)).min_by(|a, b| a.0.total_cmp(&b.0))?;
     (best.1 > 0 && best.1 < most).then_some(best.1)

@@ -57,6 +57,19 @@ fn a_warm_up_is_found_with_its_end() {
     }
 }
 
+/// What is left may differ by next to nothing, and not by chance: here it gets steadier in the middle, as a server did.
+#[test]
+fn a_warm_up_is_found_before_a_rest_that_hardly_differs() {
+    let start = [188.0, 154.8, 123.1, 88.9, 54.6];
+    let rest = [
+        40.567, 40.632, 40.698, 40.763, 40.698, 40.370, 40.305, 40.501, 40.501, 40.501, 40.534, 40.534,
+        40.370, 40.337, 40.501,
+    ];
+    for even in [&rest[..], &[40.5; 15], &[[40.6; 5], [40.5; 5], [40.5; 5]].concat()] {
+        assert_eq!(until(warm_up(&closed(&joined(&[&start, even])), false)), Some(5.0), "{even:?}");
+    }
+}
+
 #[test]
 fn a_steady_load_has_none() {
     for seed in 0..200 {
