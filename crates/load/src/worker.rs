@@ -146,7 +146,9 @@ pub fn drive<'r, I: Io<'r>>(
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
         worker.recorder.redirected_id(id);
     }
-    worker.recorder.finish(now);
+    // What was said after the end was counted, and ends no earlier than that.
+    let last = worker.now(io.ops());
+    worker.recorder.finish(last);
     Ok(WorkerEnd {
         ended_ns: now,
         stopped_ns: worker.stopped_ns,

@@ -163,9 +163,12 @@ impl System {
             inner.leaving.store(true, Ordering::SeqCst);
         }
         let engine = self.engine()?;
+        // Older ones of Podman's know of no orphans; what there is of them goes by its label.
+        let is_podmans = project.words.first().is_some_and(|tool| tool == "podman-compose");
         let arguments = ["down", "--volumes", "--remove-orphans"];
+        let arguments = if is_podmans { &arguments[..2] } else { &arguments };
         let never = Cancel::new();
-        let told = self.compose(&project.words, &arguments, &project.spec, (DOWN_NS, &never));
+        let told = self.compose(&project.words, arguments, &project.spec, (DOWN_NS, &never));
         // Whatever Compose said, nothing of the project stays.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {

@@ -597,7 +597,10 @@ fn address_in(found: &Value) -> Option<IpAddr> {
     networks.values().find_map(|n| n["IPAddress"].as_str()?.parse().ok())
 }
 
-/// Why there is no process: it has ended, or lives where we cannot see it.
+/// States of a container before its first process, as Docker and Podman call them.
+const NEVER_STARTED: [&str; 3] = ["created", "configured", "initialized"];
+
+/// Why there is no process: it has ended, never began, or lives where we cannot see it.
 fn gone(
     spec: &ComponentSpec,
     engine: &Engine,
@@ -624,6 +627,13 @@ fn gone(
         return Error::of_container(&spec.name, source);
     }
     follower.finish();
+    // Podman's Compose goes on where a container of it does not start, and says that all went well.
+    if state["Status"].as_str().is_some_and(|status| NEVER_STARTED.contains(&status)) {
+        let why = state["Error"].as_str().filter(|why| !why.is_empty());
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        let status = format!("it was made and never started{why}");
+        return Error::EndedEarly { component: spec.name.clone(), status, tail: logs::tail(logs) };
+    }
     let exit = state["ExitCode"].as_i64().map_or("an unknown status".into(), |n| format!("exit status {n}"));
     let status = match state["OOMKilled"].as_bool() {
         Some(true) => format!("out of memory, {exit}"),
