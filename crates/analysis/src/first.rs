@@ -32,6 +32,11 @@ use crate::trend::{median, stretches, trend};
 const THROTTLED_SHARE: f64 = 0.05;
 /// CPU above this share of a limit, a core or a machine leaves no reserve.
 const BUSY_SHARE: f64 = 0.90;
+/// A core that is wholly used, as far as CPU time can be told.
+const WHOLE_SHARE: f64 = 1.05;
+/// What a thread that does all the work and those that clean up behind it use together (a collector of garbage, a
+/// compiler): of such servers' CPU time a tenth or two.
+const BESIDE_SHARE: f64 = 1.2;
 /// What being full weighs beside being held back.
 const FULL_WEIGHT: f64 = 0.8;
 /// A load shorter than this, in seconds, tells nothing of who was busy.
@@ -416,16 +421,24 @@ fn disk(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> O
 /// A component that cannot use a second core, however many there are.
 fn one_core(seen: &Seen<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
-    // Above one core it does use several; whether it had more to use, the machine tells.
-    let one = (BUSY_SHARE..=1.05).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
+    // Well above one core it does use several; whether it had more to use, the machine tells.
+    let one =
+        (BUSY_SHARE..=BESIDE_SHARE).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
+    let text = match used <= WHOLE_SHARE {
+        true => format!(
+            "{name} was busy on one core for {} of the time: it does not use a second",
+            percent(used.min(1.0))
+        ),
+        false => format!(
+            "{name} used {} cores: a thread of it was busy all the time, by all appearances, and others with little beside it",
+            significant(used, 2)
+        ),
+    };
     (one && seen.cores != 1).then(|| Suspect {
         kind: Kind::OneCore,
         who: Some(name.to_owned()),
         at_s: None,
-        text: format!(
-            "{name} was busy on one core for {} of the time: it does not use a second",
-            percent(used.min(1.0))
-        ),
+        text,
         share: used.min(1.0),
     })
 }
@@ -600,7 +613,9 @@ fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
         // What it has open without a load is its own: read before it (at rest), or after it, when connections may still be
         // about to close. Where nobody looked then, a small server's few.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
-        let own = least(files(false)).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
+        let told = seen.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
+        let own =
+            told.or_else(|| least(files(false))).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
         Some((name.clone(), (loaded - own).max(0.0)))
     });
     held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()

@@ -199,6 +199,15 @@ fn bursts_below_a_limit_hold_back_less_than_a_limit_that_is_reached() {
 fn a_core_and_a_machine_without_reserve() {
     let one = Does { cores: 0.98, ..QUIET };
     made(10, 20, 18, &[("edge", one), ("db", QUIET)]).check(&[(OneCore, Some("edge"))]);
+    // one thread, and a collector of garbage beside it; then one that is held back by something else
+    let node = made(10, 20, 18, &[("edge", Does { cores: 1.1, ..QUIET }), ("db", QUIET)]);
+    node.check(&[(OneCore, Some("edge"))]);
+    assert!(
+        node.suspects()[0].text.starts_with("edge used 1.1 cores: a thread of it"),
+        "{:?}",
+        node.suspects()
+    );
+    made(10, 20, 18, &[("edge", Does { cores: 1.3, ..QUIET }), ("db", QUIET)]).check(&[(Inside, None)]);
     let host = |made: &mut Made| made.samples.extend(samples("host", Does { cores: 3.9, ..QUIET }));
     let most = Does { cores: 3.0, ..QUIET };
     let mut ours = made(10, 20, 18, &[("edge", most), ("db", QUIET)]);
@@ -280,6 +289,19 @@ fn where_requests_wait_for_one_another() {
     let mut programs = made(1, 500, 20, &[("edge", QUIET)]);
     programs.summary.load.model = "command".into();
     programs.check(&[(Inside, None)]);
+}
+
+/// In a search the edge still has the connections of the level before when a trial begins: what it has by itself is told.
+#[test]
+fn connections_that_are_kept_are_no_files_of_the_component() {
+    let edge = Does { files: 50, ..QUIET };
+    let mut kept = made(50, 500, 20, &[("edge", edge), ("db", QUIET)]);
+    kept.samples.iter_mut().filter(|s| s.component == "edge").for_each(|s| s.open_files = Some(55));
+    kept.check(&[(FewAtATime, None)]);
+    for (name, component) in &mut kept.summary.components {
+        component.open_files_at_rest = Some(if name == "edge" { 5 } else { 9 });
+    }
+    kept.check(&[(FewAtATime, Some("edge"))]);
 }
 
 #[test]

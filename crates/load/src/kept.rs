@@ -7,9 +7,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{self, RecvFlags};
+use rustix::net::{self, RecvFlags, SendFlags};
 use rustix::process::{Resource, getrlimit};
+use rustix::time::Timespec;
 
 use crate::conn::Phase;
 use crate::deadline::NONE;
@@ -33,12 +35,13 @@ pub struct Kept {
     most: usize,
 }
 
-/// A connection at rest.
+/// A connection at rest. One that is dropped says TLS's goodbye, as one that a load closes.
 struct Spare {
     /// Which host of the load it leads to, and by which address.
     host: u16,
     address: Address,
-    socket: OwnedFd,
+    /// There until somebody takes it.
+    socket: Option<OwnedFd>,
     tls: Option<Box<Tls>>,
     session: Option<Box<Session>>,
 }
@@ -54,16 +57,38 @@ impl std::fmt::Debug for Spare {
 
 impl Default for Kept {
     fn default() -> Self {
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = usize::try_from(files / FILES_LEFT_OF).unwrap_or(usize::MAX);
-        Kept { lanes: Mutex::default(), most }
+        Kept::sharing(1)
     }
 }
 
 impl Kept {
+    /// One of so many that share what a process may have open.
+    pub fn sharing(number: usize) -> Kept {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / FILES_LEFT_OF;
+        let most = usize::try_from(files).unwrap_or(usize::MAX) / number.max(1);
+        Kept { lanes: Mutex::default(), most }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lanes().iter().map(Vec::len).sum()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Closes all of them.
     pub fn clear(&self) {
-        self.lanes().clear();
+        self.trim(0);
+    }
+
+    /// Closes what so many users, spread over the same threads, have no use for.
+    pub fn trim(&self, users: usize) {
+        let mut lanes = self.lanes();
+        let each = users.div_ceil(lanes.len().max(1));
+        lanes.iter_mut().for_each(|lane| lane.truncate(each));
     }
 
     fn lanes(&self) -> MutexGuard<'_, Vec<Vec<Spare>>> {
@@ -89,7 +114,14 @@ impl Kept {
 impl Spare {
     /// The server still holds it, and has said nothing that nobody asked for.
     fn is_good(&self) -> bool {
-        match net::recv(&self.socket, &mut [0u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        let Some(socket) = &self.socket else { return false };
+        // An end behind what was said last, such as TLS's goodbye, is not seen by looking at the bytes.
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut asked = [PollFd::new(socket, ended)];
+        if !matches!(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0)) {
+            return false;
+        }
+        match net::recv(socket, &mut [0u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN) => true,
             // Streams and TLS have things to say between requests.
             Ok((said, _)) => said > 0 && (self.session.is_some() || self.tls.is_some()),
@@ -98,10 +130,28 @@ impl Spare {
     }
 }
 
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let (Some(socket), Some(tls)) = (&self.socket, &mut self.tls) {
+            let mut goodbye = Vec::new();
+            tls.close(&mut goodbye);
+            // Nobody waits for whether it arrives.
+            let _ = net::send(socket, &goodbye, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+}
+
 impl<'r> Worker<'r> {
+    /// What connections come from and go to. A WebSocket is its user's, and so is the connection of one who leaves after
+    /// a journey.
+    fn kept(&self) -> Option<&'r Kept> {
+        let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
+        self.spec.kept.as_deref().filter(|_| self.talks.is_none() && !leave)
+    }
+
     /// Takes up what the load before has left. To be called before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
-        let Some(kept) = self.spec.kept.as_deref().filter(|_| self.talks.is_none()) else { return };
+        let Some(kept) = self.kept() else { return };
         let mut places = self.places();
         // Those for which there is no use are closed: a server must not hold more than this load has.
         for spare in kept.take(self.lane()) {
@@ -130,11 +180,17 @@ impl<'r> Worker<'r> {
         Places { next: (0..hosts as u32).collect(), most }
     }
 
-    fn take_up_one(&mut self, ops: &mut impl Ops<'r>, (id, address): (ConnId, u32), spare: Spare) -> bool {
-        let Spare { host, socket, tls, session, address: to } = spare;
-        if !ops.take(id, &to, socket) {
+    fn take_up_one(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        (id, address): (ConnId, u32),
+        mut spare: Spare,
+    ) -> bool {
+        let Some(socket) = spare.socket.take() else { return false };
+        if !ops.take(id, &spare.address, socket) {
             return false;
         }
+        let (host, tls, session) = (spare.host, spare.tls.take(), spare.session.take());
         self.make_places(id);
         let conn = &mut self.conns[id as usize];
         (conn.phase, conn.host, conn.address, conn.rested) = (Phase::Idle, host, address, true);
@@ -148,8 +204,9 @@ impl<'r> Worker<'r> {
         true
     }
 
-    /// Leaves connections at rest to the load that comes next, once what was said on them last is on its way.
-    fn hand_over(&mut self, ops: &mut impl Ops<'r>, kept: &Kept) {
+    /// Leaves connections at rest to the load that comes next. This is after the load, and in none of its figures.
+    pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
+        let Some(kept) = self.kept() else { return };
         for id in 0..self.conns.len() as u32 {
             if !self.is_at_rest(id) {
                 continue;
@@ -161,7 +218,10 @@ impl<'r> Worker<'r> {
             self.recorder.closed();
             let tls = self.secure.as_mut().and_then(|s| s.hand_over(id));
             let session = self.multiplex.as_mut().and_then(|m| m.hand_over(id));
-            kept.put(self.lane(), Spare { host, address, socket, tls, session });
+            kept.put(self.lane(), Spare { host, address, socket: Some(socket), tls, session });
+        }
+        for id in 0..self.conns.len() as u32 {
+            self.close(ops, id);
         }
     }
 
@@ -173,24 +233,21 @@ impl<'r> Worker<'r> {
     }
 }
 
-/// The load is over: connections are left to the next one, or closed, so that the server sees an orderly end.
+/// The load is over: connections are closed, so that the server sees an orderly end, but for those that may be left to the
+/// next one. On these what was said last goes out.
 ///
 /// # Errors
 /// The backend's.
-pub fn leave<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
-    // A WebSocket is its user's.
-    if let Some(kept) = worker.spec.kept.as_deref().filter(|_| worker.talks.is_none()) {
-        for id in 0..worker.conns.len() as u32 {
-            if !worker.is_at_rest(id) {
-                worker.close(io.ops(), id);
-            }
-        }
-        let until_ns = io.ops().now() + LAST_WORDS_NS;
-        io.poll(Wait::until(until_ns), worker)?;
-        worker.hand_over(io.ops(), kept);
-    }
+pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
+    let keeps = worker.kept().is_some();
     for id in 0..worker.conns.len() as u32 {
-        worker.close(io.ops(), id);
+        if !keeps || !worker.is_at_rest(id) {
+            worker.close(io.ops(), id);
+        }
+    }
+    let until_ns = io.ops().now() + LAST_WORDS_NS;
+    while keeps && io.ops().now() < until_ns {
+        io.poll(Wait::until(until_ns), worker)?;
     }
     Ok(())
 }

@@ -265,8 +265,10 @@ fn drive_from<'r, I: Io<'r>>(
     worker.begin_at(start_ns);
     wait_until(start_ns);
     let before = ThreadUse::now();
-    let end = drive(io, worker, || {}).map_err(failed)?;
-    Ok(ThreadEnd { end, used: ThreadUse::now().since(before), backend: I::NAME })
+    let end = drive(io, &mut worker, || {}).map_err(failed)?;
+    let used = ThreadUse::now().since(before);
+    worker.hand_over(io.ops());
+    Ok(ThreadEnd { end, used, backend: I::NAME })
 }
 
 /// Sleeps until a time on the monotonic clock.
@@ -336,7 +338,8 @@ pub fn simulate_share<S: sim::Server>(
     let empties = [give_back];
     // As the threads of a real load are read while they run: a long one would else be held in memory whole.
     let between = || batches.try_iter().for_each(|batch| collector.add(batch, &empties, observer));
-    let end = drive(io, worker, between).map_err(failed)?;
+    let end = drive(io, &mut worker, between).map_err(failed)?;
+    drop(worker);
     collector.collect(&batches, &empties, observer);
     Ok(collector.outcome(vec![end], Generator { io: "sim".into(), threads: 1, ..Generator::default() }))
 }

@@ -134,15 +134,15 @@ pub struct Place {
 /// Runs one worker's share of a load to its end; `between` is called after each turn.
 pub fn drive<'r, I: Io<'r>>(
     io: &mut I,
-    mut worker: Worker<'r>,
+    worker: &mut Worker<'r>,
     mut between: impl FnMut(),
 ) -> std::io::Result<WorkerEnd> {
     while let Next::Wait(wait) = worker.turn(io.ops()) {
-        io.poll(wait, &mut worker)?;
+        io.poll(wait, worker)?;
         between();
     }
     let now = worker.now(io.ops());
-    kept::leave(io, &mut worker)?;
+    kept::settle(io, worker)?;
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
         worker.recorder.redirected_id(id);
     }

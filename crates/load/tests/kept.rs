@@ -103,6 +103,20 @@ fn by_epoll() {
 }
 
 #[test]
+fn what_will_be_of_no_use_is_closed_before() {
+    let server = Server::start(good);
+    let kept = Arc::new(Kept::default());
+    let load = |n| told(&loaded(&spec(&server, users(n), &kept, IoChoice::Auto)).expect("some backend"));
+    assert_eq!((load(9), kept.len()), ((9, 0, 0, 9), 9));
+    kept.trim(4);
+    assert_eq!(kept.len(), 4);
+    assert_eq!((load(4), kept.len()), ((0, 4, 0, 4), 4));
+    kept.clear();
+    assert!(kept.is_empty());
+    assert_eq!(server.settled_after(9).connections, 9);
+}
+
+#[test]
 fn what_was_under_way_at_the_end_is_not_kept() {
     let server = Server::start(slow(Duration::from_secs(5)));
     let kept = Arc::new(Kept::default());

@@ -521,6 +521,9 @@ pub struct ComponentSummary {
     pub pids_max: Option<u64>,
     /// Most open files.
     pub open_files_max: Option<u64>,
+    /// Open files before any load, where the trial's own samples do not tell: in a search connections are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files_at_rest: Option<u64>,
     /// Kills for memory.
     pub oom_kills: Option<u64>,
     /// Times it was started again.

@@ -292,7 +292,8 @@ impl Course<'_> {
                 let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
                 let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
-                let trial = Trial { index, place, case, conditions, plan_dir, allowed, threads, kept: &[] };
+                let trial =
+                    Trial { index, place, case, conditions, plan_dir, allowed, threads, carried: None };
                 trial.run(site, &stage, self.tell)
             }
         };

@@ -4,11 +4,8 @@
 //!
 //! Each level is a case of the record, each probe a trial of it, so that a search leaves what any run leaves.
 
-use std::sync::Arc;
-
 use loadlab_analysis::Exit;
 use loadlab_analysis::search::{Answer, Next, Outcome, Search};
-use loadlab_load::Kept;
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Failure;
@@ -18,6 +15,7 @@ use loadlab_record::summary::{PERCENTILES, Requests, Summary, Verdict};
 use loadlab_system::{Cancel, clock};
 
 use crate::bring_up::{Builds, Site};
+use crate::carried::Carried;
 use crate::conduct::{How, RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
 use crate::event::RunEvent;
 use crate::manifest::Record;
@@ -114,11 +112,11 @@ pub fn find(
         Err(error) => return Err(never_began(&mut record, None, builds, (error, cancel))),
     };
     let is_up_anew = base.system.compose.is_some();
-    let kept = base.loads.iter().filter(|_| !is_up_anew).map(|_| Arc::default()).collect();
+    let carried = Carried::for_loads(if is_up_anew { 0 } else { base.loads.len() });
     let hunt = Hunt {
         plan,
         base,
-        kept,
+        carried,
         quest,
         how,
         conditions: conditions.pop().unwrap_or_default(),
@@ -148,8 +146,8 @@ struct Hunt<'a> {
     cancel: &'a Cancel,
     tell: Tell<'a>,
     facts: SearchFacts,
-    /// What each load goes on with from level to level. None where the system is another one each time.
-    kept: Vec<Arc<Kept>>,
+    /// What goes on from level to level.
+    carried: Carried,
     /// Trials so far: one that is made again decides no level, and has ids of its own all the same.
     made: usize,
     /// What ended it early, and what that asks for.
@@ -169,7 +167,7 @@ impl Hunt<'_> {
                     // Which worker of a server a connection falls to is drawn when it is accepted: what was probed with
                     // one draw is confirmed by another.
                     if again {
-                        self.connect_anew();
+                        self.carried.connect_anew(|_| true);
                     }
                     if let Some(outcome) = self.probe(&mut site, level) {
                         search.add(level, outcome);
@@ -203,6 +201,10 @@ impl Hunt<'_> {
                 continue;
             }
             let (outcome, why) = judge(&summary, &self.conditions.expect);
+            if outcome != Outcome::Met {
+                // As many as were in flight when it was too much are more than a lower rate needs.
+                self.carried.connect_anew(|load| self.is_open(load));
+            }
             // Somebody else on this machine, more often than not: what was not measured is measured again.
             if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.cancel.is_cancelled() {
                 again += 1;
@@ -222,18 +224,19 @@ impl Hunt<'_> {
             self.record.search(&self.facts);
             if outcome != Outcome::Met {
                 self.recover(&summary);
-                // As many as were in flight when it was too much are more than a lower rate needs.
-                if self.quest.vary == Vary::Rate {
-                    self.connect_anew();
-                }
             }
             return Some(outcome);
         }
     }
 
-    /// The next probe makes its own connections.
-    fn connect_anew(&self) {
-        self.kept.iter().for_each(|kept| kept.clear());
+    /// A load of the search follows a schedule.
+    fn is_open(&self, load: usize) -> bool {
+        let varied = load == self.quest.load;
+        match self.base.loads[load].model {
+            _ if varied => self.quest.vary == Vary::Rate,
+            plan::Model::Closed { .. } => false,
+            _ => true,
+        }
     }
 
     /// Lets the system work off what a probe left behind: the next one is not to pay for it.
@@ -276,11 +279,14 @@ impl Hunt<'_> {
             plan_dir: &dir,
             allowed: &self.allowed,
             threads: self.how.threads,
-            kept: &self.kept,
+            carried: Some(&self.carried),
         };
         self.made += 1;
         let outcome = trial.run(site, &stage, self.tell);
         let next = (!self.cancel.is_cancelled()).then_some(0);
+        if next.is_none() {
+            self.carried.connect_anew(|_| true);
+        }
         let left = site.end_trial(next, false, &stage);
         let (told, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
         (self.tell)(RunEvent::TrialEnded { case: case.name, trial: number, summary: told, failure });
@@ -325,6 +331,8 @@ impl Hunt<'_> {
     }
 
     fn end(mut self, site: Site, answer: Option<Answer>) -> Found {
+        // A server that is to end in good order may wait for its connections.
+        self.carried.connect_anew(|_| true);
         if let Err(error) = site.close() {
             let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
             (self.tell)(RunEvent::Note(text));

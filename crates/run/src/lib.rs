@@ -12,6 +12,7 @@
 mod agree;
 mod bench;
 mod bring_up;
+mod carried;
 mod conduct;
 mod events;
 mod find;

@@ -6,9 +6,9 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use loadlab_analysis::{Exit, LoadRun, Planned, TrialInput, summarise};
+use loadlab_load::LoadSpec;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
-use loadlab_load::{Kept, LoadSpec};
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
@@ -20,6 +20,7 @@ use loadlab_system::{AtRest, Cancel, Notice, Probe, TrialClock, Watched, Watcher
 
 use crate::bench::LEAD_NS;
 use crate::bring_up::{Site, SiteError};
+use crate::carried::Carried;
 use crate::event::RunEvent;
 use crate::events::{Actor, Changed};
 use crate::gauge::Gauge;
@@ -57,8 +58,8 @@ pub struct Trial<'a> {
     pub allowed: &'a Allowed,
     /// Load threads, where the plan does not say.
     pub threads: usize,
-    /// For each load the connections that earlier trials have left it; empty where each makes its own.
-    pub kept: &'a [Arc<Kept>],
+    /// What earlier trials of a search have left.
+    pub carried: Option<&'a Carried>,
 }
 
 /// How a trial came out.
@@ -240,7 +241,7 @@ impl Trial<'_> {
             }
             let place = (self.plan_dir, &shared, shared_names.as_slice());
             let (mut spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
-            spec.kept = self.kept.get(loads.len()).cloned();
+            spec.kept = self.carried.and_then(|carried| carried.of(loads.len()));
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
                 let text = format!("`{}` speaks {spoken}, as was agreed on before the load", planned.name);
@@ -255,8 +256,15 @@ impl Trial<'_> {
 
     /// Loads, drains, sums up.
     fn go(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>, ready: &Prepared) -> TrialOutcome {
+        if let Some(carried) = self.carried {
+            carried.trim(self.case);
+        }
         let at_rest = AtRest::read(site.targets());
-        let zero_ns = clock::now_ns() + 2 * LEAD_NS;
+        let mut zero_ns = clock::now_ns() + 2 * LEAD_NS;
+        if let Some(carried) = self.carried {
+            carried.note(&at_rest);
+            zero_ns += carried.takes_ns();
+        }
         stage.set_clock(zero_ns);
         stage.event_at(zero_ns, What::Planned { load: Box::new(together(&ready.loads)) });
         let watcher = self.watch((site, at_rest), stage, ready, zero_ns);
@@ -394,7 +402,7 @@ impl Trial<'_> {
             Some(_) => Ended::Broken,
             None => measured.ended.unwrap_or(Ended::Broken),
         };
-        summarise(TrialInput {
+        let mut summary = summarise(TrialInput {
             facts: together(&ready.loads),
             loads: &measured.loads,
             ticks: &measured.ticks,
@@ -407,7 +415,11 @@ impl Trial<'_> {
             drain_s,
             loss,
             planned,
-        })
+        });
+        for (name, component) in &mut summary.components {
+            component.open_files_at_rest = self.carried.and_then(|carried| carried.own_files(name));
+        }
+        summary
     }
 }
 

@@ -48,6 +48,11 @@ impl AtRest {
         let readings = read_round(&mut targets, &mut round);
         AtRest { targets, readings, round }
     }
+
+    /// Open files of each that tells them, by name.
+    pub fn open_files(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.readings.iter().filter_map(|(_, sample)| Some((sample.component.as_str(), sample.open_files?)))
+    }
 }
 
 impl std::fmt::Debug for AtRest {

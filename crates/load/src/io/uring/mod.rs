@@ -89,6 +89,8 @@ pub struct UringOps<'r> {
     failed: Vec<(ConnId, u32, i32)>,
     /// Completions that came while one was waited for.
     early: VecDeque<Completion>,
+    /// Connections, and their generation, that something was received on among these.
+    came: Vec<(ConnId, u32)>,
     addresses: Vec<(Address, Box<RawAddress>)>,
     /// Receives are armed once for the connection's life; else for each part, which costs less for a
     /// connection that lives for one exchange.
@@ -213,6 +215,7 @@ impl<'r> Uring<'r> {
             copies: Copies::default(),
             failed: Vec::new(),
             early: VecDeque::new(),
+            came: Vec::new(),
             addresses: Vec::new(),
             keep_alive: size.keep_alive,
         };
@@ -311,6 +314,7 @@ impl<'r> Io<'r> for Uring<'r> {
         let idle = self.ops.early.is_empty() && self.ops.failed.is_empty();
         let wait = if idle { wait } else { Wait::until(0) };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
+        self.ops.came.clear();
         match self.ops.rings.len() {
             1 => {
                 self.ops.enter_for(0, wait)?;
@@ -519,6 +523,8 @@ impl<'r> UringOps<'r> {
             let is_answer =
                 |c: &&Completion| c.kind == Kind::Asked && c.conn == conn && c.generation == generation;
             let answer = done.iter().find(is_answer).map(|c| c.result);
+            let came = done.iter().filter(|c| c.kind == Kind::Receive && c.result >= 0);
+            self.came.extend(came.map(|c| (c.conn, c.generation)));
             self.early.extend(done);
             if let Some(result) = answer {
                 return usize::try_from(result).ok();
@@ -641,9 +647,19 @@ impl<'r> Ops<'r> for UringOps<'r> {
         if !slot.open || busy || ring >= self.rings.len() {
             return None;
         }
+        // Nothing is to be taken out of the socket any more that would be nobody's.
+        if slot.receiving {
+            let cancel = opcode::AsyncCancel::new(self.data(Kind::Receive, conn)).build();
+            let cancel = cancel.user_data(Kind::Nothing as u64).flags(squeue::Flags::SKIP_SUCCESS);
+            self.push(ring, &cancel).ok()?;
+            self.slots[conn as usize].receiving = false;
+        }
         let descriptor = self.ask(conn, opcode::FixedFdInstall::new(place, 0).build())?;
         // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
         let socket = unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).ok()?) };
+        if self.came.contains(&(conn, slot.generation & 0xff_ffff)) {
+            return None;
+        }
         self.close(conn);
         Some(socket)
     }
