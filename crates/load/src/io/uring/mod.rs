@@ -15,6 +15,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use io_uring::types::{DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
+mod asked;
 mod copies;
 mod kernel;
 mod memory;
@@ -34,8 +35,6 @@ const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 /// The group of receive buffers.
 const GROUP: u16 = 0;
-/// `SOCKET_URING_OP_SIOCOUTQ` of `<linux/io_uring.h>`.
-const SIOCOUTQ: u32 = 1;
 /// The first kernel that tells unacknowledged bytes through a ring, without which a request on an idle connection
 /// that the server had closed could not be told from one that it saw.
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
@@ -501,36 +500,6 @@ impl<'r> UringOps<'r> {
         });
         let raw = &self.addresses[index].1;
         (std::ptr::addr_of!(raw.storage).cast(), raw.length)
-    }
-
-    /// How many bytes the peer has not acknowledged.
-    fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
-        let (_, place) = self.place(conn);
-        self.ask(conn, opcode::UringCmd16::new(place, SIOCOUTQ).build())
-    }
-
-    /// Asks the kernel something about a connection, and waits for the answer alone; `None` if it gives none.
-    fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
-        let data = self.data(Kind::Asked, conn);
-        let generation = self.slots[conn as usize].generation & 0xff_ffff;
-        let (ring, _) = self.place(conn);
-        self.push(ring, &question.user_data(data)).ok()?;
-        let until_ns = now_ns() + 100_000_000;
-        while now_ns() < until_ns {
-            self.enter(ring, until_ns).ok()?;
-            let mut done = VecDeque::new();
-            self.reap(ring, &mut done);
-            let is_answer =
-                |c: &&Completion| c.kind == Kind::Asked && c.conn == conn && c.generation == generation;
-            let answer = done.iter().find(is_answer).map(|c| c.result);
-            let came = done.iter().filter(|c| c.kind == Kind::Receive && c.result >= 0);
-            self.came.extend(came.map(|c| (c.conn, c.generation)));
-            self.early.extend(done);
-            if let Some(result) = answer {
-                return usize::try_from(result).ok();
-            }
-        }
-        None
     }
 }
 

@@ -1,0 +1,43 @@
+//! Questions to the kernel about a connection, whose answer alone is waited for. What else completes meanwhile is kept for
+//! the next turn.
+
+use std::collections::VecDeque;
+
+use io_uring::{opcode, squeue};
+
+use super::{Completion, ConnId, Kind, UringOps, now_ns};
+
+/// `SOCKET_URING_OP_SIOCOUTQ` of `<linux/io_uring.h>`.
+const SIOCOUTQ: u32 = 1;
+
+impl UringOps<'_> {
+    /// How many bytes the peer has not acknowledged.
+    pub(super) fn unacknowledged(&mut self, conn: ConnId) -> Option<usize> {
+        let (_, place) = self.place(conn);
+        self.ask(conn, opcode::UringCmd16::new(place, SIOCOUTQ).build())
+    }
+
+    /// Asks the kernel something about a connection, and waits for the answer alone; `None` if it gives none.
+    pub(super) fn ask(&mut self, conn: ConnId, question: squeue::Entry) -> Option<usize> {
+        let data = self.data(Kind::Asked, conn);
+        let generation = self.slots[conn as usize].generation & 0xff_ffff;
+        let (ring, _) = self.place(conn);
+        self.push(ring, &question.user_data(data)).ok()?;
+        let until_ns = now_ns() + 100_000_000;
+        while now_ns() < until_ns {
+            self.enter(ring, until_ns).ok()?;
+            let mut done = VecDeque::new();
+            self.reap(ring, &mut done);
+            let is_answer =
+                |c: &&Completion| c.kind == Kind::Asked && c.conn == conn && c.generation == generation;
+            let answer = done.iter().find(is_answer).map(|c| c.result);
+            let came = done.iter().filter(|c| c.kind == Kind::Receive && c.result >= 0);
+            self.came.extend(came.map(|c| (c.conn, c.generation)));
+            self.early.extend(done);
+            if let Some(result) = answer {
+                return usize::try_from(result).ok();
+            }
+        }
+        None
+    }
+}
