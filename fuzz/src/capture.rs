@@ -3,6 +3,8 @@
 //!
 //! Input: a line with a JSON pointer, a line with a header's name; then a head, a zero byte, and a body.
 
+use std::slice::from_ref;
+
 use loadlab_load::journey::capture::{Capture, From, Slots, header, headers};
 use loadlab_load::journey::cookies::{Jar, MAX_COOKIES, MAX_JAR, Site};
 use loadlab_load::journey::json::Pointer;
@@ -31,7 +33,7 @@ pub fn target(data: &[u8]) {
     assert_eq!(found, expected);
     cookies(head);
     let column = String::from_utf8_lossy(name).into_owned();
-    for rows in [Rows::from_csv(body, &[column.clone()]), Rows::from_json_lines(body, &[column])] {
+    for rows in [Rows::from_csv(body, from_ref(&column)), Rows::from_json_lines(body, from_ref(&column))] {
         let Ok(rows) = rows else { continue };
         assert!(rows.count() > 0 && rows.cell(rows.count() as u32, 0).is_none());
     }

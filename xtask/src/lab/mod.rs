@@ -152,7 +152,8 @@ fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
 
 /// Processes of a run's system, loadlab's own excepted: they have the run's mark in their variables or are in a cgroup of
 /// it, or its folder is theirs, in their words or in their variables. Programs that write their title over their
-/// variables, as nginx does, are known by the others.
+/// variables, as nginx does, are known by the others. One that has ended and waits for whoever inherited it to ask for its
+/// status, which is not loadlab's to do, keeps its cgroup's name and is no member.
 fn members(out: &Path) -> Result<Vec<String>> {
     let dir = out.display().to_string();
     let name = out.file_name().context("a run has a name")?.display().to_string();
@@ -169,8 +170,12 @@ fn members(out: &Path) -> Result<Vec<String>> {
         let is_own = variables.contains(&mark)
             || of("cgroup").contains(&group)
             || [&cwd, &words, &variables].into_iter().any(|text| text.contains(&dir));
-        if is_own && !words.contains("loadlab run") && !words.contains("/loadlab ") {
-            found.push(format!("{} {words}", path.display()));
+        // After the last parenthesis: a program's name may hold anything.
+        let stat = of("stat");
+        let state = stat.rsplit_once(") ").map_or("gone", |(_, rest)| &rest[..rest.len().min(1)]);
+        let has_ended = ["Z", "X", "gone"].contains(&state);
+        if is_own && !has_ended && !words.contains("loadlab run") && !words.contains("/loadlab ") {
+            found.push(format!("{} {state} {words}", path.display()));
         }
     }
     Ok(found)

@@ -68,29 +68,39 @@ struct Counts {
     due: Mutex<Vec<Instant>>,
     /// Ids of items that were posted as `/items/ID` and are stored.
     ids: Mutex<Vec<u64>>,
-    /// Requests that are worked on, and word of one that is done.
-    worked_on: (Mutex<u64>, std::sync::Condvar),
+    /// Whose turn it is, and word of one that is done.
+    turns: (Mutex<Turns>, std::sync::Condvar),
     first: std::sync::OnceLock<Instant>,
 }
 
-/// A place among those that are worked on at a time.
+/// Requests in the order they came, those that are done among them.
+#[derive(Default)]
+struct Turns {
+    came: u64,
+    done: u64,
+}
+
+/// A place among those that are worked on at a time. They are given in the order of coming, as pools do: if whoever is
+/// done could take the next one ahead of those that wait, how long they wait would be the scheduler's choice.
 struct Place<'a>(&'a Counts);
 
 impl Place<'_> {
     fn wait<'a>(ways: &Ways, counts: &'a Counts) -> Option<Place<'a>> {
         let most = ways.at_once?;
-        let (taken, freed) = &counts.worked_on;
-        let taken = taken.lock().expect("nobody panics with it");
-        *freed.wait_while(taken, |n| *n >= most).expect("nobody panics with it") += 1;
+        let (turns, done) = &counts.turns;
+        let mut turns = turns.lock().expect("nobody panics with it");
+        let mine = turns.came;
+        turns.came += 1;
+        drop(done.wait_while(turns, |t| mine >= t.done + most).expect("nobody panics with it"));
         Some(Place(counts))
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let (taken, freed) = &self.0.worked_on;
-        *taken.lock().expect("nobody panics with it") -= 1;
-        freed.notify_one();
+        let (turns, done) = &self.0.turns;
+        turns.lock().expect("nobody panics with it").done += 1;
+        done.notify_all();
     }
 }
 
