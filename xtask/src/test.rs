@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{cargo, program, shown};
+use crate::command::{Ran, cargo, program, shown};
 use crate::steps::{Outcome, Steps};
 use crate::{book, house, lab, packages, page, readme, root};
 
@@ -114,11 +114,46 @@ fn build() -> Outcome {
 /// Where all that is missing was installed, no test may be left out.
 fn tests(installed: bool) -> Outcome {
     // Unoptimised: building optimised test programs takes longer than what they save.
-    let mut command = cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
-    if installed {
-        command.env("LOADLAB_LEAVE_NO_TEST_OUT", "1");
-    }
-    count(&mut command)
+    let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
+    let tests = |more: &[&str]| {
+        let mut command = cargo(&[&all[..], more].concat());
+        if installed {
+            command.env("LOADLAB_LEAVE_NO_TEST_OUT", "1");
+        }
+        shown(&mut command)
+    };
+    let ran = tests(&[])?;
+    let failed = failed(&ran.stdout);
+    let is_repeated = failed.as_ref().is_some_and(|names| (1..=MOST_AGAIN).contains(&names.len()));
+    let Some(failed) = failed.filter(|_| is_repeated && !ran.status.success()) else { return judge(&ran) };
+    let names = failed.join(", ");
+    println!("\n==== again, one at a time: {names}");
+    let mut exactly = vec!["--", "--exact", "--test-threads=1"];
+    exactly.extend(failed.iter().map(String::as_str));
+    let again = tests(&exactly)?;
+    let (passed, _) = counted(&again.stdout);
+    ensure!(again.status.success(), "cargo test: {} failed twice, or one of them did", names);
+    ensure!(passed >= failed.len() as u64, "cargo test: of {names} only {passed} ran again");
+    let (first, ignored) = counted(&ran.stdout);
+    ensure!(ignored == 0, "{ignored} tests are ignored");
+    Ok(format!("{} tests, AT THE SECOND ATTEMPT {names}", first + failed.len() as u64))
+}
+
+/// Tests on real processes depend on a machine that others use as well, and hundreds of them on the whole of it being in
+/// their way never: so few may fail among the others if they pass alone. That is told as loudly as a failure, and is one
+/// to be mended (CONTRIBUTING.md). What is pure fails twice.
+const MOST_AGAIN: usize = 3;
+
+/// The names of tests that failed, by the lines that tell of each; `None` where these do not tell all: a test program that
+/// was killed, or output in the middle of a line.
+fn failed(text: &str) -> Option<Vec<String>> {
+    let names = text.lines().filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    let names: std::collections::BTreeSet<String> = names.map(str::to_owned).collect();
+    let began = text.lines().filter(|l| l.starts_with("running ") && l.contains(" test")).count();
+    let results: Vec<&str> = text.lines().filter(|l| l.starts_with("test result:")).collect();
+    let number = |line: &&str| line.split(" failed").next()?.rsplit(' ').next()?.parse::<usize>().ok();
+    let failures: usize = results.iter().filter_map(number).sum();
+    (began == results.len() && failures == names.len()).then(|| names.into_iter().collect())
 }
 
 fn tests_of_labs() -> Outcome {
@@ -150,11 +185,10 @@ fn check(what: &str, args: &[&str]) -> Result<()> {
 
 /// Runs tests; that there are any counts as much as that they pass.
 fn count_tests(args: &[&str]) -> Outcome {
-    count(&mut cargo(args))
+    judge(&shown(&mut cargo(args))?)
 }
 
-fn count(command: &mut std::process::Command) -> Outcome {
-    let ran = shown(command)?;
+fn judge(ran: &Ran) -> Outcome {
     let (passed, ignored) = counted(&ran.stdout);
     ensure!(ran.status.success(), "cargo test: {} ({passed} tests passed)", ran.status);
     ensure!(passed > 0, "cargo test ran no test");
@@ -196,5 +230,32 @@ mod tests {
             test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.2s\n";
         assert_eq!(counted(text), (14, 1));
         assert_eq!(counted("nothing"), (0, 0));
+    }
+
+    #[test]
+    fn failed_tests_have_names() {
+        let check = |text: &str, expect: Option<&[&str]>| {
+            assert_eq!(
+                failed(text).as_deref(),
+                expect.map(|e| e.iter().map(|n| n.to_string()).collect::<Vec<_>>()).as_deref(),
+                "{text}"
+            );
+        };
+        let told = "running 3 tests\ntest b ... ok\ntest m::c ... FAILED\ntest a ... FAILED\n\nfailures:\n    a\n    m::c\n\n";
+        let result = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured\n";
+        check(&format!("{told}{result}"), Some(&["a", "m::c"]));
+        check(
+            &format!(
+                "running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n{told}{result}"
+            ),
+            Some(&["a", "m::c"]),
+        );
+        check(
+            "running 1 test\ntest result: ok. 1 passed; 0 failed; 0 ignored\nerror: test failed\n",
+            Some(&[]),
+        );
+        // killed before its result; a name that output stands before
+        check(told, None);
+        check(&format!("{told}{result}").replace("test a ... FAILED", "test a ... words\nFAILED"), None);
     }
 }
