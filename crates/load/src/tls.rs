@@ -6,6 +6,8 @@
 //!
 //! rustls itself allocates for each record, in both directions; that is the one place in the loop that does.
 
+pub mod blocking;
+
 use std::sync::Arc;
 
 use rustls::client::ClientConnectionData;

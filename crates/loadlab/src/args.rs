@@ -6,7 +6,7 @@ use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use loadlab_record::units;
 
 use crate::metrics::Wanted;
-use crate::metrics::otlp::Endpoint;
+use crate::metrics::otlp::{Collector, Endpoint};
 
 /// Finds out how much load a whole system takes, what gives first, and whether a change helped.
 #[derive(Debug, Parser)]
@@ -139,19 +139,31 @@ pub struct MetricArgs {
     /// Serve metrics as Prometheus text on this address while it runs, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDR")]
     pub prometheus: Option<std::net::SocketAddr>,
-    /// Push metrics to a collector of OpenTelemetry while it runs (OTLP over HTTP), such as http://127.0.0.1:4318
+    /// Push metrics to a collector of OpenTelemetry while it runs (OTLP over HTTP or HTTPS), such as http://127.0.0.1:4318
     #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
     pub otlp: Option<Endpoint>,
     /// How often metrics are pushed
     #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "5s", requires = "otlp")]
     pub otlp_every: u64,
+    /// Certificates to trust with the collector instead of the system's, PEM
+    #[arg(long, value_name = "FILE", requires = "otlp")]
+    pub otlp_ca: Option<PathBuf>,
+    /// A header of each push, such as credentials; may be repeated
+    #[arg(long = "otlp-header", value_name = "HEADER", value_parser = header, requires = "otlp")]
+    pub otlp_headers: Vec<(String, String)>,
 }
 
 impl MetricArgs {
     /// Where they are wanted.
     pub fn wanted(&self) -> Wanted {
         let every = std::time::Duration::from_nanos(self.otlp_every);
-        Wanted { prometheus: self.prometheus, otlp: self.otlp.clone().map(|e| e.every(every)) }
+        let collector = |endpoint: &Endpoint| Collector {
+            endpoint: endpoint.clone(),
+            every,
+            ca: self.otlp_ca.clone(),
+            headers: self.otlp_headers.clone(),
+        };
+        Wanted { prometheus: self.prometheus, otlp: self.otlp.as_ref().map(collector) }
     }
 }
 

@@ -1,12 +1,16 @@
 //! Metrics pushed to a collector that counts for itself, and to those that are not there, refuse, or never answer.
 
 mod common;
+#[path = "run_support/front.rs"]
+mod front;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 use common::server::{Request, Server, Step, good, response, send};
 use common::{Ran, bench};
+use front::Front;
 use serde_json::{Value, json};
 
 /// What a collector was sent, in order.
@@ -104,10 +108,8 @@ fn a_collector_that_fails_disturbs_nothing_and_is_told_once() {
         assert!(told.len() == 1 && told[0].contains(expect), "{told:?} has no {expect}");
         assert_eq!(target.settled().answered, before + 3000);
     };
-    let nobody = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        format!("http://{}", listener.local_addr().expect("its address"))
-    };
+    // A port that the kernel gives to nobody.
+    let nobody = "http://127.0.0.1:1".to_owned();
     check(&nobody, &[], "refused");
     check(&nobody, &["--quiet"], "refused");
     let (busy, _) = collector(|_| vec![send(response(503, "later"))]);
@@ -125,13 +127,79 @@ fn a_collector_that_fails_disturbs_nothing_and_is_told_once() {
     check(&rude.url(""), &[], "what came is not HTTP");
 }
 
+/// nginx speaks TLS for a collector.
+#[test]
+fn over_https_with_credentials() {
+    let target = Server::start(good);
+    let received = Received::default();
+    let kept = received.clone();
+    let collector = Server::start(move |request: &Request| {
+        if request.header("authorization") != Some("Bearer s3cret") {
+            return vec![send(response(401, "who?"))];
+        }
+        kept.lock().expect("no test panics in it").push(serde_json::from_slice(&request.body).expect("JSON"));
+        takes(1)
+    });
+    let front = Front::start(&collector.url(""), false, 1000);
+    let authority = front.authority().display().to_string();
+    let trusted = ["--otlp-ca", &authority, "--quiet"];
+    let ran = load(
+        &target,
+        &front.url(),
+        &[&trusted[..], &["--otlp-header", "Authorization: Bearer s3cret"]].concat(),
+    );
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let pushes = received.lock().expect("it is done");
+    assert_eq!(pushes.last().and_then(ok_of), Some(3000.0));
+    assert!(front.answered("HTTP/1.1\" 200") >= pushes.len(), "pushes that did not come through nginx");
+
+    let check = |url: &str, more: &[&str], expect: &str| {
+        let ran = load(&target, url, more);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let told: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
+        assert!(told.len() == 1 && told[0].contains(expect), "{told:?} has no {expect}");
+        assert!(!ran.stderr.contains("s3cret"), "{}", ran.stderr);
+    };
+    check(&front.url(), &trusted, "it answered 401");
+    check(
+        &front.url(),
+        &["--quiet", "--otlp-header", "X: s3cret"],
+        "certificate is self-signed, or signed by an authority",
+    );
+    // It answers a greeting of TLS as web servers do that expect a request.
+    let plain = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("https://{}", plain.local_addr().expect("its address"));
+    std::thread::spawn(move || {
+        for mut stream in plain.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(&response(400, "what?"));
+        }
+    });
+    check(&url, &trusted, "the server does not speak TLS here");
+}
+
 #[test]
 fn mistakes_of_usage() {
     let check = |args: &[&str], expect: &str| {
         let ran = bench(&[&["http://127.0.0.1:9/"], args].concat());
         assert!(ran.code == 2 && ran.stderr.contains(expect), "{}", ran.stderr);
     };
-    check(&["--otlp", "https://collector"], "https is not spoken");
+    check(
+        &["--otlp", "https://collector", "--otlp-ca", "/nowhere/ca.pem"],
+        "--otlp: cannot read /nowhere/ca.pem",
+    );
+    check(
+        &["--otlp", "https://collector", "--otlp-ca", "/dev/null"],
+        "--otlp: the CA file holds no certificate",
+    );
+    check(&["--otlp", "https://bad_host!"], "no name that a certificate could be for");
+    check(
+        &["--otlp", "http://c", "--otlp-header", "a b: c"],
+        "--otlp: `a b` and its value are no header field",
+    );
+    check(&["--otlp", "http://c", "--otlp-header", "secret"], "expected `Name: value`");
+    check(&["--otlp-header", "a: b"], "--otlp <URL>");
+    check(&["--otlp-ca", "a"], "--otlp <URL>");
     check(&["--otlp", "collector:4318"], "is not a URL such as `http://127.0.0.1:4318`");
     check(&["--otlp-every", "1s"], "--otlp <URL>");
 }

@@ -13,7 +13,7 @@ use loadlab_run::RunEvent;
 
 use crate::exit::Ended;
 use crate::screen::state::State;
-use otlp::{Endpoint, Pusher};
+use otlp::{Collector, Pusher};
 
 /// Where metrics are wanted.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Wanted {
     /// Served here.
     pub prometheus: Option<SocketAddr>,
     /// Pushed there.
-    pub otlp: Option<Endpoint>,
+    pub otlp: Option<Collector>,
 }
 
 /// What metrics are made of.
@@ -42,7 +42,7 @@ impl Metrics {
     /// Begins; none where none are wanted.
     ///
     /// # Errors
-    /// They cannot be served on the address given.
+    /// They cannot be served on the address given, or pushed as asked.
     pub fn start(wanted: Wanted, title: &str) -> Result<Option<Metrics>, Ended> {
         if wanted.prometheus.is_none() && wanted.otlp.is_none() {
             return Ok(None);
@@ -51,7 +51,7 @@ impl Metrics {
         if let Some(address) = wanted.prometheus {
             prometheus::serve(address, known.clone())?;
         }
-        let pusher = wanted.otlp.map(|endpoint| Pusher::start(endpoint, known.clone())).transpose()?;
+        let pusher = wanted.otlp.map(|collector| Pusher::start(collector, known.clone())).transpose()?;
         Ok(Some(Metrics { known, began: Instant::now(), pusher }))
     }
 

@@ -1,4 +1,4 @@
-//! Metrics pushed to a collector of OpenTelemetry: OTLP over HTTP with JSON (opentelemetry-proto 1, `ExportMetricsServiceRequest`).
+//! Metrics pushed to a collector of OpenTelemetry: OTLP over HTTP or HTTPS with JSON (opentelemetry-proto 1, `ExportMetricsServiceRequest`).
 //!
 //! One thread sends, on a connection for each push, and is given what to send: a collector that is slow, refuses or is not
 //! there costs a push and disturbs nothing. What went wrong first is told once. Sums are cumulative, so that the next push
@@ -6,11 +6,15 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use loadlab_analysis::Exit;
+use loadlab_load::journey::redirect::Site;
+use loadlab_load::spec::TlsSpec;
+use loadlab_run::{TlsWords, tls_spec};
 use serde_json::{Value, json};
 
 use super::Known;
@@ -28,56 +32,96 @@ const MOST_ANSWER: u64 = 64 << 10;
 /// Where metrics go where the URL has no path, by OTLP's specification.
 const PATH: &str = "/v1/metrics";
 
-/// A collector.
+/// Where a collector is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
+    is_secure: bool,
     host: String,
     port: u16,
     path: String,
-    /// Between two pushes.
-    every: Duration,
 }
 
 impl Endpoint {
-    /// From a URL: `http://HOST[:PORT][/PATH]`.
+    /// From a URL: `http[s]://HOST[:PORT][/PATH]`. Without a port collectors listen on 4318, and whoever offers https on
+    /// that of https.
     ///
     /// # Errors
     /// In words, with a hint: it is none.
     pub fn parse(url: &str) -> Result<Endpoint, String> {
-        let Some(rest) = url.strip_prefix("http://") else {
-            return Err(match url.starts_with("https://") {
-                true => "https is not spoken; a collector beside loadlab takes http and sends on".to_owned(),
-                false => format!("`{url}` is not a URL such as `http://127.0.0.1:4318`"),
-            });
+        let wrong = || format!("`{url}` is not a URL such as `http://127.0.0.1:4318`");
+        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
+        let (is_secure, usual) = match scheme {
+            "http" => (false, 4318),
+            "https" => (true, 443),
+            _ => return Err(wrong()),
         };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (host, port) = match authority.rsplit_once(':') {
             // The colons of an address in brackets are its own.
             Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().ok()),
-            _ => (authority, Some(4318)),
+            _ => (authority, Some(usual)),
         };
         let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
         let (Some(port), true, true) = (port, plain(host), path.is_empty() || plain(path)) else {
-            return Err(format!("`{url}` is not a URL such as `http://127.0.0.1:4318`"));
+            return Err(wrong());
         };
         let path = if path.len() < 2 { PATH } else { path };
-        Ok(Endpoint { host: host.to_owned(), port, path: path.to_owned(), every: Duration::from_secs(5) })
-    }
-
-    /// Pushed to so often.
-    pub fn every(self, every: Duration) -> Endpoint {
-        Endpoint { every, ..self }
+        Ok(Endpoint { is_secure, host: host.to_owned(), port, path: path.to_owned() })
     }
 
     fn url(&self) -> String {
-        format!("http://{}:{}{}", self.host, self.port, self.path)
+        let scheme = if self.is_secure { "https" } else { "http" };
+        format!("{scheme}://{}:{}{}", self.host, self.port, self.path)
+    }
+}
+
+/// A collector, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct Collector {
+    /// Where.
+    pub endpoint: Endpoint,
+    /// Between two pushes.
+    pub every: Duration,
+    /// A file of certificates to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// Header fields of each push: credentials, mostly. Never told.
+    pub headers: Vec<(String, String)>,
+}
+
+/// What pushes.
+struct Sender {
+    endpoint: Endpoint,
+    every: Duration,
+    /// The header fields' lines.
+    fields: String,
+    tls: Option<Box<TlsSpec>>,
+}
+
+impl Sender {
+    fn new(collector: Collector) -> Result<Sender, String> {
+        let Collector { endpoint, every, ca, headers } = collector;
+        let host = endpoint.host.as_str();
+        let site =
+            Site { authority: host.into(), host: host.into(), is_secure: endpoint.is_secure, by_proxy: None };
+        let words = TlsWords { ca, is_resumed: true, ..TlsWords::default() };
+        let tls = tls_spec(&words, &[site], false).map_err(|e| e.to_string())?;
+        let mut fields = String::new();
+        for (name, value) in &headers {
+            let is_name = !name.is_empty()
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
+            // The value may be a secret.
+            if !is_name || value.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
+                return Err(format!("`{name}` and its value are no header field such as `Name: value`"));
+            }
+            fields += &format!("{name}: {value}\r\n");
+        }
+        Ok(Sender { endpoint, every, fields, tls })
     }
 
     /// Sends one document.
     fn push(&self, body: &str) -> Result<(), String> {
-        let words = |e: std::io::Error| e.to_string();
-        let host = self.host.trim_start_matches('[').trim_end_matches(']');
-        let addresses = (host, self.port).to_socket_addrs().map_err(words)?;
+        let host = self.endpoint.host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = (host, self.endpoint.port).to_socket_addrs().map_err(words)?;
         let mut stream = Err("the name has no address".to_owned());
         for address in addresses {
             stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(words);
@@ -85,35 +129,59 @@ impl Endpoint {
                 break;
             }
         }
-        let mut stream = stream?;
+        let stream = stream?;
         stream.set_read_timeout(Some(PATIENCE)).map_err(words)?;
         stream.set_write_timeout(Some(PATIENCE)).map_err(words)?;
+        let tls = self.tls.as_deref().and_then(|tls| Some((&tls.config, tls.names.first()?.as_ref()?)));
+        match tls {
+            None => self.exchange(stream, body),
+            Some((config, name)) => {
+                let secure = config.over(name, stream).map_err(|e| first_line(&e.to_string()))?;
+                self.exchange(secure, body)
+            }
+        }
+    }
+
+    fn exchange(&self, mut stream: impl Read + Write, body: &str) -> Result<(), String> {
+        let Endpoint { host, port, path, .. } = &self.endpoint;
         let head = format!(
-            "POST {} HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nUser-Agent: loadlab/{}\r\n\
-             Connection: close\r\n\r\n",
-            self.path,
-            self.host,
-            self.port,
+            "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             User-Agent: loadlab/{}\r\n{}Connection: close\r\n\r\n",
             body.len(),
-            env!("CARGO_PKG_VERSION")
+            env!("CARGO_PKG_VERSION"),
+            self.fields,
         );
-        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(words)?;
+        let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+        sent.and_then(|()| stream.flush()).map_err(words)?;
         answer(stream)
     }
 }
 
+/// A hint about a load's options helps nobody here.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn words(error: std::io::Error) -> String {
+    use std::io::ErrorKind::{TimedOut, WouldBlock};
+    match error.kind() {
+        TimedOut | WouldBlock => format!("nothing came within {} s", PATIENCE.as_secs()),
+        _ => first_line(&error.to_string()),
+    }
+}
+
 /// What a collector says to a push.
-fn answer(stream: TcpStream) -> Result<(), String> {
+fn answer(stream: impl Read) -> Result<(), String> {
     let mut reader = BufReader::new(stream.take(MOST_ANSWER));
     let (mut line, mut length) = (String::new(), None);
-    reader.read_line(&mut line).map_err(|e| format!("no answer came: {e}"))?;
+    reader.read_line(&mut line).map_err(|e| format!("no answer came: {}", words(e)))?;
     let status: u16 = line.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("what came is not HTTP")?;
     if !(200..300).contains(&status) {
         return Err(format!("it answered {}", line.trim().split_once(' ').map_or("", |(_, rest)| rest)));
     }
     loop {
         let mut header = String::new();
-        if reader.read_line(&mut header).map_err(|e| e.to_string())? == 0 || header.trim().is_empty() {
+        if reader.read_line(&mut header).map_err(words)? == 0 || header.trim().is_empty() {
             break;
         }
         let (name, value) = header.split_once(':').unwrap_or_default();
@@ -170,14 +238,16 @@ impl Pusher {
     /// Starts it.
     ///
     /// # Errors
-    /// There is no thread for it.
-    pub fn start(endpoint: Endpoint, known: Arc<Mutex<Known>>) -> Result<Pusher, Ended> {
+    /// There is no thread for it; certificates cannot be read; a header field that is none.
+    pub fn start(collector: Collector, known: Arc<Mutex<Known>>) -> Result<Pusher, Ended> {
+        let sender =
+            Sender::new(collector).map_err(|e| Ended::error(Exit::BadPlan, format!("--otlp: {e}")))?;
         let (bodies, taken) = sync_channel(WAITING);
         let fault = Arc::new(Mutex::new(Fault::default()));
         let faults = fault.clone();
         std::thread::Builder::new()
             .name("otlp".into())
-            .spawn(move || push_all(&endpoint, &known, &taken, &faults))
+            .spawn(move || push_all(&sender, &known, &taken, &faults))
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
         Ok(Pusher { bodies, fault })
     }
@@ -206,14 +276,14 @@ impl Pusher {
     }
 }
 
-fn push_all(endpoint: &Endpoint, known: &Mutex<Known>, bodies: &Receiver<Message>, fault: &Mutex<Fault>) {
+fn push_all(sender: &Sender, known: &Mutex<Known>, bodies: &Receiver<Message>, fault: &Mutex<Fault>) {
     let push = |body: &str| {
-        if let Err(why) = endpoint.push(body) {
-            Fault::keep(fault, &endpoint.url(), why);
+        if let Err(why) = sender.push(body) {
+            Fault::keep(fault, &sender.endpoint.url(), why);
         }
     };
     loop {
-        match bodies.recv_timeout(endpoint.every) {
+        match bodies.recv_timeout(sender.every) {
             Ok(Message::Push(body)) => push(&body),
             Ok(Message::Last(body, done)) => {
                 push(&body);
@@ -302,10 +372,17 @@ mod tests {
         check("http://collector/", Ok("http://collector:4318/v1/metrics"));
         check("http://[::1]:9/other/path", Ok("http://[::1]:9/other/path"));
         check("http://[::1]", Ok("http://[::1]:4318/v1/metrics"));
-        check("https://collector", Err("https is not spoken"));
-        for url in
-            ["collector:4318", "http://", "http://a:b", "http://a b", "http://u@h", "http://h/\r\nX: y"]
-        {
+        check("https://collector", Ok("https://collector:443/v1/metrics"));
+        check("https://collector:4318/otlp", Ok("https://collector:4318/otlp"));
+        for url in [
+            "collector:4318",
+            "ftp://collector",
+            "http://",
+            "http://a:b",
+            "http://a b",
+            "http://u@h",
+            "http://h/\r\nX: y",
+        ] {
             check(url, Err("is not a URL"));
         }
     }

@@ -234,8 +234,12 @@ impl System {
             }
         };
         // The engine has made its groups anew.
-        if component.limits() != limits {
-            self.limit(&component, &limits)?;
+        if component.limits() != limits
+            && let Err(error) = self.limit(&component, &limits)
+        {
+            // It runs as nobody asked, and its name would be taken when the next trial begins.
+            let _ = self.kill(&component);
+            return Err(error);
         }
         Ok(component)
     }
