@@ -18,6 +18,8 @@
 //!
 //! Points 7 and 8 are conclusions from outside. They say so.
 
+mod concluded;
+
 use loadlab_record::Failure;
 use loadlab_record::event::{Event, What};
 use loadlab_record::load::Tick;
@@ -26,7 +28,7 @@ use loadlab_record::summary::{ComponentSummary, Summary};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 use crate::counter::{Counter, During};
-use crate::trend::{median, stretches, trend};
+use crate::trend::{stretches, trend};
 
 /// A component stopped by its CPU limit for this share of the time was held back by it.
 const THROTTLED_SHARE: f64 = 0.05;
@@ -53,14 +55,6 @@ const FEWEST_OVERFLOWS: f64 = 10.0;
 const FILES_SHARE: f64 = 0.97;
 /// Some task waited for block I/O for this share of the time. Writing back in the background waits, too, now and then.
 const DISK_SHARE: f64 = 0.6;
-/// So few of those in flight are worked on that the others must wait somewhere.
-const FEW_SHARE: f64 = 0.5;
-/// Times around a queue differ by less than this (deviation over mean); times of a slow system differ by more.
-const EVEN_SPREAD: f64 = 0.6;
-/// A component that held connections for this share of the requests in flight had them all.
-const HOLDS_SHARE: f64 = 0.6;
-/// Files a server has open for itself: standard streams, a listener, what it waits with, its log.
-const OWN_FILES: f64 = 8.0;
 /// A probe whose value falls by this share of its most once the load is over is a queue; one that stays is a count.
 const FALLS_SHARE: f64 = 0.2;
 /// Names of probes that are queues, whatever they do once the load is over.
@@ -164,10 +158,10 @@ pub fn gave_first(seen: Seen<'_>) -> Vec<Suspect> {
     found.extend(machine(&seen));
     let decides = |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours);
     if !decides(&found) {
-        found.extend(few_at_a_time(&seen));
+        found.extend(concluded::few_at_a_time(&seen));
     }
     if !decides(&found) {
-        found.push(inside(&seen));
+        found.push(concluded::inside(&seen));
     }
     found.sort_by(|a, b| {
         rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)).then(when(a).total_cmp(&when(b)))
@@ -592,94 +586,4 @@ fn queues(seen: &Seen<'_>) -> Vec<Suspect> {
         })
     });
     found.collect()
-}
-
-/// Components that held a connection for most requests in flight, in the order of the plan; what each held.
-fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
-    let load = during(seen);
-    let in_flight = seen.summary.concurrency_mean;
-    let mut names: Vec<&String> =
-        seen.order.iter().filter(|n| seen.summary.components.contains_key(*n)).collect();
-    names.extend(seen.summary.components.keys().filter(|n| !seen.order.contains(n)));
-    let held = names.into_iter().filter_map(|name| {
-        let files = |inside: bool| {
-            let own = seen.samples.iter().filter(|s| s.component == *name);
-            // A reading at the very start is one without connections, or nearly so.
-            let loaded = |s: &&Sample| load.has(s.at_s) && s.at_s > load.from_s + 0.05;
-            let readings = own.filter(|s| loaded(s) == inside);
-            readings.filter_map(|s| s.open_files.map(|n| n as f64)).collect::<Vec<f64>>()
-        };
-        let loaded = median(&mut files(true))?;
-        // What it has open without a load is its own: read before it (at rest), or after it, when connections may still be
-        // about to close. Where nobody looked then, a small server's few.
-        let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
-        let told = seen.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
-        let own =
-            told.or_else(|| least(files(false))).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
-        Some((name.clone(), (loaded - own).max(0.0)))
-    });
-    held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()
-}
-
-/// Where requests wait for one another though nothing is busy.
-fn few_at_a_time(seen: &Seen<'_>) -> Option<Suspect> {
-    let s = seen.summary;
-    let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
-    let (mean, deviation) = (s.response_ms.mean?, s.response_ms.stdev?);
-    let at_a_time = s.rate_per_s.ok * fastest / 1e3;
-    let waits = s.concurrency_mean >= 2.0
-        && at_a_time <= FEW_SHARE * s.concurrency_mean
-        && fastest <= FEW_SHARE * middle;
-    // Below a millisecond the generator's own turns and the scheduler's are of that size.
-    if !waits || deviation > EVEN_SPREAD * mean || middle < 1.0 {
-        return None;
-    }
-    let holder = holders(seen).pop().map(|(name, _)| name).or_else(|| only(seen));
-    let inside = holder.as_deref().map_or("in the system".to_owned(), |name| format!("inside {name}"));
-    Some(Suspect {
-        kind: Kind::FewAtATime,
-        who: holder,
-        at_s: None,
-        text: format!(
-            "requests wait {inside}: about {} of {} in flight are worked on at a time (throughput × the fastest response of {}), and no component is busy: a pool, a lock or a number of workers is too small",
-            significant(at_a_time.max(1.0), 2),
-            format_count(s.concurrency_mean.round()),
-            format_duration_ns(fastest * 1e6)
-        ),
-        share: 1.0 - at_a_time / s.concurrency_mean,
-    })
-}
-
-fn only(seen: &Seen<'_>) -> Option<String> {
-    match seen.summary.components.len() {
-        1 => seen.summary.components.keys().next().cloned(),
-        _ => None,
-    }
-}
-
-/// Nothing is at an end that can be seen.
-fn inside(seen: &Seen<'_>) -> Suspect {
-    if seen.summary.load.is_command() {
-        let text = "nothing visible is at its end; what the programs waited for was not measured".to_owned();
-        return Suspect { kind: Kind::Inside, who: None, at_s: None, text, share: 0.0 };
-    }
-    let holder = holders(seen).pop();
-    let in_flight = seen.summary.concurrency_mean;
-    let (who, text) = match (holder, only(seen)) {
-        (Some((name, held)), _) => {
-            let text = format!(
-                "nothing visible is at its end: the latency is inside {name}, which held about {} connections while {} requests were in flight",
-                format_count(held.round()),
-                format_count(in_flight.round())
-            );
-            (Some(name), text)
-        }
-        (None, Some(name)) => {
-            let text =
-                format!("nothing visible is at its end: the latency is inside {name}, the only component");
-            (Some(name), text)
-        }
-        (None, None) => (None, "nothing visible is at its end".to_owned()),
-    };
-    Suspect { kind: Kind::Inside, who, at_s: None, text, share: 0.0 }
 }

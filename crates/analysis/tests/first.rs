@@ -291,6 +291,30 @@ fn where_requests_wait_for_one_another() {
     programs.check(&[(Inside, None)]);
 }
 
+/// Parts that the plan kills are at no end of their own, and yet what the load met.
+#[test]
+fn what_the_plan_did_is_told_where_nothing_else_is() {
+    let act = |at_s: f64, what: &str, error: Option<&str>| Event {
+        at_s,
+        what: What::Acted {
+            what: what.into(),
+            components: vec!["db".into()],
+            error: error.map(str::to_owned),
+        },
+    };
+    let mut chaos = made(1, 500, 20, &[("edge", QUIET)]);
+    chaos.events = vec![
+        act(1.0, "kill db", None),
+        act(2.5, "restart db", None),
+        act(3.0, "pause db", Some("it is not there")),
+        act(60.0, "kill db", None),
+    ];
+    chaos.check(&[(Inside, Some("edge"))]);
+    let text = &chaos.suspects()[0].text;
+    let expect = "; meanwhile the plan did `kill db` at 1.00 s, `restart db` at 2.50 s";
+    assert!(text.ends_with(expect), "{text}");
+}
+
 /// In a search the edge still has the connections of the level before when a trial begins: what it has by itself is told.
 #[test]
 fn connections_that_are_kept_are_no_files_of_the_component() {
