@@ -214,11 +214,46 @@ fn containers_start_again() {
         assert_eq!(summary["components"]["web"]["restarts"], 1, "{what}: {summary:#}");
         assert_eq!(engine.left_behind(), Vec::<String>::new(), "{what}");
     }
-    let _ = std::fs::remove_dir_all(lab.record().dir);
-    let events = "events: [{ at: 500ms, do: kill web }, { at: 1s, do: restart web }]\n";
-    let killed = plan(&engine, &container, &format!("{load}{events}"));
-    lab.run(&killed, &[]).expect(3, &["its container is gone"]);
-    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}
+
+/// A container and a service are killed, and come back or do not: nobody takes that for a death, and the next trial has what
+/// it needs.
+#[test]
+fn containers_are_killed_and_come_back() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
+    lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
+    let load = LOAD.replace("requests: 100", "duration: 4s, timeout: 500ms");
+    let back = "matrix:\n  - { name: back, back: restart web }\n  - { name: away, back: none }\n";
+    let rest = format!(
+        "{load}{back}events: [{{ at: 500ms, do: kill web }}, {{ at: 1s, do: \"${{case.back}}\" }}]\n"
+    );
+    let container = web("      stop: { signal: KILL }\n      fresh: experiment\n");
+    for (text, what) in
+        [(plan(&engine, &container, &rest), "container"), (compose(&engine, &rest), "service")]
+    {
+        let _ = std::fs::remove_dir_all(lab.record().dir);
+        let ran = lab.run(&text, &[]);
+        ran.expect(0, &[]);
+        let record = lab.record();
+        let check = |case: &str, ups: usize, answers: bool| {
+            let up = record.events(case, 1, "up");
+            assert_eq!(up.iter().filter(|e| e["component"] == "web").count(), ups, "{what}, {case}: {up:?}");
+            let down = record.events(case, 1, "down");
+            let killed = down.iter().filter(|e| e["component"] == "web" && e["how"] == "killed by an event");
+            assert_eq!(killed.count(), 1, "{what}, {case}: {down:?}");
+            assert!(!down.iter().any(|e| e["how"] == "restarted by an event"), "{what}, {case}: {down:?}");
+            assert_eq!(record.events(case, 1, "died").len(), 0, "{what}, {case}");
+            let ticks = record.lines(case, 1, "ticks.jsonl");
+            let last = ticks.last().expect("seconds of load");
+            assert_eq!(last["ok"].as_u64() > Some(0), answers, "{what}, {case}: {last}");
+        };
+        // what lives on was started by the case before, unless that one killed it for good
+        check("back", 2, true);
+        check("away", if what == "container" { 0 } else { 1 }, false);
+        assert_eq!(engine.left_behind(), Vec::<String>::new(), "{what}");
+    }
 }
 
 /// One that an event could not start again is taken down all the same, and the next trial has a new one.

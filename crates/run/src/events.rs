@@ -36,6 +36,22 @@ impl Actor<'_> {
     /// Carries out all that fall due before the loads are `over`. Returns what has become of the components.
     pub fn carry_out(&self, events: &[EventSpec], over: &Cancel) -> Changed {
         let mut changed = Changed::new();
+        self.carry_out_all(events, over, &mut changed);
+        // A container that was killed stays as long as it may be started again.
+        for (name, now) in &mut changed {
+            let Some(killed) = now.as_ref().filter(|c| c.is_container() && c.was_killed()) else { continue };
+            match self.site.system.kill(killed) {
+                Ok(_) => *now = None,
+                // It is taken down with the rest.
+                Err(error) => {
+                    self.stage.event(What::Note { text: format!("`{name}` was killed and stays: {error}") })
+                }
+            }
+        }
+        changed
+    }
+
+    fn carry_out_all(&self, events: &[EventSpec], over: &Cancel, changed: &mut Changed) {
         for (i, event) in events.iter().enumerate() {
             if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
                 if !self.stage.must_end() {
@@ -43,11 +59,10 @@ impl Actor<'_> {
                     let text = format!("not carried out, since the load had ended: {}", left.join(", "));
                     self.stage.event(What::Note { text });
                 }
-                return changed;
+                return;
             }
-            self.act(event, &mut changed);
+            self.act(event, changed);
         }
-        changed
     }
 
     /// Waits for a moment; true if the loads are over before.
@@ -93,6 +108,12 @@ impl Actor<'_> {
             || present.clone().filter(|c| c.ended().is_none()).ok_or_else(|| "it is not up".to_owned());
         let in_words = |e: loadlab_system::Error| e.to_string();
         match event.action {
+            Action::Kill if planned.is_container() => {
+                let component = living()?;
+                self.site.system.kill_container(&component).map_err(in_words)?;
+                changed.insert(name.to_owned(), Some(component));
+                self.down(name, "killed by an event");
+            }
             Action::Kill => {
                 let component = living()?;
                 // One that it could not end is still to be taken down.
@@ -101,18 +122,8 @@ impl Actor<'_> {
                 self.down(name, "killed by an event");
             }
             Action::Restart if planned.is_container() => {
-                let before = present
-                    .ok_or("it was killed, and its container is gone: `restart` alone ends it first")?;
-                // Whether it was stopped before this failed is not known: until it is taken down it counts as there.
-                let component = self.site.system.restart_container(&before).map_err(in_words)?;
-                self.down(name, "restarted by an event");
-                changed.insert(name.to_owned(), Some(component.clone()));
-                self.is_up(&component);
-                self.has_moved(name, &before, &component);
-                let ready = self.site.ready_of(name).ok_or("nobody knows when it is ready")?;
-                let ready = self.site.system.ready_when(&component, ready, &self.stage.cancel);
-                let after_s = ready.map_err(in_words)?;
-                self.stage.event(What::Ready { component: name.to_owned(), after_s });
+                let before = present.ok_or("its container is gone")?;
+                self.restart_container(name, &before, changed)?;
             }
             Action::Restart => {
                 if let Some(component) = &present {
@@ -146,6 +157,24 @@ impl Actor<'_> {
             Action::Cut => self.site.system.cut(name).map_err(in_words)?,
             Action::Heal => self.site.system.heal(name).map_err(in_words)?,
         }
+        Ok(())
+    }
+
+    fn restart_container(&self, name: &str, before: &Component, changed: &mut Changed) -> Result<(), String> {
+        let in_words = |e: loadlab_system::Error| e.to_string();
+        let was_up = !before.was_killed();
+        // Whether it was stopped before this failed is not known: until it is taken down it counts as there.
+        let component = self.site.system.restart_container(before).map_err(in_words)?;
+        if was_up {
+            self.down(name, "restarted by an event");
+        }
+        changed.insert(name.to_owned(), Some(component.clone()));
+        self.is_up(&component);
+        self.has_moved(name, before, &component);
+        let ready = self.site.ready_of(name).ok_or("nobody knows when it is ready")?;
+        let ready = self.site.system.ready_when(&component, ready, &self.stage.cancel);
+        let after_s = ready.map_err(in_words)?;
+        self.stage.event(What::Ready { component: name.to_owned(), after_s });
         Ok(())
     }
 

@@ -151,6 +151,11 @@ impl Component {
         matches!(self.inner.origin, Origin::Container(_))
     }
 
+    /// It has ended, and somebody asked it to.
+    pub fn was_killed(&self) -> bool {
+        self.inner.is_leaving() && self.ended().is_some()
+    }
+
     /// What this host cannot give it.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.inner.unavailable

@@ -206,6 +206,27 @@ impl System {
         started
     }
 
+    /// Kills a container of a component, which stays, to be started again or taken down.
+    ///
+    /// # Errors
+    /// It is no container; the engine could not kill it.
+    pub fn kill_container(&self, component: &Component) -> Result<()> {
+        let inner = &component.inner;
+        let Origin::Container(held) = &inner.origin else {
+            return Err(Error::AlreadyUp { component: component.name().to_owned(), pid: inner.id.pid });
+        };
+        inner.leaving.store(true, Ordering::SeqCst);
+        let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", held.id));
+        let told = held.engine.call(call);
+        // One that has just ended by itself is not running, and that is an error to the engine.
+        if let (Err(error), None) = (told, &lock(&inner.life).ended) {
+            return Err(Error::of_container(&inner.spec.name, error));
+        }
+        inner.wait_reaped();
+        held.finish_logs();
+        Ok(())
+    }
+
     /// Starts a container of a component again, as its `stop` says and with the limits that it has by now. Its address
     /// is the engine's to give.
     ///
