@@ -207,7 +207,10 @@ fn gave(cases: &[CaseFindings<'_>]) -> String {
     const MOST: usize = 4;
     let mut words: Vec<String> = said.iter().take(MOST).map(sentence).collect();
     if said.len() > MOST {
-        words.push(format!("{} more are told at their cases.", said.len() - MOST));
+        words.push(match said.len() - MOST {
+            1 => "One more is told at its case.".to_owned(),
+            n => format!("{n} more are told at their cases."),
+        });
     }
     if words.is_empty() { "Nothing was measured.".to_owned() } else { words.join(" ") }
 }
