@@ -4,15 +4,16 @@
 //! there costs a push and disturbs nothing. What went wrong first is told once. Sums are cumulative, so that the next push
 //! makes up for a lost one.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use loadlab_analysis::Exit;
 use loadlab_load::journey::redirect::Site;
+use loadlab_load::source::RequestParts;
 use loadlab_load::spec::TlsSpec;
 use loadlab_run::{TlsWords, tls_spec};
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use super::Known;
 use super::families::{Family, Kind, Labels, families};
 use crate::exit::Ended;
 
-/// For each step of a push: connecting, sending, an answer.
+/// For connecting, and then for all of a push up to its answer, however slowly it comes.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// At the end nobody waits longer than this for a collector.
 const LAST_PATIENCE: Duration = Duration::from_secs(3);
@@ -92,8 +93,8 @@ pub struct Collector {
 struct Sender {
     endpoint: Endpoint,
     every: Duration,
-    /// The header fields' lines.
-    fields: String,
+    /// The request without its body.
+    request: RequestParts,
     tls: Option<Box<TlsSpec>>,
 }
 
@@ -105,17 +106,21 @@ impl Sender {
             Site { authority: host.into(), host: host.into(), is_secure: endpoint.is_secure, by_proxy: None };
         let words = TlsWords { ca, is_resumed: true, ..TlsWords::default() };
         let tls = tls_spec(&words, &[site], false).map_err(|e| e.to_string())?;
-        let mut fields = String::new();
-        for (name, value) in &headers {
-            let is_name = !name.is_empty()
-                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b));
-            // The value may be a secret.
-            if !is_name || value.bytes().any(|b| b.is_ascii_control() && b != b'\t') {
-                return Err(format!("`{name}` and its value are no header field such as `Name: value`"));
-            }
-            fields += &format!("{name}: {value}\r\n");
-        }
-        Ok(Sender { endpoint, every, fields, tls })
+        let given = |name: &str| headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+        let agent = concat!("loadlab/", env!("CARGO_PKG_VERSION"));
+        let own = [("Content-Type", "application/json"), ("User-Agent", agent)];
+        let own = own.into_iter().filter(|(name, _)| !given(name));
+        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let request = RequestParts {
+            method: "POST".into(),
+            host: format!("{host}:{}", endpoint.port),
+            path: endpoint.path.clone(),
+            headers: own.chain(headers.iter().cloned()).collect(),
+            body: None,
+            keep_alive: false,
+        };
+        request.clone().build().map_err(|e| e.to_string())?;
+        Ok(Sender { endpoint, every, request, tls })
     }
 
     /// Sends one document.
@@ -129,9 +134,7 @@ impl Sender {
                 break;
             }
         }
-        let stream = stream?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(words)?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(words)?;
+        let stream = Within { socket: stream?, until: Instant::now() + PATIENCE };
         let tls = self.tls.as_deref().and_then(|tls| Some((&tls.config, tls.names.first()?.as_ref()?)));
         match tls {
             None => self.exchange(stream, body),
@@ -143,17 +146,41 @@ impl Sender {
     }
 
     fn exchange(&self, mut stream: impl Read + Write, body: &str) -> Result<(), String> {
-        let Endpoint { host, port, path, .. } = &self.endpoint;
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
-             User-Agent: loadlab/{}\r\n{}Connection: close\r\n\r\n",
-            body.len(),
-            env!("CARGO_PKG_VERSION"),
-            self.fields,
-        );
-        let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
-        sent.and_then(|()| stream.flush()).map_err(words)?;
+        let request = RequestParts { body: Some(body.into()), ..self.request.clone() };
+        let request = request.build().map_err(|e| e.to_string())?;
+        stream.write_all(&request.bytes).and_then(|()| stream.flush()).map_err(words)?;
         answer(stream)
+    }
+}
+
+/// A connection for so long, also if something comes now and then.
+struct Within {
+    socket: TcpStream,
+    until: Instant,
+}
+
+impl Within {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Within {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Within {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(self.left()?)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
     }
 }
 
@@ -162,10 +189,9 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-fn words(error: std::io::Error) -> String {
-    use std::io::ErrorKind::{TimedOut, WouldBlock};
+fn words(error: io::Error) -> String {
     match error.kind() {
-        TimedOut | WouldBlock => format!("nothing came within {} s", PATIENCE.as_secs()),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => format!("not within {} s", PATIENCE.as_secs()),
         _ => first_line(&error.to_string()),
     }
 }
