@@ -227,7 +227,7 @@ fn containers_are_killed_and_come_back() {
     let load = LOAD.replace("requests: 100", "duration: 4s, timeout: 500ms");
     let back = "matrix:\n  - { name: back, back: restart web }\n  - { name: away, back: none }\n";
     let rest = format!(
-        "{load}{back}events: [{{ at: 500ms, do: kill web }}, {{ at: 1s, do: \"${{case.back}}\" }}]\n"
+        "{load}{back}trials: 2\nevents: [{{ at: 500ms, do: kill web }}, {{ at: 1s, do: \"${{case.back}}\" }}]\n"
     );
     let container = web("      stop: { signal: KILL }\n      fresh: experiment\n");
     for (text, what) in
@@ -237,21 +237,30 @@ fn containers_are_killed_and_come_back() {
         let ran = lab.run(&text, &[]);
         ran.expect(0, &[]);
         let record = lab.record();
-        let check = |case: &str, ups: usize, answers: bool| {
-            let up = record.events(case, 1, "up");
-            assert_eq!(up.iter().filter(|e| e["component"] == "web").count(), ups, "{what}, {case}: {up:?}");
-            let down = record.events(case, 1, "down");
+        for (case, trial, answers) in
+            [("back", 1, true), ("away", 1, false), ("back", 2, true), ("away", 2, false)]
+        {
+            let at = format!("{what}, {case}, trial {trial}");
+            let down = record.events(case, trial, "down");
             let killed = down.iter().filter(|e| e["component"] == "web" && e["how"] == "killed by an event");
-            assert_eq!(killed.count(), 1, "{what}, {case}: {down:?}");
-            assert!(!down.iter().any(|e| e["how"] == "restarted by an event"), "{what}, {case}: {down:?}");
-            assert_eq!(record.events(case, 1, "died").len(), 0, "{what}, {case}");
-            let ticks = record.lines(case, 1, "ticks.jsonl");
-            let last = ticks.last().expect("seconds of load");
-            assert_eq!(last["ok"].as_u64() > Some(0), answers, "{what}, {case}: {last}");
+            assert_eq!(killed.count(), 1, "{at}: {down:?}");
+            assert!(!down.iter().any(|e| e["how"] == "restarted by an event"), "{at}: {down:?}");
+            assert_eq!(record.events(case, trial, "died").len(), 0, "{at}");
+            let ticks = record.lines(case, trial, "ticks.jsonl");
+            let ok =
+                |tick: Option<&serde_json::Value>| tick.expect("seconds of load")["ok"].as_u64() > Some(0);
+            // Whatever became of it in the trial before, it is there when this one begins.
+            assert_eq!((ok(ticks.first()), ok(ticks.last())), (true, answers), "{at}: {ticks:?}");
+        }
+        // The second round has the cases in the other order. What lives on is started for the first trial and wherever the one
+        // before has killed it for good (both of the second round), and comes back in two; a service is new in each of four.
+        let ups = |trial| {
+            let of_web = |case| {
+                record.events(case, trial, "up").into_iter().filter(|e| e["component"] == "web").count()
+            };
+            of_web("back") + of_web("away")
         };
-        // what lives on was started by the case before, unless that one killed it for good
-        check("back", 2, true);
-        check("away", if what == "container" { 0 } else { 1 }, false);
+        assert_eq!(ups(1) + ups(2), if what == "container" { 3 + 2 } else { 4 + 2 }, "{what}");
         assert_eq!(engine.left_behind(), Vec::<String>::new(), "{what}");
     }
 }

@@ -5,6 +5,8 @@
 //! goes through the engine: starting, signals, the exit status, health, the end. Everything that is made carries
 //! the run's label, so that it is found when loadlab is gone.
 
+mod again;
+
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -204,65 +206,6 @@ impl System {
             let _ = remove(&engine, &id);
         }
         started
-    }
-
-    /// Kills a container of a component, which stays, to be started again or taken down.
-    ///
-    /// # Errors
-    /// It is no container; the engine could not kill it.
-    pub fn kill_container(&self, component: &Component) -> Result<()> {
-        let inner = &component.inner;
-        let Origin::Container(held) = &inner.origin else {
-            return Err(Error::AlreadyUp { component: component.name().to_owned(), pid: inner.id.pid });
-        };
-        inner.leaving.store(true, Ordering::SeqCst);
-        let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", held.id));
-        let told = held.engine.call(call);
-        // One that has just ended by itself is not running, and that is an error to the engine.
-        if let (Err(error), None) = (told, &lock(&inner.life).ended) {
-            return Err(Error::of_container(&inner.spec.name, error));
-        }
-        inner.wait_reaped();
-        held.finish_logs();
-        Ok(())
-    }
-
-    /// Starts a container of a component again, as its `stop` says and with the limits that it has by now. Its address
-    /// is the engine's to give.
-    ///
-    /// # Errors
-    /// It is no container, or not there any more; what the engine says; a limit that did not take.
-    pub fn restart_container(&self, component: &Component) -> Result<Component> {
-        let inner = &component.inner;
-        let Origin::Container(held) = &inner.origin else {
-            return Err(Error::AlreadyUp { component: component.name().to_owned(), pid: inner.id.pid });
-        };
-        inner.leaving.store(true, Ordering::SeqCst);
-        let limits = component.limits();
-        self.stop_container(inner, held, inner.spec.stop.within_ns)?;
-        inner.wait_reaped();
-        held.finish_logs();
-        self.let_go(inner);
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let since_ns = now.map(|now| now.as_nanos()).ok();
-        let started = self.start_container(&inner.spec, &held.engine, &held.id, since_ns);
-        let component = match started {
-            Ok(component) => component,
-            Err(error) => {
-                // The error at hand is the one to tell; the label finds what is left.
-                let _ = held.remove();
-                return Err(error);
-            }
-        };
-        // The engine has made its groups anew.
-        if component.limits() != limits
-            && let Err(error) = self.limit(&component, &limits)
-        {
-            // It runs as nobody asked, and its name would be taken when the next trial begins.
-            let _ = self.kill(&component);
-            return Err(error);
-        }
-        Ok(component)
     }
 
     fn start_container(
