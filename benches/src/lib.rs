@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub mod truth;
 
@@ -56,6 +56,37 @@ impl Asked {
     /// The request's bytes: what `loadlab bench` sends, with the same headers.
     pub fn request(&self) -> Vec<u8> {
         request(self.server, &self.path, self.close)
+    }
+}
+
+/// As in the engine: this part of the answers is taken together, no more than this, and not for fewer …
+const TOGETHER_OF: usize = 3;
+const MOST_TOGETHER: usize = 20;
+const FEWEST_TOGETHER: usize = 5;
+/// … within this part of the mean service time, and this.
+const TOGETHER_WITHIN: u64 = 12;
+const TOGETHER_WITHIN_NS: u64 = 50_000;
+
+/// How many answers are taken together, as loadlab's engine does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Together {
+    /// Moving mean.
+    service_ns: u64,
+}
+
+impl Together {
+    /// An answer took so long.
+    #[inline]
+    pub fn took(&mut self, ns: u64) {
+        self.service_ns = self.service_ns - self.service_ns / 64 + ns / 64;
+    }
+
+    /// So many, for so long at most; `None`: each at once.
+    #[inline]
+    pub fn of(&self, in_flight: usize) -> Option<(usize, Timespec)> {
+        let most = (in_flight / TOGETHER_OF).min(MOST_TOGETHER);
+        let within_ns = (self.service_ns / TOGETHER_WITHIN).min(TOGETHER_WITHIN_NS);
+        (most >= FEWEST_TOGETHER).then_some((most, Timespec { tv_sec: 0, tv_nsec: within_ns as i64 }))
     }
 }
 

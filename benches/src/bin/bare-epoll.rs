@@ -1,6 +1,7 @@
 //! The least that a closed loop over epoll can do: one receive and one send for each exchange, edge-triggered, one
-//! clock reading and one count. It is the limit that loadlab's epoll backend is held against. It knows the length of
-//! an answer and looks at nothing in it.
+//! clock reading and one count. It takes answers together and holds sends back as loadlab's engine does
+//! (docs/measuring.md), and is the limit that loadlab's epoll backend is held against. It knows the length of an answer
+//! and looks at nothing in it.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -8,13 +9,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use loadlab_benches::{Asked, Tally, learn, now_ns, raise_file_limit};
+use loadlab_benches::{Asked, Tally, Together, fine_timers, learn, now_ns, raise_file_limit};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net;
+use rustix::time::Timespec;
 
-/// As large as loadlab's.
+/// As in the engine: bytes of the receive buffer, most sends held back.
 const BUFFER: usize = 128 * 1024;
+const HELD: usize = 16;
+/// Not at all.
+const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 fn main() -> ExitCode {
     loadlab_benches::tell(run(&Asked::parse()))
@@ -37,9 +42,13 @@ struct Loop {
     conns: Vec<Conn>,
     tally: Tally,
     in_flight: usize,
+    together: Together,
+    /// Connections whose request goes out at the end of the turn.
+    held: Vec<usize>,
 }
 
 fn run(asked: &Asked) -> Result<serde_json::Value> {
+    fine_timers();
     raise_file_limit();
     let request = asked.request();
     let length = learn(asked.server, &request)?;
@@ -54,6 +63,8 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
             .collect(),
         tally: Tally::begin(asked),
         in_flight: 0,
+        together: Together::default(),
+        held: Vec::with_capacity(HELD),
     };
     for conn in 0..bare.conns.len() {
         let now = now_ns();
@@ -66,10 +77,8 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
     let mut buffer = vec![0u8; BUFFER];
     while bare.in_flight > 0 {
         events.clear();
-        match epoll::wait(&bare.poll, rustix::buffer::spare_capacity(&mut events), None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        bare.flush()?;
+        bare.wait(&mut events)?;
         for event in &events {
             bare.event(event.data.u64() as usize, event.flags, &mut buffer)?;
         }
@@ -92,6 +101,34 @@ impl Loop {
         Ok(())
     }
 
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<()> {
+        if let Some((most, within)) = self.together.of(self.in_flight) {
+            wait(&self.poll, events, Some(&NOW))?;
+            if events.len() < most {
+                let _ = rustix::thread::nanosleep(&within);
+                wait(&self.poll, events, Some(&NOW))?;
+            }
+        }
+        if events.is_empty() { wait(&self.poll, events, None) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn hold(&mut self, id: usize) -> Result<()> {
+        if self.held.len() == HELD {
+            self.flush()?;
+        }
+        self.held.push(id);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        for at in 0..self.held.len() {
+            self.send(self.held[at])?;
+        }
+        self.held.clear();
+        Ok(())
+    }
+
     #[inline]
     fn send(&mut self, id: usize) -> Result<()> {
         let Some(socket) = &self.conns[id].socket else { return Ok(()) };
@@ -110,7 +147,7 @@ impl Loop {
                 return Ok(());
             }
             conn.connecting = false;
-            return self.send(id);
+            return self.hold(id);
         }
         if !flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::ERR | epoll::EventFlags::HUP) {
             return Ok(());
@@ -140,6 +177,7 @@ impl Loop {
         let now = now_ns();
         let conn = &mut self.conns[id];
         self.tally.answered(conn.started_ns, now);
+        self.together.took(now - conn.started_ns);
         (conn.got, conn.started_ns) = (0, now);
         if self.close {
             conn.socket = None;
@@ -149,6 +187,13 @@ impl Loop {
             self.in_flight -= 1;
             return Ok(());
         }
-        if self.close { self.connect(id, now) } else { self.send(id) }
+        if self.close { self.connect(id, now) } else { self.hold(id) }
+    }
+}
+
+fn wait(poll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<()> {
+    match epoll::wait(poll, rustix::buffer::spare_capacity(events), timeout) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -1,5 +1,5 @@
 //! The least that a closed loop over io_uring can do: receives that repeat themselves into shared buffers, sends
-//! without completions of their own, sockets in the ring's table, answers taken together as loadlab's engine does
+//! without completions of their own, sockets in the ring's table, answers taken together and the same done many times in a row as loadlab's engine does
 //! (docs/measuring.md), one clock reading and one count. It is the limit that loadlab's io_uring backend is held
 //! against. It knows the length of an answer and looks at nothing in it.
 
@@ -9,26 +9,25 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-use loadlab_benches::{Asked, Tally, fine_timers, learn, now_ns, raise_file_limit};
+use loadlab_benches::{Asked, Tally, Together, fine_timers, learn, now_ns, raise_file_limit};
 
 /// As in the engine: entries of both queues, the group of receive buffers, their size.
 const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 const GROUP: u16 = 0;
 const BUFFER: usize = 16 * 1024;
-/// As in the engine: this part of the answers is taken together, no more than this, and not for fewer …
-const TOGETHER_OF: usize = 3;
-const MOST_TOGETHER: usize = 20;
-const FEWEST_TOGETHER: usize = 5;
-/// … within this part of the mean service time, and this.
-const TOGETHER_WITHIN: u64 = 12;
-const TOGETHER_WITHIN_NS: u64 = 50_000;
-
 /// What a completion is of: the upper half of its user data.
 const NOTHING: u64 = 0;
 const CONNECT: u64 = 1;
 const RECEIVE: u64 = 2;
 const SEND: u64 = 3;
+
+/// In which order they are submitted.
+const CLOSES: usize = 0;
+const SENDS: usize = 1;
+const MAKES: usize = 2;
+const CONNECTS: usize = 3;
+const RECEIVES: usize = 4;
 
 fn main() -> ExitCode {
     loadlab_benches::tell(run(&Asked::parse()))
@@ -50,11 +49,10 @@ struct Loop {
     conns: Vec<Conn>,
     tally: Tally,
     in_flight: usize,
-    /// Moving mean.
-    service_ns: u64,
+    together: Together,
     buffers: Buffers,
-    /// What goes into the next submission.
-    next: Vec<squeue::Entry>,
+    /// What goes into the next submission, kind by kind as in the engine.
+    next: [Vec<squeue::Entry>; 5],
 }
 
 fn run(asked: &Asked) -> Result<serde_json::Value> {
@@ -85,9 +83,9 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
         conns: vec![Conn::default(); asked.connections as usize],
         tally: Tally::begin(asked),
         in_flight: 0,
-        service_ns: 0,
+        together: Together::default(),
         buffers,
-        next: Vec::with_capacity(4 * asked.connections as usize),
+        next: std::array::from_fn(|_| Vec::with_capacity(asked.connections as usize)),
     };
     for id in 0..asked.connections {
         let now = now_ns();
@@ -111,12 +109,11 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
 impl Loop {
     fn turn(&mut self, ring: &mut IoUring) -> Result<()> {
         self.submit(ring)?;
-        let together = (self.in_flight / TOGETHER_OF).min(MOST_TOGETHER);
-        if together >= FEWEST_TOGETHER {
-            wait(ring, together, (self.service_ns / TOGETHER_WITHIN).min(TOGETHER_WITHIN_NS))?;
+        if let Some((most, within)) = self.together.of(self.in_flight) {
+            wait(ring, most, within.tv_nsec as u32)?;
         }
         if ring.completion().is_empty() {
-            wait(ring, 1, 1_000_000_000)?;
+            wait(ring, 1, 999_999_999)?;
         }
         for done in ring.completion() {
             let (kind, id) = (done.user_data() >> 32, done.user_data() as u32);
@@ -137,7 +134,7 @@ impl Loop {
 
     /// Moves what is next into the submission queue, and into the kernel where there is more than it holds.
     fn submit(&mut self, ring: &mut IoUring) -> Result<()> {
-        for entry in self.next.drain(..) {
+        for entry in self.next.iter_mut().flat_map(|entries| entries.drain(..)) {
             // SAFETY: what entries point to lives in `self` and in boxes that do not move, until the ring is gone.
             while unsafe { ring.submission().push(&entry) }.is_err() {
                 ring.submitter().submit().context("submit")?;
@@ -148,14 +145,14 @@ impl Loop {
 
     fn connect(&mut self, id: u32, now: u64) {
         self.conns[id as usize] = Conn { got: 0, started_ns: now };
-        let quiet = squeue::Flags::IO_LINK | squeue::Flags::SKIP_SUCCESS;
+        let quiet = squeue::Flags::SKIP_SUCCESS;
         let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0)
             .file_index(DestinationSlot::try_from_slot_target(id).ok());
-        self.next.push(socket.build().user_data(data(CONNECT, id)).flags(quiet));
+        self.next[MAKES].push(socket.build().user_data(data(CONNECT, id)).flags(quiet));
         let length = std::mem::size_of::<libc::sockaddr_in>() as u32;
         let address = std::ptr::addr_of!(*self.address).cast();
         let connect = opcode::Connect::new(Fixed(id), address, length);
-        self.next.push(connect.build().user_data(data(CONNECT, id)));
+        self.next[CONNECTS].push(connect.build().user_data(data(CONNECT, id)));
     }
 
     #[inline]
@@ -169,7 +166,7 @@ impl Loop {
         } else {
             opcode::RecvMulti::new(Fixed(id), GROUP).build()
         };
-        self.next.push(entry.user_data(data(RECEIVE, id)));
+        self.next[RECEIVES].push(entry.user_data(data(RECEIVE, id)));
     }
 
     #[inline]
@@ -178,7 +175,7 @@ impl Loop {
             .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
             .build()
             .user_data(data(SEND, id));
-        self.next.push(send.flags(squeue::Flags::SKIP_SUCCESS));
+        self.next[SENDS].push(send.flags(squeue::Flags::SKIP_SUCCESS));
     }
 
     #[inline]
@@ -208,12 +205,12 @@ impl Loop {
         let now = now_ns();
         let conn = &mut self.conns[id as usize];
         self.tally.answered(conn.started_ns, now);
-        self.service_ns = self.service_ns - self.service_ns / 64 + (now - conn.started_ns) / 64;
+        self.together.took(now - conn.started_ns);
         (conn.got, conn.started_ns) = (0, now);
         let more = self.tally.more(now);
         if self.close {
             let close = opcode::Close::new(Fixed(id)).build().user_data(data(NOTHING, id));
-            self.next.push(close.flags(squeue::Flags::SKIP_SUCCESS));
+            self.next[CLOSES].push(close.flags(squeue::Flags::SKIP_SUCCESS));
         }
         match (more, self.close) {
             (false, _) => self.in_flight -= 1,
@@ -231,8 +228,8 @@ fn error_of(result: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(-result)
 }
 
-fn wait(ring: &mut IoUring, at_least: usize, within_ns: u64) -> Result<()> {
-    let timeout = Timespec::new().sec(within_ns / 1_000_000_000).nsec((within_ns % 1_000_000_000) as u32);
+fn wait(ring: &mut IoUring, at_least: usize, within_ns: u32) -> Result<()> {
+    let timeout = Timespec::new().nsec(within_ns);
     match ring.submitter().submit_with_args(at_least, &SubmitArgs::new().timespec(&timeout)) {
         Ok(_) => Ok(()),
         Err(e)

@@ -25,6 +25,7 @@ mod recorder;
 mod secure;
 mod start;
 mod talk;
+mod together;
 mod users;
 mod worker;
 

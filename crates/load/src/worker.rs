@@ -21,20 +21,13 @@ use crate::recorder::{Gaps, Recorder, Times};
 use crate::secure::Secure;
 use crate::spec::{LoadSpec, Until, WhenBehind};
 use crate::talk::Talks;
+use crate::together::patience;
 use crate::users;
 
 /// Requests started in one turn before events are looked at again.
 const STARTS_PER_TURN: usize = 64;
 /// Connections being made at one time while many are opened to be held.
 const OPENING_AT_ONCE: u64 = 1024;
-
-/// A closed loop takes the answers of this part of its users together, but no more, and not for fewer.
-const TOGETHER_OF: u64 = 3;
-const MOST_TOGETHER: u64 = 20;
-const FEWEST_TOGETHER: u64 = 5;
-/// It waits for them no longer than this part of the mean service time, and no longer than this.
-const TOGETHER_WITHIN: u64 = 12;
-const TOGETHER_WITHIN_NS: u64 = 50_000;
 
 /// A turn that comes so much later than it was asked for is a gap: no scheduler that has a core to give lets a
 /// thread wait for so long, and turns are asked for at least that often.
@@ -299,7 +292,11 @@ impl<'r> Worker<'r> {
         }
         self.asked_ns = self.next_ns(now);
         let until_ns = self.place.start_ns.saturating_add(self.asked_ns);
-        Next::Wait(Wait { until_ns, ..self.patience() })
+        // A schedule's answers are taken at once.
+        Next::Wait(match self.as_due {
+            true => patience(self.recorder.in_flight, self.service_ns, until_ns),
+            false => Wait::until(until_ns),
+        })
     }
 
     /// Whether this thread stood still. One comparison, twice a turn.
@@ -331,19 +328,6 @@ impl<'r> Worker<'r> {
             counts.then(|| (begun * u128::from(end_ns) / u128::from(active_ns)) as u64)
         });
         requests.collect()
-    }
-
-    /// Waking a generator that sleeps costs the *system* several microseconds of its own time, where it is what
-    /// sends the answer. With many users in a closed loop that would be for each answer, and take a twentieth of
-    /// the throughput that is to be measured. So some answers are taken together, within a small part of the
-    /// time that an answer takes. A schedule's answers, and few users', are taken at once.
-    fn patience(&self) -> Wait {
-        let at_least = (self.recorder.in_flight / TOGETHER_OF).min(MOST_TOGETHER);
-        if !self.as_due || at_least < FEWEST_TOGETHER {
-            return Wait::until(0);
-        }
-        let within_ns = (self.service_ns / TOGETHER_WITHIN).min(TOGETHER_WITHIN_NS);
-        Wait { until_ns: 0, at_least: at_least as u32, within_ns }
     }
 
     /// When the next turn is needed, if nothing happens before.
@@ -456,6 +440,9 @@ impl<'r> Worker<'r> {
         loop {
             let Feed::Closed(users) = &self.feed else { return };
             let user = users.awake;
+            if user as usize == self.exchanges.len() {
+                return;
+            }
             let now = self.now(ops);
             let Some(due) = self.user_due(user).filter(|due| *due <= now) else { return };
             if let Feed::Closed(users) = &mut self.feed {
@@ -468,12 +455,13 @@ impl<'r> Worker<'r> {
     /// Goes on with users whose next request has fallen due.
     fn resume_users(&mut self, ops: &mut impl Ops<'r>) {
         for _ in 0..STARTS_PER_TURN {
+            let Feed::Closed(users) = &self.feed else { return };
+            let Some(Reverse((due, _))) = users.later.peek() else { return };
             let now = self.now(ops);
-            let Feed::Closed(users) = &mut self.feed else { return };
-            match users.later.peek() {
-                Some(Reverse((due, _))) if *due <= now => {}
-                _ => return,
+            if *due > now {
+                return;
             }
+            let Feed::Closed(users) = &mut self.feed else { return };
             if let Some(Reverse((due, user))) = users.later.pop() {
                 self.user_due_now(ops, user, due, now);
             }

@@ -1,4 +1,5 @@
-//! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange.
+//! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange. Where the worker is
+//! content with answers that come together, the sends of a turn go out together as well.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,6 +18,10 @@ const BUFFER: usize = 128 * 1024;
 const EVENTS: usize = 512;
 /// Receives on one connection before others get a turn.
 const RECEIVES: usize = 8;
+/// Most sends that are held back at one time: the first of them waits for as many receives.
+const HELD: usize = 16;
+/// Longer requests are not held back, as what the kernel takes of them is told exactly.
+const SHORT: usize = 4096;
 /// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
 const ONE_SEGMENT: usize = 1400;
 /// How long until a Unix socket whose queue is full is tried again: nothing tells when there is room.
@@ -37,6 +42,10 @@ pub struct Epoll<'r> {
 pub struct EpollOps<'r> {
     epoll: OwnedFd,
     slots: Vec<Slot<'r>>,
+    /// Sends of this turn are held back: many in a row cost less than each of them between two receives.
+    holds: bool,
+    /// Connections whose send is.
+    held: Vec<u64>,
     /// Failures found while submitting, told in the next turn.
     failed: Vec<(u64, i32)>,
     /// Connects to Unix sockets whose queue was full, to be tried again.
@@ -55,9 +64,13 @@ struct Slot<'r> {
     no_delay: bool,
     /// Its peer is on this machine, by a Unix socket.
     is_unix: bool,
+    /// `rest` is held back.
+    held: bool,
     /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
     rest: &'r [u8],
     taken: usize,
+    /// Bytes of `rest` that were told as sent when they were held back.
+    told: usize,
     /// Copied bytes that wait behind `rest`, from `copied_at` on.
     copied: Vec<u8>,
     copied_at: usize,
@@ -75,6 +88,8 @@ impl<'r> Epoll<'r> {
             ops: EpollOps {
                 epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
                 slots: Vec::new(),
+                holds: false,
+                held: Vec::with_capacity(HELD),
                 failed: Vec::new(),
                 crowded: Vec::new(),
             },
@@ -85,14 +100,29 @@ impl<'r> Epoll<'r> {
         })
     }
 
-    fn wait(&mut self, until_ns: u64) -> std::io::Result<()> {
+    /// Waits for several events, a short time at most; then for one.
+    fn wait(&mut self, wait: Wait) -> std::io::Result<()> {
         self.events.clear();
-        let now = self.ops.now();
         let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
-        let left = if idle { until_ns.saturating_sub(now) } else { 0 };
-        let left = if self.ops.crowded.is_empty() { left } else { left.min(CROWDED_NS) };
-        let timeout =
-            Timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
+        let left_ns = if idle { wait.until_ns.saturating_sub(self.ops.now()) } else { 0 };
+        let left_ns = if self.ops.crowded.is_empty() { left_ns } else { left_ns.min(CROWDED_NS) };
+        if wait.at_least > 1 && wait.within_ns < left_ns {
+            self.wait_for(0)?;
+            if self.events.len() < wait.at_least as usize {
+                // No call of epoll waits for several.
+                let _ = rustix::thread::nanosleep(&timespec(wait.within_ns));
+                self.wait_for(0)?;
+            }
+            if !self.events.is_empty() {
+                return Ok(());
+            }
+        }
+        self.wait_for(left_ns)
+    }
+
+    /// Adds what has happened, waiting for so long if nothing has.
+    fn wait_for(&mut self, left_ns: u64) -> std::io::Result<()> {
+        let timeout = timespec(left_ns);
         // Before Linux 5.11 there is no wait finer than a millisecond: sleep the whole ones, then look again at once.
         let timeout = if self.fine_waits {
             timeout
@@ -164,8 +194,13 @@ impl<'r> Epoll<'r> {
             }
         } else if slot.has_more() {
             match slot.push() {
-                Ok(0) => {}
-                Ok(n) => sink.event(&mut self.ops, Event::Sent(conn, n)),
+                Ok(n) => {
+                    let told = n.min(slot.told);
+                    slot.told -= told;
+                    if n > told {
+                        sink.event(&mut self.ops, Event::Sent(conn, n - told));
+                    }
+                }
                 Err(error) => sink.event(&mut self.ops, Event::Failed(conn, error.raw_os_error())),
             }
         }
@@ -181,7 +216,9 @@ impl<'r> Io<'r> for Epoll<'r> {
     }
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
-        self.wait(wait.until_ns)?;
+        self.ops.flush();
+        self.ops.holds = wait.at_least > 1;
+        self.wait(wait)?;
         for (key, address) in std::mem::take(&mut self.ops.crowded) {
             self.ops.connect_again(key, address);
         }
@@ -211,7 +248,7 @@ impl<'r> Io<'r> for Epoll<'r> {
                 }
             }
             // After what came: an answer to a request that was cut short lies in front of the reset.
-            if !connecting && writable && self.ops.live(key).is_some_and(|s| s.has_more()) {
+            if !connecting && writable && self.ops.live(key).is_some_and(|s| s.has_more() && !s.held) {
                 self.writable(key, failed, sink);
             }
         }
@@ -231,6 +268,25 @@ impl<'r> EpollOps<'r> {
     fn live(&mut self, key: u64) -> Option<&mut Slot<'r>> {
         let slot = self.slots.get_mut(key as u32 as usize)?;
         (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
+    }
+
+    /// Sends what was held back.
+    fn flush(&mut self) {
+        for i in 0..self.held.len() {
+            self.release(self.held[i]);
+        }
+        self.held.clear();
+    }
+
+    /// Sends what was held back on one connection.
+    fn release(&mut self, key: u64) {
+        let Some(slot) = self.live(key).filter(|s| s.held) else { return };
+        slot.held = false;
+        let pushed = slot.push();
+        slot.told = slot.rest.len();
+        if let Err(error) = pushed {
+            self.failed.push((key, error.raw_os_error()));
+        }
     }
 
     fn make_place(&mut self, conn: ConnId) {
@@ -314,7 +370,15 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         let key = self.key(conn);
         let slot = &mut self.slots[conn as usize];
-        (slot.rest, slot.taken) = (bytes, 0);
+        (slot.rest, slot.taken, slot.told) = (bytes, 0, 0);
+        if self.holds && bytes.len() <= SHORT {
+            slot.held = true;
+            if self.held.len() == HELD {
+                self.flush();
+            }
+            self.held.push(key);
+            return bytes.len();
+        }
         match slot.push() {
             Ok(n) => n,
             Err(error) => {
@@ -326,6 +390,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
 
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
         let key = self.key(conn);
+        self.release(key);
         let slot = &mut self.slots[conn as usize];
         if slot.has_more() {
             slot.copied.extend_from_slice(bytes);
@@ -438,6 +503,10 @@ impl Slot<'_> {
     }
 }
 
+fn timespec(ns: u64) -> Timespec {
+    Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
 /// From now on events of a socket are told.
 fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), Errno> {
     let interest =
@@ -467,4 +536,99 @@ fn bind_source(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
 pub fn now_ns() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// What was told.
+    #[derive(Default)]
+    struct Told(Vec<String>);
+
+    impl<'r> Sink<EpollOps<'r>> for Told {
+        fn event(&mut self, _: &mut EpollOps<'r>, event: Event<'_>) {
+            self.0.push(format!("{event:?}"));
+        }
+    }
+
+    /// A connection in place 0, another handle to its socket, and its peer.
+    fn connected<'r>() -> (Epoll<'r>, TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        let ours = TcpStream::connect(address).expect("it listens");
+        let (theirs, _) = listener.accept().expect("it connects");
+        let same = ours.try_clone().expect("another handle");
+        let mut io = Epoll::new().expect("epoll");
+        assert!(io.ops.take(0, &address.into(), ours.into()));
+        io.ops.holds = true;
+        (io, same, theirs)
+    }
+
+    fn poll(io: &mut Epoll<'_>, told: &mut Told) {
+        let until_ns = now_ns() + 5_000_000_000;
+        io.poll(Wait::until(until_ns), told).expect("epoll waits");
+    }
+
+    #[test]
+    fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
+        let (mut io, mut same, mut theirs) = connected();
+        let mut filled = 0;
+        while let Ok(n) = same.write(&[b'x'; 65536]) {
+            filled += n;
+        }
+        let request = [b'y'; SHORT];
+        assert_eq!(io.ops.send(0, &request), SHORT, "it counts as sent");
+        io.ops.flush();
+        assert_eq!((io.ops.slots[0].rest.len(), io.ops.slots[0].told), (SHORT, SHORT), "none of it fitted");
+        let reader = std::thread::spawn(move || {
+            let mut all = vec![0; filled + SHORT];
+            theirs.read_exact(&mut all).expect("all of it comes");
+            (all, theirs)
+        });
+        let mut told = Told::default();
+        while io.ops.slots[0].has_more() {
+            poll(&mut io, &mut told);
+        }
+        let (all, _theirs) = reader.join().expect("the reader ends");
+        assert!(all[filled..].iter().all(|byte| *byte == b'y'));
+        assert_eq!((told.0, io.ops.slots[0].told), (vec![], 0), "and is not told again");
+    }
+
+    #[test]
+    fn what_is_held_back_keeps_its_order_and_goes_with_its_connection() {
+        let (mut io, _same, mut theirs) = connected();
+        assert_eq!(io.ops.send(0, b"first "), 6);
+        assert_eq!(io.ops.send_copy(0, b"second"), 6);
+        let mut came = [0; 12];
+        theirs.read_exact(&mut came).expect("both come");
+        assert_eq!(&came, b"first second");
+        io.ops.send(0, b"never");
+        io.ops.close(0);
+        io.ops.flush();
+        assert!(io.ops.failed.is_empty() && io.ops.held.is_empty());
+    }
+
+    #[test]
+    fn sends_go_out_at_once_where_answers_are_taken_at_once_or_many_wait() {
+        let (mut io, _same, mut theirs) = connected();
+        poll_at_once(&mut io);
+        assert_eq!(io.ops.send(0, b"now"), 3);
+        let mut came = [0; 3];
+        theirs.read_exact(&mut came).expect("without another turn");
+        io.ops.holds = true;
+        io.ops.held = vec![u64::MAX; HELD];
+        io.ops.send(0, b"one");
+        assert_eq!(io.ops.held.len(), 1, "there is room for so many");
+        poll_at_once(&mut io);
+        theirs.read_exact(&mut came).expect("with the next turn");
+        assert_eq!((&came, io.ops.holds), (b"one", false));
+    }
+
+    fn poll_at_once(io: &mut Epoll<'_>) {
+        io.poll(Wait::until(0), &mut Told::default()).expect("epoll does not wait");
+    }
 }

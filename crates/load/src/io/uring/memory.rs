@@ -10,6 +10,9 @@ use crate::target::Address;
 const MOST_BUFFERS: usize = 512;
 /// Bytes of a receive buffer.
 const BUFFER: usize = 16 * 1024;
+/// From the end of one buffer to the begin of the next. Most responses are short: without this all of them would begin
+/// at the same place of their page, and share a few sets of each cache.
+const APART: usize = 5 * 64;
 
 /// Receive buffers, handed to the kernel in a ring of their own.
 pub struct Buffers {
@@ -17,6 +20,7 @@ pub struct Buffers {
     memory: *mut u8,
     pub count: u16,
     size: usize,
+    stride: usize,
     tail: u16,
 }
 
@@ -44,8 +48,9 @@ impl Buffers {
             }
         };
         let entries = map(count * std::mem::size_of::<BufRingEntry>())?.cast();
-        let memory = map(count * size)?.cast();
-        let mut buffers = Buffers { entries, memory, count: count as u16, size, tail: 0 };
+        let stride = size + APART;
+        let memory = map(count * stride)?.cast();
+        let mut buffers = Buffers { entries, memory, count: count as u16, size, stride, tail: 0 };
         (0..count as u16).for_each(|id| buffers.give_back(id));
         buffers.publish();
         Ok(buffers)
@@ -55,7 +60,9 @@ impl Buffers {
     pub fn bytes(&self, id: u16, length: usize) -> &'static [u8] {
         // SAFETY: the kernel gave this buffer to us with so many bytes in it, and will not write to it again
         // before it is given back; callers drop the slice before that.
-        unsafe { std::slice::from_raw_parts(self.memory.add(id as usize * self.size), length.min(self.size)) }
+        unsafe {
+            std::slice::from_raw_parts(self.memory.add(id as usize * self.stride), length.min(self.size))
+        }
     }
 
     /// Gives a buffer back with the next [`publish`](Self::publish).
@@ -63,7 +70,7 @@ impl Buffers {
         // SAFETY: the index is below `count`, a power of two; the entry behind the published tail is ours.
         unsafe {
             let entry = &mut *self.entries.add((self.tail & (self.count - 1)) as usize);
-            entry.set_addr(self.memory.add(id as usize * self.size) as u64);
+            entry.set_addr(self.memory.add(id as usize * self.stride) as u64);
             entry.set_len(self.size as u32);
             entry.set_bid(id);
         }
@@ -88,7 +95,7 @@ impl Drop for Buffers {
         unsafe {
             let entries = self.count as usize * std::mem::size_of::<BufRingEntry>();
             let _ = rustix::mm::munmap(self.entries.cast(), entries);
-            let _ = rustix::mm::munmap(self.memory.cast(), self.count as usize * self.size);
+            let _ = rustix::mm::munmap(self.memory.cast(), self.count as usize * self.stride);
         }
     }
 }

@@ -17,11 +17,13 @@ use io_uring::{IoUring, Probe, cqueue, opcode, squeue};
 
 mod asked;
 mod copies;
+mod held;
 mod kernel;
 mod memory;
 mod sends;
 
 use self::copies::Copies;
+use self::held::{Held, Step};
 use self::kernel::{is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
 use self::sends::{ONE, SILENT, What};
@@ -83,6 +85,7 @@ pub struct UringOps<'r> {
     slots: Vec<Slot>,
     /// Sends of this turn: where, which generation, what.
     sends: Vec<(ConnId, u32, What<'r>)>,
+    held: Held,
     copies: Copies,
     /// Failures to be told in the next turn: where, which generation, why.
     failed: Vec<(ConnId, u32, i32)>,
@@ -211,6 +214,7 @@ impl<'r> Uring<'r> {
             ready,
             slots: Vec::new(),
             sends: Vec::new(),
+            held: Held::default(),
             copies: Copies::default(),
             failed: Vec::new(),
             early: VecDeque::new(),
@@ -309,7 +313,7 @@ impl<'r> Io<'r> for Uring<'r> {
     }
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
-        self.ops.flush_sends()?;
+        self.ops.flush()?;
         let idle = self.ops.early.is_empty() && self.ops.failed.is_empty();
         let wait = if idle { wait } else { Wait::until(0) };
         std::mem::swap(&mut self.turn, &mut self.ops.early);
@@ -329,6 +333,8 @@ impl<'r> Io<'r> for Uring<'r> {
         while let Some(done) = self.turn.pop_front() {
             self.tell(done, sink);
         }
+        // Begins at the front again: a queue that wanders through all its room wanders through the caches as well.
+        self.turn.clear();
         self.ops.rings.iter().for_each(|r| r.buffers.publish());
         Ok(())
     }
@@ -475,7 +481,7 @@ impl<'r> UringOps<'r> {
                 .user_data(data)
         };
         self.slots[conn as usize].receiving = true;
-        self.submit_or_fail(conn, &entry);
+        self.hold(Step::Receive, conn, entry);
     }
 
     fn submit_or_fail(&mut self, conn: ConnId, entry: &squeue::Entry) {
@@ -521,12 +527,12 @@ impl<'r> Ops<'r> for UringOps<'r> {
         }
         let (_, place) = self.place(conn);
         // Not linked: the kernel carries these out in order and at once as they are submitted. Of a link it would put off
-        // all but the first, behind a `close` that follows; and a queue that runs full in the middle would cut it.
+        // all but the first, and a queue that runs full in the middle would cut it.
         let quiet = squeue::Flags::SKIP_SUCCESS;
         let data = self.data(Kind::Socket, conn);
         let socket = opcode::Socket::new(RawAddress::family(address), libc::SOCK_STREAM, 0)
             .file_index(DestinationSlot::try_from_slot_target(place.0).ok());
-        self.submit_or_fail(conn, &socket.build().user_data(data).flags(quiet));
+        self.hold(Step::Make, conn, socket.build().user_data(data).flags(quiet));
         if let Some(source) = source.filter(|_| !is_unix) {
             // The port is left to `connect`, which then only needs one that is free towards this peer.
             let option = opcode::SetSockOpt::new(
@@ -536,14 +542,14 @@ impl<'r> Ops<'r> for UringOps<'r> {
                 std::ptr::addr_of!(ONE).cast(),
                 std::mem::size_of_val(&ONE) as u32,
             );
-            self.submit_or_fail(conn, &option.build().user_data(data).flags(quiet));
+            self.hold(Step::Make, conn, option.build().user_data(data).flags(quiet));
             let (raw, length) = self.raw_address(&SocketAddr::new(source, 0).into());
             let bind = opcode::Bind::new(place, raw, length).build().user_data(data).flags(quiet);
-            self.submit_or_fail(conn, &bind);
+            self.hold(Step::Make, conn, bind);
         }
         let (raw, length) = self.raw_address(address);
         let data = self.data(Kind::Connect, conn);
-        self.submit_or_fail(conn, &opcode::Connect::new(place, raw, length).build().user_data(data));
+        self.hold(Step::Connect, conn, opcode::Connect::new(place, raw, length).build().user_data(data));
     }
 
     #[inline]
@@ -609,7 +615,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     fn give(&mut self, conn: ConnId) -> Option<OwnedFd> {
         // What was said last goes out before others speak.
-        self.flush_sends().ok()?;
+        self.flush().ok()?;
         let slot = *self.slots.get(conn as usize)?;
         let (ring, place) = self.place(conn);
         let busy = slot.connecting || slot.sending || slot.copy != NO_COPY;

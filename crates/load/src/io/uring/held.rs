@@ -1,0 +1,49 @@
+//! What is held back to the end of a turn and then queued kind by kind, not connection by connection: the kernel's way
+//! through one of these fills a processor's first cache, and the next of the same kind finds it there. For connections
+//! that live for one exchange that is a seventh of what each costs.
+
+use io_uring::squeue;
+
+use super::UringOps;
+use crate::io::ConnId;
+
+/// In the order in which they are queued, behind the closes and sends of the turn.
+#[derive(Clone, Copy)]
+pub enum Step {
+    /// A socket is made, and bound if it has to be.
+    Make,
+    /// It is connected.
+    Connect,
+    /// A receive is armed: last, so that it may find an answer to one of the sends.
+    Receive,
+}
+
+/// The steps of a turn, each with where it belongs and which generation.
+#[derive(Default)]
+pub struct Held {
+    steps: [Vec<(ConnId, u32, squeue::Entry)>; 3],
+}
+
+impl UringOps<'_> {
+    /// Queues an entry when the turn ends, unless its connection is closed by then.
+    #[inline]
+    pub(super) fn hold(&mut self, step: Step, conn: ConnId, entry: squeue::Entry) {
+        let generation = self.slots[conn as usize].generation & 0xff_ffff;
+        self.held.steps[step as usize].push((conn, generation, entry));
+    }
+
+    /// Queues all that was held back. What cannot be queued is told as failed.
+    pub(super) fn flush(&mut self) -> std::io::Result<()> {
+        self.flush_sends()?;
+        for step in [Step::Make, Step::Connect, Step::Receive] {
+            let mut entries = std::mem::take(&mut self.held.steps[step as usize]);
+            for (conn, generation, entry) in entries.drain(..) {
+                if self.live(conn, generation) {
+                    self.submit_or_fail(conn, &entry);
+                }
+            }
+            self.held.steps[step as usize] = entries;
+        }
+        Ok(())
+    }
+}

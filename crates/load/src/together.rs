@@ -1,0 +1,49 @@
+//! How many answers a turn waits for.
+//!
+//! Waking a generator that sleeps costs the *system* several microseconds of its own time, where it is what sends the
+//! answer. With many users in a closed loop that would be for each answer, and take a twentieth of the throughput that is
+//! to be measured. So some answers are taken together, within a small part of the time that an answer takes.
+
+use crate::io::Wait;
+
+/// A closed loop takes the answers of this part of its users together, but no more, and not for fewer.
+const TOGETHER_OF: u64 = 3;
+const MOST_TOGETHER: u64 = 20;
+const FEWEST_TOGETHER: u64 = 5;
+/// It waits for them no longer than this part of the mean service time, and no longer than this.
+const TOGETHER_WITHIN: u64 = 12;
+const TOGETHER_WITHIN_NS: u64 = 50_000;
+
+/// The wait of a closed loop whose users send as soon as they are free, with so many of them waiting for an answer that
+/// takes `service_ns` in the mean. A few users' answers are taken at once.
+pub fn patience(in_flight: u64, service_ns: u64, until_ns: u64) -> Wait {
+    let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER);
+    if at_least < FEWEST_TOGETHER {
+        return Wait::until(until_ns);
+    }
+    let within_ns = (service_ns / TOGETHER_WITHIN).min(TOGETHER_WITHIN_NS);
+    Wait { until_ns, at_least: at_least as u32, within_ns }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_third_of_many_users_within_a_twelfth_of_an_answer() {
+        let check = |users, service_ns, expect| {
+            let wait = patience(users, service_ns, 7);
+            assert_eq!(
+                (wait.at_least, wait.within_ns, wait.until_ns),
+                expect,
+                "{users} users, {service_ns} ns"
+            );
+        };
+        check(1, 1_000_000, (1, 0, 7));
+        check(14, 1_000_000, (1, 0, 7));
+        check(15, 120_000, (5, 10_000, 7));
+        check(50, 360_000, (16, 30_000, 7));
+        check(60, 600_000, (20, 50_000, 7));
+        check(10_000, 60_000_000, (20, 50_000, 7));
+    }
+}
