@@ -45,6 +45,8 @@ struct Loop {
     together: Together,
     /// Connections whose request goes out at the end of the turn.
     held: Vec<usize>,
+    /// Connections that are made then.
+    opening: Vec<usize>,
 }
 
 fn run(asked: &Asked) -> Result<serde_json::Value> {
@@ -65,6 +67,7 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
         in_flight: 0,
         together: Together::default(),
         held: Vec::with_capacity(HELD),
+        opening: Vec::with_capacity(asked.connections as usize),
     };
     for conn in 0..bare.conns.len() {
         let now = now_ns();
@@ -78,6 +81,7 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
     while bare.in_flight > 0 {
         events.clear();
         bare.flush()?;
+        bare.open()?;
         bare.wait(&mut events)?;
         for event in &events {
             bare.event(event.data.u64() as usize, event.flags, &mut buffer)?;
@@ -88,16 +92,32 @@ fn run(asked: &Asked) -> Result<serde_json::Value> {
 
 impl Loop {
     fn connect(&mut self, id: usize, now: u64) -> Result<()> {
+        self.conns[id] = Conn { socket: None, connecting: true, got: 0, started_ns: now };
+        self.opening.push(id);
+        Ok(())
+    }
+
+    /// Makes connections, step by step for all of them.
+    fn open(&mut self) -> Result<()> {
         let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;
-        let socket = net::socket_with(net::AddressFamily::INET, net::SocketType::STREAM, flags, None)?;
-        match net::connect(&socket, &SocketAddr::V4(self.server)) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error).context("connect"),
+        for id in &self.opening {
+            let socket = net::socket_with(net::AddressFamily::INET, net::SocketType::STREAM, flags, None)?;
+            self.conns[*id].socket = Some(socket);
+        }
+        for id in &self.opening {
+            let Some(socket) = &self.conns[*id].socket else { continue };
+            match net::connect(socket, &SocketAddr::V4(self.server)) {
+                Ok(()) | Err(Errno::INPROGRESS) => {}
+                Err(error) => return Err(error).context("connect"),
+            }
         }
         let interest =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-        epoll::add(&self.poll, &socket, epoll::EventData::new_u64(id as u64), interest)?;
-        self.conns[id] = Conn { socket: Some(socket), connecting: true, got: 0, started_ns: now };
+        for id in &self.opening {
+            let Some(socket) = &self.conns[*id].socket else { continue };
+            epoll::add(&self.poll, socket, epoll::EventData::new_u64(*id as u64), interest)?;
+        }
+        self.opening.clear();
         Ok(())
     }
 
@@ -142,6 +162,10 @@ impl Loop {
     #[inline]
     fn event(&mut self, id: usize, flags: epoll::EventFlags, buffer: &mut [u8]) -> Result<()> {
         let conn = &mut self.conns[id];
+        if conn.socket.is_none() {
+            // Of the one that was closed in this turn.
+            return Ok(());
+        }
         if conn.connecting {
             if !flags.contains(epoll::EventFlags::OUT) {
                 return Ok(());

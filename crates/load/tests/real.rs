@@ -598,6 +598,32 @@ fn a_last_word_is_heard_and_nothing_comes_after(mut b: Driven<impl Io<'static>>)
     }
 }
 
+/// A backend whose worker has many users: each turn is content to wait a little for several events.
+struct Patient<I>(I);
+
+impl<I: Io<'static>> Patient<I> {
+    fn new(made: std::io::Result<I>) -> std::io::Result<Self> {
+        let mut patient = Patient(made?);
+        // It knows from its first turn on.
+        patient.poll(Wait::until(0), &mut Log::default())?;
+        Ok(patient)
+    }
+}
+
+impl<I: Io<'static>> Io<'static> for Patient<I> {
+    type Ops = I::Ops;
+    const NAME: &'static str = I::NAME;
+
+    fn ops(&mut self) -> &mut Self::Ops {
+        self.0.ops()
+    }
+
+    fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
+        let wait = if wait.at_least > 1 { wait } else { Wait { at_least: 9, within_ns: MS / 10, ..wait } };
+        self.0.poll(wait, sink)
+    }
+}
+
 macro_rules! contract {
     ($name:ident, $new:expr, $($scene:ident)*) => {
         mod $name {
@@ -650,3 +676,5 @@ contract_of!(
     uring_without_keep_alive,
     super::Uring::<'static>::new(super::Size { keep_alive: false, ..super::SIZE })
 );
+contract_of!(epoll_of_many, super::Patient::new(super::Epoll::<'static>::new()));
+contract_of!(uring_of_many, super::Patient::new(super::Uring::<'static>::new(super::SIZE)));

@@ -18,7 +18,7 @@ const BUFFER: usize = 128 * 1024;
 const EVENTS: usize = 512;
 /// Receives on one connection before others get a turn.
 const RECEIVES: usize = 8;
-/// Most sends that are held back at one time: the first of them waits for as many receives.
+/// Most sends, and connects, that are held back at one time: the first of them waits for as many receives.
 const HELD: usize = 16;
 /// Longer requests are not held back, as what the kernel takes of them is told exactly.
 const SHORT: usize = 4096;
@@ -42,10 +42,12 @@ pub struct Epoll<'r> {
 pub struct EpollOps<'r> {
     epoll: OwnedFd,
     slots: Vec<Slot<'r>>,
-    /// Sends of this turn are held back: many in a row cost less than each of them between two receives.
+    /// Sends and connects of this turn are held back: many in a row cost less than each of them between two receives.
     holds: bool,
     /// Connections whose send is.
     held: Vec<u64>,
+    /// Connections that are to be made: where to, and from where.
+    opening: Vec<(u64, SocketAddr, Option<IpAddr>)>,
     /// Failures found while submitting, told in the next turn.
     failed: Vec<(u64, i32)>,
     /// Connects to Unix sockets whose queue was full, to be tried again.
@@ -90,6 +92,7 @@ impl<'r> Epoll<'r> {
                 slots: Vec::new(),
                 holds: false,
                 held: Vec::with_capacity(HELD),
+                opening: Vec::with_capacity(HELD),
                 failed: Vec::new(),
                 crowded: Vec::new(),
             },
@@ -217,6 +220,9 @@ impl<'r> Io<'r> for Epoll<'r> {
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
         self.ops.flush();
+        if !self.ops.opening.is_empty() {
+            self.ops.open_held();
+        }
         self.ops.holds = wait.at_least > 1;
         self.wait(wait)?;
         for (key, address) in std::mem::take(&mut self.ops.crowded) {
@@ -270,12 +276,48 @@ impl<'r> EpollOps<'r> {
         (slot.open && slot.generation == (key >> 32) as u32).then_some(slot)
     }
 
-    /// Sends what was held back.
+    /// Does what was held back.
     fn flush(&mut self) {
         for i in 0..self.held.len() {
             self.release(self.held[i]);
         }
         self.held.clear();
+    }
+
+    /// Makes the connections that were held back, step by step for all of them.
+    fn open_held(&mut self) {
+        let mut opening = std::mem::take(&mut self.opening);
+        self.each_opening(&opening, |ops, (key, address, source)| {
+            let socket = make_inet(&address, source)?;
+            ops.slots[key as u32 as usize].socket = Some(socket);
+            Ok(())
+        });
+        self.each_opening(&opening, |ops, (key, address, _)| match &ops.slots[key as u32 as usize].socket {
+            Some(socket) => connect_inet(socket, &address),
+            None => Ok(()),
+        });
+        self.each_opening(&opening, |ops, (key, _, _)| match &ops.slots[key as u32 as usize].socket {
+            Some(socket) => watch(&ops.epoll, socket, key),
+            None => Ok(()),
+        });
+        opening.clear();
+        self.opening = opening;
+    }
+
+    /// One step for those that still stand. Who fails loses its socket, so that it fails once.
+    fn each_opening(
+        &mut self,
+        opening: &[(u64, SocketAddr, Option<IpAddr>)],
+        step: impl Fn(&mut Self, (u64, SocketAddr, Option<IpAddr>)) -> Result<(), Errno>,
+    ) {
+        for one in opening {
+            if self.live(one.0).is_some()
+                && let Err(error) = step(self, *one)
+            {
+                self.slots[one.0 as u32 as usize].socket = None;
+                self.failed.push((one.0, error.raw_os_error()));
+            }
+        }
     }
 
     /// Sends what was held back on one connection.
@@ -333,17 +375,13 @@ impl<'r> EpollOps<'r> {
     }
 
     fn open_inet(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) -> Result<(), Errno> {
-        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-        if let Some(source) = source {
-            bind_source(&socket, source)?;
-        }
-        match net::connect(&socket, address) {
-            Ok(()) | Err(Errno::INPROGRESS) => {}
-            Err(error) => return Err(error),
-        }
         let key = self.key(conn);
+        if self.holds {
+            self.opening.push((key, *address, source));
+            return Ok(());
+        }
+        let socket = make_inet(address, source)?;
+        connect_inet(&socket, address)?;
         watch(&self.epoll, &socket, key)?;
         self.slots[conn as usize].socket = Some(socket);
         Ok(())
@@ -512,6 +550,24 @@ fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), Errno> {
     let interest =
         epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
     epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)
+}
+
+fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    if let Some(source) = source {
+        bind_source(&socket, source)?;
+    }
+    Ok(socket)
+}
+
+/// Begins to connect; that it stands, or cannot, is told later.
+fn connect_inet(socket: &OwnedFd, address: &SocketAddr) -> Result<(), Errno> {
+    match net::connect(socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Binds to an address and leaves the port to `connect`, which then only needs one that is free towards this
