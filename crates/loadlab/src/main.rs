@@ -41,6 +41,7 @@ fn main() -> std::process::ExitCode {
             }
         };
     }
+    loadlab_load::generator::large_blocks_apart();
     let args = Args::parse();
     let exit = match args.command {
         Command::Run(args) => run::command(&args),

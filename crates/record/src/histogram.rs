@@ -16,7 +16,6 @@ pub const MAX_NS: u64 = (1 << MAX_BITS) - 1;
 const BUCKETS: usize = (SUB as usize) * (MAX_BITS - SUB_BITS + 1) as usize;
 
 /// Durations in nanoseconds, counted in buckets of at most 1/1,024 relative width.
-#[derive(Clone)]
 pub struct Histogram {
     counts: Box<[u64]>,
     count: u64,
@@ -29,6 +28,15 @@ pub struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl Clone for Histogram {
+    /// Touches what is used, as everything here does.
+    fn clone(&self) -> Self {
+        let mut new = Self::new();
+        new.merge(self);
+        new
     }
 }
 
@@ -263,6 +271,19 @@ mod tests {
         let mut h = Histogram::new();
         values.iter().for_each(|v| h.record(*v));
         h
+    }
+
+    #[test]
+    fn a_copy_is_the_same_and_its_own() {
+        let mut one = Histogram::new();
+        assert_eq!(one.clone(), one);
+        one.record(77);
+        one.record_n(5_000_000, 3);
+        let mut copy = one.clone();
+        assert_eq!(copy, one);
+        assert_eq!((copy.sum_ns(), copy.min_ns(), copy.max_ns()), (15_000_077, Some(77), Some(5_000_000)));
+        copy.record(1);
+        assert_eq!((copy.count(), one.count()), (5, 4));
     }
 
     #[test]

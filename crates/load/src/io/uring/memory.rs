@@ -6,10 +6,14 @@ use io_uring::types::BufRingEntry;
 
 use crate::target::Address;
 
-/// Most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
-const MOST_BUFFERS: usize = 512;
-/// Bytes of a receive buffer.
+/// Receive buffers of a ring, where it is the only one and where it is one of several. When more responses come in one
+/// turn, receives are armed anew.
+const BUFFERS: (usize, usize) = (64, 512);
+/// Bytes of a receive buffer, where there are many, where there are few, and where there are several rings. The kernel
+/// takes one after another: of those that hold short answers one page each is ever touched.
 const BUFFER: usize = 16 * 1024;
+const LARGE_BUFFER: usize = 32 * 1024;
+const SMALL_BUFFER: usize = 4096;
 /// From the end of one buffer to the begin of the next. Most responses are short: without this all of them would begin
 /// at the same place of their page, and share a few sets of each cache.
 const APART: usize = 5 * 64;
@@ -31,10 +35,15 @@ pub struct RawAddress {
 }
 
 impl Buffers {
-    /// As many as requests may be answered in one turn, within bounds.
-    pub fn new(in_flight: usize, least: usize) -> std::io::Result<Self> {
-        let count = in_flight.next_power_of_two().clamp(least, MOST_BUFFERS);
-        let size = if least < 128 { 4096 } else { BUFFER };
+    /// As many as requests may be answered in one turn, within bounds; for one of so many rings.
+    pub fn new(in_flight: usize, rings: usize) -> std::io::Result<Self> {
+        let (least, most) = BUFFERS;
+        let count = in_flight.next_power_of_two().clamp(least, most);
+        let size = match (rings, count == least) {
+            (2.., _) => SMALL_BUFFER,
+            (_, true) => LARGE_BUFFER,
+            (_, false) => BUFFER,
+        };
         let map = |length: usize| {
             use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
             // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.

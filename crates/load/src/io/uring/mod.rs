@@ -178,7 +178,7 @@ impl Ring {
             return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
         }
         ring.submitter().register_files_sparse(files as u32)?;
-        let buffers = Buffers::new(in_flight, if rings > 1 { 64 } else { 128 })?;
+        let buffers = Buffers::new(in_flight, rings)?;
         // SAFETY: the entries are page-aligned, `count` of them, and stay mapped until the ring is gone.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(buffers.entries as u64, buffers.count, GROUP, 0)?;
