@@ -1,7 +1,7 @@
 //! The least that a closed loop over io_uring can do: receives that repeat themselves into shared buffers, sends
-//! without completions of their own, sockets in the ring's table, answers taken together and the same done many times in a row as loadlab's engine does
-//! (docs/measuring.md), one clock reading and one count. It is the limit that loadlab's io_uring backend is held
-//! against. It knows the length of an answer and looks at nothing in it.
+//! without completions of their own, sockets in the ring's table, one clock reading and one count. It takes answers
+//! together and does what goes out kind by kind, as loadlab's engine does (docs/measuring.md), and is the limit that
+//! loadlab's io_uring backend is held against. It knows the length of an answer and looks at nothing in it.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,14 @@ use io_uring::types::{BufRingEntry, DestinationSlot, Fixed, SubmitArgs, Timespec
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use loadlab_benches::{Asked, Tally, Together, fine_timers, learn, now_ns, raise_file_limit};
 
-/// As in the engine: entries of both queues, the group of receive buffers, their size.
+/// As in the engine: entries of both queues, the group of receive buffers, their size where there are many and few.
 const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 const GROUP: u16 = 0;
 const BUFFER: usize = 16 * 1024;
+const LARGE_BUFFER: usize = 32 * 1024;
+/// From the end of one to the begin of the next.
+const APART: usize = 5 * 64;
 /// What a completion is of: the upper half of its user data.
 const NOTHING: u64 = 0;
 const CONNECT: u64 = 1;
@@ -256,21 +259,23 @@ struct Buffers {
     entries: *mut BufRingEntry,
     memory: *mut u8,
     count: u16,
+    size: usize,
     tail: u16,
 }
 
 impl Buffers {
     fn new(connections: usize) -> Result<Buffers> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-        let count = connections.next_power_of_two().clamp(128, 512);
+        let count = connections.next_power_of_two().clamp(64, 512);
+        let size = if count == 64 { LARGE_BUFFER } else { BUFFER };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let map = |length: usize| {
             // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing of ours.
             unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, MapFlags::PRIVATE) }
         };
         let entries = map(count * std::mem::size_of::<BufRingEntry>())?.cast();
-        let memory = map(count * BUFFER)?.cast();
-        let mut buffers = Buffers { entries, memory, count: count as u16, tail: 0 };
+        let memory = map(count * (size + APART))?.cast();
+        let mut buffers = Buffers { entries, memory, count: count as u16, size, tail: 0 };
         (0..count as u16).for_each(|id| buffers.give_back(id));
         buffers.publish();
         Ok(buffers)
@@ -282,8 +287,8 @@ impl Buffers {
         // SAFETY: the index is below `count`, a power of two; the entry behind the published tail is ours.
         unsafe {
             let entry = &mut *self.entries.add((self.tail & (self.count - 1)) as usize);
-            entry.set_addr(self.memory.add(id as usize * BUFFER) as u64);
-            entry.set_len(BUFFER as u32);
+            entry.set_addr(self.memory.add(id as usize * (self.size + APART)) as u64);
+            entry.set_len(self.size as u32);
             entry.set_bid(id);
         }
         self.tail = self.tail.wrapping_add(1);

@@ -14,10 +14,11 @@ const FEWEST_TOGETHER: u64 = 5;
 const TOGETHER_WITHIN: u64 = 12;
 const TOGETHER_WITHIN_NS: u64 = 50_000;
 
-/// The wait of a closed loop whose users send as soon as they are free, with so many of them waiting for an answer that
-/// takes `service_ns` in the mean. A few users' answers are taken at once.
-pub fn patience(in_flight: u64, service_ns: u64, until_ns: u64) -> Wait {
-    let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER);
+/// The wait of a closed loop whose users send as soon as they are free, with so many of them waiting on so many
+/// connections for an answer that takes `service_ns` in the mean. A few users' answers are taken at once, and so are
+/// those that come by a few connections: they come together as it is.
+pub fn patience(in_flight: u64, connections: u64, service_ns: u64, until_ns: u64) -> Wait {
+    let at_least = (in_flight / TOGETHER_OF).min(MOST_TOGETHER).min(connections);
     if at_least < FEWEST_TOGETHER {
         return Wait::until(until_ns);
     }
@@ -32,7 +33,7 @@ mod tests {
     #[test]
     fn a_third_of_many_users_within_a_twelfth_of_an_answer() {
         let check = |users, service_ns, expect| {
-            let wait = patience(users, service_ns, 7);
+            let wait = patience(users, users, service_ns, 7);
             assert_eq!(
                 (wait.at_least, wait.within_ns, wait.until_ns),
                 expect,
@@ -45,5 +46,11 @@ mod tests {
         check(50, 360_000, (16, 30_000, 7));
         check(60, 600_000, (20, 50_000, 7));
         check(10_000, 60_000_000, (20, 50_000, 7));
+    }
+
+    #[test]
+    fn not_for_more_than_there_are_connections() {
+        let at_least = |users, connections| patience(users, connections, 1_000_000, 7).at_least;
+        assert_eq!((at_least(100, 1), at_least(100, 4), at_least(100, 5), at_least(200, 20)), (1, 1, 5, 20));
     }
 }

@@ -294,7 +294,7 @@ impl<'r> Worker<'r> {
         let until_ns = self.place.start_ns.saturating_add(self.asked_ns);
         // A schedule's answers are taken at once.
         Next::Wait(match self.as_due {
-            true => patience(self.recorder.in_flight, self.service_ns, until_ns),
+            true => patience(self.recorder.in_flight, self.recorder.open, self.service_ns, until_ns),
             false => Wait::until(until_ns),
         })
     }

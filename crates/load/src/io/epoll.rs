@@ -18,8 +18,10 @@ const BUFFER: usize = 128 * 1024;
 const EVENTS: usize = 512;
 /// Receives on one connection before others get a turn.
 const RECEIVES: usize = 8;
-/// Most sends, and connects, that are held back at one time: the first of them waits for as many receives.
+/// Most sends that are held back at one time: the first of them waits for as many receives.
 const HELD: usize = 16;
+/// Most connects.
+const OPENING: usize = 64;
 /// Longer requests are not held back, as what the kernel takes of them is told exactly.
 const SHORT: usize = 4096;
 /// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
@@ -92,7 +94,7 @@ impl<'r> Epoll<'r> {
                 slots: Vec::new(),
                 holds: false,
                 held: Vec::with_capacity(HELD),
-                opening: Vec::with_capacity(HELD),
+                opening: Vec::with_capacity(OPENING),
                 failed: Vec::new(),
                 crowded: Vec::new(),
             },
@@ -109,36 +111,73 @@ impl<'r> Epoll<'r> {
         let idle = self.unfinished.is_empty() && self.ops.failed.is_empty();
         let left_ns = if idle { wait.until_ns.saturating_sub(self.ops.now()) } else { 0 };
         let left_ns = if self.ops.crowded.is_empty() { left_ns } else { left_ns.min(CROWDED_NS) };
-        if wait.at_least > 1 && wait.within_ns < left_ns {
+        if wait.at_least <= 1 || wait.within_ns >= left_ns {
+            return self.wait_for(left_ns);
+        }
+        self.wait_for(0)?;
+        let before = self.events.len();
+        if before < wait.at_least as usize {
+            // No call of epoll waits for several.
+            let _ = rustix::thread::nanosleep(&timespec(wait.within_ns));
             self.wait_for(0)?;
-            if self.events.len() < wait.at_least as usize {
-                // No call of epoll waits for several.
-                let _ = rustix::thread::nanosleep(&timespec(wait.within_ns));
-                self.wait_for(0)?;
-            }
-            if !self.events.is_empty() {
-                return Ok(());
+            self.unite(before);
+        }
+        if self.events.is_empty() { self.wait_for(left_ns - wait.within_ns) } else { Ok(()) }
+    }
+
+    /// Puts what happened twice to one socket into one event, the first of which there are so many: an end that came
+    /// during the nap belongs to the answer that had come before.
+    fn unite(&mut self, before: usize) {
+        let mut at = before;
+        while at < self.events.len() {
+            let (flags, key) = (self.events[at].flags, self.events[at].data.u64());
+            match self.events[..before].iter().position(|e| e.data.u64() == key) {
+                Some(first) => {
+                    let both = self.events[first].flags | flags;
+                    self.events[first].flags = both;
+                    self.events.swap_remove(at);
+                }
+                None => at += 1,
             }
         }
-        self.wait_for(left_ns)
     }
 
     /// Adds what has happened, waiting for so long if nothing has.
     fn wait_for(&mut self, left_ns: u64) -> std::io::Result<()> {
+        if !self.fine_waits {
+            return self.wait_coarsely(left_ns);
+        }
         let timeout = timespec(left_ns);
-        // Before Linux 5.11 there is no wait finer than a millisecond: sleep the whole ones, then look again at once.
-        let timeout = if self.fine_waits {
-            timeout
-        } else {
-            Timespec { tv_nsec: timeout.tv_nsec / 1_000_000 * 1_000_000, ..timeout }
-        };
         match epoll::wait(&self.ops.epoll, rustix::buffer::spare_capacity(&mut self.events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(Errno::NOSYS) if self.fine_waits => {
+            Err(Errno::NOSYS) => {
                 self.fine_waits = false;
                 Ok(())
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same where no wait is finer than a millisecond, as before Linux 5.11: sleeps the whole ones, so that the next
+    /// call looks again at once.
+    fn wait_coarsely(&mut self, left_ns: u64) -> std::io::Result<()> {
+        let milliseconds = libc::c_int::try_from(left_ns / 1_000_000).unwrap_or(libc::c_int::MAX);
+        let (taken, room) = (self.events.len(), self.events.capacity() - self.events.len());
+        let spare = self.events.spare_capacity_mut().as_mut_ptr();
+        let epoll = self.ops.epoll.as_raw_fd();
+        // SAFETY: there is room for so many events, which are laid out as the kernel writes them (rustix hands its own
+        // to the same system call); the length grows by as many as were written.
+        let came = unsafe { libc::epoll_wait(epoll, spare.cast(), room as libc::c_int, milliseconds) };
+        match usize::try_from(came) {
+            Ok(came) => {
+                // SAFETY: as above.
+                unsafe { self.events.set_len(taken + came) };
+                Ok(())
+            }
+            Err(_) => match std::io::Error::last_os_error() {
+                error if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+                error => Err(error),
+            },
         }
     }
 
@@ -377,6 +416,9 @@ impl<'r> EpollOps<'r> {
     fn open_inet(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) -> Result<(), Errno> {
         let key = self.key(conn);
         if self.holds {
+            if self.opening.len() == OPENING {
+                self.open_held();
+            }
             self.opening.push((key, *address, source));
             return Ok(());
         }
@@ -407,6 +449,10 @@ impl<'r> Ops<'r> for EpollOps<'r> {
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         let key = self.key(conn);
+        if self.slots[conn as usize].held {
+            // Whoever answers before it is asked is asked all the same.
+            self.release(key);
+        }
         let slot = &mut self.slots[conn as usize];
         (slot.rest, slot.taken, slot.told) = (bytes, 0, 0);
         if self.holds && bytes.len() <= SHORT {
@@ -682,6 +728,47 @@ mod tests {
         poll_at_once(&mut io);
         theirs.read_exact(&mut came).expect("with the next turn");
         assert_eq!((&came, io.ops.holds), (b"one", false));
+    }
+
+    #[test]
+    fn an_end_that_comes_during_the_nap_belongs_to_the_answer_before_it() {
+        let (mut io, _same, _theirs) = connected();
+        let event = |key, flags| epoll::Event { flags, data: epoll::EventData::new_u64(key) };
+        let (came, ended) = (epoll::EventFlags::IN, epoll::EventFlags::RDHUP);
+        io.events =
+            vec![event(7, came), event(8, came), event(8, came | ended), event(9, came), event(7, ended)];
+        io.unite(2);
+        let told: Vec<_> = io.events.iter().map(|e| (e.data.u64(), e.flags)).collect();
+        assert_eq!(told, [(7, came | ended), (8, came | ended), (9, came)]);
+    }
+
+    #[test]
+    fn an_old_kernel_waits_for_whole_milliseconds() {
+        let (mut io, _same, mut theirs) = connected();
+        io.fine_waits = false;
+        let mut told = Told::default();
+        poll_at_once(&mut io);
+        let from_ns = now_ns();
+        let until_ns = from_ns + 2_500_000;
+        while now_ns() < until_ns {
+            io.poll(Wait::until(until_ns), &mut told).expect("it waits");
+        }
+        assert_eq!(told.0, Vec::<String>::new());
+        theirs.write_all(b"hello").expect("it is there");
+        while told.0.is_empty() {
+            poll(&mut io, &mut told);
+        }
+        assert_eq!(told.0, ["Received { conn: 0, bytes: [104, 101, 108, 108, 111], last: false }"]);
+    }
+
+    #[test]
+    fn a_second_request_does_not_take_the_place_of_one_that_is_held_back() {
+        let (mut io, _same, mut theirs) = connected();
+        assert_eq!((io.ops.send(0, b"one "), io.ops.send(0, b"two")), (4, 3));
+        io.ops.flush();
+        let mut came = [0; 7];
+        theirs.read_exact(&mut came).expect("both come");
+        assert_eq!(&came, b"one two");
     }
 
     fn poll_at_once(io: &mut Epoll<'_>) {

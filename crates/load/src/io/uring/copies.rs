@@ -1,8 +1,9 @@
 //! Requests that are there only while they are asked to be sent: copied, and kept in place until the kernel has
 //! done with them, whatever becomes of their connection meanwhile.
 
-/// A copied request longer than this gives its memory back when it has gone out.
-const COPY_KEPT: usize = 64 * 1024;
+/// A copied request longer than this gives its memory back when it has gone out. There are never more than were under
+/// way at one time, and one that is made anew is paid for page by page.
+const COPY_KEPT: usize = 1024 * 1024;
 
 /// Copied requests, each in its place until the kernel has done with it, whatever becomes of its connection.
 #[derive(Default)]

@@ -7,6 +7,9 @@ use io_uring::squeue;
 use super::UringOps;
 use crate::io::ConnId;
 
+/// Most connections that are made at a time: who begins many at once does not wait for all of them.
+const MAKING: usize = 64;
+
 /// In the order in which they are queued, behind the closes and sends of the turn.
 #[derive(Clone, Copy)]
 pub enum Step {
@@ -29,21 +32,28 @@ impl UringOps<'_> {
     #[inline]
     pub(super) fn hold(&mut self, step: Step, conn: ConnId, entry: squeue::Entry) {
         let generation = self.slots[conn as usize].generation & 0xff_ffff;
-        self.held.steps[step as usize].push((conn, generation, entry));
+        let entries = &mut self.held.steps[step as usize];
+        entries.push((conn, generation, entry));
+        if matches!(step, Step::Connect) && entries.len() == MAKING {
+            self.queue(Step::Make);
+            self.queue(Step::Connect);
+        }
     }
 
     /// Queues all that was held back. What cannot be queued is told as failed.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_sends()?;
-        for step in [Step::Make, Step::Connect, Step::Receive] {
-            let mut entries = std::mem::take(&mut self.held.steps[step as usize]);
-            for (conn, generation, entry) in entries.drain(..) {
-                if self.live(conn, generation) {
-                    self.submit_or_fail(conn, &entry);
-                }
-            }
-            self.held.steps[step as usize] = entries;
-        }
+        [Step::Make, Step::Connect, Step::Receive].into_iter().for_each(|step| self.queue(step));
         Ok(())
+    }
+
+    fn queue(&mut self, step: Step) {
+        let mut entries = std::mem::take(&mut self.held.steps[step as usize]);
+        for (conn, generation, entry) in entries.drain(..) {
+            if self.live(conn, generation) {
+                self.submit_or_fail(conn, &entry);
+            }
+        }
+        self.held.steps[step as usize] = entries;
     }
 }

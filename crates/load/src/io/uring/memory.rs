@@ -6,11 +6,10 @@ use io_uring::types::BufRingEntry;
 
 use crate::target::Address;
 
-/// Receive buffers of a ring, where it is the only one and where it is one of several. When more responses come in one
-/// turn, receives are armed anew.
+/// Fewest and most receive buffers of a ring. When more responses come in one turn, receives are armed anew.
 const BUFFERS: (usize, usize) = (64, 512);
 /// Bytes of a receive buffer, where there are many, where there are few, and where there are several rings. The kernel
-/// takes one after another: of those that hold short answers one page each is ever touched.
+/// takes one after another: of those that hold short answers a page or two are ever touched.
 const BUFFER: usize = 16 * 1024;
 const LARGE_BUFFER: usize = 32 * 1024;
 const SMALL_BUFFER: usize = 4096;
