@@ -1,8 +1,8 @@
 //! What the kernel allows, and how it tells which of several rings has something to say.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use io_uring::IoUring;
+use io_uring::{IoUring, opcode};
 
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
@@ -25,7 +25,6 @@ pub fn table_limit() -> usize {
 /// to do. (Polling a ring's own descriptor loses wake-ups while its task work is deferred.)
 pub fn watch(rings: &[&IoUring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
     use rustix::event::{EventfdFlags, epoll, eventfd};
-    use std::os::fd::AsRawFd;
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut signals = Vec::new();
     for (i, ring) in rings.iter().enumerate() {
@@ -37,4 +36,91 @@ pub fn watch(rings: &[&IoUring]) -> std::io::Result<(OwnedFd, Vec<OwnedFd>)> {
         signals.push(signal);
     }
     Ok((ready, signals))
+}
+
+/// Ends all sends of a ring that are under way, and waits for that a second at most. Sends alone: among receives at rest
+/// the kernel searches for each one anew from the first, which takes minutes for a million of them.
+///
+/// # Errors
+/// The kernel's refusal; that there were none is none (ENOENT).
+pub fn cancel_sends(ring: &IoUring) -> std::io::Result<()> {
+    /// `struct io_uring_sync_cancel_reg` of `<linux/io_uring.h>`.
+    #[repr(C)]
+    struct Cancel {
+        data: u64,
+        file: i32,
+        flags: u32,
+        seconds: i64,
+        nanoseconds: i64,
+        operation: u8,
+        reserved: [u8; 7],
+        also_reserved: [u64; 3],
+    }
+    const REGISTER_SYNC_CANCEL: libc::c_uint = 24;
+    const ALL: u32 = 1;
+    const BY_OPERATION: u32 = 1 << 5;
+    let cancel = Cancel {
+        data: 0,
+        file: -1,
+        flags: ALL | BY_OPERATION,
+        seconds: 1,
+        nanoseconds: 0,
+        operation: opcode::Send::CODE,
+        reserved: [0; 7],
+        also_reserved: [0; 3],
+    };
+    // SAFETY: the kernel reads one such structure, of this frame.
+    let result = unsafe {
+        let from = std::ptr::addr_of!(cancel);
+        libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), REGISTER_SYNC_CANCEL, from, 1)
+    };
+    match result {
+        0.. => Ok(()),
+        _ => match std::io::Error::last_os_error() {
+            none if none.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+
+    use io_uring::types::Fd;
+
+    use super::*;
+
+    #[test]
+    fn sends_under_way_are_ended_and_receives_are_left() {
+        let mut ring = match IoUring::new(8) {
+            Ok(ring) => ring,
+            // Not allowed here, of which tests/real.rs tells.
+            Err(error) => {
+                return assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}");
+            }
+        };
+        assert!(cancel_sends(&ring).is_ok(), "none is under way");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let mut ours = TcpStream::connect(listener.local_addr().expect("its address")).expect("it listens");
+        let (_theirs, _) = listener.accept().expect("it connects");
+        ours.set_nonblocking(true).expect("a flag");
+        while ours.write(&[0; 65536]).is_ok() {}
+        ours.set_nonblocking(false).expect("a flag");
+        let (bytes, mut room) = ([0u8; 4096], [0u8; 64]);
+        let file = Fd(ours.as_raw_fd());
+        let send = opcode::Send::new(file, bytes.as_ptr(), bytes.len() as u32).build().user_data(1);
+        let receive = opcode::Recv::new(file, room.as_mut_ptr(), room.len() as u32).build().user_data(2);
+        // SAFETY: both point to memory of this frame, which outlives the ring's use of it.
+        unsafe { ring.submission().push_multiple(&[send, receive]).expect("room for two") };
+        ring.submit().expect("both are under way");
+        cancel_sends(&ring).expect("it ends");
+        ring.submit_and_wait(1).expect("the send's completion");
+        let ended: Vec<_> = ring.completion().map(|c| (c.user_data(), c.result())).collect();
+        assert_eq!(ended, [(1, -libc::ECANCELED)]);
+        drop(ours);
+        let any = io_uring::types::CancelBuilder::any();
+        ring.submitter().register_sync_cancel(None, any).expect("the receive ends as well");
+    }
 }

@@ -24,7 +24,7 @@ mod sends;
 
 use self::copies::Copies;
 use self::held::{Held, Step};
-use self::kernel::{is_at_least, table_limit, watch};
+use self::kernel::{cancel_sends, is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
 use self::sends::{ONE, SILENT, What};
 use super::epoll::now_ns;
@@ -671,9 +671,7 @@ impl Drop for UringOps<'_> {
         // Sends under way read from memory that is about to go: end them before that.
         for Ring { ring, .. } in &mut self.rings {
             let _ = ring.submit();
-            let _ = ring
-                .submitter()
-                .register_sync_cancel(Some(Timespec::new().sec(1)), io_uring::types::CancelBuilder::any());
+            let _ = cancel_sends(ring);
         }
     }
 }
