@@ -161,17 +161,6 @@ pub fn short_slices() {
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::addr_of!(attributes), 0) };
 }
 
-/// Gives the calling thread a table of open files of its own, with only the standard streams in it. The kernel counts
-/// references to a file at each send and receive where threads share their table, with atomic operations that cost as
-/// much as all of loadlab's own work on a request. What other threads have open cannot be used from here any more, nor
-/// what this one opens from there. Where the kernel cannot, all stays as it is.
-pub fn own_files() {
-    const FIRST: libc::c_uint = 3;
-    // SAFETY: takes numbers alone; no file of another thread is closed, since the table is left to them first, and
-    // the calling thread has opened none yet.
-    unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_UNSHARE) };
-}
-
 /// Lets large blocks of memory stand by themselves: untouched until they are used, and given back when they are freed.
 /// glibc begins to cut them from its heap as soon as one has been freed, and clears what it cuts: each of the histograms,
 /// of which a few pages are used, would take all its 288 KiB. For the whole process, so before anything else.

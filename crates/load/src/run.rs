@@ -213,9 +213,6 @@ fn load_thread(
     match ready? {
         Some(mut io) => drive_from(&mut io, worker, (start, seat)),
         None => {
-            if spec.kept.is_none() {
-                generator::own_files();
-            }
             let epoll = Epoll::new().map_err(|error| LoadError::Io { backend: <Epoll as Io>::NAME, error });
             drive_from(&mut epoll?, worker, (start, seat))
         }
