@@ -34,8 +34,15 @@ fn first(suspects: &[Value], kind: &str, who: &str) -> String {
     first["text"].as_str().expect("words").to_owned()
 }
 
+/// One at a time: what gives first is told from how times spread, and on two cores eight systems spread one another's.
+fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 #[test]
 fn an_edge_with_little_cpu() {
+    let _alone = alone();
     let web = component(
         "web",
         "\"burn_us\": 3000, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"",
@@ -54,6 +61,7 @@ fn an_edge_with_little_cpu() {
 
 #[test]
 fn a_pool_that_is_too_small() {
+    let _alone = alone();
     // two at a time are passed on, and each takes 20 ms in the database, which would take any number
     let db = component("db", "\"slow_ms\": 20", &[]);
     let web =
@@ -66,6 +74,7 @@ fn a_pool_that_is_too_small() {
 
 #[test]
 fn a_slow_database() {
+    let _alone = alone();
     let db = component("db", "\"slow_ms\": 40", &[]);
     let web = component("web", "\"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
     let text = first(&suspects(&[web, db], &load(12)), "inside", "db");
@@ -74,6 +83,7 @@ fn a_slow_database() {
 
 #[test]
 fn a_slow_edge_is_not_blamed_on_its_database() {
+    let _alone = alone();
     let db = component("db", "", &[]);
     let web =
         component("web", "\"slow_ms\": 40, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
@@ -82,6 +92,7 @@ fn a_slow_edge_is_not_blamed_on_its_database() {
 
 #[test]
 fn a_generator_that_stood_still() {
+    let _alone = alone();
     use rustix::process::Signal;
     let lab = Lab::new();
     let load = "load:\n  rate: 100/s\n  duration: 4s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
@@ -99,6 +110,7 @@ fn a_generator_that_stood_still() {
 
 #[test]
 fn a_lock_in_the_only_component() {
+    let _alone = alone();
     let web = component("web", "\"at_once\": 1, \"slow_ms\": 5", &[]);
     let load = "load:\n  users: 10\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let text = first(&suspects(&[web], load), "few_at_a_time", "web");
@@ -108,6 +120,7 @@ fn a_lock_in_the_only_component() {
 /// Each connection takes two files; whoever is not accepted waits, and the server tries again as fast as it can.
 #[test]
 fn a_server_without_an_open_file_left() {
+    let _alone = alone();
     let web = component("web", "", &["limits: { open_files: 32 }"]);
     let load = "load:\n  users: 60\n  duration: 4s\n  timeout: 2s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let text = first(&suspects(&[web], load), "open_files", "web");
