@@ -19,6 +19,7 @@ const BUFFER: usize = 16 * 1024;
 const LARGE_BUFFER: usize = 32 * 1024;
 /// From the end of one to the begin of the next.
 const APART: usize = 5 * 64;
+
 /// What a completion is of: the upper half of its user data.
 const NOTHING: u64 = 0;
 const CONNECT: u64 = 1;

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::alone::alone;
 use common::server::{Request, Server, good, send, slow};
-use common::{LOADLAB, Ran, Running, alone, at, check_identities, command, doubts, f, n};
+use common::{LOADLAB, Ran, Running, at, check_identities, command, doubts, f, n};
 use serde_json::Value;
 
 on_every_backend! {

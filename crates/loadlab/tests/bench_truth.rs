@@ -6,8 +6,9 @@ mod common;
 
 use std::time::Duration;
 
+use common::alone::alone;
 use common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
-use common::{Running, alone, at, bench, check_identities, check_same, command, doubts, f, measured, n};
+use common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
 
 on_every_backend! {
     a_frozen_server_shows_its_full_weight

@@ -1,7 +1,9 @@
-//! What gave first, on real processes: bottlenecks are planted, and have to be named.
+//! What gave first, on real processes: bottlenecks are planted, and have to be named. One at a time: it is told from how
+//! times spread, and on two cores eight systems would spread one another's.
 
 mod run_support;
 
+use run_support::alone::alone;
 use run_support::{Lab, component, plan};
 use serde_json::Value;
 
@@ -32,12 +34,6 @@ fn first(suspects: &[Value], kind: &str, who: &str) -> String {
     let first = &suspects[0];
     assert_eq!((first["kind"].as_str(), first["who"].as_str()), (Some(kind), Some(who)), "{suspects:#?}");
     first["text"].as_str().expect("words").to_owned()
-}
-
-/// One at a time: what gives first is told from how times spread, and on two cores eight systems spread one another's.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 #[test]

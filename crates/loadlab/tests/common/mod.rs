@@ -3,6 +3,7 @@
 // Every test binary takes the part it needs.
 #![allow(dead_code)]
 
+pub mod alone;
 pub mod nginx;
 pub mod proxy;
 pub mod server;
@@ -12,7 +13,6 @@ use std::cell::Cell;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -59,12 +59,6 @@ macro_rules! on_every_backend {
         mod epoll { $(#[test] fn $test() { $crate::common::on("epoll", super::$test); })* }
         mod uring { $(#[test] fn $test() { $crate::common::on("uring", super::$test); })* }
     };
-}
-
-/// While it lives, no other such test of this program runs: for those that look at times.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `loadlab bench …`, not started.

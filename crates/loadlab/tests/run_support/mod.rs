@@ -3,6 +3,9 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+#[allow(clippy::duplicate_mod, reason = "a program with both supports has it twice")]
+#[path = "../common/alone.rs"]
+pub mod alone;
 pub mod engine;
 pub mod front;
 pub mod server;

@@ -1,0 +1,133 @@
+//! What is held back: it goes out once, in its order, and counts once.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// What was told.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl<'r> Sink<EpollOps<'r>> for Told {
+    fn event(&mut self, _: &mut EpollOps<'r>, event: Event<'_>) {
+        self.0.push(format!("{event:?}"));
+    }
+}
+
+/// A connection in place 0, another handle to its socket, and its peer.
+fn connected<'r>() -> (Epoll<'r>, TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let ours = TcpStream::connect(address).expect("it listens");
+    let (theirs, _) = listener.accept().expect("it connects");
+    let same = ours.try_clone().expect("another handle");
+    let mut io = Epoll::new().expect("epoll");
+    assert!(io.ops.take(0, &address.into(), ours.into()));
+    io.ops.holds = true;
+    (io, same, theirs)
+}
+
+fn poll(io: &mut Epoll<'_>, told: &mut Told) {
+    let until_ns = now_ns() + 5_000_000_000;
+    io.poll(Wait::until(until_ns), told).expect("epoll waits");
+}
+
+#[test]
+fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
+    let (mut io, mut same, mut theirs) = connected();
+    let mut filled = 0;
+    while let Ok(n) = same.write(&[b'x'; 65536]) {
+        filled += n;
+    }
+    let request = [b'y'; SHORT];
+    assert_eq!(io.ops.send(0, &request), SHORT, "it counts as sent");
+    io.ops.flush();
+    assert_eq!((io.ops.slots[0].rest.len(), io.ops.slots[0].told), (SHORT, SHORT), "none of it fitted");
+    let reader = std::thread::spawn(move || {
+        let mut all = vec![0; filled + SHORT];
+        theirs.read_exact(&mut all).expect("all of it comes");
+        (all, theirs)
+    });
+    let mut told = Told::default();
+    while io.ops.slots[0].has_more() {
+        poll(&mut io, &mut told);
+    }
+    let (all, _theirs) = reader.join().expect("the reader ends");
+    assert!(all[filled..].iter().all(|byte| *byte == b'y'));
+    assert_eq!((told.0, io.ops.slots[0].told), (vec![], 0), "and is not told again");
+}
+
+#[test]
+fn what_is_held_back_keeps_its_order_and_goes_with_its_connection() {
+    let (mut io, _same, mut theirs) = connected();
+    assert_eq!(io.ops.send(0, b"first "), 6);
+    assert_eq!(io.ops.send_copy(0, b"second"), 6);
+    let mut came = [0; 12];
+    theirs.read_exact(&mut came).expect("both come");
+    assert_eq!(&came, b"first second");
+    io.ops.send(0, b"never");
+    io.ops.close(0);
+    io.ops.flush();
+    assert!(io.ops.failed.is_empty() && io.ops.held.is_empty());
+}
+
+#[test]
+fn sends_go_out_at_once_where_answers_are_taken_at_once_or_many_wait() {
+    let (mut io, _same, mut theirs) = connected();
+    poll_at_once(&mut io);
+    assert_eq!(io.ops.send(0, b"now"), 3);
+    let mut came = [0; 3];
+    theirs.read_exact(&mut came).expect("without another turn");
+    io.ops.holds = true;
+    io.ops.held = vec![u64::MAX; HELD];
+    io.ops.send(0, b"one");
+    assert_eq!(io.ops.held.len(), 1, "there is room for so many");
+    poll_at_once(&mut io);
+    theirs.read_exact(&mut came).expect("with the next turn");
+    assert_eq!((&came, io.ops.holds), (b"one", false));
+}
+
+#[test]
+fn an_end_that_comes_during_the_nap_belongs_to_the_answer_before_it() {
+    let (mut io, _same, _theirs) = connected();
+    let event = |key, flags| epoll::Event { flags, data: epoll::EventData::new_u64(key) };
+    let (came, ended) = (epoll::EventFlags::IN, epoll::EventFlags::RDHUP);
+    io.events = vec![event(7, came), event(8, came), event(8, came | ended), event(9, came), event(7, ended)];
+    io.unite(2);
+    let told: Vec<_> = io.events.iter().map(|e| (e.data.u64(), e.flags)).collect();
+    assert_eq!(told, [(7, came | ended), (8, came | ended), (9, came)]);
+}
+
+#[test]
+fn an_old_kernel_waits_for_whole_milliseconds() {
+    let (mut io, _same, mut theirs) = connected();
+    io.fine_waits = false;
+    let mut told = Told::default();
+    poll_at_once(&mut io);
+    let from_ns = now_ns();
+    let until_ns = from_ns + 2_500_000;
+    while now_ns() < until_ns {
+        io.poll(Wait::until(until_ns), &mut told).expect("it waits");
+    }
+    assert_eq!(told.0, Vec::<String>::new());
+    theirs.write_all(b"hello").expect("it is there");
+    while told.0.is_empty() {
+        poll(&mut io, &mut told);
+    }
+    assert_eq!(told.0, ["Received { conn: 0, bytes: [104, 101, 108, 108, 111], last: false }"]);
+}
+
+#[test]
+fn a_second_request_does_not_take_the_place_of_one_that_is_held_back() {
+    let (mut io, _same, mut theirs) = connected();
+    assert_eq!((io.ops.send(0, b"one "), io.ops.send(0, b"two")), (4, 3));
+    io.ops.flush();
+    let mut came = [0; 7];
+    theirs.read_exact(&mut came).expect("both come");
+    assert_eq!(&came, b"one two");
+}
+
+fn poll_at_once(io: &mut Epoll<'_>) {
+    io.poll(Wait::until(0), &mut Told::default()).expect("epoll does not wait");
+}
