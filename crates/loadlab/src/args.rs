@@ -187,6 +187,9 @@ pub struct CleanArgs {
     /// Only tell what would be removed
     #[arg(long)]
     pub dry_run: bool,
+    /// No longer keep in mind what cannot be removed, such as containers of an engine that is gone for good
+    #[arg(long)]
+    pub forget: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -9,7 +9,8 @@ use crate::output;
 
 /// Runs it.
 pub fn command(args: &CleanArgs) -> Ended {
-    let items = match state::clean(&state::default_dir(), args.dry_run) {
+    let how = state::Cleaning { dry_run: args.dry_run, forget: args.forget };
+    let items = match state::clean(&state::default_dir(), how) {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
@@ -27,7 +28,7 @@ pub fn command(args: &CleanArgs) -> Ended {
     if items.is_empty() {
         output::print("nothing was left behind\n");
     }
-    if left > 0 {
+    if left > 0 && !args.forget {
         Ended::error(Exit::Failed, format!("{left} item(s) could not be removed"))
     } else {
         Ended::with(Exit::Ok)

@@ -81,7 +81,7 @@ pub fn main(pipe: impl Read) -> i32 {
     ignore_signals();
     match follow(pipe) {
         Some(state) if !state.resources.is_empty() => {
-            let items = state::take_down(&state, false);
+            let items = state::take_down(&state, state::Cleaning::default());
             i32::from(items.iter().any(|i| i.result.is_err()))
         }
         Some(state) => {

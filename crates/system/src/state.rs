@@ -244,9 +244,17 @@ pub struct CleanedItem {
     pub result: std::result::Result<(), String>,
 }
 
+/// How [`clean`] does it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cleaning {
+    /// Only tell what there is.
+    pub dry_run: bool,
+    /// What cannot be removed is told once more, and no longer kept in mind: an engine may be gone for good.
+    pub forget: bool,
+}
+
 /// Removes what killed runs left behind, by the files of the state folder; runs that are alive are spared.
-/// With `dry_run` it only tells what there is.
-pub fn clean(state_dir: &Path, dry_run: bool) -> Result<Vec<CleanedItem>> {
+pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
     let mut cleaned = Vec::new();
     let entries = match fs::read_dir(state_dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(cleaned),
@@ -261,7 +269,7 @@ pub fn clean(state_dir: &Path, dry_run: bool) -> Result<Vec<CleanedItem>> {
             Ok(state) if state.is_alive() => {}
             Ok(mut state) => {
                 state.file = file.clone();
-                cleaned.extend(take_down(&state, dry_run));
+                cleaned.extend(take_down(&state, how));
             }
             Err(why) => cleaned.push(CleanedItem {
                 run_id: String::new(),
@@ -270,12 +278,23 @@ pub fn clean(state_dir: &Path, dry_run: bool) -> Result<Vec<CleanedItem>> {
             }),
         }
     }
+    // Of a loadlab killed while it wrote one: what it was about to make was never made.
+    for file in files.iter().filter(|f| f.to_string_lossy().ends_with(".json.new")) {
+        let state = fs::read(file).ok().and_then(|text| serde_json::from_slice::<RunState>(&text).ok());
+        if let Some(state) = state.filter(|state| !state.is_alive()) {
+            let removed = if how.dry_run { Ok(()) } else { fs::remove_file(file) };
+            let what = format!("unfinished state file {}", file.display());
+            let result = removed.map_err(|e| e.to_string());
+            cleaned.push(CleanedItem { run_id: state.run_id, what, result });
+        }
+    }
     Ok(cleaned)
 }
 
 /// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and
-/// stays if anything else does.
-pub(crate) fn take_down(state: &RunState, dry_run: bool) -> Vec<CleanedItem> {
+/// stays if anything else does, unless that is to be forgotten.
+pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
+    let Cleaning { dry_run, forget } = how;
     let until_ns = clock::now_ns() + TAKEDOWN_NS;
     let mut items = Vec::new();
     let mut item = |what: String, result| {
@@ -318,10 +337,10 @@ pub(crate) fn take_down(state: &RunState, dry_run: bool) -> Vec<CleanedItem> {
     }
     let all_gone = items.iter().all(|i| i.result.is_ok());
     if state.file.exists() {
-        let result = match (all_gone, dry_run) {
+        let result = match (all_gone || forget, dry_run) {
             (true, false) => fs::remove_file(&state.file).map_err(|e| e.to_string()),
             (true, true) => Ok(()),
-            (false, _) => Err("kept, since not all of the run is gone".into()),
+            (false, _) => Err("kept, since not all of the run is gone (--forget gives it up)".into()),
         };
         let what = format!("state file {}", state.file.display());
         items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
@@ -401,6 +420,9 @@ pub(crate) fn write_line(into: &mut impl Write, change: &Change) -> std::io::Res
 mod tests {
     use super::*;
 
+    const CLEAN: Cleaning = Cleaning { dry_run: false, forget: false };
+    const DRY: Cleaning = Cleaning { dry_run: true, forget: false };
+
     fn private_dir() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
     }
@@ -422,7 +444,7 @@ mod tests {
         );
         assert!(state.is_alive() && !ledger.is_guarded());
         // It is alive: clean leaves it.
-        assert_eq!(clean(&state_dir, false).unwrap(), []);
+        assert_eq!(clean(&state_dir, CLEAN).unwrap(), []);
         ledger.close().unwrap();
         assert!(file.exists(), "the group is still there");
         ledger.done(group).unwrap();
@@ -459,14 +481,35 @@ mod tests {
         mark_scratch(&scratch, &state.mark).unwrap();
         mark_scratch(&other, "LOADLAB_RUN=other/1/2").unwrap();
 
-        let dry = clean(state_dir.path(), true).unwrap();
+        let dry = clean(state_dir.path(), DRY).unwrap();
         assert_eq!(dry.len(), 3);
         assert!(scratch.exists() && state.file.exists());
 
-        let items = clean(state_dir.path(), false).unwrap();
+        let items = clean(state_dir.path(), CLEAN).unwrap();
         assert!(!scratch.exists() && other.exists());
         let words: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
-        assert_eq!(words, ["", "it is another run's by now", "kept, since not all of the run is gone"]);
+        let kept = "kept, since not all of the run is gone (--forget gives it up)";
+        assert_eq!(words, ["", "it is another run's by now", kept]);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_can_be_forgotten() {
+        let state_dir = private_dir();
+        let socket = state_dir.path().join("no-engine.sock");
+        let label = "loadlab.run=dead/1/2".to_owned();
+        let state = dead_run(state_dir.path(), vec![Resource::Engine { socket, label }]);
+        let unfinished = state.file.with_extension("json.new");
+        fs::copy(&state.file, &unfinished).unwrap();
+
+        let failed = |items: &[CleanedItem]| items.iter().filter(|i| i.result.is_err()).count();
+        let items = clean(state_dir.path(), CLEAN).unwrap();
+        assert_eq!((items.len(), failed(&items)), (3, 2), "{items:?}");
+        assert!(state.file.exists() && !unfinished.exists());
+
+        let forget = |dry_run| clean(state_dir.path(), Cleaning { dry_run, forget: true }).unwrap();
+        assert_eq!((failed(&forget(true)), state.file.exists()), (1, true));
+        assert_eq!((failed(&forget(false)), state.file.exists()), (1, false));
+        assert_eq!(forget(false), []);
     }
 
     #[test]
@@ -475,7 +518,7 @@ mod tests {
         let victim = private_dir();
         fs::write(victim.path().join("cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
         dead_run(state_dir.path(), vec![Resource::Cgroup(victim.path().to_owned())]);
-        let items = clean(state_dir.path(), true).unwrap();
+        let items = clean(state_dir.path(), DRY).unwrap();
         assert!(items.iter().all(|i| i.what.starts_with("state file ")), "{items:?}");
     }
 
@@ -483,8 +526,8 @@ mod tests {
     fn an_unreadable_file_is_told_and_left() {
         let state_dir = private_dir();
         fs::write(state_dir.path().join("x.json"), "{").unwrap();
-        let items = clean(state_dir.path(), false).unwrap();
+        let items = clean(state_dir.path(), CLEAN).unwrap();
         assert!(items[0].result.as_ref().unwrap_err().starts_with("it cannot be read"), "{items:?}");
-        assert_eq!(clean(&state_dir.path().join("none"), false).unwrap(), []);
+        assert_eq!(clean(&state_dir.path().join("none"), CLEAN).unwrap(), []);
     }
 }

@@ -139,18 +139,18 @@ fn clean_removes_what_is_left_when_the_guardian_was_killed_too() {
         killed.kill();
         assert!(killed.daemon.is_alive(), "nobody is there to end it");
 
-        let dry = state::clean(&state_dir, true).unwrap();
+        let dry = state::clean(&state_dir, state::Cleaning { dry_run: true, ..Default::default() }).unwrap();
         assert!(killed.daemon.is_alive() && killed.dir.join("scratch").exists());
         let has = |what: &str| dry.iter().any(|i| i.what.starts_with(what));
         assert!(has(&format!("process {} (sleep 1000)", killed.daemon.pid)), "{dry:?}");
         assert!(has("folder ") && has("state file "), "{dry:?}");
 
-        let cleaned = state::clean(&state_dir, false).unwrap();
+        let cleaned = state::clean(&state_dir, state::Cleaning::default()).unwrap();
         assert!(cleaned.iter().all(|i| i.result.is_ok()), "{cleaned:?}");
         assert!(killed.is_gone());
         assert!(living.component.is_alive() && living.daemon.is_alive(), "{cleaned:?}");
         assert_eq!(state_files(&state_dir).len(), 1, "the living one's");
-        assert_eq!(state::clean(&state_dir, false).unwrap(), []);
+        assert_eq!(state::clean(&state_dir, state::Cleaning::default()).unwrap(), []);
         living.stdin = None;
         assert!(living.child.wait().unwrap().success());
     }
