@@ -26,6 +26,9 @@ use crate::users;
 
 /// Requests started in one turn before events are looked at again.
 const STARTS_PER_TURN: usize = 64;
+/// Connections opened in one turn because a schedule's request finds none at rest. Between them answers are looked at,
+/// which set others free: whoever opens one for each that has fallen due meanwhile is behind by more of them afterwards.
+const OPENS_PER_TURN: usize = 1;
 /// Connections being made at one time while many are opened to be held.
 const OPENING_AT_ONCE: u64 = 1024;
 
@@ -418,7 +421,7 @@ impl<'r> Worker<'r> {
             }
             Feed::Open(_) => {
                 self.resume_sessions(ops);
-                self.notice(ops, STARTS_PER_TURN, u64::MAX);
+                self.notice(ops, (STARTS_PER_TURN, OPENS_PER_TURN), u64::MAX);
             }
         }
     }
@@ -480,14 +483,21 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it.
-    fn notice(&mut self, ops: &mut impl Ops<'r>, most: usize, before_ns: u64) {
+    /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it. One that would be the
+    /// next to open a connection after so many is left for the next turn, and is late until then.
+    fn notice(&mut self, ops: &mut impl Ops<'r>, (most, mut opens): (usize, usize), before_ns: u64) {
         for _ in 0..most {
             let now = self.now(ops);
+            let has_conns = self.turn.is_some() || self.multiplex.is_some();
             let Feed::Open(open) = &mut self.feed else { return };
             if open.noticing.peek().is_none_or(|due| due > now || due >= before_ns) {
                 return;
             }
+            let is_new = !has_conns && open.free.is_empty() && self.exchanges.len() < open.cap;
+            if is_new && opens == 0 {
+                return;
+            }
+            opens -= usize::from(is_new);
             let Some((number, due)) = open.noticing.take() else { return };
             let index = self.request_of(NONE, number);
             let request = &self.spec.requests[index as usize];
@@ -563,7 +573,11 @@ impl<'r> Worker<'r> {
             // In the closed model users finish what they are at, and the window lasts until they have.
             self.recorder.end_window(at_ns);
             self.stopped_ns = Some(at_ns);
-            self.notice(ops, usize::MAX, at_ns);
+            if let Feed::Open(open) = &mut self.feed {
+                // Nor are connections by the thousand opened now.
+                open.cap = open.cap.min(self.exchanges.len() + STARTS_PER_TURN);
+            }
+            self.notice(ops, (usize::MAX, STARTS_PER_TURN), at_ns);
         }
         self.stop_users(ops, at_ns);
         self.stopped_ns = Some(at_ns);

@@ -123,6 +123,23 @@ fn a_generator_that_stands_still_is_late() {
 }
 
 #[test]
+fn connections_that_cost_more_time_than_there_is_are_opened_one_by_one() {
+    // Fewer of them can be opened in a second than requests fall due: opening one for each that waits would be late with
+    // the next, which open more. A hundred answers a millisecond come on ten.
+    let spec = spec(open(100_000.0, 10_000), Until::Elapsed(S));
+    let sim = || Sim::new(Stub::new(MS / 10)).connect_costs(40_000);
+    let (outcome, _) = go(&spec, &mut sim());
+    assert_eq!(outcome.measured.counts.ok, 100_000);
+    assert!(outcome.measured.connections.peak <= 50, "{}", outcome.measured.connections.peak);
+    let late = |outcome: &Outcome| outcome.measured.series.late.max_ns().unwrap();
+    assert!(late(&outcome) < 2 * MS, "{} ns", late(&outcome));
+    // Nor does what fell due while it stood still make it open one each.
+    let (outcome, _) = go(&spec, &mut sim().stalls(vec![(500 * MS, 50 * MS)]));
+    assert_eq!(outcome.measured.counts.ok, 100_000);
+    assert!(outcome.measured.connections.peak <= 1000, "{}", outcome.measured.connections.peak);
+}
+
+#[test]
 fn the_closed_model_hides_the_stall_and_says_so_by_its_counts() {
     let spec = spec(Model::Closed { users: 1 }, Until::Elapsed(10 * S));
     let mut stub = Stub::new(MS);

@@ -127,8 +127,8 @@ fn loadlab(order: &OpenOrder) -> Result<Command> {
     let mut command = program(built("loadlab"));
     command.args(["bench", &order.url, "--json", "--quiet", "-t", "1", "--cpus", &order.core.to_string()]);
     command.args(["-r", &order.rate_per_s.to_string(), "-d", &format!("{}s", order.seconds)]);
-    // As many as the bare timer has: at a high rate, making them as they are needed is a load of its own.
-    command.args(["--connections", "1000"]);
+    // As many as wrk2 and oha hold.
+    command.args(["--connections", "100"]);
     Ok(command)
 }
 

@@ -2,7 +2,6 @@
 //! content with answers that come together, the sends of a turn go out together as well.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::event::epoll;
@@ -49,7 +48,8 @@ pub struct Epoll<'r> {
 /// What one receive gave.
 struct Came {
     key: u64,
-    got: Result<Range<usize>, Errno>,
+    /// Bytes, and where in the buffer they begin.
+    got: Result<(usize, usize), Errno>,
     /// There may be more.
     full: bool,
 }
@@ -220,7 +220,7 @@ impl<'r> Epoll<'r> {
             slot.untold = true;
             // The last of them, as it is read on into the same buffer.
             let full = got.map_or_else(|error| error == Errno::INTR, |n| n == room.len());
-            self.came.push(Came { key, got: got.map(|n| at..at + n), full });
+            self.came.push(Came { key, got: got.map(|n| (n, at)), full });
             if full {
                 break;
             }
@@ -236,18 +236,18 @@ impl<'r> Epoll<'r> {
     /// Tells what one of those receives gave, and reads on if there may be more.
     #[inline]
     fn tell(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
-        let Came { key, ref got, full } = self.came[i];
+        let Came { key, got, full } = self.came[i];
         let conn = key as u32;
         // It may have been closed for what came on another.
         let Some(slot) = self.ops.live(key) else { return };
         slot.untold = false;
         match got {
-            Ok(range) if range.is_empty() => {
+            Ok((0, _)) => {
                 slot.ended = true;
                 sink.event(&mut self.ops, Event::Closed(conn));
             }
-            Ok(range) => {
-                let bytes = &self.buffer[range.clone()];
+            Ok((n, at)) => {
+                let bytes = &self.buffer[at..at + n];
                 sink.event(&mut self.ops, Event::Received { conn, bytes, last: false });
             }
             Err(Errno::INTR) => {}

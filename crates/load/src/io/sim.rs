@@ -58,6 +58,8 @@ pub struct SimOps<S> {
     generations: Vec<u32>,
     /// Times at which the generator stands still, and for how long; in order.
     stalls: Vec<(u64, u64)>,
+    /// What it costs the generator to open a connection.
+    connect_ns: u64,
     server: S,
 }
 
@@ -71,6 +73,7 @@ impl<S: Server> Sim<S> {
                 sequence: 0,
                 generations: Vec::new(),
                 stalls: Vec::new(),
+                connect_ns: 0,
                 server,
             },
         }
@@ -90,6 +93,12 @@ impl<S: Server> Sim<S> {
     pub fn stalls(mut self, mut stalls: Vec<(u64, u64)>) -> Self {
         stalls.reverse();
         self.ops.stalls = stalls;
+        self
+    }
+
+    /// The generator is busy for so long each time it opens a connection.
+    pub fn connect_costs(mut self, ns: u64) -> Self {
+        self.ops.connect_ns = ns;
         self
     }
 }
@@ -117,6 +126,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     }
 
     fn connect(&mut self, conn: ConnId, _address: &Address, _source: Option<IpAddr>) {
+        self.advance(self.now_ns + self.connect_ns);
         if self.generations.len() <= conn as usize {
             self.generations.resize(conn as usize + 1, 0);
         }
