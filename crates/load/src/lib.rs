@@ -13,6 +13,7 @@ mod addresses;
 mod conn;
 pub mod course;
 mod deadline;
+mod due;
 pub mod exhibit;
 mod feed;
 mod keeper;

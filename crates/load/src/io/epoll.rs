@@ -2,15 +2,18 @@
 //! content with answers that come together, the sends of a turn go out together as well.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use self::socket::{connect_inet, make_inet, watch};
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
 use crate::target::Address;
+
+mod socket;
 
 /// Bytes one receive can take. Large enough that a 128 KiB body costs two.
 const BUFFER: usize = 128 * 1024;
@@ -682,48 +685,6 @@ impl Slot<'_> {
 
 fn timespec(ns: u64) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
-}
-
-/// From now on events of a socket are told.
-fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), Errno> {
-    let interest =
-        epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-    epoll::add(epoll, socket.as_fd(), epoll::EventData::new_u64(key), interest)
-}
-
-fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<OwnedFd, Errno> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-    if let Some(source) = source {
-        bind_source(&socket, source)?;
-    }
-    Ok(socket)
-}
-
-/// Begins to connect; that it stands, or cannot, is told later.
-fn connect_inet(socket: &OwnedFd, address: &SocketAddr) -> Result<(), Errno> {
-    match net::connect(socket, address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Binds to an address and leaves the port to `connect`, which then only needs one that is free towards this
-/// peer (ip(7), IP_BIND_ADDRESS_NO_PORT).
-fn bind_source(socket: &OwnedFd, source: IpAddr) -> Result<(), Errno> {
-    let one: libc::c_int = 1;
-    // SAFETY: the option takes an int, whose address and size are given.
-    unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            std::ptr::addr_of!(one).cast(),
-            std::mem::size_of_val(&one) as libc::socklen_t,
-        );
-    }
-    net::bind(socket, &SocketAddr::new(source, 0))
 }
 
 /// CLOCK_MONOTONIC in nanoseconds.
