@@ -44,8 +44,9 @@ impl<'r> Worker<'r> {
         }
     }
 
+    /// Lets users begin; a few in a turn, or the answers of the first would wait for the connects of the last.
     fn wake_users(&mut self, ops: &mut impl Ops<'r>) {
-        loop {
+        for _ in 0..STARTS_PER_TURN {
             let Feed::Closed(users) = &self.feed else { return };
             let user = users.awake;
             if user as usize == self.exchanges.len() {
