@@ -109,7 +109,8 @@ fn what_is_wrong_with_a_container_is_told() {
         &["component `web` was not ready within 1.00 s: its health check", "serving"],
     );
     run(
-        "    web: { container: { build: image, command: \"echo no; exit 7\" } }\n",
+        // Without `ready` it would be up as soon as it runs, which it may do when it is looked at.
+        "    web: { container: { build: image, command: \"echo no; exit 7\" }, ready: { tcp: \"${address}:8080\" } }\n",
         &["component `web` ended before it was ready: exit status 7", "  | no"],
     );
     run(
@@ -178,7 +179,7 @@ fn containers_start_again() {
     let prepare = "  prepare:\n    build: ./image\n    command: [\"/bin/true\"]\n";
     assert!(COMPOSE.contains(prepare));
     lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
-    let load = LOAD.replace("requests: 100", "duration: 6s, timeout: 500ms");
+    let load = LOAD.replace("requests: 100", "duration: 10s, timeout: 500ms");
     let events = "events: [{ at: 500ms, do: limit web memory 64MiB }, { at: 1s, do: restart web }]\n";
     let limits = "limits: { memory: 48MiB, cpus: \"0\", block_read: 10MiB/s, block_write_ops: 50/s }";
     let container = web(&format!("      {limits}\n      stop: {{ signal: KILL }}\n"));

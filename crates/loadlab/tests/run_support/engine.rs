@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::eventually;
 
@@ -18,8 +19,7 @@ impl Engine {
         assert!(rustix::process::geteuid().is_root(), "dockerd needs root");
         let dir = tempfile::tempdir().expect("a folder can be made");
         let path = |name: &str| dir.path().join(name).display().to_string();
-        // Networks of engines that run at the same time must not overlap.
-        let pool = format!("base=10.{}.0.0/16,size=24", 64 + std::process::id() % 128);
+        let pool = format!("base={},size=24", addresses());
         let log = std::fs::File::create(dir.path().join("log")).expect("a file can be made");
         let child = Command::new("dockerd")
             .args([
@@ -93,6 +93,16 @@ impl Drop for Engine {
         );
         let _ = self.child.wait();
     }
+}
+
+/// Addresses of one engine's networks: sixteen of them. An engine takes what no route leads to; two that ask in the same
+/// moment would take the same, and containers of one test be reached in place of another's.
+fn addresses() -> String {
+    static ENGINES: AtomicU32 = AtomicU32::new(0);
+    let engine = ENGINES.fetch_add(1, Ordering::Relaxed);
+    assert!(engine < 16, "more than 16 engines in one test program: their addresses would overlap");
+    // Test programs of two checkouts may run at the same time.
+    format!("10.{}.{}.0/20", 64 + std::process::id() % 128, 16 * engine)
 }
 
 /// A folder with a Dockerfile for an image of busybox alone, from this machine's own.
