@@ -45,7 +45,7 @@ enum Task {
     BenchMillion(million::Args),
     /// The part of it in a network namespace of its own
     #[command(hide = true)]
-    MillionInside { connections: u64, users: u64 },
+    MillionInside { connections: u64, users: u64, threads: u64 },
     /// One of its servers
     #[command(hide = true)]
     MillionServer,
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::House => house::run(),
         Task::BenchMillion(args) => million::run(&args),
-        Task::MillionInside { connections, users } => million::inside(connections, users),
+        Task::MillionInside { connections, users, threads } => million::inside(connections, users, threads),
         Task::MillionServer => million::server(),
         Task::BenchPeers(args) => peers::run(&args),
         Task::Book(args) => book::run(&args),

@@ -32,6 +32,9 @@ pub struct Args {
     /// Users that go round them
     #[arg(long, default_value_t = 1000)]
     users: u64,
+    /// Load threads of the process
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
 }
 
 /// Builds loadlab and starts this program again in a network namespace of its own.
@@ -43,7 +46,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let status = Command::new("unshare")
         .args(["--net", "--"])
         .arg(this)
-        .args(["million-inside", &args.connections.to_string(), &args.users.to_string()])
+        .args(["million-inside"])
+        .args([args.connections, args.users, args.threads].map(|n| n.to_string()))
         .status()
         .context("unshare (of Debian's util-linux)")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -67,14 +71,14 @@ fn lacking(connections: u64) -> anyhow::Result<()> {
 }
 
 /// The part inside the namespace.
-pub fn inside(connections: u64, users: u64) -> anyhow::Result<ExitCode> {
+pub fn inside(connections: u64, users: u64, threads: u64) -> anyhow::Result<ExitCode> {
     ensure!(Command::new("ip").args(["link", "set", "lo", "up"]).status()?.success(), "lo does not come up");
     for (name, value) in [("ipv4/ip_local_port_range", "1024 65535"), ("core/somaxconn", "65535")] {
         let path = Path::new("/proc/sys/net").join(name);
         std::fs::write(&path, value).with_context(|| path.display().to_string())?;
     }
     let servers = start_servers(connections.div_ceil(PER_SERVER).max(1))?;
-    let report = load(connections, users)?;
+    let report = load(connections, users, threads)?;
     let mut counted = 0;
     for mut server in servers {
         drop(server.stdin.take());
@@ -105,11 +109,12 @@ fn start_servers(count: u64) -> anyhow::Result<Vec<Child>> {
     Ok(servers)
 }
 
-fn load(connections: u64, users: u64) -> anyhow::Result<serde_json::Value> {
+fn load(connections: u64, users: u64, threads: u64) -> anyhow::Result<serde_json::Value> {
     let output = Command::new(root::target().join("release/loadlab"))
         .args(["bench", &format!("http://127.0.0.1:{PORT}/"), "--io", "uring", "--json", "--quiet"])
         .args(["--connections", &connections.to_string(), "-c", &users.to_string()])
         .args(["-n", &connections.to_string(), "--timeout", "60s"])
+        .args(["--threads", &threads.to_string()])
         .stderr(Stdio::inherit())
         .output()
         .context("target/release/loadlab")?;
@@ -121,6 +126,7 @@ fn tell(report: &serde_json::Value, connections: u64, counted: u64) -> anyhow::R
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
     println!("connections held at once   {}", number("/connections/peak"));
     println!("limit on open files        {limit}");
+    println!("load threads               {}", number("/generator/threads"));
     println!("time to connect            {:.1} s", number("/connections/opening_s"));
     println!("answered, one on each      {}", number("/requests/ok"));
     println!("counted by the servers     {counted}");
