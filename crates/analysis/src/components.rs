@@ -1,7 +1,8 @@
 //! Samples → what each component used during the load, and what each probe said.
 //!
 //! What is told of a counter are differences over the load ([`crate::counter`]); of a level, its mean over
-//! time and its maximum during the load; of memory also the last reading after the drain.
+//! time and its maximum during the load; of memory also the last reading after the drain. A load so short that no
+//! reading fell into it has the levels of the first one after it.
 
 use std::collections::BTreeMap;
 
@@ -52,9 +53,8 @@ fn of_component(readings: &[&Sample], during: During) -> ComponentSummary {
     let counter = |get: fn(&Sample) -> Option<f64>| Counter::of(readings.iter().copied(), get);
     let cpu = counter(cpu_s);
     let bytes = |get| counter(get).used(during).map(|v| v.round() as u64);
-    let most = |get: fn(&Sample) -> Option<u64>| {
-        readings.iter().filter(|s| during.has(s.at_s)).filter_map(|s| get(s)).max()
-    };
+    let levels = levels(readings, during);
+    let most = |get: fn(&Sample) -> Option<u64>| levels.iter().filter_map(|s| get(s)).max();
     ComponentSummary {
         cpu_percent: MeanMax {
             mean: cpu.per_s(during).map(|v| v * 100.0),
@@ -62,7 +62,7 @@ fn of_component(readings: &[&Sample], during: During) -> ComponentSummary {
         },
         cpu_s: cpu.used(during),
         throttled_s: counter(|s| s.throttled_s).used(during),
-        memory_bytes: memory(readings, during),
+        memory_bytes: memory(readings, levels),
         net_bytes: InOut {
             received: bytes(|s| s.net_in_bytes.map(|v| v as f64)),
             sent: bytes(|s| s.net_out_bytes.map(|v| v as f64)),
@@ -87,18 +87,33 @@ pub fn cpu_s(sample: &Sample) -> Option<f64> {
     sample.cpu_s.or_else(|| Some(sample.cpu_user_s? + sample.cpu_system_s?))
 }
 
-fn memory(readings: &[&Sample], during: During) -> MemorySummary {
+/// A component is read once a second, at least.
+const READ_EVERY_S: f64 = 1.0;
+
+/// The readings that tell how high something was during the load. A load of milliseconds may have none of its own, where
+/// the machine was busy: the first one after it is no more than a second late.
+fn levels<'a>(readings: &'a [&'a Sample], during: During) -> &'a [&'a Sample] {
+    let from = readings.partition_point(|s| s.at_s < during.from_s);
+    let to = readings.partition_point(|s| s.at_s <= during.to_s);
+    match readings.get(to) {
+        Some(next) if from >= to && next.at_s <= during.to_s + READ_EVERY_S => &readings[to..=to],
+        _ => &readings[from.min(to)..to],
+    }
+}
+
+/// Of all readings, and those of the load.
+fn memory(readings: &[&Sample], levels: &[&Sample]) -> MemorySummary {
     let of = |s: &&Sample| s.memory_bytes.or(s.resident_bytes).map(|v| (s.at_s, v as f64));
-    let all: Vec<(f64, f64)> = readings.iter().filter_map(of).collect();
-    let loaded: Vec<(f64, f64)> = all.iter().copied().filter(|(at_s, _)| during.has(*at_s)).collect();
+    let loaded: Vec<(f64, f64)> = levels.iter().filter_map(of).collect();
     let max = loaded.iter().map(|(_, v)| *v).reduce(f64::max);
     // Where events changed the limit, the one that the largest reading was under.
-    let largest = |s: &&&Sample| during.has(s.at_s) && of(s).map(|(_, v)| v) == max;
-    let limit = match max.and_then(|_| readings.iter().find(largest)) {
+    let largest = |s: &&&Sample| of(s).map(|(_, v)| v) == max;
+    let limit = match max.and_then(|_| levels.iter().find(largest)) {
         Some(sample) => sample.memory_limit_bytes,
         None => readings.iter().rev().find_map(|s| s.memory_limit_bytes),
     };
-    MemorySummary { mean: mean_over_time(&loaded), max, last: all.last().map(|(_, v)| *v), limit }
+    let last = readings.iter().filter_map(of).next_back().map(|(_, v)| v);
+    MemorySummary { mean: mean_over_time(&loaded), max, last, limit }
 }
 
 /// Mean of readings over time, by trapezoids, so that a burst of readings does not weigh more; the plain
@@ -236,6 +251,31 @@ mod tests {
         assert_eq!(told(&[one.clone(), two, read(2.0, Err("gone"))]), (Some(1.0), None, 1));
         assert_eq!(told(&[one, read(1.0, Err("gone")), read(2.0, Ok(3.0))]), (Some(1.0), Some(3.0), 1));
         assert_eq!(told(&[read(-1.0, Err("early")), read(1.0, Err("gone"))]), (None, None, 1));
+    }
+
+    #[test]
+    fn a_load_between_two_readings_has_the_levels_of_the_next_one() {
+        let read = |at_s: f64, memory: u64| Sample {
+            at_s,
+            component: "web".into(),
+            memory_bytes: Some(memory),
+            memory_limit_bytes: Some(100),
+            open_files: Some(memory / 10),
+            ..Sample::default()
+        };
+        let told = |samples: &[Sample], to_s: f64| {
+            let web = &summaries(samples, &[], &BTreeMap::new(), During { from_s: 0.0, to_s })["web"];
+            let memory = &web.memory_bytes;
+            (memory.mean, memory.max, memory.last, memory.limit, web.open_files_max)
+        };
+        let between = [read(-0.5, 10), read(0.1, 20), read(1.0, 90), read(2.0, 30)];
+        assert_eq!(told(&between, 0.01), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
+        assert_eq!(told(&between, 0.1), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
+        assert_eq!(told(&between, 1.0).1, Some(90.0));
+        // Later than that tells nothing of it.
+        let late = [read(-0.5, 10), read(1.2, 20)];
+        assert_eq!(told(&late, 0.01), (None, None, Some(20.0), Some(100), None));
+        assert_eq!(told(&late[..1], 0.01), (None, None, Some(10.0), Some(100), None));
     }
 
     #[test]
