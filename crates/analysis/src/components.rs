@@ -95,8 +95,10 @@ const READ_EVERY_S: f64 = 1.0;
 fn levels<'a>(readings: &'a [&'a Sample], during: During) -> &'a [&'a Sample] {
     let from = readings.partition_point(|s| s.at_s < during.from_s);
     let to = readings.partition_point(|s| s.at_s <= during.to_s);
+    // Of a longer load it would be missing because it was down.
+    let is_short = during.to_s - during.from_s < READ_EVERY_S;
     match readings.get(to) {
-        Some(next) if from >= to && next.at_s <= during.to_s + READ_EVERY_S => &readings[to..=to],
+        Some(next) if from >= to && is_short && next.at_s <= during.to_s + READ_EVERY_S => &readings[to..=to],
         _ => &readings[from.min(to)..to],
     }
 }
@@ -275,6 +277,8 @@ mod tests {
         // Later than that tells nothing of it.
         let late = [read(-0.5, 10), read(1.2, 20)];
         assert_eq!(told(&late, 0.01), (None, None, Some(20.0), Some(100), None));
+        let down = [read(-0.5, 10), read(5.1, 20)];
+        assert_eq!(told(&down, 5.0).1, None, "it came back after the load");
         assert_eq!(told(&late[..1], 0.01), (None, None, Some(10.0), Some(100), None));
     }
 
