@@ -105,8 +105,10 @@ pub struct WorkerEnd {
 }
 
 /// What follows a turn.
-enum Next {
+pub enum Next {
+    /// Something may happen until then.
     Wait(Wait),
+    /// The load is over.
     Done,
 }
 
@@ -133,6 +135,11 @@ pub fn drive<'r, I: Io<'r>>(
         io.poll(wait, worker)?;
         between();
     }
+    end(io, worker)
+}
+
+/// What is left to do when a worker's last turn is done.
+pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<WorkerEnd> {
     let now = worker.now(io.ops());
     kept::settle(io, worker)?;
     for id in worker.journey.iter_mut().flat_map(|j| j.stop_redirects()) {
@@ -263,7 +270,8 @@ impl<'r> Worker<'r> {
         self.opening = self.opening.saturating_sub(1);
     }
 
-    fn turn(&mut self, ops: &mut impl Ops<'r>) -> Next {
+    /// Starts what has fallen due and abandons what has timed out.
+    pub(crate) fn turn(&mut self, ops: &mut impl Ops<'r>) -> Next {
         let now = self.now(ops);
         self.look_for_gap(now);
         self.asked_ns = now;

@@ -1,7 +1,11 @@
 //! A simulated network on a simulated clock: a load runs to its end in no time, the same way every time.
 //!
 //! The server is a function of what arrives and when. Sending costs nothing unless [`Sim::stalls`] says that
-//! the generator itself stood still.
+//! the generator itself stood still. Bytes go at once and whole, unless [`Sim::network`] says that they go as they do
+//! between real sockets: then everything may happen that `epoll` and `uring` may tell of.
+//!
+//! The workers of several load threads have a lane each, with a clock of its own; whoever drives them takes the lane
+//! whose clock is behind, so that all of them live on one clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,6 +14,16 @@ use std::os::fd::OwnedFd;
 
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
 use crate::target::Address;
+
+mod network;
+mod wire;
+
+pub use network::{Books, Like, Network};
+use network::{Chance, Kind};
+use wire::Wire;
+
+/// Looks at one moment of the simulated clock after which a lane is stuck: it would turn for ever.
+const MOST_IN_A_MOMENT: u32 = 1_000_000;
 
 /// What the simulated server does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,11 +36,15 @@ pub enum Reply {
     Error(i32),
 }
 
-/// The other end.
+/// The other end. Connections of the n-th load thread have n in the first eight bits of their number.
 pub trait Server {
     /// A connection is asked for: when it stands, or when it fails and with which error number.
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)>;
-    /// A whole request arrives: what comes back, and when.
+    /// It stands: what the server says unasked, and when.
+    fn stands(&mut self, _at_ns: u64, _conn: ConnId) -> Vec<(u64, Reply)> {
+        Vec::new()
+    }
+    /// A whole request arrives, or a part of one where the network cuts them: what comes back, and when.
     fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)>;
     /// The worker closed a connection.
     fn closed(&mut self, _at_ns: u64, _conn: ConnId) {}
@@ -40,6 +58,12 @@ pub trait Server {
 enum Happening {
     Connected,
     Reply(Reply),
+    /// What has arrived can be read.
+    Readable,
+    /// What waits to go out can go on.
+    Writable,
+    /// A send failed with this error number.
+    Failed(i32),
 }
 
 /// When, in which order, for which connection and generation, what.
@@ -52,15 +76,28 @@ pub struct Sim<S> {
 
 /// What can be submitted.
 pub struct SimOps<S> {
-    now_ns: u64,
-    queue: BinaryHeap<Reverse<Due>>,
-    sequence: u64,
-    generations: Vec<u32>,
-    /// Times at which the generator stands still, and for how long; in order.
+    lanes: Vec<Lane>,
+    /// The one that is being driven.
+    at: usize,
+    /// Times at which the generator stands still, and for how long; the first of them last.
     stalls: Vec<(u64, u64)>,
     /// What it costs the generator to open a connection.
     connect_ns: u64,
+    network: Option<Chance>,
+    books: Books,
     server: S,
+}
+
+/// What is one load thread's own.
+#[derive(Default)]
+struct Lane {
+    now_ns: u64,
+    queue: BinaryHeap<Reverse<Due>>,
+    sequence: u64,
+    wires: Vec<Wire>,
+    stalls: Vec<(u64, u64)>,
+    /// How often it has looked at the present moment.
+    looks: u32,
 }
 
 impl<S: Server> Sim<S> {
@@ -68,12 +105,12 @@ impl<S: Server> Sim<S> {
     pub fn new(server: S) -> Self {
         Sim {
             ops: SimOps {
-                now_ns: 0,
-                queue: BinaryHeap::new(),
-                sequence: 0,
-                generations: Vec::new(),
+                lanes: vec![Lane::default()],
+                at: 0,
                 stalls: Vec::new(),
                 connect_ns: 0,
+                network: None,
+                books: Books::default(),
                 server,
             },
         }
@@ -89,9 +126,15 @@ impl<S: Server> Sim<S> {
         look(&self.ops.server);
     }
 
+    /// What went over the network.
+    pub fn books(&self) -> &Books {
+        &self.ops.books
+    }
+
     /// The generator stands still at these times (from, for how long), in order.
     pub fn stalls(mut self, mut stalls: Vec<(u64, u64)>) -> Self {
         stalls.reverse();
+        self.ops.lanes[0].stalls.clone_from(&stalls);
         self.ops.stalls = stalls;
         self
     }
@@ -101,58 +144,194 @@ impl<S: Server> Sim<S> {
         self.ops.connect_ns = ns;
         self
     }
+
+    /// Bytes go as they do between real sockets: in pieces, late, or not at all.
+    pub fn network(mut self, network: Network) -> Self {
+        self.ops.network = Some(Chance::new(network));
+        self
+    }
+
+    /// What is submitted and polled from now on is that of this load thread, from 0.
+    pub(crate) fn drive_lane(&mut self, lane: usize) {
+        let ops = &mut self.ops;
+        if ops.lanes.len() <= lane {
+            let stalls = ops.stalls.clone();
+            ops.lanes.resize_with(lane + 1, || Lane { stalls: stalls.clone(), ..Lane::default() });
+        }
+        ops.at = lane;
+    }
+
+    /// When something happens next on a lane that waits until then.
+    pub(crate) fn next_ns(&self, lane: usize, until_ns: u64) -> u64 {
+        let lane = &self.ops.lanes[lane];
+        let first = lane.queue.peek().map_or(u64::MAX, |Reverse(first)| first.0);
+        first.min(until_ns).max(lane.now_ns)
+    }
 }
 
 impl<S: Server> SimOps<S> {
+    fn lane(&mut self) -> &mut Lane {
+        &mut self.lanes[self.at]
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.lanes[self.at].now_ns
+    }
+
+    fn wire(&mut self, conn: ConnId) -> &mut Wire {
+        &mut self.lanes[self.at].wires[conn as usize]
+    }
+
+    /// A connection's number at the server.
+    fn peer(&self, conn: ConnId) -> ConnId {
+        (self.at as u32) << 24 | conn
+    }
+
     fn push(&mut self, at_ns: u64, conn: ConnId, what: Happening) {
-        let generation = self.generations[conn as usize];
-        self.queue.push(Reverse((at_ns.max(self.now_ns), self.sequence, conn, generation, what)));
-        self.sequence += 1;
+        let lane = self.lane();
+        let generation = lane.wires[conn as usize].generation;
+        lane.queue.push(Reverse((at_ns.max(lane.now_ns), lane.sequence, conn, generation, what)));
+        lane.sequence += 1;
+    }
+
+    fn answers(&mut self, conn: ConnId, replies: Vec<(u64, Reply)>) {
+        for (at, reply) in replies {
+            self.push(at, conn, Happening::Reply(reply));
+        }
     }
 
     fn advance(&mut self, to_ns: u64) {
-        self.now_ns = self.now_ns.max(to_ns);
-        while self.stalls.last().is_some_and(|(at, _)| *at <= self.now_ns) {
-            if let Some((at, length)) = self.stalls.pop() {
-                self.now_ns = self.now_ns.max(at + length);
+        let lane = self.lane();
+        if to_ns > lane.now_ns {
+            lane.looks = 0;
+        }
+        lane.now_ns = lane.now_ns.max(to_ns);
+        while lane.stalls.last().is_some_and(|(at, _)| *at <= lane.now_ns) {
+            if let Some((at, length)) = lane.stalls.pop() {
+                lane.now_ns = lane.now_ns.max(at + length);
             }
+        }
+    }
+
+    /// These bytes reach the server.
+    fn deliver(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.books.delivered += bytes.len() as u64;
+        let (now_ns, peer) = (self.now_ns(), self.peer(conn));
+        let replies = self.server.request(now_ns, peer, bytes);
+        self.answers(conn, replies);
+    }
+
+    /// Sends bytes of which the server gets as many at once as the network takes.
+    fn give_out(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
+        let sent = if self.network.is_some() {
+            self.send_in_pieces(conn, bytes, is_copy)
+        } else {
+            self.deliver(conn, bytes);
+            bytes.len()
+        };
+        self.note(Kind::Send, conn, bytes, sent as u64);
+        self.books.sent += sent as u64;
+        sent
+    }
+
+    /// Notes what was asked for or told.
+    fn note(&mut self, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
+        let (now_ns, peer) = (self.now_ns(), self.peer(conn));
+        self.books.note(now_ns, (kind, peer), bytes, number);
+    }
+
+    /// Tells the worker.
+    fn tell(&mut self, event: Event<'_>, sink: &mut impl Sink<Self>) {
+        match &event {
+            Event::Connected(conn) => self.note(Kind::Connected, *conn, &[], 0),
+            Event::Received { conn, bytes, last } => {
+                self.books.received += bytes.len() as u64;
+                self.note(Kind::Received, *conn, bytes, u64::from(*last));
+            }
+            Event::Sent(conn, bytes) => {
+                self.books.sent += *bytes as u64;
+                self.note(Kind::Sent, *conn, &[], *bytes as u64);
+            }
+            Event::Closed(conn) => self.note(Kind::Ended, *conn, &[], 0),
+            Event::Failed(conn, error) => self.note(Kind::Failed, *conn, &[], *error as u64),
+        }
+        sink.event(self, event);
+    }
+
+    /// Deals with one thing that has fallen due.
+    fn happens(&mut self, conn: ConnId, what: Happening, sink: &mut impl Sink<Self>) {
+        match what {
+            Happening::Connected => {
+                let (now_ns, peer) = (self.now_ns(), self.peer(conn));
+                let greetings = self.server.stands(now_ns, peer);
+                self.answers(conn, greetings);
+                self.tell(Event::Connected(conn), sink);
+            }
+            Happening::Reply(reply) if self.network.is_some() => self.arrives(conn, reply),
+            Happening::Reply(Reply::Bytes(bytes)) => {
+                self.tell(Event::Received { conn, bytes: &bytes, last: false }, sink);
+            }
+            Happening::Reply(Reply::Fin) => self.tell(Event::Closed(conn), sink),
+            Happening::Reply(Reply::Error(error)) | Happening::Failed(error) => {
+                self.tell(Event::Failed(conn, error), sink);
+            }
+            Happening::Readable => self.read(conn, sink),
+            Happening::Writable => self.write_on(conn, sink),
         }
     }
 }
 
 impl<'r, S: Server> Ops<'r> for SimOps<S> {
     fn now(&self) -> u64 {
-        self.now_ns
+        self.now_ns()
     }
 
     fn connect(&mut self, conn: ConnId, _address: &Address, _source: Option<IpAddr>) {
-        self.advance(self.now_ns + self.connect_ns);
-        if self.generations.len() <= conn as usize {
-            self.generations.resize(conn as usize + 1, 0);
+        self.advance(self.now_ns() + self.connect_ns);
+        let lane = self.lane();
+        if lane.wires.len() <= conn as usize {
+            lane.wires.resize_with(conn as usize + 1, Wire::default);
         }
-        match self.server.connect(self.now_ns, conn) {
+        let wire = self.wire(conn);
+        debug_assert!(!wire.is_open, "a place is free before it is connected");
+        *wire = wire.opened();
+        self.books.connects += 1;
+        self.note(Kind::Connect, conn, &[], 0);
+        let (now_ns, peer) = (self.now_ns(), self.peer(conn));
+        match self.server.connect(now_ns, peer) {
             Ok(at) => self.push(at, conn, Happening::Connected),
-            Err((at, error)) => self.push(at, conn, Happening::Reply(Reply::Error(error))),
+            Err((at, error)) => self.push(at, conn, Happening::Failed(error)),
         }
     }
 
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
-        for (at, reply) in self.server.request(self.now_ns, conn, bytes) {
-            self.push(at, conn, Happening::Reply(reply));
-        }
-        bytes.len()
+        debug_assert!(!self.wire(conn).is_told(), "one send at a time");
+        self.give_out(conn, bytes, false)
     }
 
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        for (at, reply) in self.server.request(self.now_ns, conn, bytes) {
-            self.push(at, conn, Happening::Reply(reply));
-        }
-        bytes.len()
+        self.give_out(conn, bytes, true)
     }
 
     fn close(&mut self, conn: ConnId) {
-        self.generations[conn as usize] += 1;
-        self.server.closed(self.now_ns, conn);
+        self.note(Kind::Close, conn, &[], 0);
+        self.books.closes += 1;
+        let wire = self.wire(conn);
+        debug_assert!(wire.is_open, "a connection is closed once");
+        *wire = wire.closed();
+        let (now_ns, peer) = (self.now_ns(), self.peer(conn));
+        self.server.closed(now_ns, peer);
+    }
+
+    fn close_with(&mut self, conn: ConnId, last: &[u8]) -> usize {
+        // It could only stand in the middle of what is still on its way out.
+        let sent = match (self.wire(conn).has_more(), self.network.as_ref().map(Chance::like)) {
+            (true, _) => 0,
+            (false, Some(Like::Uring)) => self.says_at_once(conn, last),
+            (false, _) => self.send_copy(conn, last),
+        };
+        self.close(conn);
+        sent
     }
 
     fn give(&mut self, _conn: ConnId) -> Option<OwnedFd> {
@@ -165,7 +344,8 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     }
 
     fn unseen(&mut self, conn: ConnId) -> bool {
-        !self.server.saw(conn)
+        let is_held_up = self.network.is_some() && self.wire(conn).is_unseen();
+        is_held_up || !self.server.saw(self.peer(conn))
     }
 }
 
@@ -178,30 +358,37 @@ impl<'r, S: Server> Io<'r> for Sim<S> {
     }
 
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()> {
-        let until_ns = wait.until_ns;
-        let next = self.ops.queue.peek().map(|Reverse(first)| first.0);
+        let ops = &mut self.ops;
+        ops.lane().looks += 1;
+        if ops.lane().looks > MOST_IN_A_MOMENT {
+            return Err(std::io::Error::other("the load goes on and on, and its clock stands still"));
+        }
+        let next = ops.lane().queue.peek().map(|Reverse(first)| first.0);
         match next {
-            Some(at) if at <= until_ns.max(self.ops.now_ns) => self.ops.advance(at),
+            Some(at) if at <= wait.until_ns.max(ops.now_ns()) => {
+                let to_ns = ops.network.as_mut().map_or(at, |network| network.wakes_at(at, wait));
+                ops.advance(to_ns);
+            }
             _ => {
-                self.ops.advance(until_ns);
+                let now_ns = ops.now_ns();
+                let network = ops.network.as_mut();
+                let to_ns = network.map_or(wait.until_ns, |n| n.interrupts(now_ns, wait.until_ns));
+                ops.advance(to_ns);
                 return Ok(());
             }
         }
-        while let Some(Reverse(first)) = self.ops.queue.peek() {
-            if first.0 > self.ops.now_ns {
+        while let Some(Reverse(first)) = ops.lane().queue.peek() {
+            if first.0 > ops.now_ns() {
                 break;
             }
-            let Some(Reverse((_, _, conn, generation, what))) = self.ops.queue.pop() else { break };
-            if self.ops.generations[conn as usize] != generation {
+            let Some(Reverse((_, _, conn, generation, what))) = ops.lane().queue.pop() else { break };
+            if ops.wire(conn).generation != generation {
                 continue;
             }
-            let event = match &what {
-                Happening::Connected => Event::Connected(conn),
-                Happening::Reply(Reply::Bytes(bytes)) => Event::Received { conn, bytes, last: false },
-                Happening::Reply(Reply::Fin) => Event::Closed(conn),
-                Happening::Reply(Reply::Error(error)) => Event::Failed(conn, *error),
-            };
-            sink.event(&mut self.ops, event);
+            ops.happens(conn, what, sink);
+            if ops.network.as_mut().is_some_and(Chance::ends_turn) {
+                break;
+            }
         }
         Ok(())
     }

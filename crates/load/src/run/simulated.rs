@@ -1,27 +1,34 @@
-//! Loads on a simulated network, in no time: their threads' workers take turns on one clock. For tests of schedules and
-//! accounts.
+//! Loads on a simulated network, in no time: the workers of their threads take turns on one clock. For tests of
+//! schedules and accounts.
 
+use std::ops::Range;
 use std::sync::mpsc::channel;
 
 use loadlab_record::summary::Generator;
 
 use super::{Collector, Control, LoadError, LoadEvent, Origin, Outcome, recorder_for};
-use crate::io::{self, Io, sim};
+use crate::io::{Io, Ops, Wait, sim};
 use crate::spec::LoadSpec;
 use crate::start::Start;
-use crate::worker::{Place, Worker, drive, open_held};
+use crate::worker::{Next, Place, Worker, WorkerEnd, end, open_held};
 
-/// Runs a load on one simulated worker, in no time. For tests of schedules and accounts.
+/// Runs a load on simulated load threads, in no time. For tests of schedules and accounts.
+///
+/// # Errors
+/// The load goes on and on without its clock: a bug of ours.
 pub fn simulate<S: sim::Server>(
     spec: &LoadSpec,
     control: &Control,
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
-    simulate_share(spec, 0, control, io, observer)
+    simulate_slots(spec, 0..spec.threads as u64, control, io, observer)
 }
 
 /// The same for the share of one of the load's threads, from 0.
+///
+/// # Errors
+/// The same.
 pub fn simulate_share<S: sim::Server>(
     spec: &LoadSpec,
     slot: u64,
@@ -29,24 +36,84 @@ pub fn simulate_share<S: sim::Server>(
     io: &mut sim::Sim<S>,
     observer: &mut dyn FnMut(LoadEvent<'_>),
 ) -> Result<Outcome, LoadError> {
+    simulate_slots(spec, slot..slot + 1, control, io, observer)
+}
+
+fn simulate_slots<S: sim::Server>(
+    spec: &LoadSpec,
+    slots: Range<u64>,
+    control: &Control,
+    io: &mut sim::Sim<S>,
+    observer: &mut dyn FnMut(LoadEvent<'_>),
+) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
-    let (give_back, empty) = channel();
     let origin = Origin { start_ns: 0, zero_ns: 0, batch: 0, first_id: 0 };
     let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
-    let recorder = recorder_for(spec, 0, (full, empty));
-    let place = Place { slot, slots: 1, start_ns: 0, first_id: 0 };
-    let worker = Worker::new(spec, &control.0, place, recorder);
-    let failed = |error| LoadError::Io { backend: "sim", error };
-    let mut worker = worker;
-    open_held(io, &mut worker).map_err(failed)?;
-    let start_ns = io::Ops::now(io.ops());
-    worker.begin_at(start_ns);
+    let (mut threads, mut empties) = (Vec::new(), Vec::new());
+    for slot in slots {
+        let (give_back, empty) = channel();
+        let recorder = recorder_for(spec, threads.len(), (full.clone(), empty));
+        let place = Place { slot, slots: spec.threads as u64, start_ns: 0, first_id: origin.first_id };
+        threads.push(Thread { worker: Worker::new(spec, &control.0, place, recorder), state: State::Begins });
+        empties.push(give_back);
+    }
+    drop(full);
     let mut collector = Collector::new(spec, origin, &start);
-    let empties = [give_back];
     // As the threads of a real load are read while they run: a long one would else be held in memory whole.
     let between = || batches.try_iter().for_each(|batch| collector.add(batch, &empties, observer));
-    let end = drive(io, &mut worker, between).map_err(failed)?;
-    drop(worker);
+    let ends = take_turns(io, &mut threads, between);
+    let ends = ends.map_err(|error| LoadError::Io { backend: "sim", error })?;
+    let count = threads.len();
+    drop(threads);
     collector.collect(&batches, &empties, observer);
-    Ok(collector.outcome(vec![end], Generator { io: "sim".into(), threads: 1, ..Generator::default() }))
+    Ok(collector.outcome(ends, Generator { io: "sim".into(), threads: count as u64, ..Generator::default() }))
+}
+
+/// A simulated load thread.
+struct Thread<'r> {
+    worker: Worker<'r>,
+    state: State,
+}
+
+enum State {
+    Begins,
+    Waits(Wait),
+    Ended,
+}
+
+/// Drives all workers to their end, always the one whose clock is behind.
+fn take_turns<'r, S: sim::Server>(
+    io: &mut sim::Sim<S>,
+    threads: &mut [Thread<'r>],
+    mut between: impl FnMut(),
+) -> std::io::Result<Vec<WorkerEnd>> {
+    let mut start_ns = 0;
+    for (lane, thread) in threads.iter_mut().enumerate() {
+        io.drive_lane(lane);
+        open_held(io, &mut thread.worker)?;
+        start_ns = start_ns.max(io.ops().now());
+    }
+    threads.iter_mut().for_each(|thread| thread.worker.begin_at(start_ns));
+    let mut ends: Vec<Option<WorkerEnd>> = threads.iter().map(|_| None).collect();
+    let next_of = |io: &sim::Sim<S>, (lane, thread): (usize, &Thread<'_>)| match thread.state {
+        State::Begins => Some((0, lane)),
+        State::Waits(wait) => Some((io.next_ns(lane, wait.until_ns), lane)),
+        State::Ended => None,
+    };
+    while let Some((_, lane)) = threads.iter().enumerate().filter_map(|thread| next_of(io, thread)).min() {
+        io.drive_lane(lane);
+        let Thread { worker, state } = &mut threads[lane];
+        if let State::Waits(wait) = *state {
+            io.poll(wait, worker)?;
+            between();
+        }
+        *state = match worker.turn(io.ops()) {
+            Next::Wait(wait) => State::Waits(wait),
+            Next::Done => {
+                ends[lane] = Some(end(io, worker)?);
+                State::Ended
+            }
+        };
+    }
+    Ok(ends.into_iter().flatten().collect())
 }

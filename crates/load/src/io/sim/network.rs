@@ -1,0 +1,193 @@
+//! What may happen to bytes between two sockets, and how often; and what did.
+
+use crate::io::{ConnId, Wait};
+use crate::random::Random;
+
+/// Of such a length are pauses, or a multiple of it: so that things happen together, as they do.
+const BEAT_NS: u64 = 50_000;
+/// What stalls does so for up to so long, if it ever goes on.
+const STALL_NS: u64 = 3_000_000_000;
+
+/// A network that does whatever real ones do. Chances are between 0 and 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Network {
+    /// The same seed, the same network.
+    pub seed: u64,
+    /// Which backend it stands for.
+    pub like: Like,
+    /// That a send does not go out whole.
+    pub short_writes: f64,
+    /// That what has arrived is not read whole.
+    pub partial_reads: f64,
+    /// That the connection breaks within what is sent at once, either way.
+    pub resets: f64,
+    /// That what is cut goes on after seconds, or never.
+    pub stalls: f64,
+    /// The longest pause otherwise, nanoseconds.
+    pub pause_ns: u64,
+}
+
+/// What tells of sends differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Like {
+    /// Tells how much went at once and of each piece that followed, and of an end together with the last bytes. While it
+    /// holds sends back, it calls them sent.
+    #[default]
+    Epoll,
+    /// Calls a short request sent before it goes, and tells of everything else when all of it has gone.
+    Uring,
+}
+
+/// What went over a simulated network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// Connections asked for, and closed by the worker.
+    pub connects: u64,
+    /// See [`Books::connects`].
+    pub closes: u64,
+    /// Bytes that the worker was told had gone.
+    pub sent: u64,
+    /// Bytes that the server got.
+    pub delivered: u64,
+    /// Bytes that the worker got.
+    pub received: u64,
+    /// Most bytes that waited on one connection to go out.
+    pub most_waiting: usize,
+    /// All that was asked for and told, and when, as one number.
+    pub trace: u64,
+}
+
+/// What is noted in a trace.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    Connect,
+    Connected,
+    Send,
+    Sent,
+    Received,
+    Ended,
+    Failed,
+    Close,
+}
+
+impl Books {
+    /// Adds to the trace.
+    pub(super) fn note(&mut self, at_ns: u64, (kind, conn): (Kind, ConnId), bytes: &[u8], number: u64) {
+        let mut add = |word: u64| {
+            // FNV-1a over words: enough to tell two runs apart.
+            self.trace = (self.trace ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        };
+        add(at_ns);
+        add((kind as u64) << 32 | u64::from(conn));
+        add(number);
+        add(bytes.len() as u64);
+        for word in bytes.chunks(8) {
+            add(word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+        }
+    }
+}
+
+/// Which way a piece goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Piece {
+    Written,
+    Read,
+}
+
+/// A network's next throw.
+pub(super) struct Chance {
+    network: Network,
+    random: Random,
+}
+
+impl Chance {
+    pub(super) fn new(network: Network) -> Self {
+        Chance { network, random: Random::new(network.seed) }
+    }
+
+    pub(super) fn like(&self) -> Like {
+        self.network.like
+    }
+
+    fn happens(&mut self, chance: f64) -> bool {
+        chance > 0.0 && self.random.unit() <= chance
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.random.next_u64() % most.max(1)
+    }
+
+    /// How much of so many bytes goes at once.
+    pub(super) fn piece(&mut self, length: usize, way: Piece) -> usize {
+        let chance =
+            if way == Piece::Written { self.network.short_writes } else { self.network.partial_reads };
+        if length == 0 || !self.happens(chance) {
+            return length;
+        }
+        match self.below(4) {
+            // At the edges, where most goes wrong.
+            0 => self.below(2) as usize,
+            1 => length - 1,
+            // As far as most heads reach.
+            2 => self.below(length.min(40) as u64) as usize,
+            _ => self.below(length as u64) as usize,
+        }
+    }
+
+    /// How many of so many bytes arrive, and whether the connection breaks behind them.
+    pub(super) fn resets_within(&mut self, length: usize) -> (usize, bool) {
+        match self.happens(self.network.resets) {
+            true => (self.below(length as u64 + 1) as usize, true),
+            false => (length, false),
+        }
+    }
+
+    /// A short pause, or none.
+    pub(super) fn short_ns(&mut self) -> u64 {
+        self.below(self.network.pause_ns / BEAT_NS + 1) * BEAT_NS
+    }
+
+    /// A pause until the next piece goes; `None`: it never does.
+    pub(super) fn pause_ns(&mut self) -> Option<u64> {
+        if !self.happens(self.network.stalls) {
+            return Some(self.short_ns());
+        }
+        let stall_ns = self.below(STALL_NS / BEAT_NS) * BEAT_NS;
+        (self.below(3) > 0).then_some(stall_ns)
+    }
+
+    /// The worker takes a send for done before it goes.
+    pub(super) fn holds_back(&mut self) -> bool {
+        match self.network.like {
+            Like::Uring => true,
+            Like::Epoll => self.below(4) == 0,
+        }
+    }
+
+    /// The end is told with the last bytes.
+    pub(super) fn tells_last(&mut self) -> bool {
+        self.network.like == Like::Epoll && self.below(2) == 0
+    }
+
+    /// A turn takes no more of what has happened.
+    pub(super) fn ends_turn(&mut self) -> bool {
+        self.below(16) == 0
+    }
+
+    /// When a wait ends in which nothing happens: now and then earlier than asked for.
+    pub(super) fn interrupts(&mut self, now_ns: u64, until_ns: u64) -> u64 {
+        match self.below(16) {
+            0 => now_ns + self.below(until_ns.saturating_sub(now_ns) + 1),
+            _ => until_ns,
+        }
+    }
+
+    /// When a wait ends for which something happens then: sometimes it is content later, with more.
+    pub(super) fn wakes_at(&mut self, first_ns: u64, wait: Wait) -> u64 {
+        if wait.at_least <= 1 {
+            return first_ns;
+        }
+        let within_ns = self.below(wait.within_ns + 1);
+        first_ns.saturating_add(within_ns).min(wait.until_ns).max(first_ns)
+    }
+}

@@ -1,0 +1,252 @@
+//! One simulated connection whose bytes go in pieces, as they do between real sockets.
+//!
+//! What a backend may tell is in [`crate::io`]; how `epoll` and `uring` differ in it is in [`Like`]. After a reset what
+//! had arrived before can still be read, as the kernel has it.
+
+use std::collections::VecDeque;
+
+use super::network::{Kind, Like, Piece};
+use super::{Event, Happening, Reply, Server, SimOps, Sink};
+use crate::io::ConnId;
+
+/// Requests up to this length are sent without being told of, by `uring` and where `epoll` holds them back.
+const SILENT: usize = 4096;
+
+/// A connection.
+#[derive(Default)]
+pub(super) struct Wire {
+    pub(super) generation: u32,
+    /// The worker has it.
+    pub(super) is_open: bool,
+    /// Bytes that have not left, in order.
+    out: VecDeque<u8>,
+    /// Of them, those that the worker takes for sent.
+    silent: usize,
+    /// Bytes that have left and are not told yet: `uring` tells of a send when all of it has gone.
+    untold: usize,
+    /// A piece of them is to go.
+    is_writing: bool,
+    /// Bytes given to it before the last send, and bytes that the server got.
+    before_last: u64,
+    delivered: u64,
+    given: u64,
+    /// What has arrived and was not read.
+    came: VecDeque<Reply>,
+    is_reading: bool,
+    /// The peer has closed its side.
+    is_half_closed: bool,
+    /// The peer knows nothing of it any more.
+    is_cut: bool,
+    /// This side has heard of that.
+    has_heard: bool,
+}
+
+impl Wire {
+    /// Something waits to go out.
+    pub(super) fn has_more(&self) -> bool {
+        !self.out.is_empty() || self.untold > 0
+    }
+
+    /// Something waits to go out that will be told.
+    pub(super) fn is_told(&self) -> bool {
+        self.out.len() > self.silent || self.untold > 0
+    }
+
+    /// The same place after its connection.
+    pub(super) fn closed(&self) -> Wire {
+        Wire { generation: self.generation + 1, ..Wire::default() }
+    }
+
+    /// The same place with another connection.
+    pub(super) fn opened(&self) -> Wire {
+        Wire { generation: self.generation, is_open: true, ..Wire::default() }
+    }
+
+    /// No byte of the last send has reached the server.
+    pub(super) fn is_unseen(&self) -> bool {
+        self.delivered <= self.before_last
+    }
+}
+
+impl<S: Server> SimOps<S> {
+    /// Sends as much as the socket takes now. The rest goes on by itself.
+    pub(super) fn send_in_pieces(&mut self, conn: ConnId, bytes: &[u8], is_copy: bool) -> usize {
+        let Some(network) = &mut self.network else { return 0 };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        let had_more = wire.has_more();
+        if !had_more || !is_copy {
+            wire.before_last = wire.given;
+        }
+        if wire.has_heard {
+            self.push(0, conn, Happening::Failed(libc::EPIPE));
+            return 0;
+        }
+        wire.given += bytes.len() as u64;
+        let holds = !is_copy && !wire.is_told() && bytes.len() <= SILENT && network.holds_back();
+        let now = match (had_more || holds, network.like()) {
+            (true, _) | (_, Like::Uring) => 0,
+            (false, Like::Epoll) => network.piece(bytes.len(), Piece::Written),
+        };
+        wire.out.extend(&bytes[now..]);
+        wire.silent += if holds { bytes.len() } else { 0 };
+        self.books.most_waiting = self.books.most_waiting.max(wire.out.len());
+        if now > 0 {
+            self.passes(conn, &bytes[..now]);
+        }
+        self.writes_later(conn, now == 0 && !had_more);
+        if holds { bytes.len() } else { now }
+    }
+
+    /// A last word, in front of a close: it goes whole or breaks off, and nobody waits for it.
+    pub(super) fn says_at_once(&mut self, conn: ConnId, last: &[u8]) -> usize {
+        self.note(Kind::Send, conn, last, last.len() as u64);
+        self.books.sent += last.len() as u64;
+        self.passes(conn, last);
+        last.len()
+    }
+
+    /// The next piece goes out; at once, or when the socket has room again.
+    fn writes_later(&mut self, conn: ConnId, at_once: bool) {
+        let now_ns = self.now_ns();
+        let Some(network) = &mut self.network else { return };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        if wire.is_writing || wire.out.is_empty() {
+            return;
+        }
+        let pause = if at_once && network.like() == Like::Uring { Some(0) } else { network.pause_ns() };
+        wire.is_writing = true;
+        // Without a pause that ends the server reads nothing any more.
+        if let Some(pause) = pause {
+            self.push(now_ns + pause, conn, Happening::Writable);
+        }
+    }
+
+    /// A piece goes over the network: it arrives, or the connection breaks somewhere in it.
+    fn passes(&mut self, conn: ConnId, bytes: &[u8]) {
+        let now_ns = self.now_ns();
+        let Some(network) = &mut self.network else { return };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        if wire.is_cut {
+            return;
+        }
+        let (arrives, resets) = network.resets_within(bytes.len());
+        let later = now_ns + network.short_ns();
+        wire.delivered += arrives as u64;
+        wire.is_cut |= resets;
+        if arrives > 0 {
+            self.deliver(conn, &bytes[..arrives]);
+        }
+        if resets {
+            self.push(later, conn, Happening::Reply(Reply::Error(libc::ECONNRESET)));
+        }
+    }
+
+    /// What waits goes on.
+    pub(super) fn write_on(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
+        let Some(network) = &mut self.network else { return };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        wire.is_writing = false;
+        if wire.has_heard {
+            wire.out.clear();
+            return self.tell(Event::Failed(conn, libc::EPIPE), sink);
+        }
+        let length = network.piece(wire.out.len(), Piece::Written).max(1);
+        let piece: Vec<u8> = wire.out.drain(..length).collect();
+        let silent = wire.silent.min(length);
+        wire.silent -= silent;
+        wire.untold += length - silent;
+        let told = match network.like() {
+            Like::Uring if !wire.out.is_empty() => 0,
+            _ => std::mem::take(&mut wire.untold),
+        };
+        let generation = wire.generation;
+        self.passes(conn, &piece);
+        if told > 0 {
+            self.tell(Event::Sent(conn, told), sink);
+        }
+        if self.wire(conn).generation == generation {
+            self.writes_later(conn, false);
+        }
+    }
+
+    /// Something of the server has arrived.
+    pub(super) fn arrives(&mut self, conn: ConnId, reply: Reply) {
+        let Some(network) = &mut self.network else { return };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        if wire.has_heard || (wire.is_half_closed && !matches!(reply, Reply::Error(_))) {
+            return;
+        }
+        match reply {
+            // What was on its way when the peer forgot the connection is followed by its reset.
+            Reply::Bytes(bytes) => {
+                let (arrives, resets) = network.resets_within(bytes.len());
+                wire.came.push_back(Reply::Bytes(bytes[..arrives].to_vec()));
+                if resets {
+                    (wire.is_cut, wire.has_heard) = (true, true);
+                    wire.came.push_back(Reply::Error(libc::ECONNRESET));
+                }
+            }
+            Reply::Fin => {
+                wire.is_half_closed = true;
+                wire.came.push_back(Reply::Fin);
+            }
+            Reply::Error(error) => {
+                (wire.is_cut, wire.has_heard) = (true, true);
+                wire.came.push_back(Reply::Error(error));
+            }
+        }
+        self.reads_later(conn, true);
+    }
+
+    fn reads_later(&mut self, conn: ConnId, at_once: bool) {
+        let now_ns = self.now_ns();
+        let Some(network) = &mut self.network else { return };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        if wire.is_reading || wire.came.is_empty() {
+            return;
+        }
+        wire.is_reading = true;
+        let pause = if at_once { Some(network.short_ns()) } else { network.pause_ns() };
+        if let Some(pause) = pause {
+            self.push(now_ns + pause, conn, Happening::Readable);
+        }
+    }
+
+    /// Reads a piece of what has arrived, which may be of several answers.
+    pub(super) fn read(&mut self, conn: ConnId, sink: &mut impl Sink<Self>) {
+        let Some(network) = &mut self.network else { return };
+        let wire = &mut self.lanes[self.at].wires[conn as usize];
+        wire.is_reading = false;
+        let generation = wire.generation;
+        let mut bytes = Vec::new();
+        while let Some(Reply::Bytes(more)) = wire.came.front_mut() {
+            bytes.append(more);
+            wire.came.pop_front();
+        }
+        let length = network.piece(bytes.len(), Piece::Read);
+        let rest = bytes.split_off(length.max(1).min(bytes.len()));
+        if !rest.is_empty() {
+            wire.came.push_front(Reply::Bytes(rest));
+        }
+        let ends = wire.came.front() == Some(&Reply::Fin);
+        // `epoll` may know of the end by then, and says so; it tells of it at once.
+        let last = ends && !bytes.is_empty() && network.tells_last();
+        let tells_end = last || bytes.is_empty();
+        if !bytes.is_empty() {
+            self.tell(Event::Received { conn, bytes: &bytes, last }, sink);
+        }
+        if self.wire(conn).generation != generation {
+            return;
+        }
+        if tells_end {
+            match self.wire(conn).came.pop_front() {
+                Some(Reply::Fin) => self.tell(Event::Closed(conn), sink),
+                Some(Reply::Error(error)) => self.tell(Event::Failed(conn, error), sink),
+                Some(Reply::Bytes(_)) | None => {}
+            }
+        }
+        if self.wire(conn).generation == generation {
+            self.reads_later(conn, false);
+        }
+    }
+}
