@@ -10,6 +10,7 @@
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
+//! - [`secrets`]: values that nothing of this may show.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
 pub mod event;
@@ -25,9 +26,11 @@ pub mod numbers;
 pub mod outcome;
 pub mod sample;
 pub mod samples;
+pub mod secrets;
 pub mod store;
 pub mod summary;
 pub mod units;
 
 pub use histogram::Histogram;
 pub use outcome::{Failure, Outcome};
+pub use secrets::Secrets;

@@ -1,0 +1,142 @@
+//! Values that nothing loadlab writes or serves may show, and how they are found in text.
+//!
+//! A secret is found however it is written: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and in
+//! any mixture of these, each up to twice over. [`decode`] reads one character in all of its ways of being written,
+//! [`needle`] holds what is looked for, [`scan`] looks for it. Nothing here decides what is a secret.
+
+mod decode;
+mod entities;
+mod needle;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use needle::Needle;
+use scan::Scan;
+
+/// What stands in place of a secret.
+pub const MASK: &str = "***";
+/// Bytes that a secret has at least: masking shorter ones would blank half of what is written.
+pub const LEAST_BYTES: usize = 8;
+/// How much of a stream is masked at a time.
+const BLOCK_BYTES: usize = 64 * 1024;
+
+/// Values that nothing loadlab writes or serves may show. Cheap to clone; the default has none.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// None while there are no secrets: then nothing is looked for.
+    kept: Option<Arc<Kept>>,
+}
+
+#[derive(Clone, Default)]
+struct Kept {
+    values: Vec<Box<[u8]>>,
+    scan: Scan,
+}
+
+/// A value is too short to be masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a secret of {bytes} bytes is too short: masking it would blank half of the record")]
+pub struct TooShort {
+    /// Its length.
+    pub bytes: usize,
+}
+
+impl Secrets {
+    /// Adds a value. One that is percent-encoded is masked in its decoded form, too.
+    ///
+    /// # Errors
+    /// It is shorter than [`LEAST_BYTES`].
+    pub fn add(&mut self, value: &[u8]) -> Result<(), TooShort> {
+        if value.len() < LEAST_BYTES {
+            return Err(TooShort { bytes: value.len() });
+        }
+        let kept = Arc::make_mut(self.kept.get_or_insert_default());
+        if kept.values.iter().any(|known| **known == *value) {
+            return Ok(());
+        }
+        kept.values.push(value.into());
+        let decoded = decode::percent_decoded(value);
+        for form in std::iter::once(value).chain(decoded.as_deref()).filter(|v| v.len() >= LEAST_BYTES) {
+            kept.scan.add(Needle::all_of(form));
+        }
+        Ok(())
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_none()
+    }
+
+    /// The text with [`MASK`] in place of each secret.
+    pub fn mask<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.mask_bytes(text.as_bytes()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            // Secrets that are not UTF-8 may end within a character.
+            Cow::Owned(masked) => Cow::Owned(match String::from_utf8(masked) {
+                Ok(masked) => masked,
+                Err(broken) => String::from_utf8_lossy(broken.as_bytes()).into_owned(),
+            }),
+        }
+    }
+
+    /// The same of any bytes.
+    pub fn mask_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(kept) = &self.kept else { return Cow::Borrowed(bytes) };
+        let found = kept.scan.of(bytes, true);
+        if found.spans.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut masked = Vec::with_capacity(bytes.len());
+        found.write(bytes, &mut masked);
+        Cow::Owned(masked)
+    }
+
+    /// The same of the beginning of something longer: what its last bytes may begin is unknown, so where they are the
+    /// beginning of a secret they are left out.
+    pub fn mask_beginning<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        let Some(kept) = &self.kept else { return Cow::Borrowed(bytes) };
+        let found = kept.scan.of(bytes, false);
+        if found.spans.is_empty() && found.certain == bytes.len() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut masked = Vec::with_capacity(bytes.len());
+        found.write(bytes, &mut masked);
+        Cow::Owned(masked)
+    }
+
+    /// Copies a stream with [`MASK`] in place of each secret, wherever reading happens to cut it. Tells whether there
+    /// was one.
+    ///
+    /// # Errors
+    /// What reading or writing answers.
+    pub fn mask_stream(&self, from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
+        let Some(kept) = &self.kept else { return io::copy(from, to).map(|_| false) };
+        let (mut held, mut masked, mut any) = (Vec::new(), Vec::new(), false);
+        loop {
+            let read = from.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut held)?;
+            let found = kept.scan.of(&held, read == 0);
+            any |= !found.spans.is_empty();
+            masked.clear();
+            found.write(&held, &mut masked);
+            to.write_all(&masked)?;
+            if read == 0 {
+                return Ok(any);
+            }
+            let certain = found.certain;
+            held.drain(..certain);
+        }
+    }
+}
+
+/// Shows no value.
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Secrets({})", self.kept.as_ref().map_or(0, |kept| kept.values.len()))
+    }
+}

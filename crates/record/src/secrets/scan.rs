@@ -1,0 +1,205 @@
+//! Looks for needles at every place of a text. Text in which nothing begins like a needle costs one look at each byte.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::MASK;
+use super::decode::{self, DEPTH, Read};
+use super::needle::Needle;
+
+/// What is looked for, and how it may begin.
+#[derive(Clone)]
+pub struct Scan {
+    needles: Vec<Needle>,
+    /// Whether something may begin with a byte.
+    begins: Box<[bool; 256]>,
+}
+
+impl Default for Scan {
+    fn default() -> Self {
+        Scan { needles: Vec::new(), begins: Box::new([false; 256]) }
+    }
+}
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where secrets stand, in order, apart from one another.
+    pub spans: Vec<Range<usize>>,
+    /// Up to here it is certain; behind it a secret may begin that goes on beyond the end.
+    pub certain: usize,
+}
+
+impl Found {
+    /// Writes what is certain of the text with its secrets masked.
+    pub fn write(&self, text: &[u8], to: &mut Vec<u8>) {
+        let mut from = 0;
+        for span in &self.spans {
+            to.extend_from_slice(&text[from..span.start]);
+            to.extend_from_slice(MASK.as_bytes());
+            from = span.end;
+        }
+        to.extend_from_slice(&text[from..self.certain.max(from)]);
+    }
+}
+
+impl Scan {
+    /// Looks for these as well.
+    pub fn add(&mut self, needles: Vec<Needle>) {
+        for needle in needles {
+            if let Some(first) = needle.bytes.first() {
+                self.begins[usize::from(*first)] = true;
+                self.needles.push(needle);
+            }
+        }
+        for special in *b"%\\&+" {
+            self.begins[usize::from(special)] = true;
+        }
+    }
+
+    /// Where needles stand in a text; `is_whole` if nothing follows it.
+    pub fn of(&self, text: &[u8], is_whole: bool) -> Found {
+        let mut found = Found { spans: Vec::new(), certain: text.len() };
+        let mut tries = Tries::default();
+        for (at, byte) in text.iter().enumerate() {
+            if !self.begins[usize::from(*byte)] {
+                continue;
+            }
+            for needle in &self.needles {
+                match tries.at(needle, text, at) {
+                    Tried::No => {}
+                    Tried::CutOff if is_whole => {}
+                    Tried::CutOff => {
+                        found.certain = certain(&mut found.spans, at, needle);
+                        return found;
+                    }
+                    Tried::Until(end) => {
+                        if let Some(end) = behind(needle, text, end, is_whole) {
+                            add(&mut found.spans, before(needle, text, at)..end);
+                        } else {
+                            found.certain = certain(&mut found.spans, at, needle);
+                            return found;
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Where the writing of a needle ends that has been found up to `end`; `None` if what follows decides.
+fn behind(needle: &Needle, text: &[u8], end: usize, is_whole: bool) -> Option<usize> {
+    if !needle.shared.is_base64 {
+        return Some(end);
+    }
+    let end = match needle.shared.after {
+        true => one(text, end, is_whole, is_base64)?,
+        false => end,
+    };
+    let end = one(text, end, is_whole, |b| b == b'=')?;
+    one(text, end, is_whole, |b| b == b'=')
+}
+
+/// Behind one byte of a kind, however it is written; where it is not there, `at` itself.
+fn one(text: &[u8], at: usize, is_whole: bool, is: fn(u8) -> bool) -> Option<usize> {
+    let (mut end, mut is_cut_off) = (at, false);
+    decode::each(text, at, DEPTH, &mut |read| match read {
+        Read::Unit(unit) if matches!(unit.bytes(), [b] if is(*b)) => end = end.max(unit.end),
+        Read::Unit(_) => {}
+        Read::CutOff => is_cut_off = true,
+    });
+    (is_whole || !is_cut_off).then_some(end)
+}
+
+/// Where the writing of a needle begins that was found at `at`.
+fn before(needle: &Needle, text: &[u8], at: usize) -> usize {
+    let shares = at > 0 && needle.shared.before && is_base64(text[at - 1]);
+    at - usize::from(shares)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+/// Adds a span that begins no earlier than all others, but for a character of base64.
+fn add(spans: &mut Vec<Range<usize>>, mut span: Range<usize>) {
+    while let Some(last) = spans.pop_if(|last| last.end > span.start) {
+        span = last.start.min(span.start)..last.end.max(span.end);
+    }
+    spans.push(span);
+}
+
+/// What is certain where a needle may begin at `at` and go on beyond the end. Spans that reach into it are not.
+fn certain(spans: &mut Vec<Range<usize>>, at: usize, needle: &Needle) -> usize {
+    let mut certain = at - usize::from(at > 0 && needle.shared.before);
+    while let Some(last) = spans.pop_if(|last| last.end > certain) {
+        certain = last.start;
+    }
+    certain
+}
+
+/// What came of looking at one place.
+enum Tried {
+    No,
+    /// It stands there up to here.
+    Until(usize),
+    /// The text ends before it is decided.
+    CutOff,
+}
+
+/// Ways through a text and a needle, beside one another where the text can be read in more than one way.
+#[derive(Default)]
+struct Tries {
+    /// How much of the needle has been found, and where the text goes on.
+    open: Vec<(usize, usize)>,
+    seen: BTreeSet<(usize, usize)>,
+}
+
+impl Tries {
+    fn at(&mut self, needle: &Needle, text: &[u8], at: usize) -> Tried {
+        let bytes = &needle.bytes;
+        if text[at] != bytes[0] && !decode::is_special(text[at]) {
+            return Tried::No;
+        }
+        self.open.clear();
+        self.seen.clear();
+        self.open.push((0, at));
+        let (mut until, mut is_cut_off) = (None, false);
+        while let Some((mut found, mut place)) = self.open.pop() {
+            while found < bytes.len()
+                && text.get(place).is_some_and(|b| *b == bytes[found] && !decode::is_special(*b))
+            {
+                found += 1;
+                place += 1;
+            }
+            match text.get(place) {
+                _ if found == bytes.len() => until = until.max(Some(place)),
+                None => is_cut_off = true,
+                Some(byte) if !decode::is_special(*byte) => {}
+                Some(_) => is_cut_off |= self.branch(&bytes[found..], text, (found, place)),
+            }
+        }
+        match until {
+            Some(end) => Tried::Until(end),
+            None if is_cut_off => Tried::CutOff,
+            None => Tried::No,
+        }
+    }
+
+    /// Goes on in all ways in which what stands here can be read. Tells whether the text ends within one.
+    fn branch(&mut self, rest: &[u8], text: &[u8], (found, place): (usize, usize)) -> bool {
+        let (open, seen, mut is_cut_off) = (&mut self.open, &mut self.seen, false);
+        decode::each(text, place, DEPTH, &mut |read| match read {
+            Read::Unit(unit) if rest.starts_with(unit.bytes()) => {
+                let next = (found + unit.bytes().len(), unit.end);
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+            Read::Unit(_) => {}
+            Read::CutOff => is_cut_off = true,
+        });
+        is_cut_off
+    }
+}
