@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use loadlab_record::Secrets;
+
 use crate::kept::Kept;
 use crate::source::Request;
 use crate::stages::{Level, Stage};
@@ -66,6 +68,8 @@ pub struct LoadSpec {
     pub io: IoChoice,
     /// Seed of everything random.
     pub seed: u64,
+    /// What no example, error or message may show, beside what users capture.
+    pub secrets: Secrets,
 }
 
 /// Who decides when a request falls due.
@@ -276,6 +280,7 @@ impl LoadSpec {
             cpus: Vec::new(),
             io: IoChoice::Auto,
             seed: 1,
+            secrets: Secrets::default(),
         }
     }
 

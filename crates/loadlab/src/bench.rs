@@ -21,7 +21,7 @@ use loadlab_system::open_files;
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
 use crate::view::{Seen, Serving, View};
-use crate::{output, report, signals, ui};
+use crate::{mask, output, report, signals, ui};
 
 const DEFAULT_USERS: u64 = 50;
 const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
@@ -177,6 +177,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             cpus,
             io: io_of(args.io),
             seed: args.seed,
+            secrets: mask::secrets(),
         },
     })
 }

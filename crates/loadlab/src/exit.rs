@@ -4,6 +4,8 @@ use std::io::Write;
 
 use loadlab_analysis::Exit;
 
+use crate::mask;
+
 /// How a command ended: what it asks for, and what to say about it.
 pub struct Ended {
     exit: Exit,
@@ -40,6 +42,7 @@ impl Ended {
 
 /// Shows an error on standard error: `error: …`, hints in their own lines.
 pub fn show(message: &str) {
+    let message = mask::text(message);
     let red = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
     let hint = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Cyan.into()));
     let mut lines = String::new();
@@ -55,6 +58,7 @@ pub fn show(message: &str) {
 
 /// Shows a remark on standard error.
 pub fn note(message: &str) {
+    let message = mask::text(message);
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
     let _ = writeln!(anstream::stderr(), "{style}note:{style:#} {message}");
 }

@@ -14,7 +14,7 @@ use crate::check::{self, ReadPlan};
 use crate::exit::{Ended, note};
 use crate::run::{GUARDIAN, default_out};
 use crate::view::{Seen, Serving, View};
-use crate::{output, report, signals};
+use crate::{mask, output, report, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// A probe that nothing says the length of.
@@ -192,6 +192,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<How, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: Vec::new(),
         threads: default_threads(&[]),
+        secrets: mask::secrets(),
     })
 }
 

@@ -11,6 +11,7 @@ mod exit;
 mod find;
 mod history;
 mod live;
+mod mask;
 mod metrics;
 mod output;
 mod report;

@@ -7,9 +7,11 @@ use loadlab_analysis::Exit;
 
 use crate::args::Args;
 use crate::exit::Ended;
+use crate::mask;
 
 /// Writes to standard output; a reader that has gone away is no error.
 pub fn print(text: &str) {
+    let text = mask::text(text);
     let mut out = anstream::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

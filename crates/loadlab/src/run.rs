@@ -15,7 +15,7 @@ use crate::bench::default_threads;
 use crate::check::{self, ReadPlan};
 use crate::exit::{Ended, note};
 use crate::view::{Seen, Serving, View};
-use crate::{output, report, signals};
+use crate::{mask, output, report, signals};
 
 /// The argument that turns this program into a run's guardian.
 pub const GUARDIAN: &str = "__guardian";
@@ -97,6 +97,7 @@ fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: args.resolve.clone(),
         threads: default_threads(&[]),
+        secrets: mask::secrets(),
     })
 }
 

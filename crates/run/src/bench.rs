@@ -75,7 +75,7 @@ pub enum BenchError {
 /// Only if nothing could be measured.
 pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResult, BenchError> {
     let facts = facts_of(&bench.spec, &bench.url);
-    let stage = Stage::new(None, cancel.clone());
+    let stage = Stage::new(None, cancel.clone(), bench.spec.secrets.clone());
     let zero_ns = clock::now_ns() + LEAD_NS;
     stage.set_clock(zero_ns);
     let watcher = match &bench.samples {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use loadlab_analysis::Exit;
 use loadlab_load::target::{Allowed, Resolved};
 use loadlab_plan::Plan;
+use loadlab_record::Secrets;
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::manifest::RunEnded;
@@ -42,6 +43,8 @@ pub struct How {
     pub resolved: Vec<Resolved>,
     /// Load threads, where the plan does not say.
     pub threads: usize,
+    /// What neither the record nor an event may show.
+    pub secrets: Secrets,
 }
 
 /// Why a run could not begin.
@@ -156,8 +159,13 @@ pub fn allowed_of(plan: &Plan, how: &How) -> Result<Allowed, RunError> {
 }
 
 /// The stage of a trial, whose record has what was built before it, and what this host lacks.
-pub fn stage_of(writer: TrialWriter, cancel: &Cancel, builds: &mut Builds, site: &Site) -> Arc<Stage> {
-    let stage = Stage::new(Some(writer), cancel.clone());
+pub fn stage_of(
+    writer: TrialWriter,
+    (cancel, secrets): (&Cancel, &Secrets),
+    builds: &mut Builds,
+    site: &Site,
+) -> Arc<Stage> {
+    let stage = Stage::new(Some(writer), cancel.clone(), secrets.clone());
     std::mem::take(builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
     for missing in site.unavailable() {
         let (what, why) = (missing.what.clone(), missing.why.clone());
@@ -220,7 +228,7 @@ pub fn never_began(
 ) -> RunError {
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
-        let stage = Stage::new(Some(writer), cancel.clone());
+        let stage = Stage::new(Some(writer), cancel.clone(), record.secrets().clone());
         builds.into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
         stage.settle_clock();
         stage.event(What::Failed { text: error.to_string() });
@@ -280,7 +288,7 @@ impl Course<'_> {
             Ok(writer) => writer,
             Err(error) => return self.add((index, number), lost(&error), true),
         };
-        let stage = stage_of(writer, self.cancel, &mut self.builds, site);
+        let stage = stage_of(writer, (self.cancel, &self.how.secrets), &mut self.builds, site);
         let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
         let mut outcome = match (given_up, limits::settle(case, self.plan.cases(), &self.done.trials)) {
             (Some(given_up), _) => skipped(&stage, given_up),

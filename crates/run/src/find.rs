@@ -269,7 +269,7 @@ impl Hunt<'_> {
             Ok(writer) => writer,
             Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
         };
-        let stage = stage_of(writer, self.cancel, &mut self.builds, site);
+        let stage = stage_of(writer, (self.cancel, &self.how.secrets), &mut self.builds, site);
         let dir = dir_of(self.plan);
         let trial = Trial {
             index: 0,

@@ -139,6 +139,7 @@ impl Numbers for Gauge<'_> {
 #[cfg(test)]
 mod tests {
     use loadlab_analysis::{Planned, TrialInput, summarise};
+    use loadlab_record::Secrets;
     use loadlab_record::summary::{Ended, Generator, LoadFacts};
     use loadlab_system::{Cancel, Watched};
 
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn figures_of_the_system_are_worked_out_once_a_second() {
-        let stage = Stage::new(None, Cancel::new());
+        let stage = Stage::new(None, Cancel::new(), Secrets::default());
         let sample = |at_s: f64| Sample { at_s, component: "web".to_owned(), ..Sample::default() };
         let expr = |text: &str| Expr::parse(text).expect("a condition");
         let count = |conditions: &[&str]| {

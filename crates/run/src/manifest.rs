@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use loadlab_plan::{self as plan, Case, Plan};
+use loadlab_record::Secrets;
 use loadlab_record::manifest::{
     CaseFacts, ComponentFacts, DerivedFacts, Host, Manifest, RunEnded, SearchFacts,
 };
@@ -30,7 +31,7 @@ impl Record {
     /// The folder holds something, or cannot be made.
     pub fn begin(plan: &Plan, how: &How) -> Result<Record, StoreError> {
         let manifest = manifest_of(plan, how);
-        let writer = RunWriter::create(&how.out, &manifest)?;
+        let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok(Record { writer, manifest, dir, tried: Vec::new() })
     }
@@ -46,7 +47,7 @@ impl Record {
         manifest.cases.clear();
         manifest.trials = 1;
         manifest.search = Some(facts);
-        let writer = RunWriter::create(&how.out, &manifest)?;
+        let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
         Ok(Record { writer, manifest, dir, tried: Vec::new() })
     }
@@ -91,6 +92,11 @@ impl Record {
     pub fn trial(&self, case: usize, trial: u32) -> Result<TrialWriter, StoreError> {
         let dir = self.manifest.cases.get(case).map_or("", |c| c.dir.as_str());
         self.writer.trial(dir, trial)
+    }
+
+    /// What nothing of it shows.
+    pub fn secrets(&self) -> &Secrets {
+        self.writer.secrets()
     }
 
     /// Says how the run ended.

@@ -32,7 +32,8 @@ pub fn set_up(
         return Ok(slots);
     }
     let load = as_load(case);
-    let (spec, _) = load_spec(&load, (plan_dir, &Slots::new(0), &[]), names, allowed, 1)?;
+    let (mut spec, _) = load_spec(&load, (plan_dir, &Slots::new(0), &[]), names, allowed, 1)?;
+    spec.secrets = stage.secrets.clone();
     let start_ns = clock::now_ns() + LEAD_NS;
     let (control, mut failed) = (Control::default(), None);
     let outcome =

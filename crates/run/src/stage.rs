@@ -7,6 +7,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadlab_analysis::Exit;
+use loadlab_record::Secrets;
 use loadlab_record::event::{Event, What};
 use loadlab_record::ids::{IdLine, SentIds};
 use loadlab_record::sample::Sample;
@@ -25,6 +26,8 @@ pub struct Stage {
     pub writer: Option<TrialWriter>,
     /// Ctrl-C.
     pub cancel: Cancel,
+    /// What nothing that is seen here may show.
+    pub secrets: Secrets,
     seen: Mutex<Seen>,
     spoiled: AtomicBool,
 }
@@ -71,8 +74,8 @@ pub enum Trouble {
 
 impl Stage {
     /// Nothing has happened.
-    pub fn new(writer: Option<TrialWriter>, cancel: Cancel) -> Self {
-        Stage { writer, cancel, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
+    pub fn new(writer: Option<TrialWriter>, cancel: Cancel, secrets: Secrets) -> Self {
+        Stage { writer, cancel, secrets, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {

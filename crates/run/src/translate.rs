@@ -15,6 +15,7 @@ use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url, sources_fo
 use loadlab_load::tls::Versions;
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
+use loadlab_record::Secrets;
 use loadlab_system as system;
 
 use crate::agree;
@@ -309,6 +310,7 @@ pub fn load_spec(
         cpus: Vec::new(),
         io: IoChoice::Auto,
         seed: load.seed,
+        secrets: Secrets::default(),
     };
     Ok((spec, first_url))
 }

@@ -242,6 +242,7 @@ impl Trial<'_> {
             let place = (self.plan_dir, &shared, shared_names.as_slice());
             let (mut spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
             spec.kept = self.carried.and_then(|carried| carried.of(loads.len()));
+            spec.secrets = stage.secrets.clone();
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
                 let text = format!("`{}` speaks {spoken}, as was agreed on before the load", planned.name);
@@ -665,11 +666,13 @@ fn add<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use loadlab_record::Secrets;
+
     use super::*;
 
     #[test]
     fn a_thread_that_panicked_spoils_the_trial() {
-        let stage = Stage::new(None, Cancel::new());
+        let stage = Stage::new(None, Cancel::new(), Secrets::default());
         assert_eq!(joined(Ok(7), "this one", &stage), 7);
         assert!(stage.trouble().is_none() && !stage.must_end());
         let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
@@ -677,7 +680,7 @@ mod tests {
         let trouble = stage.trouble().expect("it is told");
         assert_eq!(trouble.words(), "a thread of loadlab failed, that of load `a`: no way");
         assert!(stage.must_end() && trouble.exit() == Exit::CouldNotRun);
-        let stage = Stage::new(None, Cancel::new());
+        let stage = Stage::new(None, Cancel::new(), Secrets::default());
         let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
         assert_eq!(joined(ended, "this one", &stage), 0);
         assert!(stage.trouble().expect("it is told").words().ends_with(": in plain words"));

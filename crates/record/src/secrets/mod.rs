@@ -8,6 +8,9 @@ mod decode;
 mod entities;
 mod needle;
 mod scan;
+mod serialize;
+
+pub use serialize::Masked;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +26,8 @@ use scan::Scan;
 pub const MASK: &str = "***";
 /// Bytes that a secret has at least: masking shorter ones would blank half of what is written.
 pub const LEAST_BYTES: usize = 8;
+/// The same of a captured value, in an example: shorter ones would be found everywhere.
+pub const LEAST_CAPTURED_BYTES: usize = 4;
 /// How much of a stream is masked at a time.
 const BLOCK_BYTES: usize = 64 * 1024;
 
@@ -37,6 +42,19 @@ pub struct Secrets {
 struct Kept {
     values: Vec<Box<[u8]>>,
     scan: Scan,
+}
+
+impl Kept {
+    fn add(&mut self, value: &[u8], least_bytes: usize) {
+        if self.values.iter().any(|known| **known == *value) {
+            return;
+        }
+        self.values.push(value.into());
+        let decoded = decode::percent_decoded(value);
+        for form in std::iter::once(value).chain(decoded.as_deref()).filter(|v| v.len() >= least_bytes) {
+            self.scan.add(Needle::all_of(form));
+        }
+    }
 }
 
 /// A value is too short to be masked.
@@ -57,15 +75,16 @@ impl Secrets {
             return Err(TooShort { bytes: value.len() });
         }
         let kept = Arc::make_mut(self.kept.get_or_insert_default());
-        if kept.values.iter().any(|known| **known == *value) {
-            return Ok(());
-        }
-        kept.values.push(value.into());
-        let decoded = decode::percent_decoded(value);
-        for form in std::iter::once(value).chain(decoded.as_deref()).filter(|v| v.len() >= LEAST_BYTES) {
-            kept.scan.add(Needle::all_of(form));
-        }
+        kept.add(value, LEAST_BYTES);
         Ok(())
+    }
+
+    /// Adds a value whose length nobody chose, such as one that was captured: from [`LEAST_CAPTURED_BYTES`] on, it is
+    /// masked.
+    pub fn add_captured(&mut self, value: &[u8]) {
+        if value.len() >= LEAST_CAPTURED_BYTES {
+            Arc::make_mut(self.kept.get_or_insert_default()).add(value, LEAST_CAPTURED_BYTES);
+        }
     }
 
     /// There are none.
@@ -110,6 +129,11 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
+    /// The value, its texts masked wherever it is serialized; names of fields and variants are no texts.
+    pub fn masked<'a, T: ?Sized>(&'a self, value: &'a T) -> Masked<'a, T> {
+        Masked { value, secrets: self }
+    }
+
     /// Copies a stream with [`MASK`] in place of each secret, wherever reading happens to cut it. Tells whether there
     /// was one.
     ///
@@ -120,7 +144,10 @@ impl Secrets {
         let (mut held, mut masked, mut any) = (Vec::new(), Vec::new(), false);
         loop {
             let read = from.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut held)?;
-            let found = kept.scan.of(&held, read == 0);
+            let mut found = kept.scan.of(&held, read == 0);
+            if read > 0 {
+                found.keep_last();
+            }
             any |= !found.spans.is_empty();
             masked.clear();
             found.write(&held, &mut masked);
@@ -128,8 +155,7 @@ impl Secrets {
             if read == 0 {
                 return Ok(any);
             }
-            let certain = found.certain;
-            held.drain(..certain);
+            held.drain(..found.written());
         }
     }
 }

@@ -39,7 +39,17 @@ impl Found {
             to.extend_from_slice(MASK.as_bytes());
             from = span.end;
         }
-        to.extend_from_slice(&text[from..self.certain.max(from)]);
+        to.extend_from_slice(&text[from..self.written()]);
+    }
+
+    /// How much of the text [`Found::write`] stands for.
+    pub fn written(&self) -> usize {
+        self.spans.last().map_or(0, |last| last.end).max(self.certain)
+    }
+
+    /// Leaves the last character open: in base64 it may hold bits of what comes next.
+    pub fn keep_last(&mut self) {
+        self.certain = self.certain.saturating_sub(1);
     }
 }
 

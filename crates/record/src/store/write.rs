@@ -19,6 +19,7 @@ use crate::ids::{IdLine, SentIds};
 use crate::load::{Series, TagMeasured, Tick};
 use crate::manifest::Manifest;
 use crate::sample::Sample;
+use crate::secrets::Secrets;
 use crate::summary::Summary;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -27,6 +28,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 #[derive(Debug)]
 pub struct RunWriter {
     dir: PathBuf,
+    secrets: Secrets,
 }
 
 impl RunWriter {
@@ -36,6 +38,14 @@ impl RunWriter {
     /// [`StoreError::Exists`] when it is there and not empty (or another run took it at the same moment);
     /// [`StoreError::Write`] for all that a disk can say.
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<RunWriter> {
+        RunWriter::create_masking(dir, manifest, &Secrets::default())
+    }
+
+    /// The same, of a record that shows none of these.
+    ///
+    /// # Errors
+    /// As [`RunWriter::create`].
+    pub fn create_masking(dir: &Path, manifest: &Manifest, secrets: &Secrets) -> Result<RunWriter> {
         fs::create_dir_all(dir).map_err(|e| match e.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.to_owned() },
             _ => StoreError::write("create", dir, e),
@@ -49,7 +59,7 @@ impl RunWriter {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.to_owned() },
             _ => StoreError::write("create", &dir.join(CASES), e),
         })?;
-        let writer = RunWriter { dir: dir.to_owned() };
+        let writer = RunWriter { dir: dir.to_owned(), secrets: secrets.clone() };
         writer.manifest(manifest)?;
         Ok(writer)
     }
@@ -59,12 +69,17 @@ impl RunWriter {
         &self.dir
     }
 
+    /// What the record does not show.
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     /// Replaces the manifest: a reader sees the old one or the new one, whatever happens meanwhile.
     ///
     /// # Errors
     /// [`StoreError::Write`]; the old manifest is then still there.
     pub fn manifest(&self, manifest: &Manifest) -> Result<()> {
-        replace(&self.dir.join(MANIFEST), manifest)
+        replace(&self.dir.join(MANIFEST), &self.secrets.masked(manifest))
     }
 
     /// Starts a trial's folder. `case_dir` is a name from [`super::case_dir_names`], `trial` counts from 1.
@@ -84,13 +99,14 @@ impl RunWriter {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.clone() },
             _ => StoreError::write("create", &dir, e),
         })?;
-        TrialWriter::create(dir)
+        TrialWriter::create(dir, &self.secrets)
     }
 }
 
 /// Writes one trial's folder. Ticks, samples, events and examples may come from different threads.
 pub struct TrialWriter {
     dir: PathBuf,
+    secrets: Secrets,
     ticks: Mutex<Appender<File>>,
     samples: Mutex<Appender<File>>,
     events: Mutex<Appender<File>>,
@@ -107,7 +123,7 @@ impl std::fmt::Debug for TrialWriter {
 }
 
 impl TrialWriter {
-    fn create(dir: PathBuf) -> Result<TrialWriter> {
+    fn create(dir: PathBuf, secrets: &Secrets) -> Result<TrialWriter> {
         let logs = dir.join(LOGS);
         fs::create_dir(&logs).map_err(|e| StoreError::write("create", &logs, e))?;
         let open = |name: &str| Appender::create(dir.join(name));
@@ -122,6 +138,7 @@ impl TrialWriter {
             latency: Mutex::new((encoder, latency)),
             ids: Mutex::new(None),
             dir,
+            secrets: secrets.clone(),
         })
     }
 
@@ -135,7 +152,7 @@ impl TrialWriter {
     /// # Errors
     /// [`StoreError::Write`]; see there for what is safe. The same for all that follow.
     pub fn tick(&self, tick: &Tick) -> Result<()> {
-        append_json(&self.ticks, std::slice::from_ref(tick))
+        self.append(&self.ticks, std::slice::from_ref(tick))
     }
 
     /// Appends the histograms of one load's second, which began at `from_s` on the trial's clock.
@@ -153,7 +170,7 @@ impl TrialWriter {
         let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
         let (encoder, appender) = &mut *latency;
         let lines = encoder
-            .interval(load, (from_s, length_s), series, by_tag)
+            .interval(&self.secrets.mask(load), (from_s, length_s), series, by_tag)
             .map_err(|e| StoreError::write("append to", &appender.path, e))?;
         appender.append(lines)
     }
@@ -163,7 +180,7 @@ impl TrialWriter {
     /// # Errors
     /// [`StoreError::Write`].
     pub fn samples(&self, samples: &[Sample]) -> Result<()> {
-        append_json(&self.samples, samples)
+        self.append(&self.samples, samples)
     }
 
     /// Appends an event.
@@ -171,7 +188,7 @@ impl TrialWriter {
     /// # Errors
     /// [`StoreError::Write`].
     pub fn event(&self, event: &Event) -> Result<()> {
-        append_json(&self.events, std::slice::from_ref(event))
+        self.append(&self.events, std::slice::from_ref(event))
     }
 
     /// Appends an exchange.
@@ -179,7 +196,7 @@ impl TrialWriter {
     /// # Errors
     /// [`StoreError::Write`].
     pub fn example(&self, example: &Example) -> Result<()> {
-        append_json(&self.examples, std::slice::from_ref(example))
+        self.append(&self.examples, std::slice::from_ref(example))
     }
 
     /// Appends the ids of a second.
@@ -192,7 +209,7 @@ impl TrialWriter {
             Some(appender) => appender,
             none => none.insert(Appender::create(self.dir.join(IDS))?),
         };
-        append_lines(appender, std::slice::from_ref(line))
+        append_lines(appender, std::slice::from_ref(line), &self.secrets)
     }
 
     /// All ids that were written so far, by what became of them.
@@ -214,7 +231,11 @@ impl TrialWriter {
             lines.lock().unwrap_or_else(PoisonError::into_inner).sync()?;
         }
         self.latency.lock().unwrap_or_else(PoisonError::into_inner).1.sync()?;
-        replace(&self.dir.join(SUMMARY), summary)
+        replace(&self.dir.join(SUMMARY), &self.secrets.masked(summary))
+    }
+
+    fn append<T: Serialize>(&self, to: &Mutex<Appender<File>>, values: &[T]) -> Result<()> {
+        append_lines(&mut to.lock().unwrap_or_else(PoisonError::into_inner), values, &self.secrets)
     }
 
     /// Where a component's output belongs: `(stdout, stderr)`. The folder is there, the files are not made.
@@ -297,14 +318,10 @@ impl<S: Sink> Appender<S> {
     }
 }
 
-fn append_json<T: Serialize>(to: &Mutex<Appender<File>>, values: &[T]) -> Result<()> {
-    append_lines(&mut to.lock().unwrap_or_else(PoisonError::into_inner), values)
-}
-
-fn append_lines<T: Serialize>(appender: &mut Appender<File>, values: &[T]) -> Result<()> {
+fn append_lines<T: Serialize>(appender: &mut Appender<File>, values: &[T], secrets: &Secrets) -> Result<()> {
     let mut lines = Vec::new();
     for value in values {
-        serde_json::to_writer(&mut lines, value)
+        serde_json::to_writer(&mut lines, &secrets.masked(value))
             .map_err(|e| StoreError::write("append to", &appender.path, e.into()))?;
         lines.push(b'\n');
     }
