@@ -172,14 +172,8 @@ impl<'r> Worker<'r> {
         let user = self.conns[id as usize].exchange;
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.exchanges[user as usize];
-        let script = journey.script(exchange.request);
-        let written = script.message.is_some();
-        if script.wants_room() {
-            match &mut exchange.kept {
-                Some(kept) => kept.clear(),
-                none => *none = Some(journey.room()),
-            }
-        }
+        let written = journey.script(exchange.request).message.is_some();
+        journey.make_room(exchange.request, &mut exchange.kept);
         let (length, sent) = if written {
             match journey.write(user, exchange.request, now) {
                 Ok(bytes) => {
@@ -210,6 +204,9 @@ impl<'r> Worker<'r> {
         self.recorder.sent(bytes);
         if self.talks.is_some() {
             self.talk_sent(id, bytes);
+        }
+        if self.multiplex.is_some() {
+            return self.streams_sent(id, bytes);
         }
         let exchange = self.conns[id as usize].exchange;
         if let Some(exchange) = self.exchanges.get_mut(exchange as usize) {

@@ -40,6 +40,8 @@ pub struct Multiplex<'r> {
 #[derive(Default)]
 struct Link {
     session: Option<Box<Session>>,
+    /// Bytes on their way out.
+    unsent: usize,
     /// Exchanges that wait for it.
     waiting: Vec<u32>,
 }
@@ -71,7 +73,7 @@ impl<'r> Multiplex<'r> {
 
     /// Nothing is open on the connection or waits for it, and the server has not said goodbye.
     pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
-        let Link { session, waiting } = self.link(conn);
+        let Link { session, waiting, .. } = self.link(conn);
         waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
     }
 
@@ -82,7 +84,8 @@ impl<'r> Multiplex<'r> {
 
     /// The connection comes from elsewhere, and this was said on it.
     pub fn take_up(&mut self, conn: ConnId, session: Box<Session>) {
-        self.link(conn).session = Some(session);
+        let link = self.link(conn);
+        (link.session, link.unsent) = (Some(session), 0);
     }
 
     fn link(&mut self, conn: ConnId) -> &mut Link {
@@ -118,7 +121,8 @@ impl<'r> Worker<'r> {
         let settings = Settings { tell_fields, tell_failures: true, ..Settings::default() };
         let mut session = Box::new(Session::new(settings));
         session.start(&mut multiplex.out);
-        multiplex.link(conn).session = Some(session);
+        let link = multiplex.link(conn);
+        (link.session, link.unsent) = (Some(session), 0);
         self.send_waiting(ops, conn);
     }
 
@@ -131,18 +135,13 @@ impl<'r> Worker<'r> {
         }
         let spec = multiplex.spec;
         let Multiplex { links, out, .. } = multiplex;
-        let Link { session: Some(session), waiting } = &mut links[conn as usize] else { return };
+        let Link { session: Some(session), waiting, .. } = &mut links[conn as usize] else { return };
         let ready = (session.room() as usize).min(waiting.len());
         for id in waiting.drain(..ready) {
             let exchange = &mut self.exchanges[id as usize];
             let request = &self.spec.requests[exchange.request as usize];
             if let Some(journey) = &mut self.journey {
-                if journey.script(exchange.request).wants_room() {
-                    match &mut exchange.kept {
-                        Some(kept) => kept.clear(),
-                        none => *none = Some(journey.room()),
-                    }
-                }
+                journey.make_room(exchange.request, &mut exchange.kept);
                 if let Some(written) = spec.written(exchange.request) {
                     let spoken = match journey.speak(id, exchange.request, now, written) {
                         Ok(spoken) => spoken,
@@ -175,13 +174,17 @@ impl<'r> Worker<'r> {
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let Some(multiplex) = &mut self.multiplex else { return };
         let Multiplex { links, out, .. } = multiplex;
+        let Link { session: Some(session), unsent, .. } = &mut links[conn as usize] else { return };
         loop {
             if !out.is_empty() {
-                let (_, sent) = put(&mut self.secure, ops, conn, out);
+                let (length, sent) = put(&mut self.secure, ops, conn, out);
+                *unsent += length - sent;
                 self.recorder.sent(sent);
                 out.clear();
             }
-            let Some(session) = &mut links[conn as usize].session else { return };
+            if *unsent == 0 {
+                session.all_gone();
+            }
             if !session.wants_flush() {
                 return;
             }
@@ -197,6 +200,20 @@ impl<'r> Worker<'r> {
                 }
             };
             session.flush(body_of, out);
+        }
+    }
+
+    /// Bytes that had to wait have gone out.
+    #[inline]
+    pub(crate) fn streams_sent(&mut self, conn: ConnId, bytes: usize) {
+        let Some(Link { session, unsent, .. }) =
+            self.multiplex.as_mut().and_then(|m| m.links.get_mut(conn as usize))
+        else {
+            return;
+        };
+        *unsent = unsent.saturating_sub(bytes);
+        if let Some(session) = session.as_mut().filter(|_| *unsent == 0) {
+            session.all_gone();
         }
     }
 

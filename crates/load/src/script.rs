@@ -1,6 +1,7 @@
 //! What a step of a journey adds to a request: a text that is written anew each time, checks of the answer, values
 //! taken out of it. Nothing here sends or counts.
 
+use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::course::{Course, Step};
@@ -19,6 +20,8 @@ use crate::websocket::opening::Opening;
 /// Most bytes of a body that are kept for checks and captures. What is beyond is counted, not looked at, and a
 /// check or capture that needs the body fails, saying so.
 pub const MAX_BODY: usize = 4 << 20;
+/// Most bytes of a body that nobody looks at: what an example shows of it.
+const SHOWN: usize = HEAD_BYTES + BODY_BYTES;
 /// Kept bodies larger than this give their memory back.
 const BODY_KEPT: usize = 64 * 1024;
 
@@ -169,9 +172,22 @@ pub struct Deal {
     pub per_user: bool,
 }
 
-/// A response of which head and body are kept until it is complete.
+/// How much of a body is kept until it is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeps {
+    /// Its beginning, for examples: checks and captures ask for the head at most.
+    #[default]
+    Beginning,
+    /// All of it if it is encoded: its size is checked, and that is the size of what it decodes to.
+    IfEncoded,
+    /// Up to [`MAX_BODY`]: a check or a capture looks at it.
+    All,
+}
+
+/// A response of which the head and as much of the body as somebody looks at are kept until it is complete.
 #[derive(Debug, Default)]
 pub struct Kept {
+    keeps: Keeps,
     head: Vec<u8>,
     body: Vec<u8>,
     size: u64,
@@ -194,14 +210,24 @@ impl Keep for Kept {
     }
 
     fn body(&mut self, bytes: &[u8]) {
+        if self.keeps == Keeps::IfEncoded && self.size == 0 {
+            self.keeps = if decode::is_encoded(&self.head) { Keeps::All } else { Keeps::Beginning };
+        }
         self.size += bytes.len() as u64;
-        let room = MAX_BODY.saturating_sub(self.body.len());
+        let most = if self.keeps == Keeps::All { MAX_BODY } else { SHOWN };
+        let room = most.saturating_sub(self.body.len());
         self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 }
 
 impl Kept {
-    /// Ready for another response.
+    /// Ready for another response, of which so much is looked at.
+    pub fn begin(&mut self, keeps: Keeps) {
+        self.clear();
+        self.keeps = keeps;
+    }
+
+    /// Forgets the response.
     pub fn clear(&mut self) {
         self.head.clear();
         self.body.clear();
@@ -387,6 +413,15 @@ impl Script {
             || checks.needs_body()
             || checks.needs_head()
             || !checks.size.is_empty()
+    }
+
+    /// How much of the answer's body its checks and captures look at.
+    pub fn keeps(&self) -> Keeps {
+        match (self.needs_body(), self.checks.size.is_empty()) {
+            (true, _) => Keeps::All,
+            (false, false) => Keeps::IfEncoded,
+            (false, true) => Keeps::Beginning,
+        }
     }
 
     fn needs_body(&self) -> bool {

@@ -125,8 +125,7 @@ impl<'r> Worker<'r> {
         let (Some(talks), Some(journey)) = (&mut self.talks, &mut self.journey) else { return };
         let Some(Part::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
-        let mut kept = exchange.kept.take().unwrap_or_else(|| journey.room());
-        kept.clear();
+        let mut kept = journey.room(request, exchange.kept.take());
         let Talks { links, out, .. } = talks;
         let Some(link) = &mut links[conn as usize] else { return };
         link.passed = 0;

@@ -10,7 +10,7 @@ use crate::course::{Course, Progress, Step};
 use crate::exhibit::{Shown, step_of};
 use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
-use crate::journey::redirect;
+use crate::journey::redirect::{self, LeftOut};
 use crate::journey::rows::{Cursor, Rows};
 use crate::journey::template::{self, Values};
 use crate::random::Random;
@@ -53,6 +53,8 @@ struct Redirect {
     target: Vec<u8>,
     /// With the method and body that the step gives.
     as_given: bool,
+    /// It was led to another origin on the way: nothing that lets somebody in is sent any more.
+    is_strange: bool,
     /// The id of the request that is led there, until it is sent there: what becomes of it is not known yet.
     pending: Option<u64>,
 }
@@ -83,6 +85,13 @@ pub struct Users<'r> {
     pub without_row: u64,
     /// Numbers of the answer judged last: place in the journey's list, and value.
     pub numbers: Vec<(usize, f64)>,
+}
+
+impl Redirect {
+    /// What of the step's header fields is not sent there.
+    fn left_out(&self) -> LeftOut {
+        LeftOut { secrets: self.is_strange, body: !self.as_given }
+    }
 }
 
 impl User {
@@ -338,7 +347,11 @@ impl<'r> Users<'r> {
         self.head.extend_from_slice(site.map_or(b"", |s| s.authority.as_bytes()));
         self.head.extend_from_slice(b"\r\n");
         self.head.extend_from_slice(by_proxy.unwrap_or_default().as_bytes());
+        let fields_at = self.head.len();
         message.fields.write(&mut values, &mut self.head)?;
+        if let Some(redirect) = redirect {
+            redirect.left_out().take_out(&mut self.head, fields_at);
+        }
         if let Some(site) = site.filter(|_| self.journey.cookies) {
             self.body.clear();
             let path = path_of(&self.head[target_at..target_to]);
@@ -422,9 +435,21 @@ impl<'r> Users<'r> {
         Ok(&self.body)
     }
 
-    /// Room for an answer.
-    pub fn room(&mut self) -> Box<Kept> {
-        self.spare.pop().unwrap_or_default()
+    /// Makes room for the answer to a request, if it has to be kept.
+    #[inline]
+    pub fn make_room(&mut self, request: u32, room: &mut Option<Box<Kept>>) {
+        let script = &self.scripts[request as usize];
+        if script.wants_room() {
+            let keeps = script.keeps();
+            room.get_or_insert_with(|| self.spare.pop().unwrap_or_default()).begin(keeps);
+        }
+    }
+
+    /// Room for what is said in a conversation.
+    pub fn room(&mut self, request: u32, room: Option<Box<Kept>>) -> Box<Kept> {
+        let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
+        room.begin(self.scripts[request as usize].keeps());
+        room
     }
 
     /// Takes the room back.
@@ -454,7 +479,8 @@ impl<'r> Users<'r> {
             capture::headers(kept.head()).filter(set).for_each(|(_, v)| state.jar.set(v, &place, now_s));
         }
         if script.redirects > 0
-            && let Some(same) = redirect::redirects(ended.status)
+            && let Some(same) =
+                redirect::redirects(ended.status, script.message.as_ref().map_or("GET", |m| &m.method))
             && let Some(location) = capture::header(kept.head(), b"location")
         {
             let led = match state.redirected < script.redirects {
@@ -462,14 +488,17 @@ impl<'r> Users<'r> {
                 false => Err(redirect::Fault::TooMany),
             };
             match led {
-                Ok((host, target)) => {
+                Ok((to, target)) => {
                     state.redirected += 1;
                     // What was left out once is not sent further on.
-                    let as_given = before.is_none_or(|b| b.as_given)
-                        && (same
-                            || script.message.as_ref().is_none_or(|m| matches!(&*m.method, "GET" | "HEAD")));
+                    let as_given = same && before.as_ref().is_none_or(|b| b.as_given);
+                    let sites = &self.journey.sites;
+                    let is_strange = before.is_some_and(|b| b.is_strange)
+                        || to != host
+                            && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
                     let id = state.draw.as_ref().filter(|_| as_given && script.has_id).map(|d| d.id);
-                    state.redirect = Some(Box::new(Redirect { host, target, as_given, pending: id }));
+                    let redirect = Redirect { host: to, target, as_given, is_strange, pending: id };
+                    state.redirect = Some(Box::new(redirect));
                     return (Outcome::Ok, None);
                 }
                 Err(fault) => {

@@ -22,7 +22,7 @@ use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 
-use support::http2::{Over, Whim, over_http2};
+use support::http2::{Over, Whim, over_http2, over_http2_with};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -702,6 +702,81 @@ fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
     assert_eq!(why.as_deref(), Some("it is redirected to a host that no step of the load goes to"));
     let (_, _, failed, _, why) = run("/2", 0);
     assert_eq!((failed, why.as_deref()), (1, Some("status 303 is not 200")));
+}
+
+/// Redirects as the path says, `/303/…` with status 303: to the second host if `second` comes next, else to the first.
+/// Keeps what it was asked, with those header fields that let somebody in or describe a body.
+#[derive(Default)]
+struct Leader(Vec<String>);
+
+impl Server for Leader {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        let text = std::str::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.lines();
+        let line = lines.next().unwrap().trim_end_matches(" HTTP/1.1");
+        let mut fields: Vec<String> = lines.map(str::to_ascii_lowercase).collect();
+        fields.sort();
+        self.0.push(format!("{line} {} {body}", fields.join(", ")));
+        let path = line.split(' ').nth(1).unwrap().trim_start_matches('/');
+        let answer = match path.split_once('/') {
+            None => "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            Some((status, rest)) => {
+                let (host, rest) = match rest.split_once('/') {
+                    Some(("second", rest)) => ("second", rest),
+                    _ => ("sim", rest),
+                };
+                format!("HTTP/1.1 {status} R\r\nLocation: http://{host}/{rest}\r\nContent-Length: 0\r\n\r\n")
+            }
+        };
+        vec![(at_ns + MS, Reply::Bytes(answer.into_bytes()))]
+    }
+}
+
+/// The fields of the last request of a step that was redirected as its path says.
+fn asked_last(path: &str, over: bool) -> String {
+    let mut journey = shopping(1);
+    journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+    let fields = "Content-Type: a/b\r\nCookie: c=1\r\nProxy-Authorization: p\r\nX-A: x\r\nAuthorization: {u}";
+    let start = step(&format!("POST {path} HTTP/1.1\r\n{fields}"), Some("x"));
+    journey.scripts = vec![Script { redirects: 9, ..start }];
+    let (authority, host) = ("second".into(), "second".into());
+    journey.sites.push(Site { authority, host, is_secure: false, by_proxy: None });
+    let mut load = spec(Model::Closed { users: 1 }, Until::Repeats(1), journey);
+    load.hosts.push(vec!["127.0.0.2:80".parse().unwrap()]);
+    let control = Control::default();
+    let (outcome, mut asked) = if over {
+        let fixed = [("Content-Type", "a/b"), ("Cookie", "c=1"), ("Proxy-Authorization", "p"), ("X-A", "x")];
+        let load = over_http2_with(load, 1, &fixed, &[vec![("Authorization", template("{u}"))]]);
+        let mut sim = Sim::new(Over::new(Leader::default(), None));
+        (simulate(&load, &control, &mut sim, &mut |_| {}), sim.into_server().inner.0)
+    } else {
+        let mut sim = Sim::new(Leader::default());
+        (simulate(&load, &control, &mut sim, &mut |_| {}), sim.into_server().0)
+    };
+    assert_eq!(outcome.unwrap().measured.counts.failed(), 0, "{asked:?}");
+    asked.pop().unwrap()
+}
+
+#[test]
+fn what_lets_somebody_in_goes_to_no_other_origin_and_a_get_describes_no_body() {
+    for over in [false, true] {
+        let check = |path, expect: &str| assert_eq!(asked_last(path, over), expect, "{path} {over}");
+        let (secrets, kind) = ("authorization: 0, ", "content-length: 1, content-type: a/b, ");
+        let proxied = "proxy-authorization: p, ";
+        check("/307/0", &format!("POST /0 {secrets}{kind}cookie: c=1, host: sim, {proxied}x-a: x x"));
+        check("/303/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
+        check("/302/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
+        check("/307/second/0", &format!("POST /0 {kind}host: second, x-a: x x"));
+        check("/303/second/0", "GET /0 host: second, x-a: x ");
+        // What was led elsewhere once does not come back with what it had.
+        check("/308/second/307/0", &format!("POST /0 {kind}host: sim, x-a: x x"));
+        check("/301/307/0", &format!("GET /0 {secrets}cookie: c=1, host: sim, {proxied}x-a: x "));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use super::fields::is_of_connection;
 use super::hpack::{DEFAULT_TABLE, ENTRY_OVERHEAD, STATIC, write_integer, write_string};
 use crate::http1::is_token;
+use crate::journey::redirect::LeftOut;
 
 /// Fields of a load that may enter a table, paths apart.
 const MOST_FIELDS: usize = 64;
@@ -86,10 +87,17 @@ pub struct Head {
 pub struct Outline {
     /// Method, scheme and authority; the path comes next.
     pub front: Head,
-    /// The fields that are always the same.
-    pub back: Head,
+    /// The fields that are always the same: all of them, and what of them goes to where it is redirected.
+    backs: [Head; 4],
     /// Names of those that follow, in the order in which they were given.
     pub names: Vec<Name>,
+}
+
+impl Outline {
+    /// The fields that are always the same, without those that are left out.
+    pub fn back(&self, left_out: LeftOut) -> &Head {
+        &self.backs[usize::from(left_out.secrets) + 2 * usize::from(left_out.body)]
+    }
 }
 
 /// The name of a field whose value is written anew each time.
@@ -156,9 +164,13 @@ impl Heads {
         fields.retain(|(name, _)| name != PATH.text());
         let back = fields.split_off(fields.iter().take_while(|(name, _)| name.starts_with(':')).count());
         let mut pack = |fields| packed(fields, is_head, |name, value| self.number(name, value));
-        let (front, back) = (pack(fields), pack(back));
+        let front = pack(fields);
+        let backs = [(false, false), (true, false), (false, true), (true, true)].map(|(secrets, body)| {
+            let left_out = LeftOut { secrets, body };
+            pack(back.iter().filter(|(name, _)| !left_out.has(name.as_bytes())).cloned().collect())
+        });
         let names = varying.iter().map(|name| Name::new(name)).collect::<Result<_, _>>()?;
-        Ok(Outline { front, back, names })
+        Ok(Outline { front, backs, names })
     }
 
     /// The number of a field, or [`NONE`] if there are too many.
@@ -534,7 +546,7 @@ mod tests {
         let mut heads = Heads::default();
         let outline = heads.outline(&parts("/", &given), &["Authorization", "x-round"]).unwrap();
         assert_eq!(
-            (outline.front.text(), outline.back.text()),
+            (outline.front.text(), outline.back(LeftOut::default()).text()),
             (":method GET\r\n:scheme http\r\n:authority localhost:8080\r\n", "user-agent: loadlab\r\n")
         );
         let mut pair = Pair::new();
@@ -544,7 +556,7 @@ mod tests {
             let parts = [
                 Part::Packed(&outline.front),
                 Part::Field(&PATH, path.as_bytes()),
-                Part::Packed(&outline.back),
+                Part::Packed(outline.back(LeftOut::default())),
                 Part::Field(&outline.names[0], value.as_bytes()),
                 Part::Field(&outline.names[1], b"7"),
             ];

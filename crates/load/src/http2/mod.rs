@@ -9,6 +9,7 @@
 
 mod fault;
 pub mod fields;
+pub mod floods;
 pub mod frame;
 pub mod head;
 pub mod hpack;

@@ -33,8 +33,14 @@ impl Session {
             return match (pad_to_come, end && known) {
                 (true, _) => Err(size("a padded frame without the length of its padding")),
                 (false, true) => self.data(head.stream, &[], true, out, sink),
-                (false, false) => self.idle(),
+                (false, false) => self.floods.idle(),
             };
+        }
+        match (known, pad_to_come) {
+            (false, _) => self.floods.stray()?,
+            (true, false) => self.floods.body(head.len),
+            // As much of it as is surely no padding.
+            (true, true) => self.floods.body(head.len.saturating_sub(256)),
         }
         let left = head.len - u32::from(pad_to_come);
         self.reading = Reading::Data(Data { stream: head.stream, pad_to_come, left, padding: 0, end });
@@ -83,7 +89,7 @@ impl Session {
             data.left = data.left.checked_sub(data.padding).ok_or(protocol("more padding than frame"))?;
             used = 1;
             if data.left == 0 && !data.end {
-                self.idle()?;
+                self.floods.idle()?;
             }
         }
         let take = (data.left as usize).min(bytes.len() - used);
@@ -137,8 +143,10 @@ impl Session {
         if end {
             self.end(id, out);
         }
+        if end {
+            self.floods.response();
+        }
         if good > 0 || end {
-            self.idle_frames = 0;
             sink(Event::Data { token, bytes: &piece[..good], end });
         }
         if let Some(words) = breach {
@@ -166,6 +174,7 @@ impl Session {
     ) {
         if let Some(stream) = self.forget(id) {
             frame::write_reset(out, id, Code::PROTOCOL_ERROR);
+            self.floods.gave_up();
             sink(Event::Malformed { token: stream.token, words });
         }
     }
@@ -183,15 +192,18 @@ impl Session {
             kind::HEADERS => return self.headers(head, payload, out, sink),
             kind::CONTINUATION => return self.continuation(head, payload, out, sink),
             kind::RST_STREAM => return self.reset(head, payload, sink),
-            _ => self.idle()?,
+            kind::WINDOW_UPDATE => {
+                self.floods.update()?;
+                return self.window_update(head, payload, out, sink);
+            }
+            _ => self.floods.idle()?,
         }
         match head.kind {
             kind::PRIORITY => self.priority(head, out, sink),
             kind::SETTINGS => self.settings(head, payload, out, sink),
             kind::PUSH_PROMISE => Err(protocol("a pushed response, though we allow none")),
-            kind::PING => ping(head, payload, out),
-            kind::GOAWAY => self.go_away(head, payload, sink),
-            _ => self.window_update(head, payload, out, sink),
+            kind::PING => self.ping(head, payload, out),
+            _ => self.go_away(head, payload, sink),
         }
     }
 
@@ -273,7 +285,7 @@ impl Session {
         let token = self.streams.get(id).map(|stream| stream.token);
         // For a stream that is over too: the table goes on.
         let facts = self.unpack(block, token, sink)?;
-        let Some(stream) = self.streams.get(id) else { return self.idle() };
+        let Some(stream) = self.streams.get(id) else { return self.floods.stray() };
         let token = stream.token;
         let status = facts.status;
         let breach = if facts.breach.is_some() {
@@ -286,7 +298,7 @@ impl Session {
             Some("status 101, which HTTP/2 does not have")
         } else if status < 200 {
             if !end {
-                return self.idle();
+                return self.floods.idle();
             }
             Some("an interim head that ends the stream")
         } else {
@@ -303,7 +315,7 @@ impl Session {
         if end {
             self.end(id, out);
         }
-        self.idle_frames = 0;
+        self.floods.response();
         sink(match first {
             true => Event::Head { token, status, end },
             false => Event::Data { token, bytes: &[], end: true },
@@ -357,9 +369,9 @@ impl Session {
             return Err(size("RST_STREAM of a wrong size"));
         };
         match self.forget(head.stream) {
-            None => self.idle(),
+            None => self.floods.stray(),
             Some(stream) => {
-                self.idle_frames = 0;
+                self.floods.response();
                 sink(Event::Reset { token: stream.token, code: Code(code) });
                 Ok(())
             }
@@ -410,6 +422,7 @@ impl Session {
         }
         self.resize_windows(window)?;
         frame::write(out, kind::SETTINGS, flag::ACK, 0, &[]);
+        self.floods.answer()?;
         if !self.greeted || before != self.peer_max_streams {
             sink(Event::SettingsChanged { max_streams: self.peer_max_streams });
         }
@@ -452,6 +465,20 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    fn ping(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        if head.stream != 0 {
+            return Err(protocol("PING for a stream"));
+        }
+        if payload.len() != 8 {
+            return Err(size("PING of a wrong size"));
+        }
+        if head.has(flag::ACK) {
+            return Ok(());
+        }
+        frame::write(out, kind::PING, flag::ACK, 0, payload);
+        self.floods.answer()
     }
 
     fn go_away(
@@ -523,17 +550,4 @@ fn trailers_breach(facts: &Facts, end: bool, left: u64) -> Option<&'static str> 
     } else {
         None
     }
-}
-
-fn ping(head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-    if head.stream != 0 {
-        return Err(protocol("PING for a stream"));
-    }
-    if payload.len() != 8 {
-        return Err(size("PING of a wrong size"));
-    }
-    if !head.has(flag::ACK) {
-        frame::write(out, kind::PING, flag::ACK, 0, payload);
-    }
-    Ok(())
 }

@@ -5,15 +5,17 @@
 //! connection: it is the same one ever after, and the requests still open are in [`Session::open_tokens`].
 //!
 //! **Bounds.** A frame is kept only until it is whole, and never DATA. A head has at most [`MAX_LIST`] bytes packed
-//! and unpacked, and [`MAX_CONTINUATIONS`] frames. Frames that bring no response further (PING, SETTINGS,
-//! WINDOW_UPDATE, empty DATA, interim heads, frames for streams that are over, unknown ones) are counted, and
-//! [`MAX_IDLE_FRAMES`] of them in a row are a flood. So is their answer: at most 17 bytes each.
+//! and unpacked, and [`MAX_CONTINUATIONS`] frames. Frames that bring no response further (PING, SETTINGS, empty DATA,
+//! interim heads, unknown ones, and more WINDOW_UPDATEs and frames for streams that are over than we gave cause for)
+//! are counted, and [`super::floods::MAX_IDLE_FRAMES`] of them beyond what responses make up for are a flood. So are
+//! [`super::floods::MAX_ANSWERS`] answers to PING and SETTINGS that the server does not read.
 //!
 //! **What it does not do.** No pushes, no tunnels, no priorities. A response that ends before its request does
 //! cuts the request off with CANCEL: the answer is known, and the rest of the body would change nothing.
 
-use super::fault::{Fault, flood, protocol, size};
+use super::fault::{Fault, protocol, size};
 use super::fields::Facts;
+use super::floods::Floods;
 use super::frame::{
     self, Code, DEFAULT_MAX_FRAME, FrameHead, HEAD_LEN, LARGEST_FRAME, MAX_31, flag, kind, setting,
 };
@@ -26,8 +28,6 @@ use std::collections::VecDeque;
 pub const MAX_LIST: usize = 64 * 1024;
 /// The most frames behind a head's first.
 pub const MAX_CONTINUATIONS: u32 = 128;
-/// Frames in a row that bring no response further.
-pub const MAX_IDLE_FRAMES: u32 = 100_000;
 /// Bodies are not written beyond so many bytes of `out` at once; [`Session::flush`] goes on.
 pub const MAX_OUT: usize = 256 * 1024;
 /// Scratch larger than this is given back, so that a connection at rest is small.
@@ -203,7 +203,7 @@ pub struct Session {
     pub(super) table: u64,
     pub(super) memo: Memo,
     pub(super) greeted: bool,
-    pub(super) idle_frames: u32,
+    pub(super) floods: Floods,
     pub(super) receive_window: i64,
     // Streams.
     pub(super) streams: Streams,
@@ -240,7 +240,7 @@ impl Session {
             table: 0,
             memo: Memo::default(),
             greeted: false,
-            idle_frames: 0,
+            floods: Floods::default(),
             receive_window: i64::from(settings.connection_window),
             streams: Streams::default(),
             next_stream: 1,
@@ -399,6 +399,7 @@ impl Session {
         frame::write(out, kind::DATA, flags, id, piece);
         stream.sent += piece.len() as u64;
         stream.send_window -= piece.len() as i64;
+        self.floods.sent_body(piece.len());
         self.send_window -= piece.len() as i64;
         if stream.all_sent { Wrote::All } else { Wrote::Some }
     }
@@ -457,10 +458,17 @@ impl Session {
     pub fn cancel(&mut self, token: u32, out: &mut Vec<u8>) -> bool {
         let Some(stream) = self.streams.of_token(token) else { return false };
         self.forget(stream.id);
+        self.floods.gave_up();
         if self.fault.is_none() {
             frame::write_reset(out, stream.id, Code::CANCEL);
         }
         true
+    }
+
+    /// All that was written so far has gone out: the server reads.
+    #[inline]
+    pub fn all_gone(&mut self) {
+        self.floods.all_gone();
     }
 
     /// Takes the next bytes of the connection, answers what is to be answered into `out`, and tells events.
@@ -579,22 +587,13 @@ impl Session {
             kind::DATA => self.open_data(head, out, sink)?,
             kind::HEADERS..=kind::CONTINUATION => return Ok(false),
             _ => {
-                self.idle()?;
+                self.floods.idle()?;
                 if head.len > 0 {
                     self.reading = Reading::Skip(head.len);
                 }
             }
         }
         Ok(true)
-    }
-
-    /// Counts a frame that brings no response further.
-    pub(super) fn idle(&mut self) -> Result<(), Fault> {
-        self.idle_frames += 1;
-        if self.idle_frames > MAX_IDLE_FRAMES {
-            return Err(flood("a flood of frames that bring no response further"));
-        }
-        Ok(())
     }
 
     /// A stream that we never opened.

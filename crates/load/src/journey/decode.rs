@@ -28,16 +28,23 @@ impl Fault {
     }
 }
 
+/// Whether a head says that its body is encoded.
+pub fn is_encoded(head: &[u8]) -> bool {
+    encoding(head).is_some()
+}
+
+fn encoding(head: &[u8]) -> Option<&[u8]> {
+    let encoding = header(head, b"content-encoding")?;
+    (!encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity")).then_some(encoding)
+}
+
 /// Decodes a body as its head says, into `out`, at most so many bytes; false if it is not encoded, and `out` is empty.
 ///
 /// # Errors
 /// See [`Fault`].
 pub fn decode(head: &[u8], body: &[u8], most: usize, out: &mut Vec<u8>) -> Result<bool, Fault> {
     out.clear();
-    let encoding = header(head, b"content-encoding").unwrap_or_default();
-    if encoding.is_empty() || encoding.eq_ignore_ascii_case(b"identity") || body.is_empty() {
-        return Ok(false);
-    }
+    let Some(encoding) = encoding(head).filter(|_| !body.is_empty()) else { return Ok(false) };
     let is = |name: &[u8]| encoding.eq_ignore_ascii_case(name);
     let read = if is(b"gzip") || is(b"x-gzip") {
         read_all(MultiGzDecoder::new(body), most, out)

@@ -36,12 +36,70 @@ impl Fault {
     }
 }
 
-/// Whether a status redirects, and whether the method and body stay as they were.
-pub fn redirects(status: u16) -> Option<bool> {
+/// Whether a status redirects, and whether a request of this method keeps method and body; else it becomes a GET (RFC
+/// 9110 §15.4, and for 301 and 302 what browsers and curl make of it).
+pub fn redirects(status: u16, method: &str) -> Option<bool> {
     match status {
-        301..=303 => Some(false),
+        301 | 302 => Some(method != "POST"),
+        303 => Some(matches!(method, "GET" | "HEAD")),
         307 | 308 => Some(true),
         _ => None,
+    }
+}
+
+/// Whether two sites are the same to a browser: scheme, host and port (RFC 6454 §4).
+pub fn is_same_origin(a: &Site, b: &Site) -> bool {
+    a.is_secure == b.is_secure && origin(&a.authority, a.is_secure) == origin(&b.authority, b.is_secure)
+}
+
+/// An authority without its scheme's port, in small letters.
+fn origin(authority: &str, is_secure: bool) -> String {
+    let port = if is_secure { ":443" } else { ":80" };
+    authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase()
+}
+
+/// Header fields of a step that do not go to where it is redirected, as with browsers and curl.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// What lets somebody in: it is led to another host, port or scheme than it was meant for.
+    pub secrets: bool,
+    /// What describes a body: it has none any more.
+    pub body: bool,
+}
+
+/// Fields that let somebody in.
+const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
+/// Fields that describe a body, or how it is sent.
+const OF_BODY: [&str; 7] = [
+    "content-type",
+    "content-length",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "transfer-encoding",
+    "expect",
+];
+
+impl LeftOut {
+    /// Whether a field of this name is left out.
+    pub fn has(self, name: &[u8]) -> bool {
+        let among = |names: &[&str]| names.iter().any(|n| name.eq_ignore_ascii_case(n.as_bytes()));
+        self.secrets && among(&SECRETS) || self.body && among(&OF_BODY)
+    }
+
+    /// Takes such fields out of the lines of a head from a place on.
+    pub fn take_out(self, head: &mut Vec<u8>, from: usize) {
+        if self == LeftOut::default() {
+            return;
+        }
+        let mut at = from;
+        while let Some(length) = memchr::memmem::find(&head[at..], b"\r\n").map(|end| end + 2) {
+            let name = head[at..at + length].split(|b| *b == b':').next().unwrap_or_default();
+            match self.has(name) {
+                true => drop(head.drain(at..at + length)),
+                false => at += length,
+            }
+        }
     }
 }
 
@@ -68,12 +126,12 @@ pub fn leads_to(location: &[u8], from: u16, asked: &[u8], sites: &[Site]) -> Res
         },
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    let port = if secure { ":443" } else { ":80" };
-    let plain = |a: &str| a.strip_suffix(port).unwrap_or(a).to_ascii_lowercase();
-    let same = |s: &Site| s.is_secure == secure && plain(&s.authority) == plain(authority);
-    let site = sites.iter().position(same).ok_or(Fault::Elsewhere)?;
+    let wanted = origin(authority, secure);
+    let same = |s: &Site| s.is_secure == secure && origin(&s.authority, secure) == wanted;
+    // Sites of Unix sockets may share a name: it stays where it is if it can.
+    let site = if same(here) { from } else { sites.iter().position(same).ok_or(Fault::Elsewhere)? as u16 };
     let target = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-    Ok((site as u16, target.into_bytes()))
+    Ok((site, target.into_bytes()))
 }
 
 /// A relative reference on the same site.
@@ -149,5 +207,49 @@ mod tests {
         check("ftp://shop/", Err(Fault::Elsewhere));
         check("/a b", Err(Fault::Unreadable));
         check("/search?u=http://x/", Ok((0, "/search?u=http://x/")));
+    }
+
+    #[test]
+    fn methods() {
+        let kept = |status: u16| ["GET", "HEAD", "POST", "PUT"].map(|method| redirects(status, method));
+        assert_eq!(kept(301), [Some(true), Some(true), Some(false), Some(true)]);
+        assert_eq!(kept(302), kept(301));
+        assert_eq!(kept(303), [Some(true), Some(true), Some(false), Some(false)]);
+        assert_eq!((kept(307), kept(308)), ([Some(true); 4], [Some(true); 4]));
+        assert_eq!((kept(200), kept(304)), ([None; 4], [None; 4]));
+    }
+
+    #[test]
+    fn origins() {
+        let same = |(a, a_secure): (&str, bool), (b, b_secure): (&str, bool)| {
+            let site = |authority: &str, is_secure| Site {
+                authority: authority.into(),
+                host: "".into(),
+                is_secure,
+                by_proxy: None,
+            };
+            is_same_origin(&site(a, a_secure), &site(b, b_secure))
+        };
+        assert!(same(("shop", false), ("SHOP:80", false)) && same(("shop:443", true), ("shop", true)));
+        assert!(!same(("shop", false), ("shop", true)) && !same(("shop", true), ("shop", false)));
+        assert!(!same(("shop", false), ("shop:8080", false)) && !same(("shop", false), ("www.shop", false)));
+    }
+
+    #[test]
+    fn fields_that_stay_behind() {
+        let check = |secrets, body, expect: &str| {
+            let mut head =
+                b"GET / HTTP/1.1\r\nAuthorization: a: b\r\nContent-Type: c\r\nX: content-type: d\r\n\
+                COOKIE: e\r\nProxy-Authorization: f\r\nContent-Length: 1\r\nAccept: *\r\n"
+                    .to_vec();
+            LeftOut { secrets, body }.take_out(&mut head, 16);
+            let head = String::from_utf8(head).unwrap();
+            let names: Vec<_> = head.lines().skip(1).map(|l| l.split(':').next().unwrap()).collect();
+            assert_eq!(names.join(" "), expect);
+        };
+        check(false, false, "Authorization Content-Type X COOKIE Proxy-Authorization Content-Length Accept");
+        check(true, false, "Content-Type X Content-Length Accept");
+        check(false, true, "Authorization X COOKIE Proxy-Authorization Accept");
+        check(true, true, "X Accept");
     }
 }

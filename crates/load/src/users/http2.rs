@@ -4,9 +4,10 @@
 use crate::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
 use crate::http2::{Head, Name, Part};
 use crate::journey::cookies;
+use crate::journey::redirect::LeftOut;
 use crate::journey::template::{self, Fault};
 use crate::spec::Written;
-use crate::users::{SECOND_NS, Users, path_of};
+use crate::users::{Redirect, SECOND_NS, Users, path_of};
 
 /// A piece of a head; values are places in its text.
 #[derive(Clone, Copy, Debug)]
@@ -118,8 +119,10 @@ impl<'r> Users<'r> {
         }
         // The path came last.
         let path = page.pieces.last().copied();
-        page.packed(&written.outline.back);
-        for (name, value) in written.outline.names.iter().zip(&written.values) {
+        let left_out = redirect.map_or(LeftOut::default(), Redirect::left_out);
+        page.packed(written.outline.back(left_out));
+        let fields = written.outline.names.iter().zip(&written.values);
+        for (name, value) in fields.filter(|(name, _)| !left_out.has(name.text().as_bytes())) {
             page.field(name, |out| value.write(&mut values, out))?;
         }
         if let (Some(site), Some(Piece::Field(_, (from, to))), true) = (site, path, self.journey.cookies) {

@@ -208,12 +208,24 @@ fn frames_of(stream: u32, answer: &[u8]) -> Vec<u8> {
 
 /// The same load over HTTP/2. `fields` are those of each request's head that are not its path, name and value.
 pub fn over_http2(spec: LoadSpec, streams: u32, fields: &[Vec<(&str, Template)>]) -> LoadSpec {
+    over_http2_with(spec, streams, &[], fields)
+}
+
+/// The same, with fields that all requests share and that are always the same.
+pub fn over_http2_with(
+    spec: LoadSpec,
+    streams: u32,
+    fixed: &[(&str, &str)],
+    fields: &[Vec<(&str, Template)>],
+) -> LoadSpec {
+    let fixed: Vec<_> = fixed.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let journey = spec.journey.as_ref().expect("a journey");
     let (mut all, mut heads, mut written) = (Heads::default(), Vec::new(), Vec::new());
     for (script, fields) in journey.scripts.iter().zip(fields) {
         let message = script.message.as_ref().expect("a request that is written");
         let authority = &journey.sites[usize::from(script.host)].authority;
-        let parts = HeadParts { method: &message.method, scheme: "http", authority, path: "/", headers: &[] };
+        let parts =
+            HeadParts { method: &message.method, scheme: "http", authority, path: "/", headers: &fixed };
         let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
         let outline = all.outline(&parts, &names).expect("a head");
         heads.push(outline.front.clone());
