@@ -104,7 +104,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
     /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = text_path)]
     pub out: Option<PathBuf>,
     /// Print the cases that would run, and run nothing
     #[arg(long)]
@@ -360,7 +360,7 @@ pub struct FindArgs {
     #[arg(long, value_name = "GLOB")]
     pub case: Option<String>,
     /// Folder for the record [default: ./loadlab-runs/find-NAME-TIME]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = text_path)]
     pub out: Option<PathBuf>,
     /// Print the answer as one JSON document on standard output
     #[arg(long)]
@@ -558,6 +558,11 @@ fn sources(text: &str) -> Result<Sources, String> {
 /// A list of cores.
 #[derive(Clone, Debug)]
 pub struct Cpus(pub Vec<usize>);
+
+/// The path of a record, which names itself in JSON: text, or clap refuses it.
+fn text_path(text: &str) -> Result<PathBuf, std::convert::Infallible> {
+    Ok(PathBuf::from(text))
+}
 
 fn duration(text: &str) -> Result<u64, String> {
     units::parse_duration_ns(text).map_err(|e| e.to_string())

@@ -62,10 +62,10 @@ impl Baselines {
 
     /// Whole or not at all: somebody else may be reading it.
     fn write(&self) -> Result<(), String> {
-        let (file, next) = (self.dir.join(FILE), self.dir.join(format!("{FILE}.{}", std::process::id())));
+        let file = self.dir.join(FILE);
         let text = serde_json::to_string_pretty(&self.runs).map_err(|e| e.to_string())?;
-        let written = std::fs::write(&next, text + "\n").and_then(|()| std::fs::rename(&next, &file));
-        written.map_err(|e| format!("cannot write {}: {e}", file.display()))
+        loadlab_record::files::replace(&file, (text + "\n").as_bytes())
+            .map_err(|e| format!("cannot write {}: {e}", file.display()))
     }
 }
 

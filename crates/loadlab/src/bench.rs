@@ -20,8 +20,9 @@ use loadlab_system::open_files;
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
+use crate::output::Form;
 use crate::view::{Seen, Serving, View};
-use crate::{mask, output, report, signals, ui};
+use crate::{mask, output, signals, ui};
 
 const DEFAULT_USERS: u64 = 50;
 const DEFAULT_DURATION_NS: u64 = 10_000_000_000;
@@ -61,7 +62,7 @@ pub fn command(args: &BenchArgs) -> Ended {
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     if args.json {
         match serde_json::to_string_pretty(&result.summary) {
-            Ok(text) => output::print(&format!("{text}\n")),
+            Ok(text) => output::print_as(Form::Json, &format!("{text}\n")),
             Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot write JSON: {error}")),
         }
     } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
@@ -71,14 +72,14 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
             ok_responses: &result.series.response_ok,
             examples: &result.examples,
         };
-        let width = output::width(&std::io::stdout());
+        let width = output::out_width();
         output::print(&loadlab_report::trial::trial_text(trial, width, output::out_has_colour()));
     }
     let mut exit = Exit::of_summary(&result.summary);
     if let Some(path) = &args.junit {
         let name = args.url.as_deref().unwrap_or("URLs");
         let text = loadlab_report::junit_of(name, &result.summary, result.trouble.as_deref());
-        if let Err(error) = report::write_junit(path, &text) {
+        if let Err(error) = output::write_file(path, &text) {
             return Ended::error(Exit::of([exit, Exit::CouldNotRun]), error);
         }
     }

@@ -121,7 +121,7 @@ fn machine(plan: Option<&Plan>) -> Ended {
             preflight::worst(&plan.cases().iter().filter_map(of_case).collect::<Vec<_>>())
         }
     };
-    let width = output::width(&std::io::stdout());
+    let width = output::out_width();
     output::print(&table(&findings, width, Paint { colour: output::out_has_colour() }));
     let blocked = findings.iter().any(|f| f.severity == Severity::Blocker);
     Ended::with(if blocked { Exit::CouldNotRun } else { Exit::Ok })

@@ -11,7 +11,8 @@ use loadlab_record::store::{RunRecord, read_run};
 use crate::args::{CompareArgs, CompareFormat};
 use crate::baseline::{Baselines, place_of};
 use crate::exit::{Ended, note};
-use crate::{history, output};
+use crate::history;
+use crate::output::{self, Form};
 
 /// Runs it.
 pub fn command(args: &CompareArgs) -> Ended {
@@ -20,13 +21,13 @@ pub fn command(args: &CompareArgs) -> Ended {
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
     let text = render(&comparisons, args.format, args.output.is_some());
-    match &args.output {
-        None => output::print(&text),
-        Some(path) => {
-            if let Err(error) = std::fs::write(path, text) {
-                return Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", path.display()));
-            }
-        }
+    let form = match args.format {
+        CompareFormat::Text | CompareFormat::Md => Form::Text,
+        CompareFormat::Json => Form::Json,
+        CompareFormat::Html => Form::Data,
+    };
+    if let Err(ended) = output::deliver(args.output.as_deref(), form, &text) {
+        return ended;
     }
     let worse = args.fail_on_worse && comparisons.iter().any(Comparison::is_worse);
     Ended::with(if worse { Exit::Failed } else { Exit::Ok })
@@ -39,9 +40,7 @@ fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> S
         CompareFormat::Md => loadlab_report::markdown(&document),
         CompareFormat::Html => loadlab_report::html(&document),
         CompareFormat::Text if to_file => loadlab_report::text(&document, 100, false),
-        CompareFormat::Text => {
-            loadlab_report::text(&document, output::width(&std::io::stdout()), output::out_has_colour())
-        }
+        CompareFormat::Text => loadlab_report::text(&document, output::out_width(), output::out_has_colour()),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Exit codes, and how an error is shown.
 
-use std::io::Write;
-
 use loadlab_analysis::Exit;
+use loadlab_report::terminal::harmless_lines;
+
+use crate::output;
 
 use crate::mask;
 
@@ -46,19 +47,23 @@ pub fn show(message: &str) {
     let red = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Red.into()));
     let hint = anstyle::Style::new().fg_color(Some(anstyle::AnsiColor::Cyan.into()));
     let mut lines = String::new();
-    for line in message.lines() {
+    for line in harmless_lines(&message).lines() {
         match line.trim_start().strip_prefix("hint:") {
             Some(rest) => lines.push_str(&format!("{hint}hint:{hint:#}{rest}\n")),
             None => lines.push_str(&format!("{line}\n")),
         }
     }
-    // Nobody may be there to read it, and that is no reason to panic.
-    let _ = write!(anstream::stderr(), "{red}error:{red:#} {lines}");
+    output::tell(&format!("{red}error:{red:#} {lines}"));
 }
 
 /// Shows a remark on standard error.
 pub fn note(message: &str) {
     let message = mask::text(message);
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
-    let _ = writeln!(anstream::stderr(), "{style}note:{style:#} {message}");
+    output::tell(&format!("{style}note:{style:#} {}\n", harmless_lines(&message)));
+}
+
+/// Shows lines on standard error, as they are.
+pub fn line(text: &str) {
+    output::tell(&format!("{}\n", harmless_lines(&mask::text(text))));
 }

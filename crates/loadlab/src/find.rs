@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Options, Plan};
-use loadlab_record::store::{StoreError, read_run};
+use loadlab_record::store::read_run;
 use loadlab_run::{Found, How, Quest, RunError, RunEvent, Vary, find};
 use loadlab_system::open_files;
 
@@ -61,7 +61,7 @@ pub fn command(args: &FindArgs) -> Ended {
     let result = find(&read.plan, &quest, &how, &cancel, &tell);
     view.done();
     // A record that was there before is none of ours.
-    let is_ours = !matches!(result, Err(RunError::Store(StoreError::Exists { .. })));
+    let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(found) => finish(args, &found),
         Err(error) => never_began(args, &how, &error),
@@ -198,7 +198,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<How, Ended> {
 
 /// Nothing was measured; if it came to a record, that says why.
 fn never_began(args: &FindArgs, how: &How, error: &RunError) -> Ended {
-    let is_ours = !matches!(error, RunError::Store(StoreError::Exists { .. }));
+    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
     }
@@ -208,14 +208,14 @@ fn never_began(args: &FindArgs, how: &How, error: &RunError) -> Ended {
 fn finish(args: &FindArgs, found: &Found) -> Ended {
     if args.json {
         let document = serde_json::json!({
-            "run_dir": found.dir,
+            "run_dir": found.dir.display().to_string(),
             "ended": found.ended,
             "exit": found.exit.code(),
             "answer": found.answer,
             "search": found.facts,
             "trouble": found.trouble,
         });
-        output::print(&format!("{document:#}\n"));
+        output::print_json(&document);
     }
     let written = read_run(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
         let written = report::write_reports(&run);

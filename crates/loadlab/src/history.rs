@@ -14,7 +14,8 @@ use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend,
 use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
 use crate::baseline::Baselines;
 use crate::exit::{Ended, note};
-use crate::{output, report};
+use crate::output::{self, Form};
+use crate::report;
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
@@ -28,7 +29,7 @@ pub fn list(args: &ListArgs) -> Ended {
         let text = match metrics.is_empty() {
             false => trend_of(args, &shown, &metrics),
             true if args.json => list_json(&shown),
-            true => list_text(&shown, output::width(&std::io::stdout()), output::out_has_colour()),
+            true => list_text(&shown, output::out_width(), output::out_has_colour()),
         };
         Ok((text, all, shown.len()))
     });
@@ -36,13 +37,13 @@ pub fn list(args: &ListArgs) -> Ended {
         Ok(told) => told,
         Err(error) => return Ended::error(Exit::BadPlan, error),
     };
-    match &args.output {
-        None => output::print(&text),
-        Some(path) => {
-            if let Err(error) = std::fs::write(path, text) {
-                return Ended::error(Exit::CouldNotRun, format!("cannot write {}: {error}", path.display()));
-            }
-        }
+    let form = match args.format {
+        _ if args.json => Form::Json,
+        TrendFormat::Text | TrendFormat::Md => Form::Text,
+        TrendFormat::Html => Form::Data,
+    };
+    if let Err(ended) = output::deliver(args.output.as_deref(), form, &text) {
+        return ended;
     }
     if all > shown && !args.json {
         note(&format!("{} older ones are not shown; --last {all} shows them", all - shown));
@@ -63,7 +64,7 @@ fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
     let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
     let size = match args.output {
         Some(_) => (100, false),
-        None => (output::width(&std::io::stdout()), output::out_has_colour()),
+        None => (output::out_width(), output::out_has_colour()),
     };
     match args.format {
         TrendFormat::Text => metrics.iter().map(|m| trend_text(runs, m, &wanted, size)).collect(),

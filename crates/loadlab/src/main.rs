@@ -27,23 +27,28 @@ use args::{Args, Command};
 
 fn main() -> std::process::ExitCode {
     // The guardian is this same program: a process that must outlive the run it guards.
-    if std::env::args().nth(1).as_deref() == Some(run::GUARDIAN) {
+    let mut words = std::env::args_os().skip(1);
+    let first = words.next().unwrap_or_default();
+    if first == run::GUARDIAN {
         let code = loadlab_system::guardian::main(std::io::stdin());
         return std::process::ExitCode::from(u8::try_from(code).unwrap_or(1));
     }
     // And what stands before a component whose link has a delay or loses something.
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    if words.first().is_some_and(|word| word == loadlab_system::relay::ARG) {
-        return match loadlab_system::relay::main(&words[1..]) {
+    if first == loadlab_system::relay::ARG {
+        let words: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        return match loadlab_system::relay::main(&words) {
             Ok(()) => std::process::ExitCode::SUCCESS,
             Err(why) => {
-                eprintln!("{why}");
+                exit::line(&why);
                 std::process::ExitCode::FAILURE
             }
         };
     }
     loadlab_load::generator::large_blocks_apart();
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(message) => return output::usage(&message),
+    };
     let exit = match args.command {
         Command::Run(args) => run::command(&args),
         Command::Bench(args) => bench::command(&args),

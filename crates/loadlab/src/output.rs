@@ -1,19 +1,112 @@
-//! What loadlab tells about itself: schema, completions, manual; and small things about the terminal.
+//! The way out: whatever goes to standard output or standard error goes through here, and so do files the user names.
+//! Also what loadlab tells about itself: schema, completions, manual.
+//!
+//! Much of what is printed was said by others: servers, components, a record from elsewhere. Nothing of it may steer the
+//! terminal, so whatever is printed for people is made harmless here at the latest. Only the live screen writes past
+//! this, and sees to it itself.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use clap::CommandFactory;
 use loadlab_analysis::Exit;
+use loadlab_record::files;
+use loadlab_report::terminal::{harmless_painted, is_harmful};
 
 use crate::args::Args;
 use crate::exit::Ended;
 use crate::mask;
 
-/// Writes to standard output; a reader that has gone away is no error.
+/// What a text is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// People, in colour where there is colour.
+    Text,
+    /// Programs that read JSON: control characters can stand in its strings only, and an escape there says the same.
+    Json,
+    /// Other programs: to a terminal as for people, else byte for byte.
+    Data,
+}
+
+/// Writes text to standard output; a reader that has gone away is no error.
 pub fn print(text: &str) {
-    let text = mask::text(text);
     let mut out = anstream::stdout();
+    let _ = out.write_all(harmless_painted(&mask::text(text)).as_bytes()).and_then(|()| out.flush());
+}
+
+/// The same for any form.
+pub fn print_as(form: Form, text: &str) {
+    let text = match form {
+        Form::Data if !out_is_terminal() => mask::text(text).into_owned(),
+        Form::Json => json_escaped(&mask::text(text)),
+        Form::Text | Form::Data => return print(text),
+    };
+    // Past `anstream`, which would take escape sequences out.
+    let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints a document, on lines of its own.
+pub fn print_json(document: &serde_json::Value) {
+    print_as(Form::Json, &format!("{document:#}\n"));
+}
+
+fn json_escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if is_harmful(c) => out.push_str(&format!("\\u{:04x}", c as u32)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Writes text to standard error, colours of ours included.
+pub fn tell(text: &str) {
+    // Nobody may be there to read it, and that is no reason to panic.
+    let _ = anstream::stderr().write_all(harmless_painted(&mask::text(text)).as_bytes());
+}
+
+/// Prints what the command line's reader has to say, help and version among it, and how the program ends with that.
+pub fn usage(message: &clap::Error) -> std::process::ExitCode {
+    let text = message.render().ansi().to_string();
+    if message.use_stderr() {
+        tell(&text)
+    } else {
+        print(&text)
+    }
+    std::process::ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2))
+}
+
+/// Renews the line on the terminal behind standard error. Erasing is no colour: it must reach the terminal under
+/// `NO_COLOR` as well, or what was longer stays.
+pub fn renew(line: &str) {
+    let mut err = std::io::stderr();
+    let line = loadlab_report::terminal::harmless(&mask::text(line));
+    let _ = write!(err, "\r\x1b[2K{line}").and_then(|()| err.flush());
+}
+
+/// Writes to the file that the user named, or else to standard output.
+///
+/// # Errors
+/// It cannot be written, in words.
+pub fn deliver(to: Option<&Path>, form: Form, text: &str) -> Result<(), Ended> {
+    let Some(path) = to else {
+        print_as(form, text);
+        return Ok(());
+    };
+    write_file(path, text).map_err(|error| Ended::error(Exit::CouldNotRun, error))
+}
+
+/// Writes a file that the user named, as a shell's `>` does.
+///
+/// # Errors
+/// In words, why not.
+pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
+    let written = files::create_named(path).and_then(|mut file| file.write_all(mask::text(text).as_bytes()));
+    written.map_err(|e| format!("cannot write {}: {e}", path.display()))
 }
 
 /// Standard error is a terminal that can be drawn on.
@@ -26,8 +119,17 @@ pub fn out_is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Columns of the terminal behind a stream; 80 where there is none.
-pub fn width(stream: &impl std::os::fd::AsFd) -> usize {
+/// Columns of the terminal behind standard output; 80 where there is none.
+pub fn out_width() -> usize {
+    width(&std::io::stdout())
+}
+
+/// The same of standard error.
+pub fn err_width() -> usize {
+    width(&std::io::stderr())
+}
+
+fn width(stream: &impl std::os::fd::AsFd) -> usize {
     let size = rustix::termios::tcgetwinsize(stream).ok().map(|s| s.ws_col as usize);
     size.filter(|w| *w > 0).unwrap_or(80)
 }
@@ -44,7 +146,7 @@ pub fn err_has_colour() -> bool {
 
 /// `loadlab schema`.
 pub fn schema() -> Ended {
-    print(&format!("{:#}\n", loadlab_plan::schema()));
+    print_as(Form::Json, &format!("{:#}\n", loadlab_plan::schema()));
     Ended::with(Exit::Ok)
 }
 
@@ -52,7 +154,7 @@ pub fn schema() -> Ended {
 pub fn completions(shell: clap_complete::Shell) -> Ended {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Args::command(), "loadlab", &mut script);
-    print(&String::from_utf8_lossy(&script));
+    print_as(Form::Data, &String::from_utf8_lossy(&script));
     Ended::with(Exit::Ok)
 }
 
@@ -68,8 +170,24 @@ pub fn man() -> Ended {
         rendered = rendered.and_then(|()| render(sub.clone().display_name(name.clone()).name(name)));
     }
     match rendered {
-        Ok(()) => print(&String::from_utf8_lossy(&page)),
+        Ok(()) => print_as(Form::Data, &String::from_utf8_lossy(&page)),
         Err(error) => return Ended::error(Exit::BadPlan, format!("cannot make the manual: {error}")),
     }
     Ended::with(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escaped_json_says_the_same() {
+        let value =
+            serde_json::json!({ "a\u{9b}": "b\u{202e}c\u{1b}[2J\n\u{85}\u{7f}\u{2028}ö", "n": [1, 2.5] });
+        for text in [format!("{value}"), format!("{value:#}\n")] {
+            let escaped = json_escaped(&text);
+            assert!(escaped.chars().all(|c| c == '\n' || !is_harmful(c)), "{escaped:?}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! `loadlab report`: a record → a document, any time later.
 
 use loadlab_analysis::Exit;
+use loadlab_record::files;
 use loadlab_record::store::{RunRecord, read_run};
 
 use crate::args::{Format, ReportArgs};
 use crate::exit::Ended;
-use crate::output;
+use crate::output::{self, Form};
 
 /// Runs it.
 pub fn command(args: &ReportArgs) -> Ended {
@@ -15,16 +16,18 @@ pub fn command(args: &ReportArgs) -> Ended {
     };
     let to_file = args.output.is_some();
     let text = render(&run, args.format, to_file);
-    match &args.output {
-        None => output::print(&text),
-        Some(path) => {
-            if let Err(error) = std::fs::write(path, text) {
-                let message = format!("cannot write {}: {error}", path.display());
-                return Ended::error(Exit::CouldNotRun, message);
-            }
-        }
+    match output::deliver(args.output.as_deref(), form_of(args.format), &text) {
+        Ok(()) => Ended::with(Exit::Ok),
+        Err(ended) => ended,
     }
-    Ended::with(Exit::Ok)
+}
+
+fn form_of(format: Format) -> Form {
+    match format {
+        Format::Text | Format::Md => Form::Text,
+        Format::Json => Form::Json,
+        Format::Html | Format::Csv => Form::Data,
+    }
 }
 
 /// The run in one of the forms.
@@ -33,7 +36,7 @@ pub fn render(run: &RunRecord, format: Format, to_file: bool) -> String {
         Format::Text => {
             let (width, colour) = match to_file {
                 true => (100, false),
-                false => (output::width(&std::io::stdout()), output::out_has_colour()),
+                false => (output::out_width(), output::out_has_colour()),
             };
             loadlab_report::text(&loadlab_report::compose(run), width, colour)
         }
@@ -54,7 +57,7 @@ pub fn write_reports(run: &RunRecord) -> Result<(), String> {
         [("report.md", loadlab_report::markdown(&document)), ("report.html", loadlab_report::html(&document))]
     {
         let path = run.dir.join(name);
-        std::fs::write(&path, text).map_err(|e| {
+        files::replace(&path, text.as_bytes()).map_err(|e| {
             let again = run.dir.display();
             format!("cannot write {}: {e}\nhint: `loadlab report {again} -o FILE` makes it elsewhere, any time later", path.display())
         })?;
@@ -68,16 +71,8 @@ pub fn page_of(dir: &std::path::Path) -> Option<String> {
     std::fs::read_to_string(dir.join("report.html")).ok().or_else(made)
 }
 
-/// Writes expectations as JUnit XML.
-///
-/// # Errors
-/// In words, why not.
-pub fn write_junit(path: &std::path::Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("cannot write {}: {e}", path.display()))
-}
-
 /// The end of a run, for standard output.
 pub fn brief(run: &RunRecord) -> String {
-    let (width, colour) = (output::width(&std::io::stdout()), output::out_has_colour());
+    let (width, colour) = (output::out_width(), output::out_has_colour());
     loadlab_report::text(&loadlab_report::compose(run).brief(), width, colour)
 }

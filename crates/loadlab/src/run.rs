@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use loadlab_analysis::Exit;
 use loadlab_record::manifest::RunEnded;
-use loadlab_record::store::{StoreError, read_run};
+use loadlab_record::store::read_run;
 use loadlab_run::preflight;
 use loadlab_run::{How, RunError, RunResult, conduct, rfc3339_now};
 use loadlab_system::open_files;
@@ -52,7 +52,7 @@ pub fn command(args: &RunArgs) -> Ended {
     let result = conduct(&read.plan, &how, &cancel, &|event| view.event(&event));
     view.done();
     // A record that was there before is none of ours.
-    let is_ours = !matches!(result, Err(RunError::Store(StoreError::Exists { .. })));
+    let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
     let ended = match result {
         Ok(result) => finish(args, &result),
         Err(error) => never_began(args, &how, &error),
@@ -63,7 +63,7 @@ pub fn command(args: &RunArgs) -> Ended {
 /// Nothing was measured; if it came to a record, that says why.
 fn never_began(args: &RunArgs, how: &How, error: &RunError) -> Ended {
     // A record that was there before is none of ours.
-    let is_ours = !matches!(error, RunError::Store(StoreError::Exists { .. }));
+    let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
     if written && !args.quiet {
         note(&format!("the record so far is in {}", how.out.display()));
@@ -71,13 +71,13 @@ fn never_began(args: &RunArgs, how: &How, error: &RunError) -> Ended {
     if args.json {
         let ended = if error.exit() == Exit::Interrupted { RunEnded::Interrupted } else { RunEnded::Broken };
         let document = serde_json::json!({
-            "run_dir": how.out,
+            "run_dir": how.out.display().to_string(),
             "ended": ended,
             "exit": error.exit().code(),
             "error": error.to_string(),
             "trials": [],
         });
-        output::print(&format!("{document:#}\n"));
+        output::print_json(&document);
     }
     Ended::error(error.exit(), error)
 }
@@ -129,13 +129,13 @@ pub fn default_out(name: &str) -> PathBuf {
 
 fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     if args.json {
-        output::print(&format!("{:#}\n", json_of(result)));
+        output::print_json(&json_of(result));
     }
     let run = match read_run(&result.dir) {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
     };
-    let junit = args.junit.as_ref().map(|path| report::write_junit(path, &loadlab_report::junit(&run)));
+    let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
     if !args.json {
         output::print(&report::brief(&run));
@@ -163,7 +163,7 @@ fn json_of(result: &RunResult) -> serde_json::Value {
         })
         .collect();
     serde_json::json!({
-        "run_dir": result.dir,
+        "run_dir": result.dir.display().to_string(),
         "ended": result.ended,
         "exit": result.exit.code(),
         "trials": trials,

@@ -4,7 +4,6 @@
 //! It reads events, never the engine's state, and writes to standard error alone.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -132,7 +131,7 @@ impl View {
 
     /// A line that is cut where the terminal ends.
     pub fn title(&self, text: &str) {
-        let width = if self.terminal { output::width(&std::io::stderr()) } else { usize::MAX };
+        let width = if self.terminal { output::err_width() } else { usize::MAX };
         match text.char_indices().nth(width) {
             Some(_) => {
                 self.text(&text.chars().take(width.saturating_sub(1)).chain(['…']).collect::<String>())
@@ -180,7 +179,7 @@ impl View {
             screen.stop();
             let After { title, remarks } = std::mem::take(&mut *self.after());
             if !title.is_empty() {
-                let _ = writeln!(anstream::stderr(), "{title}");
+                crate::exit::line(&title);
             }
             remarks.iter().for_each(|text| crate::exit::note(text));
             return;
@@ -243,33 +242,27 @@ impl View {
         };
         let load = state.loads.entry(progress.load.clone()).or_default();
         if self.terminal {
-            let width = output::width(&std::io::stderr());
+            let width = output::err_width();
             let text = progress_line(&name, load, progress, width);
-            self.erase_and(&text);
+            output::renew(&text);
             state.drawn = true;
         } else if progress.at_s as u64 > load.told_s {
             load.told_s = progress.at_s as u64;
             let text = progress_line(&name, load, progress, 200);
-            let _ = writeln!(anstream::stderr(), "{}", text.trim_end());
+            crate::exit::line(text.trim_end());
         }
     }
 
     fn line(&self, state: &mut State, text: &str) {
         self.wipe(state);
-        let _ = writeln!(anstream::stderr(), "{text}");
+        crate::exit::line(text);
     }
 
     fn wipe(&self, state: &mut State) {
         if state.drawn {
             state.drawn = false;
-            self.erase_and("");
+            output::renew("");
         }
-    }
-
-    /// Erasing is no colour: it must reach the terminal under `NO_COLOR` as well, or what was longer stays.
-    fn erase_and(&self, text: &str) {
-        let mut err = std::io::stderr();
-        let _ = write!(err, "\r\x1b[2K{text}").and_then(|()| err.flush());
     }
 }
 

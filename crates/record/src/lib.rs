@@ -10,12 +10,14 @@
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
+//! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
 pub mod event;
 pub mod example;
 pub mod expr;
+pub mod files;
 pub mod histogram;
 pub mod hlog;
 pub mod ids;

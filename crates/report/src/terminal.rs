@@ -74,16 +74,59 @@ pub fn width_of(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
+/// A character that can steer a terminal or reorder a line: C0 and C1 controls, Unicode's line ends, and overrides and
+/// isolates of the writing direction.
+pub fn is_harmful(c: char) -> bool {
+    c.is_control() || matches!(c as u32, 0x2028 | 0x2029 | 0x202a..=0x202e | 0x2066..=0x2069)
+}
+
 /// Control characters (escape sequences of a server's answer among them) made visible, tabs and line ends
 /// made spaces: what others sent must not steer the terminal.
 pub fn harmless(text: &str) -> String {
-    text.chars()
-        .map(|c| match c {
-            '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
-            c if c.is_control() || matches!(c as u32, 0x202a..=0x202e | 0x2066..=0x2069) => '\u{fffd}',
-            c => c,
-        })
-        .collect()
+    text.chars().map(harmless_char).collect()
+}
+
+fn harmless_char(c: char) -> char {
+    match c {
+        '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => ' ',
+        c if is_harmful(c) => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// The same for text of several lines, which stay lines.
+pub fn harmless_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { c } else { harmless_char(c) }).collect()
+}
+
+/// The same for text that is painted already: lines stay lines, and colours stay colours. It is the last thing before a
+/// terminal, so that whatever was forgotten before can change a colour and nothing else.
+pub fn harmless_painted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        let (before, from) = rest.split_at(at);
+        out.push_str(&harmless_lines(before));
+        let length = colour_length(from);
+        match length {
+            0 => out.push('\u{fffd}'),
+            n => out.push_str(&from[..n]),
+        }
+        rest = &from[length.max(1)..];
+    }
+    out.push_str(&harmless_lines(rest));
+    out
+}
+
+/// Bytes of the escape sequence that a text begins with, if it is one that [`Paint`] or help texts use: weight, underline
+/// and the sixteen colours of letters. Not among them are hidden, blinking and inverse letters, which can deceive.
+fn colour_length(text: &str) -> usize {
+    let Some((codes, _)) = text.strip_prefix("\x1b[").and_then(|t| t.split_once('m')) else { return 0 };
+    let is_colour = |code: &str| {
+        matches!(code.parse::<u8>(), Ok(0..=4 | 22..=24 | 30..=37 | 39 | 90..=97)) && code.len() <= 2
+    };
+    let all = codes.is_empty() || codes.split(';').all(is_colour);
+    if all { "\x1b[".len() + codes.len() + 1 } else { 0 }
 }
 
 /// The text, cut with `…` to at most so many columns.
@@ -160,17 +203,18 @@ fn take_columns(word: &str, columns: usize) -> String {
         .collect()
 }
 
-/// A paragraph with a hanging indent: `first` begins it, the following lines align below the text.
+/// A paragraph with a hanging indent: `first` begins it, the following lines align below the text, which is made
+/// [`harmless`].
 pub fn hanging(out: &mut String, first: &str, text: &str, columns: usize, paint: impl Fn(&str) -> String) {
     let indent = width_of(first);
-    for (i, line) in wrap(text, columns.saturating_sub(indent)).iter().enumerate() {
+    for (i, line) in wrap(&harmless(text), columns.saturating_sub(indent)).iter().enumerate() {
         let lead = if i == 0 { first.to_owned() } else { " ".repeat(indent) };
         let _ = writeln!(out, "{lead}{}", paint(line));
     }
 }
 
 /// Items separated by `·`, broken between items where a line is full, and inside of one only where it alone
-/// is wider than a line.
+/// is wider than a line. They are made [`harmless`].
 pub fn items(out: &mut String, items: &[String], columns: usize) {
     let mut line = String::new();
     let mut flush = |line: &str| {
@@ -179,6 +223,7 @@ pub fn items(out: &mut String, items: &[String], columns: usize) {
         }
     };
     for item in items {
+        let item = &harmless(item);
         let joined = if line.is_empty() { item.clone() } else { format!("{line} · {item}") };
         if width_of(&joined) > columns && !line.is_empty() {
             flush(&line);
@@ -235,6 +280,39 @@ mod tests {
     #[test]
     fn what_others_sent_does_not_steer_the_terminal() {
         assert_eq!(harmless("a\x1b[31mb\u{202e}c\td"), "a\u{fffd}[31mb\u{fffd}c d");
+        assert_eq!(harmless("\u{9b}2J\u{2066}x\r\n"), "\u{fffd}2J\u{fffd}x  ");
+        assert_eq!(harmless_lines("a\x1b\nb\r"), "a\u{fffd}\nb ");
+    }
+
+    #[test]
+    fn colours_are_all_that_comes_through_to_a_terminal() {
+        let painted = format!(
+            "{}\n\x1b[1m\x1b[31;1merror:\x1b[0m x\x1b[m\n",
+            Paint { colour: true }.tone(Tone::Bad, "x")
+        );
+        assert_eq!(harmless_painted(&painted), painted);
+        for (given, expect) in [
+            ("\x1b]0;title\x07", "\u{fffd}]0;title\u{fffd}"),
+            ("\x1b[2J\x1b[H", "\u{fffd}[2J\u{fffd}[H"),
+            ("\x1b[8mhidden", "\u{fffd}[8mhidden"),
+            ("\x1b[38;5;1mx", "\u{fffd}[38;5;1mx"),
+            ("\x1b[0001mx", "\u{fffd}[0001mx"),
+            ("\x1b[31", "\u{fffd}[31"),
+            ("\x1b", "\u{fffd}"),
+            ("\x1b\x1b[0mx", "\u{fffd}\x1b[0mx"),
+            ("\x1b[\u{9b}31m", "\u{fffd}[\u{fffd}31m"),
+            ("a\rb\x08\u{85}\u{202e}c", "a b\u{fffd}\u{fffd}\u{fffd}c"),
+        ] {
+            assert_eq!(harmless_painted(given), expect, "{given:?}");
+        }
+    }
+
+    #[test]
+    fn paragraphs_and_items_are_harmless() {
+        let mut out = String::new();
+        hanging(&mut out, "- ", "a\x1b[2Jb", 40, str::to_owned);
+        items(&mut out, &["c\u{9b}d".to_owned(), "e\nf".to_owned()], 40);
+        assert_eq!(out, "- a\u{fffd}[2Jb\nc\u{fffd}d · e f\n");
     }
 
     #[test]

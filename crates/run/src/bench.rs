@@ -131,7 +131,7 @@ fn summary_of(bench: &Bench, facts: loadlab_record::summary::LoadFacts, measured
 /// Watches the generator and the host into a file.
 fn watch_self(path: &std::path::Path, origin_ns: u64) -> Result<Watcher, BenchError> {
     let failed = |error| BenchError::Samples { path: path.to_owned(), error };
-    let file = std::fs::File::create(path).map_err(failed)?;
+    let file = loadlab_record::files::create_named(path).map_err(failed)?;
     let file = Mutex::new(file);
     let emit = move |watched: Watched| {
         if let (Watched::Samples(samples), Ok(mut file)) = (watched, file.lock()) {

@@ -86,7 +86,7 @@ impl RunError {
             RunError::Expression { .. } | RunError::Plan(_) => Exit::BadPlan,
             RunError::Target(error) if !error.is_target() => Exit::BadPlan,
             RunError::Target(_) => Exit::CouldNotRun,
-            RunError::Store(StoreError::Exists { .. }) => Exit::BadPlan,
+            RunError::Store(error) if error.is_in_the_way() => Exit::BadPlan,
             RunError::Store(_) => Exit::CouldNotRun,
             RunError::NotUp(_) => Exit::NotUp,
             RunError::Interrupted => Exit::Interrupted,

@@ -88,6 +88,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "opening", says: "a Rust file opens with `//!`", check: files::opening },
     Rule { name: "unsafe", says: "unsafe code is where a system call needs it", check: purity::unsafe_code },
     Rule { name: "outside", says: "only programs print, exit and handle signals", check: purity::outside },
+    Rule { name: "terminal", says: "the binary prints in one place", check: purity::terminal },
     Rule { name: "pure", says: "plan, analysis and report are pure", check: purity::pure },
     Rule { name: "hot-loop", says: "the worker's loop neither locks nor logs", check: hot::no_locks },
     Rule {

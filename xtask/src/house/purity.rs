@@ -49,6 +49,22 @@ pub fn outside(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
+/// The binary's own sources, and what reaches a terminal.
+const BINARY: &str = "crates/loadlab/src/";
+const TERMINAL: &[&str] = &["std::io::stdout", "std::io::stderr", "anstream"];
+
+/// The binary prints in one place, which lets nothing through that steers a terminal.
+pub fn terminal(house: &House, findings: &mut Findings) -> Result<()> {
+    for source in house.shipped().filter(|s| s.path.starts_with(BINARY)) {
+        findings.look();
+        let macros =
+            PRINTS.iter().flat_map(|m| source.macros(m).into_iter().map(move |l| (l, format!("{m}!"))));
+        let found = macros.chain(used(source, TERMINAL)).collect();
+        report(house, "terminal", source, found, findings);
+    }
+    Ok(())
+}
+
 /// Crates that take text or values and return values or text.
 const PURE: &[&str] = &["crates/plan/src/", "crates/analysis/src/", "crates/report/src/"];
 /// What they may not touch. Addresses are values: `core::net` has them without the network.
@@ -142,6 +158,17 @@ mod tests {
             "use std::io;\nfn a() { io::stdout().flush() }",
             "use signal_hook::flag;",
         ] {
+            assert_eq!(check(text), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_binary_prints_in_one_place() {
+        let check = |text: &str| {
+            breaches_in("terminal", &[("crates/loadlab/src/a.rs", &format!("//! A.\n{text}\n"))]).len()
+        };
+        assert_eq!(check("fn a() { crate::output::print(\"\") }"), 0);
+        for text in ["fn a() { println!() }", "fn a() { anstream::stderr() }", "use std::io::stderr;"] {
             assert_eq!(check(text), 1, "{text}");
         }
     }

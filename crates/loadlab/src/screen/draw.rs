@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use loadlab_record::units::format_count;
 use loadlab_report::figures;
-use loadlab_report::terminal::{bar, cut, harmless, left, right, sparkline, width_of};
+use loadlab_report::terminal::{bar, cut, harmless, is_harmful, left, right, sparkline, width_of};
 use ratatui::Frame;
+use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
@@ -19,6 +20,18 @@ pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
     let area = frame.area();
     let page = Page { width: usize::from(area.width), colour };
     frame.render_widget(Paragraph::new(page.lines(state, now_s, usize::from(area.height))), area);
+    disarm(frame.buffer_mut());
+}
+
+/// Whatever was forgotten above: nothing on the screen steers the terminal. What takes no column, such as an override of
+/// the writing direction, stands in one cell with the character before it.
+fn disarm(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if cell.symbol().chars().any(is_harmful) {
+            let kept: String = cell.symbol().chars().filter(|c| !is_harmful(*c)).collect();
+            cell.set_symbol(if kept.is_empty() { " " } else { &kept });
+        }
+    }
 }
 
 struct Page {

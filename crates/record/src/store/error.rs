@@ -17,6 +17,17 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// A folder was there already, and others could put files or links of theirs into the record.
+    #[error(
+        "`{}` cannot hold a record: {why}\nhint: name a folder that does not exist yet, such as {}, and loadlab makes it",
+        .path.display(), .path.join("run").display()
+    )]
+    NotOwn {
+        /// The folder.
+        path: PathBuf,
+        /// In words.
+        why: String,
+    },
     /// A name that must be a plain folder or file name is not one.
     #[error(
         "`{name}` cannot be a name in `{}`\nhint: it must not be empty, begin with a dot or hold a separator",
@@ -87,6 +98,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// What was there before is none of this run's, and nothing was changed.
+    pub fn is_in_the_way(&self) -> bool {
+        matches!(self, StoreError::Exists { .. } | StoreError::NotOwn { .. })
+    }
+
     pub(super) fn write(action: &'static str, path: &Path, source: io::Error) -> StoreError {
         let safe = "everything written before is safe".to_owned();
         StoreError::Write { action, path: path.to_owned(), safe, source }

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::event::Event;
 use crate::example::Example;
+use crate::files;
 use crate::hlog::{self, Encoder};
 use crate::ids::{IdLine, SentIds};
 use crate::load::{Series, TagMeasured, Tick};
@@ -36,6 +37,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// [`StoreError::Exists`] when it is there and not empty (or another run took it at the same moment);
+    /// [`StoreError::NotOwn`] when it is there and others could write to it;
     /// [`StoreError::Write`] for all that a disk can say.
     pub fn create(dir: &Path, manifest: &Manifest) -> Result<RunWriter> {
         RunWriter::create_masking(dir, manifest, &Secrets::default())
@@ -46,10 +48,7 @@ impl RunWriter {
     /// # Errors
     /// As [`RunWriter::create`].
     pub fn create_masking(dir: &Path, manifest: &Manifest, secrets: &Secrets) -> Result<RunWriter> {
-        fs::create_dir_all(dir).map_err(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => StoreError::Exists { path: dir.to_owned() },
-            _ => StoreError::write("create", dir, e),
-        })?;
+        make_or_check(dir)?;
         let mut entries = fs::read_dir(dir).map_err(|e| StoreError::read(dir, e))?;
         if entries.next().is_some() {
             return Err(StoreError::Exists { path: dir.to_owned() });
@@ -100,6 +99,25 @@ impl RunWriter {
             _ => StoreError::write("create", &dir, e),
         })?;
         TrialWriter::create(dir, &self.secrets)
+    }
+}
+
+/// Makes a folder for a record; one that is there already must be one's own.
+fn make_or_check(dir: &Path) -> Result<()> {
+    let failed = |e| StoreError::write("create", dir, e);
+    if let Some(above) = dir.parent() {
+        fs::create_dir_all(above).map_err(failed)?;
+    }
+    match fs::create_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        made => return made.map_err(failed),
+    }
+    if !dir.is_dir() {
+        return Err(StoreError::Exists { path: dir.to_owned() });
+    }
+    match files::not_ones_own(dir).map_err(|e| StoreError::read(dir, e))? {
+        None => Ok(()),
+        Some(why) => Err(StoreError::NotOwn { path: dir.to_owned(), why }),
     }
 }
 
@@ -328,29 +346,12 @@ fn append_lines<T: Serialize>(appender: &mut Appender<File>, values: &[T], secre
     appender.append(&lines)
 }
 
-/// Writes a file beside its place, waits until it is on the disk, and moves it there.
+/// Writes a document as a whole or not at all.
 fn replace<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".tmp");
-    let beside = PathBuf::from(beside);
     let failed = |e| StoreError::write("replace", path, e);
     let mut text = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
     text.push(b'\n');
-    let moved = write_and_sync(&beside, &text).and_then(|()| fs::rename(&beside, path));
-    if let Err(e) = moved {
-        // Best effort: a leftover is ignored by readers.
-        let _ = fs::remove_file(&beside);
-        return Err(failed(e));
-    }
-    // The name is on the disk only when its folder is.
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder).and_then(|f| f.sync_all()).map_err(failed)
-}
-
-fn write_and_sync(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
-    file.write_all(text)?;
-    file.sync_all()
+    files::replace(path, &text).map_err(failed)
 }
 
 #[cfg(test)]

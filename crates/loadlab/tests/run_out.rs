@@ -1,0 +1,117 @@
+//! Where `loadlab` writes: into folders and files of its own, never through what somebody else has put there.
+
+mod run_support;
+
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::Path;
+
+use run_support::{LOAD, Lab, component, plan};
+
+const NOBODY: u32 = 65534;
+
+fn simple() -> String {
+    plan(&[component("web", "", &[])], LOAD)
+}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What is in a folder.
+fn entries(path: &Path) -> usize {
+    std::fs::read_dir(path).unwrap().count()
+}
+
+#[test]
+fn a_folder_that_others_can_write_to_holds_no_record() {
+    let lab = Lab::new();
+    lab.file("plan.yaml", &simple());
+    let shared = lab.path().join("shared");
+    std::fs::create_dir(&shared).unwrap();
+    for bits in [0o777, 0o775, 0o1777] {
+        mode(&shared, bits);
+        let ran = lab.loadlab(&["run", "plan.yaml", "--out", "shared", "--json"]);
+        ran.expect(2, &["`shared` cannot hold a record: others can write to it", "hint: ", "shared/run"]);
+        assert_eq!(entries(&shared), 0);
+    }
+    // As the hint says, and a folder of one's own.
+    lab.loadlab(&["run", "plan.yaml", "--out", "shared/run"]).expect(0, &[]);
+    let own = lab.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    mode(&own, 0o755);
+    lab.loadlab(&["run", "plan.yaml", "--out", "own"]).expect(0, &[]);
+    assert!(own.join("report.html").is_file());
+}
+
+#[test]
+fn a_folder_of_another_user_holds_no_record() {
+    if !rustix::process::geteuid().is_root() {
+        return run_support::skip::skip("it takes root to give a folder to somebody else");
+    }
+    let lab = Lab::new();
+    lab.file("plan.yaml", &simple());
+    let (theirs, link) = (lab.path().join("theirs"), lab.path().join("link"));
+    std::fs::create_dir(&theirs).unwrap();
+    mode(&theirs, 0o755);
+    chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
+    let ran = lab.loadlab(&["run", "plan.yaml", "--out", "theirs"]);
+    ran.expect(2, &["it belongs to another user (uid 65534, and loadlab runs as 0)", "hint: "]);
+    assert_eq!(entries(&theirs), 0);
+    let ran =
+        lab.loadlab(&["find", "plan.yaml", "--expect", "p99 < 1s", "--users", "1..2", "--out", "theirs"]);
+    ran.expect(2, &["it belongs to another user"]);
+    assert_eq!(entries(&theirs), 0);
+
+    let own = lab.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    mode(&own, 0o755);
+    symlink("own", &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(NOBODY), Some(NOBODY)).unwrap();
+    lab.loadlab(&["run", "plan.yaml", "--out", "link"]).expect(2, &["it is a symbolic link of another user"]);
+    assert_eq!(entries(&own), 0);
+}
+
+/// A component that writes into the run's folder stands for whoever could.
+#[test]
+fn reports_and_documents_replace_links_and_follow_none() {
+    let lab = Lab::new();
+    let victim = lab.file("victim", "precious");
+    let links = ["report.html", "report.md", "manifest.json.tmp", "report.html.tmp", "report.md.tmp"];
+    let run = lab.path().join(lab.run_name());
+    let plant: String =
+        links.iter().map(|l| format!("ln -s {} {}/{l}; ", victim.display(), run.display())).collect();
+    let text = plan(&[component("web", "", &[])], &format!("  before_trial: '{plant}true'\n{LOAD}"));
+    lab.run(&text, &[]).expect(0, &[]);
+    assert_eq!(lab.read("victim"), "precious");
+    for name in ["report.html", "report.md", "manifest.json"] {
+        assert!(std::fs::symlink_metadata(run.join(name)).unwrap().is_file(), "{name}");
+    }
+    assert!(lab.read(&format!("{}/report.html", lab.run_name())).contains("<html"));
+}
+
+#[test]
+fn files_the_user_names_may_be_links_but_not_planted_ones() {
+    let lab = Lab::new();
+    let run = lab.run_name();
+    lab.run(&simple(), &["--junit", "/dev/stderr"]).expect(0, &["<testsuite"]);
+    let target = lab.file("target", "old");
+    symlink(&target, lab.path().join("link")).unwrap();
+    lab.loadlab(&["report", &run, "--format", "md", "-o", "link"]).expect(0, &[]);
+    assert!(lab.read("target").starts_with("# "));
+    if !rustix::process::geteuid().is_root() {
+        return run_support::skip::skip("it takes root to plant what is somebody else's");
+    }
+    let everybody = lab.path().join("everybody");
+    std::fs::create_dir(&everybody).unwrap();
+    mode(&everybody, 0o1777);
+    let victim = lab.file("victim", "precious");
+    let planted = everybody.join("out");
+    symlink(&victim, &planted).unwrap();
+    std::os::unix::fs::lchown(&planted, Some(NOBODY), Some(NOBODY)).unwrap();
+    let words = "there is a symbolic link of another user (uid 65534) in a folder for everybody";
+    lab.loadlab(&["report", &run, "-o", "everybody/out"]).expect(5, &["cannot write everybody/out", words]);
+    let bench = ["bench", "http://127.0.0.1:1/", "-n", "1"];
+    lab.loadlab(&[&bench[..], &["--junit", "everybody/out"]].concat()).expect(5, &[words]);
+    lab.loadlab(&[&bench[..], &["--samples", "everybody/out"]].concat()).expect(2, &[words]);
+    assert_eq!(lab.read("victim"), "precious");
+}
