@@ -14,15 +14,16 @@ use loadlab_load::journey::check::{Bound, Checks, Expect, JsonCheck, Operator, T
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::rows::{Dealing, Rows};
-use loadlab_load::journey::template::{Escape, Template, Unit, Variable};
+use loadlab_load::journey::template::{Escape, Unit, Variable};
 use loadlab_load::run::simulate;
-use loadlab_load::script::{Deal, Expected, Journey, Message, Script};
+use loadlab_load::script::{Deal, Expected, Journey, Script};
 use loadlab_load::spec::{Http2, Think};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 
 use support::http2::{Over, Whim, over_http2, over_http2_with};
+use support::steps::{step, template};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -96,43 +97,6 @@ impl Server for Shop {
         let at = at_ns + 10 * MS;
         vec![(at, Reply::Bytes(a.into())), (at, Reply::Bytes(b.into()))]
     }
-}
-
-/// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}` for the first
-/// columns of feeds 0 and 1, `{c}` for what was captured.
-fn template(text: &str) -> Template {
-    let mut template = Template::default();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('{').filter(|(_, a)| a.as_bytes().get(1) == Some(&b'}'))
-    {
-        template.push_text(before.as_bytes(), Escape::Raw).unwrap();
-        let variable = match &after[..1] {
-            "u" => Variable::User,
-            "n" => Variable::Sequence,
-            "x" => Variable::Id,
-            "i" => Variable::Iteration,
-            "a" => Variable::Feed { feed: 0, column: 0 },
-            "b" => Variable::Feed { feed: 1, column: 0 },
-            "c" => Variable::Capture(0),
-            other => panic!("{other}"),
-        };
-        template.push(variable, Escape::Raw);
-        rest = &after[2..];
-    }
-    template.push_text(rest.as_bytes(), Escape::Raw).unwrap();
-    template
-}
-
-fn step(head: &str, body: Option<&str>) -> Script {
-    let (first, fields) = head.split_once("\r\n").unwrap_or((head, ""));
-    let mut words = first.split(' ');
-    let message = Message {
-        method: words.next().unwrap().into(),
-        target: template(words.next().unwrap()),
-        fields: template(&if fields.is_empty() { String::new() } else { format!("{fields}\r\n") }),
-        body: body.map(template),
-    };
-    Script { has_id: message.has_id(), message: Some(message), ..Script::plain() }
 }
 
 fn token() -> (u16, Capture) {

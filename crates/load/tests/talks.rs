@@ -7,26 +7,23 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use base64::Engine as _;
 use loadlab_load::course::{Course, Step};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
-use loadlab_load::journey::check::{Checks, Text};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::run::simulate;
-use loadlab_load::script::{Journey, Message, Part, Script, Talk, Wait};
+use loadlab_load::script::{Journey, Part, Script};
 use loadlab_load::source::RequestParts;
-use loadlab_load::spec::Think;
 use loadlab_load::websocket::Kind;
-use loadlab_load::websocket::opening::Opening;
 use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 use proptest::prelude::*;
-use sha1::{Digest, Sha1};
+
+use support::steps::template;
+use support::talks::{WAIT, accept_of, ask, listen, open, open_at, part, pause, say, strict, talk, within};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -88,9 +85,7 @@ impl Chat {
             let answer = format!("HTTP/1.1 {} No\r\nContent-Length: 4\r\n\r\nnope", self.status);
             return vec![(at, Reply::Bytes(answer.into()))];
         }
-        let key = head.split("Sec-WebSocket-Key: ").nth(1).unwrap().split("\r\n").next().unwrap();
-        let hash = Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
-        let accept = base64::engine::general_purpose::STANDARD.encode(hash);
+        let accept = accept_of(head);
         let accept = self.accept.map_or(accept, str::to_owned);
         let mut answer = format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
@@ -165,98 +160,6 @@ impl Server for Chat {
     fn closed(&mut self, _: u64, _: ConnId) {
         self.closed += 1;
     }
-}
-
-fn template(text: &str) -> Template {
-    let mut template = Template::default();
-    for (i, piece) in text.split("{c}").enumerate() {
-        if i > 0 {
-            template.push(Variable::Capture(0), Escape::Raw);
-        }
-        for (i, piece) in piece.split("{n}").enumerate() {
-            if i > 0 {
-                template.push(Variable::Sequence, Escape::Raw);
-            }
-            template.push_text(piece.as_bytes(), Escape::Raw).unwrap();
-        }
-    }
-    template
-}
-
-fn part(part: Part) -> Script {
-    // `left` is set when the parts are known.
-    Script { talk: Some(Box::new(Talk { part, left: 0 })), think: Some(Think::None), ..Script::plain() }
-}
-
-fn open() -> Script {
-    open_at("/chat")
-}
-
-fn open_at(path: &str) -> Script {
-    let opening = Opening::new([7; 16], vec![]);
-    let headers = opening.headers().into_iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect::<String>();
-    let message =
-        Message { method: "GET".into(), target: template(path), fields: template(&headers), body: None };
-    let checks = Checks { statuses: vec![101], ..Checks::default() };
-    Script { message: Some(message), checks, ..part(Part::Open { opening, keeps: false }) }
-}
-
-fn say(what: &str) -> Script {
-    part(Part::Say { send: Some((Kind::Text, template(what))), wait: None, echoes: vec![] })
-}
-
-const WAIT: Wait = Wait { within_ns: None, passes_over: true };
-
-fn contains(text: &str) -> Checks {
-    Checks { contains: vec![Text::new(text.as_bytes())], ..Checks::default() }
-}
-
-fn ask(what: &str, expect: &str) -> Script {
-    Script {
-        checks: contains(expect),
-        ..part(Part::Say { send: Some((Kind::Text, template(what))), wait: Some(WAIT), echoes: vec![] })
-    }
-}
-
-fn strict(script: Script) -> Script {
-    waiting(script, Wait { passes_over: false, ..WAIT })
-}
-
-fn within(script: Script, within_ns: u64) -> Script {
-    waiting(script, Wait { within_ns: Some(within_ns), ..WAIT })
-}
-
-fn waiting(mut script: Script, wait: Wait) -> Script {
-    if let Some(Part::Say { wait: of, .. }) = script.talk.as_mut().map(|t| &mut t.part) {
-        *of = Some(wait);
-    }
-    script
-}
-
-fn listen(expect: &str) -> Script {
-    Script { checks: contains(expect), ..part(Part::Say { send: None, wait: Some(WAIT), echoes: vec![] }) }
-}
-
-fn pause(script: Script, ns: u64) -> Script {
-    Script { think: Some(Think::Constant(ns)), ..script }
-}
-
-/// The parts of one conversation.
-fn talk(mut parts: Vec<Script>) -> Vec<Script> {
-    parts.push(part(Part::Goodbye));
-    let listens = parts.iter().any(|s| {
-        matches!(s.talk.as_ref().map(|t| &t.part), Some(Part::Say { send: None, wait: Some(_), .. }))
-    });
-    let last = parts.len() - 1;
-    for (i, script) in parts.iter_mut().enumerate() {
-        let talk = script.talk.as_mut().unwrap();
-        talk.left = (last - i) as u32;
-        if let Part::Open { keeps, .. } = &mut talk.part {
-            *keeps = listens;
-        }
-    }
-    parts[last].think = None;
-    parts
 }
 
 fn spec(model: Model, until: Until, scripts: Vec<Script>) -> LoadSpec {

@@ -162,7 +162,7 @@ impl<S: Server> Server for Over<S> {
 }
 
 /// A request's fields as HTTP/1 says them.
-fn text_of(decoder: &mut Decoder, block: &[u8]) -> String {
+pub fn text_of(decoder: &mut Decoder, block: &[u8]) -> String {
     let mut fields = Vec::new();
     let decoded = decoder.decode(block, |name, value| {
         let text = |b: &[u8]| std::str::from_utf8(b).expect("text").to_owned();
@@ -183,7 +183,7 @@ fn text_of(decoder: &mut Decoder, block: &[u8]) -> String {
 }
 
 /// An answer's text as frames: its head, and its body in two pieces.
-fn frames_of(stream: u32, answer: &[u8]) -> Vec<u8> {
+pub fn frames_of(stream: u32, answer: &[u8]) -> Vec<u8> {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").expect("a head") + 4;
     let (head, body) = (std::str::from_utf8(&answer[..end]).expect("text"), &answer[end..]);
     let mut lines = head.lines();

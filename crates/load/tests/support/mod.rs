@@ -2,6 +2,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod http2;
+pub mod peer;
+pub mod steps;
+pub mod talks;
 
 use std::net::SocketAddr;
 

@@ -1,0 +1,679 @@
+//! The property of the accounts: whatever a server does, over whatever is spoken, from however many load threads and by
+//! whichever model, every request that was due is accounted for once, in every table, and the server's own books agree.
+//!
+//! One seed alone: `LOADLAB_SEED=123 cargo test -p loadlab-load --test accounts`.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, LazyLock};
+
+use loadlab_load::course::{Course, Step};
+use loadlab_load::http2::{HeadParts, Heads};
+use loadlab_load::io::sim::{Books, Like, Network, Sim};
+use loadlab_load::journey::check::Checks;
+use loadlab_load::journey::redirect::Site;
+use loadlab_load::random::Random;
+use loadlab_load::run::{Second, simulate};
+use loadlab_load::script::{Expected, Journey, Part, Script};
+use loadlab_load::source::{Request, RequestParts};
+use loadlab_load::spec::{Held, Http2, Proxy, Think, TlsSpec};
+use loadlab_load::stages::Stage;
+use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
+use loadlab_load::{Arrivals, Control, Ids, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
+use loadlab_record::Failure;
+use loadlab_record::load::{Bytes, Counts, Measured, Series, TagMeasured, Tick};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+use support::http2::over_http2;
+use support::peer::{Asked, Fault, Ledger, Peer, Protocol};
+use support::steps::{step, template};
+use support::talks;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+const SEEDS: u64 = 2000;
+/// Every pair of values of two dimensions occurs so often at least.
+const EACH_PAIR: u64 = 50;
+
+const PROTOCOLS: [Protocol; 3] = [Protocol::Http1, Protocol::Http2, Protocol::WebSocket];
+const FAULTS: [Fault; 7] = [
+    Fault::ShortWrites,
+    Fault::PartialReads,
+    Fault::Resets,
+    Fault::Goodbyes,
+    Fault::Stalls,
+    Fault::Floods,
+    Fault::Garbage,
+];
+const MODELS: [By; 4] = [By::Closed, By::Open, By::Stages, By::Sessions];
+
+/// Who decides when something falls due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Closed,
+    Open,
+    Stages,
+    Sessions,
+}
+
+/// What one seed is about; what else there is to choose is drawn from it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    seed: u64,
+    protocol: Protocol,
+    tls: bool,
+    fault: Fault,
+    threads: usize,
+    by: By,
+}
+
+impl Case {
+    fn of(seed: u64) -> Case {
+        let mut rest = seed as usize;
+        let mut next = |count: usize| {
+            let value = rest % count;
+            rest /= count;
+            value
+        };
+        let (protocol, tls, fault) = (PROTOCOLS[next(3)], next(2) == 1, FAULTS[next(7)]);
+        let (threads, by) = (1 + next(3), MODELS[next(4)]);
+        Case { seed, protocol, tls, fault, threads, by }
+    }
+
+    /// Its value in each dimension.
+    fn values(&self) -> [usize; 5] {
+        [
+            self.protocol as usize,
+            usize::from(self.tls),
+            self.fault as usize,
+            self.threads - 1,
+            self.by as usize,
+        ]
+    }
+}
+
+/// Chooses what a case leaves open.
+struct Choice(Random);
+
+impl Choice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0.next_u64() % most
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    fn think(&mut self) -> Think {
+        let ms = 1 + self.below(40);
+        self.of(&[
+            Think::None,
+            Think::Constant(ms * MS),
+            Think::Uniform(0, ms * MS),
+            Think::Exponential(ms * MS),
+        ])
+    }
+}
+
+/// A certificate, and whom it is for.
+static CERTIFICATE: LazyLock<(Arc<ServerConfig>, Arc<ServerConfig>, Vec<u8>)> = LazyLock::new(|| {
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(vec!["sim".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let config = |alpn: &str| {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let private = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+        let chain = vec![certificate.der().clone()];
+        let mut config = builder.unwrap().with_no_client_auth().with_single_cert(chain, private).unwrap();
+        config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+        Arc::new(config)
+    };
+    (config("http/1.1"), config("h2"), certificate.pem().into_bytes())
+});
+
+fn tls_of(choice: &mut Choice, protocol: Protocol) -> (TlsSpec, Arc<ServerConfig>) {
+    let (http1, http2, pem) = &*CERTIFICATE;
+    let alpn = if protocol == Protocol::Http2 { "h2" } else { "http/1.1" };
+    let parts = TlsParts {
+        trust: Trust::Authorities(pem.clone()),
+        identity: None,
+        versions: choice.of(&[Versions::Both, Versions::Both, Versions::Only12]),
+        resumption: choice.one_in(2),
+        alpn: vec![alpn.as_bytes().to_vec()],
+    };
+    let names = vec![Some(server_name("sim").unwrap())];
+    let server = if protocol == Protocol::Http2 { http2 } else { http1 };
+    (TlsSpec { config: TlsConfig::new(&parts).unwrap(), names }, server.clone())
+}
+
+/// A load that has few requests, and ends soon.
+fn load(case: &Case, choice: &mut Choice) -> LoadSpec {
+    let users = 1 + choice.below(6);
+    let elapsed = Until::Elapsed((50 + choice.below(900)) * MS);
+    let requests = Until::Requests(5 + choice.below(50));
+    let rate = Model::Open {
+        rate_per_s: (5 + choice.below(80)) as f64,
+        arrivals: choice.of(&[Arrivals::Constant, Arrivals::Poisson]),
+        when_behind: choice.of(&[WhenBehind::Queue, WhenBehind::Drop]),
+        max_in_flight: 1 + choice.below(8),
+    };
+    let (model, until) = match case.by {
+        By::Closed => (Model::Closed { users }, choice.of(&[elapsed, requests, Until::Repeats(4)])),
+        By::Open | By::Sessions => (rate, choice.of(&[elapsed, requests])),
+        By::Stages if case.protocol != Protocol::WebSocket && choice.one_in(2) => (rate, elapsed),
+        By::Stages => (Model::Closed { users }, elapsed),
+    };
+    let is_open = matches!(model, Model::Open { .. });
+    let tags = 2;
+    let mut spec = LoadSpec::new(model, until, requests_of(case, choice, tags), support::address());
+    let makes_journey = case.protocol == Protocol::WebSocket || case.by == By::Sessions || choice.one_in(2);
+    if makes_journey {
+        spec = with_journey(case, choice, spec);
+    }
+    spec.tags = (0..spec.requests.len()).map(|i| format!("part{i}")).collect();
+    if case.protocol == Protocol::Http2 {
+        spec = over_streams(spec, choice.of(&[1, 2, 100]));
+    }
+    if case.by == By::Stages {
+        staged(choice, &mut spec);
+    } else if choice.one_in(4) {
+        spec.ramp_ns = choice.below(400) * MS;
+    }
+    // Closed loads think, keep a pace, or neither.
+    if !is_open && choice.one_in(3) {
+        spec.pace_ns = Some((5 + choice.below(100)) * MS);
+        spec.pace_when_behind = choice.of(&[WhenBehind::Queue, WhenBehind::Drop]);
+    } else {
+        spec.think = choice.think();
+    }
+    (spec.threads, spec.seed) = (case.threads, case.seed);
+    spec.timeout_ns = (20 + choice.below(280)) * MS;
+    spec.grace_ns = choice.below(600) * MS;
+    spec.warmup_ns = if choice.one_in(4) { choice.below(300) * MS } else { 0 };
+    spec.keep_alive = !choice.one_in(5);
+    let stays = spec.by_streams() == 0 && case.protocol == Protocol::Http1 && case.by != By::Sessions;
+    if stays && choice.one_in(8) {
+        let rate_per_s = (50 + choice.below(2000)) as f64;
+        spec.held = Some(Held { connections: 8 + choice.below(10), rate_per_s });
+    }
+    if choice.one_in(8) {
+        // Two addresses, and requests go on where one refuses.
+        spec.hosts[0].push(support::address().into());
+    }
+    spec
+}
+
+/// What is asked of a load beside what it is made of.
+trait Shape {
+    /// Streams of a connection; none without HTTP/2.
+    fn by_streams(&self) -> u32;
+}
+
+impl Shape for LoadSpec {
+    fn by_streams(&self) -> u32 {
+        self.http2.as_ref().map_or(0, |http2| http2.streams)
+    }
+}
+
+/// Requests that are the same each time: small ones, and some with a body that takes several writes.
+fn requests_of(case: &Case, choice: &mut Choice, count: u16) -> Vec<Request> {
+    let one = |tag: u16, length: Option<u64>| {
+        let parts = RequestParts {
+            method: if length.is_some() { "POST".into() } else { "GET".into() },
+            host: "sim".into(),
+            path: format!("/{tag}"),
+            body: length.map(|length| vec![b'b'; length as usize]),
+            keep_alive: case.protocol != Protocol::Http1 || case.seed % 5 > 0,
+            ..RequestParts::default()
+        };
+        Request { tags: vec![tag], ..parts.build().unwrap() }
+    };
+    (0..count)
+        .map(|tag| {
+            let length = choice.of(&[None, None, Some(3), Some(6000), Some(30_000)]);
+            one(tag, length)
+        })
+        .collect()
+}
+
+/// The same load with users who say who they are: each request has an id, and each answer is for its user.
+fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
+    let mine = || Checks { holds: vec![vec![]], ..Checks::default() };
+    let expected = || vec![(Expected::Holds(0), template("for={u} id="))];
+    let scripts = match case.protocol {
+        Protocol::WebSocket => conversation(choice),
+        Protocol::Http1 | Protocol::Http2 => {
+            let body = "b".repeat(choice.of(&[1, 5000]));
+            let ask = step("GET /ask?id={x}&for={u} HTTP/1.1", None);
+            let tell = step("POST /tell?id={x}&for={u} HTTP/1.1", Some(&body));
+            let scripts = [ask, tell].map(|script| Script { checks: mine(), expected: expected(), ..script });
+            scripts.into_iter().map(|script| thinking(choice, script)).collect()
+        }
+    };
+    let sessions = case.by == By::Sessions || (case.protocol == Protocol::WebSocket && case.by == By::Open);
+    let rounds = match spec.until {
+        Until::Repeats(n) => n,
+        // A conversation is its user's: a rate of them is one of users who have one each.
+        _ if sessions && case.by == By::Open => 1,
+        _ if sessions => 1 + choice.below(3),
+        _ => u64::MAX,
+    };
+    let count = scripts.len();
+    let request = |tag: u16| Request { tags: vec![tag], ..support::get() };
+    let journey = Journey {
+        course: Course { before: 0, round: count as u32, after: 0, weights: vec![], rounds },
+        scripts,
+        sites: vec![Site {
+            authority: "sim".into(),
+            host: "sim".into(),
+            is_secure: case.tls,
+            by_proxy: None,
+        }],
+        own: 1,
+        sessions,
+        ..plain_journey()
+    };
+    LoadSpec { requests: (0..count as u16).map(request).collect(), journey: Some(Box::new(journey)), ..spec }
+}
+
+fn plain_journey() -> Journey {
+    Journey {
+        course: Course::default(),
+        scripts: vec![],
+        sites: vec![],
+        cookies: false,
+        feeds: vec![],
+        dealings: vec![],
+        shared: loadlab_load::journey::capture::Slots::new(0),
+        own: 0,
+        remembered: vec![],
+        numbers: vec![],
+        sessions: false,
+        unix_ns: 1_790_000_000 * S,
+    }
+}
+
+fn thinking(choice: &mut Choice, script: Script) -> Script {
+    let think = if choice.one_in(3) { Some(choice.think()) } else { None };
+    let on_failure = choice.of(&[Step::On, Step::On, Step::EndRound]);
+    Script { think, on_failure, ..script }
+}
+
+/// An opening, messages that are answered or not, a goodbye.
+fn conversation(choice: &mut Choice) -> Vec<Script> {
+    let long = "m".repeat(choice.of(&[1, 200, 6000]));
+    let mut ask = talks::ask(&format!("{long} id={{x}} for={{u}}"), "for=");
+    if let Some(Part::Say { echoes, .. }) = ask.talk.as_mut().map(|talk| &mut talk.part) {
+        *echoes = vec![template("for={u} id={x};")];
+    }
+    ask.has_id = true;
+    let mut parts = vec![talks::open(), ask];
+    if choice.one_in(2) {
+        parts.push(talks::say("said"));
+    }
+    if choice.one_in(3) {
+        parts.push(talks::within(talks::listen("nothing"), (1 + choice.below(50)) * MS));
+    }
+    let mut all: Vec<Script> = parts.into_iter().map(|part| thinking(choice, part)).collect();
+    all = talks::talk(all);
+    all
+}
+
+fn over_streams(spec: LoadSpec, streams: u32) -> LoadSpec {
+    if spec.journey.is_some() {
+        return over_http2(spec, streams, &[vec![], vec![]]);
+    }
+    let mut all = Heads::default();
+    let heads = spec.requests.iter().map(|request| {
+        let method = if request.bytes.starts_with(b"POST") { "POST" } else { "GET" };
+        let parts = HeadParts { method, scheme: "http", authority: "sim", path: "/", headers: &[] };
+        all.add(&parts).unwrap()
+    });
+    let heads = heads.collect();
+    LoadSpec { http2: Some(Http2 { heads, written: vec![], streams }), ..spec }
+}
+
+/// Levels up to the load's number, for as long as it takes.
+fn staged(choice: &mut Choice, spec: &mut LoadSpec) {
+    let most = match spec.model {
+        Model::Closed { users } => users as f64,
+        Model::Open { rate_per_s, .. } => rate_per_s,
+    };
+    let level = |choice: &mut Choice| (most * choice.below(5) as f64 / 4.0).round();
+    let mut stages = vec![Stage { from: most, to: most, over_ns: 100 * MS }];
+    for _ in 0..choice.below(4) {
+        let (to, over_ns) = (level(choice), choice.below(250) * MS);
+        let from = if choice.one_in(3) { to } else { stages[stages.len() - 1].to };
+        stages.push(Stage { from, to, over_ns });
+    }
+    spec.until = Until::Elapsed(stages.iter().map(|stage| stage.over_ns).sum());
+    spec.stages = stages;
+}
+
+fn network(case: &Case, choice: &mut Choice) -> Network {
+    let strong = |is_it: bool, strong: f64, weak: f64, choice: &mut Choice| match is_it {
+        true => strong,
+        false if choice.one_in(3) => weak,
+        false => 0.0,
+    };
+    Network {
+        seed: case.seed,
+        like: choice.of(&[Like::Epoll, Like::Uring]),
+        short_writes: strong(case.fault == Fault::ShortWrites, 0.8, 0.2, choice),
+        partial_reads: strong(case.fault == Fault::PartialReads, 0.8, 0.2, choice),
+        resets: strong(case.fault == Fault::Resets, 0.05, 0.005, choice),
+        stalls: strong(case.fault == Fault::Stalls, 0.02, 0.002, choice),
+        pause_ns: choice.of(&[0, 100_000, MS]),
+    }
+}
+
+/// What a case came to.
+#[derive(Debug, PartialEq)]
+struct Ran {
+    measured: Measured,
+    seconds: Seconds,
+    /// Connections open when the last second ended.
+    open: u64,
+    books: Books,
+    ledger: Ledger,
+}
+
+/// All seconds together.
+#[derive(Debug, Default, PartialEq)]
+struct Seconds {
+    counts: Counts,
+    bytes: Bytes,
+    statuses: BTreeMap<u16, u64>,
+    ids: Ids,
+    series: Series,
+    by_tag: BTreeMap<String, TagMeasured>,
+    ticks: Vec<Tick>,
+}
+
+impl Seconds {
+    fn add(&mut self, second: &Second) {
+        let tick = &second.tick;
+        let before = self.counts.in_flight;
+        self.counts.merge(&tick.counts);
+        // What was in flight when the last one ended.
+        self.counts.in_flight -= before;
+        self.bytes.sent += tick.bytes.sent;
+        self.bytes.received += tick.bytes.received;
+        for (status, n) in &tick.statuses {
+            *self.statuses.entry(*status).or_default() += n;
+        }
+        self.ids.append(&mut second.ids.clone());
+        self.series.merge(&second.window);
+        self.series.merge(&second.before);
+        for (tag, measured) in &second.by_tag {
+            self.by_tag.entry(tag.clone()).or_default().merge(measured);
+        }
+        self.ticks.push(tick.clone());
+    }
+}
+
+fn run(case: &Case) -> (LoadSpec, Ran) {
+    let mut choice = Choice(Random::new(case.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let mut spec = load(case, &mut choice);
+    let mut server = Peer::new(case.protocol, case.fault, case.seed);
+    if case.tls {
+        let (tls, config) = tls_of(&mut choice, case.protocol);
+        spec.tls = Some(Box::new(tls));
+        server = server.under_tls(Some(config));
+    }
+    if choice.one_in(6) {
+        let connect = b"CONNECT sim:80 HTTP/1.1\r\nHost: sim:80\r\n\r\n";
+        spec.proxy = Some(Box::new(Proxy { connects: vec![Some(connect.as_slice().into())] }));
+        server = server.as_proxy(true);
+    }
+    let mut sim = Sim::new(server).network(network(case, &mut choice));
+    // Somebody ends it early.
+    let ends = choice.of(&[None, None, None, None, Some(false), Some(true)]);
+    let ends_at_s = choice.below(500) as f64 / 1e3;
+    let (control, mut seconds) = (Control::default(), Seconds::default());
+    let outcome = simulate(&spec, &control, &mut sim, &mut |event| match event {
+        LoadEvent::Second(second) => seconds.add(second),
+        LoadEvent::Progress(now) => {
+            assert!(now.at_s < 600.0, "it never ends: {now:?}");
+            match ends.filter(|_| now.at_s >= ends_at_s) {
+                Some(true) => control.abort(),
+                Some(false) => control.stop(),
+                None => {}
+            }
+        }
+        LoadEvent::Example(_) => {}
+    });
+    let Outcome { measured, .. } = outcome.unwrap();
+    let (books, open) = (sim.books().clone(), seconds.ticks.last().map_or(0, |tick| tick.connections));
+    let ledger = sim.into_server().ledger;
+    (spec, Ran { measured, seconds, open, books, ledger })
+}
+
+/// What must hold whatever happened.
+fn check(case: &Case, spec: &LoadSpec, ran: &Ran) {
+    check_counts(spec, ran);
+    check_times(spec, ran);
+    check_network(ran);
+    check_ids(case, spec, ran);
+    check_server(case, spec, ran);
+    let measured = &ran.measured;
+    let planned_s = spec.schedule_ns().map(|ns| (ns + spec.grace_ns) as f64 / 1e9);
+    if let Some(most_s) = planned_s.filter(|_| matches!(spec.until, Until::Elapsed(_))) {
+        assert!(measured.elapsed_s <= most_s + 0.001, "it ends when it is to: {} s", measured.elapsed_s);
+    }
+    if measured.counts.in_flight > 0 {
+        assert!(spec.grace_ns < u64::MAX && measured.elapsed_s > 0.0, "only an end cuts requests off");
+    }
+}
+
+/// Every request is counted once, as one thing, in its second and with its tag.
+fn check_counts(spec: &LoadSpec, ran: &Ran) {
+    let (measured, seconds) = (&ran.measured, &ran.seconds);
+    let counts = &measured.counts;
+    assert_eq!(counts.balance(), Ok(()));
+    assert_eq!(counts.failed(), Failure::ALL.iter().map(|f| counts.failures.get(*f)).sum::<u64>());
+    assert_eq!(&seconds.counts, counts, "seconds add up to the whole");
+    assert_eq!((seconds.bytes, &seconds.statuses), (measured.bytes, &measured.statuses));
+    let mut tagged = Counts::default();
+    for (tag, measured) in &measured.by_tag {
+        assert_eq!(measured.counts.balance(), Ok(()), "{tag}");
+        tagged.merge(&measured.counts);
+    }
+    assert_eq!(&tagged, counts, "tags add up to the whole");
+    for (tag, measured) in &measured.by_tag {
+        assert_eq!(seconds.by_tag[tag].counts, measured.counts, "{tag}");
+    }
+    if let (Until::Requests(n), Model::Open { .. }, None) = (spec.until, &spec.model, &spec.journey) {
+        assert!(counts.due <= n);
+    }
+    // A complete answer has a status, and each status an end of its own.
+    if spec.journey.as_ref().is_none_or(|j| j.scripts.iter().all(|script| script.talk.is_none())) {
+        let of = |failure| counts.failures.get(failure);
+        let complete = counts.ok + of(Failure::Http4xx) + of(Failure::Http5xx) + of(Failure::Check);
+        assert_eq!(measured.statuses.values().sum::<u64>(), complete, "answers: {:?}", measured.statuses);
+    }
+}
+
+/// Histograms have as many values as there were outcomes.
+fn check_times(spec: &LoadSpec, ran: &Ran) {
+    let (counts, series) = (&ran.measured.counts, &ran.seconds.series);
+    let timeouts = counts.failures.get(Failure::Timeout);
+    let censored = timeouts + counts.in_flight + counts.dropped;
+    assert_eq!(series.response_ok.count(), counts.ok);
+    assert_eq!(series.response_failed.count(), counts.failed() - timeouts);
+    assert_eq!(series.response_censored.count(), censored);
+    let timed = |n: u64| if spec.starts_as_due() { 0 } else { n };
+    assert_eq!(series.service_ok.count(), timed(counts.ok));
+    assert_eq!(series.service_censored.count(), timed(timeouts + counts.in_flight));
+    assert_eq!((series.late.count(), series.blocked.count()), (timed(counts.due), timed(counts.started)));
+    assert_eq!(series.connect.count(), ran.measured.connections.opened);
+    assert!(series.tls.count() <= series.connect.count());
+    if spec.warmup_ns == 0 {
+        assert_eq!(&ran.measured.series, series, "seconds' times are the window's");
+        let sums = |of: fn(&TagMeasured) -> u64| ran.measured.by_tag.values().map(of).sum::<u64>();
+        assert_eq!(sums(|tag| tag.response_ok.count()), counts.ok);
+        assert_eq!(sums(|tag| tag.response_failed.count()), counts.failed() - timeouts);
+        assert_eq!(sums(|tag| tag.response_censored.count()), censored);
+    }
+}
+
+/// What was sent and received is what went over the network, and nothing is left of it.
+fn check_network(ran: &Ran) {
+    let Ran { measured, books, ledger, .. } = ran;
+    assert_eq!((measured.bytes.sent, measured.bytes.received), (books.sent, books.received));
+    assert_eq!(books.delivered, ledger.received);
+    let connections = &measured.connections;
+    assert_eq!(
+        (connections.attempted, books.connects, ledger.connects),
+        (books.connects, ledger.connects, ledger.closes)
+    );
+    assert_eq!((books.closes, ran.open), (books.connects, 0), "every connection is closed at the end");
+    assert!(connections.opened <= connections.attempted);
+    assert!(books.most_waiting <= MOST_WAITING, "{} bytes wait on one connection", books.most_waiting);
+}
+
+/// Bytes that may wait on one connection to go out: bodies, and what a server that does not read is answered.
+const MOST_WAITING: usize = 1 << 20;
+
+/// Every id went out for one request and is told once, as the server has it.
+fn check_ids(case: &Case, spec: &LoadSpec, ran: &Ran) {
+    let Ids { accepted, unanswered, refused } = &ran.seconds.ids;
+    let mut told: Vec<u64> = [accepted.as_slice(), unanswered, refused].concat();
+    let all = told.len();
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told.len(), all, "an id is told once");
+    for (id, times) in &ran.ledger.seen {
+        assert!(told.binary_search(id).is_ok(), "the server saw {id}, and nothing is told of it");
+        assert_eq!(*times, 1, "the server saw {id} again");
+    }
+    let has_ids = spec.journey.is_some() && case.protocol != Protocol::WebSocket;
+    if has_ids {
+        assert_eq!(accepted.len() as u64, ran.measured.counts.ok, "an id for each good answer");
+    }
+    if case.fault != Fault::Garbage {
+        for id in accepted {
+            assert!(ran.ledger.accepted.contains(id), "{id} is accepted, and the server never said so");
+        }
+        for id in refused {
+            assert!(ran.ledger.refused.contains(id), "{id} is refused, and the server never did");
+        }
+    }
+}
+
+/// The server had no more requests than were started, and gave no fewer answers than were taken.
+fn check_server(case: &Case, spec: &LoadSpec, ran: &Ran) {
+    let (counts, ledger) = (&ran.measured.counts, &ran.ledger);
+    let good = |asked| ledger.good.get(&asked).copied().unwrap_or(0);
+    // A goodbye may be said to a connection whose conversation was given up.
+    if case.protocol != Protocol::WebSocket {
+        assert!(ledger.requests <= counts.started, "{} requests of {counts:?}", ledger.requests);
+        assert!(counts.ok <= good(Asked::Request), "{} good answers, {counts:?}", good(Asked::Request));
+        if case.fault != Fault::Garbage {
+            assert_eq!(counts.failures.get(Failure::Check), 0, "every answer is for its own user");
+        }
+        return;
+    }
+    let Some(journey) = &spec.journey else { return };
+    for (script, (tag, measured)) in journey.scripts.iter().zip(&ran.measured.by_tag) {
+        let most = match script.talk.as_ref().map(|talk| &talk.part) {
+            Some(Part::Open { .. }) => good(Asked::Opening),
+            Some(Part::Say { send: Some(_), wait: Some(_), .. }) => good(Asked::Message),
+            Some(Part::Goodbye) => good(Asked::Goodbye),
+            _ => u64::MAX,
+        };
+        assert!(measured.counts.ok <= most, "{tag}: {} of {most} answers", measured.counts.ok);
+    }
+}
+
+/// All seeds of one protocol, plain or under TLS.
+fn accounts(protocol: Protocol, tls: bool) {
+    let only: Option<u64> = std::env::var("LOADLAB_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = (0..SEEDS).filter(|seed| only.is_none_or(|only| only == *seed));
+    let mut ended: BTreeMap<&str, u64> = BTreeMap::new();
+    for case in seeds.map(Case::of).filter(|case| (case.protocol, case.tls) == (protocol, tls)) {
+        let counts = catch_unwind(AssertUnwindSafe(|| {
+            let (spec, ran) = run(&case);
+            check(&case, &spec, &ran);
+            if !tls {
+                // The same again, to the last byte and nanosecond.
+                assert_eq!(run(&case).1, ran, "a replay differs");
+            }
+            ran.measured.counts
+        }));
+        let counts = counts.unwrap_or_else(|panic| {
+            eprintln!("{case:?}");
+            resume_unwind(panic);
+        });
+        *ended.entry("ok").or_default() += counts.ok;
+        *ended.entry("dropped").or_default() += counts.dropped;
+        *ended.entry("in flight").or_default() += counts.in_flight;
+        for (failure, n) in counts.failures.nonzero() {
+            *ended.entry(failure.name()).or_default() += n;
+        }
+    }
+    if only.is_none() {
+        // It is worth little if next to nothing goes well, or nothing wrong.
+        for end in ["ok", "dropped", "in flight", "connect", "reset", "timeout", "truncated", "protocol"] {
+            assert!(ended.get(end).is_some_and(|n| *n >= 20), "{end}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn accounts_balance_over_http1() {
+    accounts(Protocol::Http1, false);
+}
+
+#[test]
+fn accounts_balance_over_http1_under_tls() {
+    accounts(Protocol::Http1, true);
+}
+
+#[test]
+fn accounts_balance_over_http2() {
+    accounts(Protocol::Http2, false);
+}
+
+#[test]
+fn accounts_balance_over_http2_under_tls() {
+    accounts(Protocol::Http2, true);
+}
+
+#[test]
+fn accounts_balance_over_websockets() {
+    accounts(Protocol::WebSocket, false);
+}
+
+#[test]
+fn accounts_balance_over_websockets_under_tls() {
+    accounts(Protocol::WebSocket, true);
+}
+
+#[test]
+fn every_pair_of_values_occurs_often() {
+    let counts = [3, 2, 7, 3, 4];
+    let mut pairs: BTreeMap<[usize; 4], u64> = BTreeMap::new();
+    for case in (0..SEEDS).map(Case::of) {
+        let values = case.values();
+        for one in 0..values.len() {
+            for other in one + 1..values.len() {
+                *pairs.entry([one, values[one], other, values[other]]).or_default() += 1;
+            }
+        }
+    }
+    let all: usize = (0..5).flat_map(|one| (one + 1..5).map(move |other| counts[one] * counts[other])).sum();
+    assert_eq!(pairs.len(), all, "every pair occurs");
+    for (pair, times) in pairs {
+        assert!(times >= EACH_PAIR, "{pair:?} occurs {times} times");
+    }
+}

@@ -1,0 +1,41 @@
+//! Steps of journeys: requests that are written anew each time.
+
+use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::script::{Message, Script};
+
+/// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}` for the first
+/// columns of feeds 0 and 1, `{c}` for what was captured.
+pub fn template(text: &str) -> Template {
+    let mut template = Template::default();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{').filter(|(_, a)| a.as_bytes().get(1) == Some(&b'}'))
+    {
+        template.push_text(before.as_bytes(), Escape::Raw).unwrap();
+        let variable = match &after[..1] {
+            "u" => Variable::User,
+            "n" => Variable::Sequence,
+            "x" => Variable::Id,
+            "i" => Variable::Iteration,
+            "a" => Variable::Feed { feed: 0, column: 0 },
+            "b" => Variable::Feed { feed: 1, column: 0 },
+            "c" => Variable::Capture(0),
+            other => panic!("{other}"),
+        };
+        template.push(variable, Escape::Raw);
+        rest = &after[2..];
+    }
+    template.push_text(rest.as_bytes(), Escape::Raw).unwrap();
+    template
+}
+
+pub fn step(head: &str, body: Option<&str>) -> Script {
+    let (first, fields) = head.split_once("\r\n").unwrap_or((head, ""));
+    let mut words = first.split(' ');
+    let message = Message {
+        method: words.next().unwrap().into(),
+        target: template(words.next().unwrap()),
+        fields: template(&if fields.is_empty() { String::new() } else { format!("{fields}\r\n") }),
+        body: body.map(template),
+    };
+    Script { has_id: message.has_id(), message: Some(message), ..Script::plain() }
+}

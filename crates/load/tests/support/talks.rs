@@ -1,0 +1,94 @@
+//! Parts of conversations over WebSockets.
+
+use base64::Engine as _;
+use loadlab_load::journey::check::{Checks, Text};
+use loadlab_load::script::{Message, Part, Script, Talk, Wait};
+use loadlab_load::spec::Think;
+use loadlab_load::websocket::Kind;
+use loadlab_load::websocket::opening::Opening;
+use sha1::{Digest, Sha1};
+
+use super::steps::template;
+
+/// What a server answers to an opening's key (RFC 6455 §4.2.2).
+pub fn accept_of(head: &str) -> String {
+    let key = head.split("Sec-WebSocket-Key: ").nth(1).and_then(|rest| rest.lines().next()).expect("a key");
+    let hash = Sha1::digest(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11"));
+    base64::engine::general_purpose::STANDARD.encode(hash)
+}
+
+pub fn part(part: Part) -> Script {
+    // `left` is set when the parts are known.
+    Script { talk: Some(Box::new(Talk { part, left: 0 })), think: Some(Think::None), ..Script::plain() }
+}
+
+pub fn open() -> Script {
+    open_at("/chat")
+}
+
+pub fn open_at(path: &str) -> Script {
+    let opening = Opening::new([7; 16], vec![]);
+    let headers = opening.headers().into_iter().map(|(n, v)| format!("{n}: {v}\r\n")).collect::<String>();
+    let message =
+        Message { method: "GET".into(), target: template(path), fields: template(&headers), body: None };
+    let checks = Checks { statuses: vec![101], ..Checks::default() };
+    Script { message: Some(message), checks, ..part(Part::Open { opening, keeps: false }) }
+}
+
+pub fn say(what: &str) -> Script {
+    part(Part::Say { send: Some((Kind::Text, template(what))), wait: None, echoes: vec![] })
+}
+
+pub const WAIT: Wait = Wait { within_ns: None, passes_over: true };
+
+pub fn contains(text: &str) -> Checks {
+    Checks { contains: vec![Text::new(text.as_bytes())], ..Checks::default() }
+}
+
+pub fn ask(what: &str, expect: &str) -> Script {
+    Script {
+        checks: contains(expect),
+        ..part(Part::Say { send: Some((Kind::Text, template(what))), wait: Some(WAIT), echoes: vec![] })
+    }
+}
+
+pub fn strict(script: Script) -> Script {
+    waiting(script, Wait { passes_over: false, ..WAIT })
+}
+
+pub fn within(script: Script, within_ns: u64) -> Script {
+    waiting(script, Wait { within_ns: Some(within_ns), ..WAIT })
+}
+
+pub fn waiting(mut script: Script, wait: Wait) -> Script {
+    if let Some(Part::Say { wait: of, .. }) = script.talk.as_mut().map(|t| &mut t.part) {
+        *of = Some(wait);
+    }
+    script
+}
+
+pub fn listen(expect: &str) -> Script {
+    Script { checks: contains(expect), ..part(Part::Say { send: None, wait: Some(WAIT), echoes: vec![] }) }
+}
+
+pub fn pause(script: Script, ns: u64) -> Script {
+    Script { think: Some(Think::Constant(ns)), ..script }
+}
+
+/// The parts of one conversation.
+pub fn talk(mut parts: Vec<Script>) -> Vec<Script> {
+    parts.push(part(Part::Goodbye));
+    let listens = parts.iter().any(|s| {
+        matches!(s.talk.as_ref().map(|t| &t.part), Some(Part::Say { send: None, wait: Some(_), .. }))
+    });
+    let last = parts.len() - 1;
+    for (i, script) in parts.iter_mut().enumerate() {
+        let talk = script.talk.as_mut().unwrap();
+        talk.left = (last - i) as u32;
+        if let Part::Open { keeps, .. } = &mut talk.part {
+            *keeps = listens;
+        }
+    }
+    parts[last].think = None;
+    parts
+}
