@@ -14,6 +14,13 @@ pub fn command(args: &CleanArgs) -> Ended {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
+    // What no state file knows of. What one does know of, and could not be removed, is told once.
+    let mut items = items;
+    for stray in state::clean_engines(how) {
+        if !items.iter().any(|item| item.what == stray.what) {
+            items.push(stray);
+        }
+    }
     let word = if args.dry_run { "would remove" } else { "removed" };
     let mut left = 0;
     for item in &items {

@@ -351,3 +351,56 @@ fn clean_removes_containers() {
     assert_eq!(lab.read("again"), "nothing was left behind\n");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
+
+/// An engine may make what it was asked for long after loadlab and its guardian are gone, when no state file is left: it is
+/// found by its label. Whatever is of a run that lives, or of nobody who can be known, is left alone.
+#[test]
+fn clean_finds_what_no_state_file_knows_of() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    let image = context(lab.path()).display().to_string();
+    engine.docker(&["build", "--tag", "own", &image]);
+    let namespace = std::fs::metadata("/proc/self/ns/pid").expect("a namespace");
+    let namespace = std::os::unix::fs::MetadataExt::ino(&namespace);
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("it can be read");
+    let start: u64 =
+        stat.rsplit(')').next().and_then(|s| s.split_whitespace().nth(19)?.parse().ok()).expect("a start");
+    let tag = |start: u64, namespace: u64| format!("{:x}-{start:x}-{namespace:x}", std::process::id());
+    let (alive, dead) = (tag(start, namespace), tag(start + 1, namespace));
+    let elsewhere = tag(start + 1, namespace + 1);
+    let run = |tag: &str| format!("loadlab.run=shop-1/1/2/{tag}");
+    let project = |tag: &str| format!("com.docker.compose.project=loadlab-shop-1-{tag}");
+    let user = "com.docker.compose.project=shop".to_owned();
+    for (i, label) in
+        [run(&dead), project(&dead), run(&alive), project(&alive), run(&elsewhere), user].iter().enumerate()
+    {
+        engine.docker(&["create", "--name", &format!("c{i}"), "--network=none", "--label", label, "own"]);
+        engine.docker(&["network", "create", "--label", label, &format!("n{i}")]);
+        engine.docker(&["volume", "create", "--label", label, &format!("v{i}")]);
+    }
+    // A `/run` of its own, so that no other run of this machine is concerned.
+    let script = "mount -t tmpfs none /run || exit 99; \"$LOADLAB\" clean --dry-run > dry; \"$LOADLAB\" clean > cleaned; \"$LOADLAB\" clean > again";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]).current_dir(lab.path());
+    let status = command.env("LOADLAB", LOADLAB).env("DOCKER_HOST", engine.host()).status().unwrap();
+    assert!(status.success(), "{status}");
+    let (dry, cleaned) = (lab.read("dry"), lab.read("cleaned"));
+    for what in ["container c", "network n", "volume v"] {
+        for i in 0..6 {
+            let is_told = dry.contains(&format!("would remove {what}{i} of run shop-1"));
+            assert_eq!(is_told, i < 2, "{what}{i}: {dry}");
+            assert_eq!(
+                cleaned.contains(&format!("removed {what}{i} of run shop-1")),
+                i < 2,
+                "{what}{i}: {cleaned}"
+            );
+        }
+    }
+    let left = engine.left_behind();
+    let expect: Vec<String> = ["container c", "network n", "volume v"]
+        .iter()
+        .flat_map(|w| (2..6).map(move |i| format!("{w}{i}")))
+        .collect();
+    assert!(left.len() == expect.len() && expect.iter().all(|one| left.contains(one)), "{left:?}");
+    assert_eq!(lab.read("again"), "nothing was left behind\n");
+    engine.docker(&["volume", "prune", "--force", "--all"]);
+}

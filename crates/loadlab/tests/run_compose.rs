@@ -230,3 +230,88 @@ fn what_lives_through_the_experiment_cannot_differ() {
     check(&format!("fresh: case, {env}"), env, 0, &[]);
     check("within: 5m", env, 0, &[]);
 }
+
+/// A web server with something of a fixed name, which is put in for `VOLUME`, `NETWORK` and `CONTAINER`.
+const FIXED: &str = r#"
+version: "3.5"
+services:
+  web:
+    build: image
+    command: ["/bin/sh", "-c", "cat /data/note > /index.html; echo more >> /data/note; exec httpd -f -p 8080 -h /"]
+    volumes: ["data:/data"]
+    networks: [shared]
+    stop_signal: SIGKILL
+CONTAINERvolumes: { data: { VOLUME } }
+networks: { shared: { NETWORK } }
+"#;
+
+fn fixed(volume: &str, network: &str, container: &str) -> String {
+    let container = if container.is_empty() { String::new() } else { format!("    {container}\n") };
+    FIXED.replace("VOLUME", volume).replace("NETWORK", network).replace("CONTAINER", &container)
+}
+
+/// What was there before the run is still there after it, with what is in it; the run says what it would have taken.
+#[test]
+fn what_others_have_made_is_never_taken() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    let image = context(lab.path()).display().to_string();
+    engine.docker(&["build", "--tag", "own", &image]);
+    let note = |line: &str| {
+        engine.docker(&[
+            "run",
+            "--rm",
+            "--network=none",
+            "--volume=shop_data:/data",
+            "own",
+            "/bin/sh",
+            "-c",
+            line,
+        ])
+    };
+    note("echo precious > /data/note");
+    engine.docker(&["network", "create", "shop_net"]);
+    engine.docker(&["create", "--name", "shop_web", "--network=none", "own"]);
+    let before = engine.left_behind();
+    assert_eq!(before, ["container shop_web", "network shop_net", "volume shop_data"]);
+
+    let load = "load: { users: 1, requests: 10, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n\
+                trials: 2\nexpect: [\"errors == 0\"]\n";
+    let rest = format!(
+        "  components: {{ web: {{ compose: web, ready: {{ tcp: \"${{address}}:8080\" }} }} }}\n{load}"
+    );
+    let text = plan(&engine, "compose.yaml", &rest);
+    let run = |file: &str, code: i32, holds: &[&str]| {
+        let _ = std::fs::remove_dir_all(lab.record().dir);
+        lab.file("compose.yaml", file);
+        lab.run(&text, &[]).expect(code, holds);
+        assert_eq!(engine.left_behind(), before, "{file}");
+        assert!(note("cat /data/note").starts_with("precious\n"), "{file}");
+    };
+    let hint = "external: true";
+    run(&fixed("name: shop_data", "", ""), 3, &["the volume `shop_data`", "compose.yaml", hint]);
+    run(&fixed("", "name: shop_net", ""), 3, &["the network `shop_net`", "compose.yaml", hint]);
+    run(&fixed("", "", "container_name: shop_web"), 3, &["the container `shop_web`", "another name"]);
+    assert_eq!(note("cat /data/note"), "precious\n", "none of them has run");
+    // Who says that it is another's has it, and it stays.
+    let external = "external: true, name: ";
+    run(&fixed(&format!("{external}shop_data"), &format!("{external}shop_net"), ""), 0, &["web ready"]);
+    assert_eq!(note("cat /data/note"), "precious\nmore\nmore\n", "both trials have written there");
+    // A fixed name that nobody has is the run's while it lasts, from trial to trial anew.
+    let free = fixed("name: my_data", "name: my_net", "container_name: my_web");
+    run(&free.replace("cat /data/note >", "test ! -e /data/note; echo $$? >"), 0, &["web ready"]);
+}
+
+/// An image that no registry has is missed before the first trial, and not in the middle of it.
+#[test]
+fn images_are_seen_to_before_the_first_trial() {
+    let (engine, lab) = (Engine::start(), Lab::new());
+    context(lab.path());
+    let web = "  web: { build: image, image: \"built/here:1\" }\n  same: { image: \"built/here:1\", command: [\"/bin/true\"] }\n";
+    lab.file("compose.yaml", &format!("services:\n{web}  cache: {{ image: \"127.0.0.1:1/nothing:9\" }}\n"));
+    let load = "load: { users: 1, requests: 1, journey: [{ get: \"http://127.0.0.1:1/\" }] }\n";
+    let text = plan(&engine, "compose.yaml", load);
+    let ran = lab.run(&text, &[]);
+    ran.expect(3, &["service `cache`", "cannot pull the image `127.0.0.1:1/nothing:9`", "hint: "]);
+    assert!(!lab.record().trial("default", 1).exists(), "no trial had begun: {}", ran.err);
+    assert_eq!(engine.left_behind(), Vec::<String>::new());
+}

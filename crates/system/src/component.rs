@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub is_command: bool,
     /// It was ready once: from then on its end is a death to be told of. Before, whoever waits for it tells.
     pub was_ready: AtomicBool,
+    /// It has ended, and its engine is asked how.
+    pub is_asked: AtomicBool,
     /// Its end is wanted.
     pub leaving: AtomicBool,
     pub life: Mutex<Life>,
@@ -272,7 +274,8 @@ impl Inner {
         true
     }
 
-    /// Waits for the keeper to reap it. The pidfd was readable, so this takes a moment at most.
+    /// Waits for the keeper to reap it. The pidfd was readable, so this takes a moment; where an engine does not tell how
+    /// a container has ended, until it is given up.
     pub fn wait_reaped(&self) -> Ended {
         let mut life = lock(&self.life);
         loop {

@@ -1,8 +1,11 @@
 //! A Compose file brought up by the Compose that is installed; its containers become components.
 //!
-//! The file is never read here: what it means is Compose's to say. Limits and variables go into a second file
-//! that Compose lays over it, the project gets a name of the run's own, and what came up is found by the labels
-//! that Compose gives. So whatever Compose understands works, and goes away by the same labels.
+//! What the file means is Compose's to say ([`config`]). Limits and variables go into a second file that Compose lays
+//! over it, the project gets a name of the run's own, and what came up is found by the labels that Compose gives. So
+//! whatever Compose understands works, and goes away by the same labels. By nothing else: a name in the file may be
+//! another's, whose volumes must never be removed.
+
+mod config;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,11 +17,11 @@ use serde_json::{Value, json};
 
 use crate::cancel::Cancel;
 use crate::clock;
-use crate::command::CommandSpec;
+use crate::command::{CommandResult, CommandSpec};
 use crate::component::{Component, Inner, Origin, lock};
 use crate::engine::container::block_rates;
 use crate::engine::leavings::{PROJECT, PROJECT_LABEL, remove_all};
-use crate::engine::{Call, Engine, labelled};
+use crate::engine::{Call, Engine, EngineError, labelled};
 use crate::error::{Error, Result};
 use crate::spec::{Command, ComponentSpec, Limits};
 use crate::state::Resource;
@@ -26,8 +29,10 @@ use crate::system::{Down, How, System};
 
 /// Asking a tool for its version may take so long: one of them is a large program of an interpreted language.
 const VERSION_NS: u64 = 120_000_000_000;
-/// Taking a project down may take so long beyond what its containers are given.
+/// Stopping a project may take so long beyond what its containers are given.
 const DOWN_NS: u64 = 120_000_000_000;
+/// Pulling an image may take so long.
+const PULL_NS: u64 = 3_600_000_000_000;
 
 /// What a Compose file is to be brought up with.
 #[derive(Clone, Debug)]
@@ -83,21 +88,57 @@ struct Found {
 }
 
 impl System {
-    /// Builds what the file says is to be built.
+    /// Prepares for bringing a Compose file up: builds what is to be built, and pulls images that are not here.
     ///
     /// # Errors
-    /// No Compose, no engine; a build that fails, with its last lines.
+    /// No Compose, no engine; a name in the file that is another's ([`Error::Taken`]); a build that fails, with its last
+    /// lines; an image that is not to be had.
     pub fn compose_build(&self, spec: &ComposeSpec, cancel: &Cancel) -> Result<()> {
         let engine = self.engine()?;
         let words = self.compose_words(spec, &engine, cancel)?;
-        self.compose(&words, &["build"], spec, (u64::MAX, cancel)).map(drop)
+        let config = self.compose_config(&words, spec, cancel)?;
+        self.check_names(&config, spec, (&engine, &self.project_name()))?;
+        self.compose(&words, &["build"], spec, (u64::MAX, cancel))?;
+        let mut seen = Vec::new();
+        for (service, image) in config.images() {
+            if !seen.contains(&image) && !engine.has_image(image)? {
+                self.compose_pull(&words, spec, &engine, (service, image, cancel))?;
+            }
+            seen.push(image);
+        }
+        Ok(())
+    }
+
+    /// Pulls a service's image: by Docker's Compose, which knows the registries that the user has logged in to, or by
+    /// Podman's engine, which knows them itself.
+    fn compose_pull(
+        &self,
+        words: &[String],
+        spec: &ComposeSpec,
+        engine: &Engine,
+        (service, image, cancel): (&str, &str, &Cancel),
+    ) -> Result<()> {
+        let failed =
+            |source| Error::ServiceImage { file: spec.file.clone(), service: service.to_owned(), source };
+        if is_podmans(words) {
+            return engine.ensure_image(image, cancel).map_err(|e| failed(Box::new(e)));
+        }
+        match self.compose(words, &["pull", service], spec, (PULL_NS, cancel)) {
+            Ok(()) if engine.has_image(image)? => Ok(()),
+            Err(Error::Cancelled { doing }) => Err(Error::Cancelled { doing }),
+            pulled => {
+                let said = pulled.err().map_or(String::new(), |e| e.to_string());
+                Err(failed(Box::new(EngineError::no_image(image, &said))))
+            }
+        }
     }
 
     /// Brings a Compose file up. `component` says what is made of a container of this service, by the name it gets
     /// as a component; containers run when this returns, but are not ready.
     ///
     /// # Errors
-    /// No Compose, no engine; what Compose says against the file; a container that has failed already.
+    /// No Compose, no engine; what Compose says against the file; a name in it that is another's ([`Error::Taken`]),
+    /// when nothing has been brought up; a container that has failed already.
     pub fn compose_up(
         &self,
         spec: &ComposeSpec,
@@ -107,6 +148,8 @@ impl System {
         let engine = self.engine()?;
         let words = self.compose_words(spec, &engine, cancel)?;
         let name = self.project_name();
+        let config = self.compose_config(&words, spec, cancel)?;
+        self.check_names(&config, spec, (&engine, &name))?;
         self.remember(self.project_resource(&engine))?;
         let mut project =
             Project { name, spec: spec.clone(), words, components: Vec::new(), done: Vec::new() };
@@ -129,7 +172,12 @@ impl System {
     ) -> Result<()> {
         let started_ns = clock::now_ns();
         let within_ns = project.spec.within_ns;
-        self.compose(&project.words, &["up", "-d"], &project.spec, (within_ns, cancel))?;
+        let up = || self.compose(&project.words, &["up", "-d"], &project.spec, (within_ns, cancel));
+        let (socket, label) = (engine.socket().to_owned(), self.project_label());
+        let asked = Resource::Asked { socket, label, what: project.name.clone() };
+        // One that was killed in the middle has asked for things that nobody waits for any more.
+        let is_answered = |e: &Error| !matches!(e, Error::CommandTimeout { .. } | Error::Cancelled { .. });
+        self.asking(asked, up, is_answered)??;
         let found = self.containers_of(engine, &project.name)?;
         for one in &found {
             let several = found.iter().filter(|f| f.service == one.service).count() > 1;
@@ -147,7 +195,8 @@ impl System {
         Ok(())
     }
 
-    /// Takes a project down, with its networks and volumes.
+    /// Takes a project down, with its networks and volumes: Compose stops it, each service in its turn, and what has
+    /// the project's label is removed. Compose would remove by name.
     ///
     /// # Errors
     /// What could not be removed.
@@ -163,12 +212,10 @@ impl System {
             inner.leaving.store(true, Ordering::SeqCst);
         }
         let engine = self.engine()?;
-        // Older ones of Podman's know of no orphans; what there is of them goes by its label.
-        let is_podmans = project.words.first().is_some_and(|tool| tool == "podman-compose");
-        let arguments = ["down", "--volumes", "--remove-orphans"];
-        let arguments = if is_podmans { &arguments[..2] } else { &arguments };
+        // Podman's makes a pod as well, which has no label that is looked for.
+        let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
-        let told = self.compose(&project.words, arguments, &project.spec, (DOWN_NS, &never));
+        let told = self.compose(&project.words, &[verb], &project.spec, (DOWN_NS, &never));
         // Whatever Compose said, nothing of the project stays.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
@@ -191,14 +238,18 @@ impl System {
     }
 
     fn project_name(&self) -> String {
-        let name = self.name_for("").to_ascii_lowercase().replace('.', "_");
+        // Projects of two runs must never be one: the file's name for a run may be another's too.
+        let name = self.name_for(&self.owner_tag()).to_ascii_lowercase().replace('.', "_");
         debug_assert!(name.starts_with(PROJECT));
-        name.trim_end_matches('-').to_owned()
+        name
     }
 
     fn project_resource(&self, engine: &Engine) -> Resource {
-        let label = format!("{PROJECT_LABEL}={}", self.project_name());
-        Resource::Engine { socket: engine.socket().to_owned(), label }
+        Resource::Engine { socket: engine.socket().to_owned(), label: self.project_label() }
+    }
+
+    fn project_label(&self) -> String {
+        format!("{PROJECT_LABEL}={}", self.project_name())
     }
 
     /// The beginning of every command: the tool, the project, the file and the one laid over it.
@@ -249,14 +300,24 @@ impl System {
         words: &[String],
         arguments: &[&str],
         spec: &ComposeSpec,
-        (within_ns, cancel): (u64, &Cancel),
+        within: (u64, &Cancel),
     ) -> Result<()> {
+        let command = [words, &arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()].concat();
+        self.compose_command(command, spec, within)?.checked().map(drop)
+    }
+
+    /// Runs a command as Compose is run: beside the file, with its variables and the engine's address.
+    fn compose_command(
+        &self,
+        command: Vec<String>,
+        spec: &ComposeSpec,
+        (within_ns, cancel): (u64, &Cancel),
+    ) -> Result<CommandResult> {
         let engine = self.engine()?;
         let mut env = spec.env.clone();
         env.push(("DOCKER_HOST".to_owned(), format!("unix://{}", engine.socket().display())));
-        let command = [words, &arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()].concat();
         let dir = spec.file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("/"));
-        let result = self.run_command(
+        self.run_command(
             &CommandSpec {
                 name: "compose".to_owned(),
                 command: Command::Argv(command),
@@ -266,8 +327,7 @@ impl System {
                 log: spec.log.clone(),
             },
             cancel,
-        )?;
-        result.checked().map(drop)
+        )
     }
 
     fn containers_of(&self, engine: &Engine, project: &str) -> Result<Vec<Found>> {
@@ -282,6 +342,11 @@ impl System {
         found.sort_by(|a, b| (&a.service, a.number).cmp(&(&b.service, b.number)));
         Ok(found)
     }
+}
+
+/// Podman's own Compose, which is not Docker's.
+fn is_podmans(words: &[String]) -> bool {
+    words.first().is_some_and(|tool| tool == "podman-compose")
 }
 
 fn found_in(container: &Value) -> Option<Found> {

@@ -214,6 +214,42 @@ pub enum Error {
         file: PathBuf,
     },
 
+    /// A Compose file names something that is there already, and not the run's.
+    #[error(
+        "{} would take the {kind} `{name}`, which is there already and not this run's\nhint: {hint}",
+        file.display()
+    )]
+    Taken {
+        /// The Compose file.
+        file: PathBuf,
+        /// `volume`, `network` or `container`.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+        /// What to do.
+        hint: &'static str,
+    },
+
+    /// What Compose makes of its file cannot be told.
+    #[error("cannot tell what {} would make: {why}", file.display())]
+    ComposeConfig {
+        /// The Compose file.
+        file: PathBuf,
+        /// Why not, perhaps with a hint.
+        why: String,
+    },
+
+    /// An image of a Compose file's service.
+    #[error("service `{service}` of {}: {source}", file.display())]
+    ServiceImage {
+        /// The Compose file.
+        file: PathBuf,
+        /// Whose image.
+        service: String,
+        /// Why it is not to be had.
+        source: Box<crate::engine::EngineError>,
+    },
+
     /// A container's engine.
     #[error("component `{component}`: {source}")]
     Container {

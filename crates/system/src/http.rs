@@ -262,10 +262,17 @@ enum Length {
 
 /// The response in these bytes, if it is complete.
 fn parse(mut bytes: &[u8], closed: bool) -> Result<Option<Response>, HttpError> {
+    let mut before = 0;
     loop {
         match parse_one(bytes, closed)? {
-            // `100 Continue` and its like precede the response.
-            Parsed::Informational { length } => bytes = &bytes[length..],
+            // `100 Continue` and its like precede the response: together they are no larger than a head may be, or
+            // somebody who sends them for ever would be kept for ever.
+            Parsed::Informational { length } => {
+                (bytes, before) = (&bytes[length..], before + length);
+                if before > HEAD_BYTES {
+                    return Err(HttpError::TooLarge { part: "head", limit: HEAD_BYTES });
+                }
+            }
             Parsed::Complete(response) => return Ok(Some(response)),
             Parsed::Partial => return Ok(None),
         }
@@ -431,6 +438,33 @@ mod tests {
                 (Err(e), Err(part)) => assert!(e.to_string().contains(part), "{text}: {e}"),
                 (got, _) => panic!("{text}: {got:?}"),
             }
+        }
+    }
+
+    /// Repeats itself up to a bound that nobody should come to.
+    struct Endless {
+        text: &'static [u8],
+        read: usize,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+            if self.read > 4 * BODY_BYTES {
+                return Err(std::io::Error::other("it reads on and on"));
+            }
+            into.iter_mut().enumerate().for_each(|(i, b)| *b = self.text[(self.read + i) % self.text.len()]);
+            self.read += into.len();
+            Ok(into.len())
+        }
+    }
+
+    #[test]
+    fn what_precedes_a_response_has_an_end() {
+        for text in [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"HTTP/1.1 103 Early\r\nA: b\r\n\r\n"] {
+            let mut endless = Endless { text, read: 0 };
+            let broken = |source| HttpError::Socket { path: "/sock".into(), source };
+            let ended = receive(&mut endless, u64::MAX, &mut || false, &broken).unwrap_err();
+            assert!(matches!(ended, HttpError::TooLarge { part: "head", .. }), "{ended}");
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! It sleeps in `poll` on a pidfd per component, so a death is seen at once and nothing runs while nothing
 //! happens; four times a second it looks at log sizes and OOM counters, which cannot be polled for. It is also
-//! the only place that reaps, so that exactly one thread learns each exit status.
+//! the only place that reaps, so that exactly one thread learns each exit status: for a container, which takes asking
+//! its engine, one of its own.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::clock;
-use crate::component::{Component, Inner, Status, lock};
+use crate::component::{Component, Inner, Origin, Status, lock};
 use crate::error::{Error, Result};
 
 /// How often logs and OOM counters are looked at.
@@ -119,7 +120,9 @@ impl Shared {
         let mut looked_ns = 0;
         while !self.stop.load(Ordering::SeqCst) {
             let kept = lock(&self.kept).clone();
-            let living: Vec<&Arc<Inner>> = kept.iter().filter(|c| lock(&c.life).ended.is_none()).collect();
+            let is_watched =
+                |c: &&Arc<Inner>| lock(&c.life).ended.is_none() && !c.is_asked.load(Ordering::SeqCst);
+            let living: Vec<&Arc<Inner>> = kept.iter().filter(is_watched).collect();
             let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
             fds.extend(living.iter().map(|c| PollFd::from_borrowed_fd(c.pidfd.as_fd(), PollFlags::IN)));
             // With nobody alive there is nothing to look at but the wake-up.
@@ -130,25 +133,14 @@ impl Shared {
                 let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
             }
             for (inner, fd) in living.iter().zip(&fds[1..]) {
-                if !fd.revents().is_empty() && inner.reap(now_ns) {
-                    self.died(inner, now_ns, notices);
+                if !fd.revents().is_empty() {
+                    ended(inner, now_ns, notices);
                 }
             }
             if now_ns - looked_ns >= LOOK.tv_nsec as u64 {
                 looked_ns = now_ns;
                 kept.iter().for_each(|inner| self.look(inner, now_ns, notices));
             }
-        }
-    }
-
-    fn died(&self, inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
-        if inner.is_leaving() || inner.is_command || !inner.was_ready.load(Ordering::SeqCst) {
-            return;
-        }
-        if let Some(ended) = lock(&inner.life).ended.clone() {
-            // Nobody may be listening any more.
-            let component = Component { inner: inner.clone() };
-            let _ = notices.send(Notice::Died { component, status: ended.status, at_ns });
         }
     }
 
@@ -170,5 +162,31 @@ impl Shared {
                 let _ = notices.send(Notice::LogCut { component: component(), path, at_ns });
             }
         }
+    }
+}
+
+/// Learns how one has ended, and tells of it. An engine may take its time to answer, or never do: nobody else's end must
+/// wait for that.
+fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
+    if matches!(inner.origin, Origin::Process) {
+        return reap(inner, at_ns, notices);
+    }
+    inner.is_asked.store(true, Ordering::SeqCst);
+    let (theirs, to) = (inner.clone(), notices.clone());
+    let asks = std::thread::Builder::new().name("loadlab-ended".into());
+    if asks.spawn(move || reap(&theirs, at_ns, &to)).is_err() {
+        reap(inner, at_ns, notices);
+    }
+}
+
+fn reap(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
+    if !inner.reap(at_ns) || inner.is_leaving() || inner.is_command || !inner.was_ready.load(Ordering::SeqCst)
+    {
+        return;
+    }
+    if let Some(ended) = lock(&inner.life).ended.clone() {
+        // Nobody may be listening any more.
+        let component = Component { inner: inner.clone() };
+        let _ = notices.send(Notice::Died { component, status: ended.status, at_ns });
     }
 }

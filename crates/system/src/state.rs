@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::component::lock;
-use crate::engine::leavings;
+use crate::engine::{Engine, EngineError, leavings};
 use crate::error::{Error, Result};
 use crate::guardian::Guardian;
 use crate::kill;
@@ -22,6 +22,8 @@ use crate::process::{self, ProcessId};
 
 /// In every folder that may be removed with all it holds: its text is the run's mark.
 const SCRATCH_MARK: &str = ".loadlab-scratch";
+/// What an engine was asked for may come so long after whoever asked is gone.
+pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// How long taking down one run may take.
 const TAKEDOWN_NS: u64 = 10_000_000_000;
 
@@ -41,6 +43,15 @@ pub enum Resource {
         socket: PathBuf,
         /// `loadlab.run=…`.
         label: String,
+    },
+    /// Something with this label that the engine was asked to make, and has not said that it did: it may come yet.
+    Asked {
+        /// The engine's socket.
+        socket: PathBuf,
+        /// `loadlab.run=…`.
+        label: String,
+        /// What: the component, or the Compose project.
+        what: String,
     },
 }
 
@@ -143,7 +154,7 @@ impl Ledger {
         let owner = ProcessId::own();
         let file_name =
             format!("{}-{}-{}.json", crate::cgroup::folder_name(run_id), owner.pid, clock::now_ns());
-        let mark = format!("LOADLAB_RUN={run_id}/{}/{}", owner.pid, clock::now_ns());
+        let mark = format!("LOADLAB_RUN={run_id}/{}/{}/{}", owner.pid, clock::now_ns(), tag(owner));
         let state = RunState {
             run_id: run_id.to_owned(),
             owner,
@@ -163,6 +174,11 @@ impl Ledger {
     /// `NAME=value` for the environment of everything the run starts.
     pub fn mark(&self) -> String {
         lock(&self.state).mark.clone()
+    }
+
+    /// The process that the run belongs to.
+    pub fn owner(&self) -> ProcessId {
+        lock(&self.state).owner
     }
 
     /// To be called before it is made, where its name is known before.
@@ -215,6 +231,27 @@ impl Ledger {
         }
         Ok(())
     }
+}
+
+/// Names a process in whatever keeps names only: its pid, its start and the namespace of both, in hexadecimal digits.
+pub(crate) fn tag(process: ProcessId) -> String {
+    format!("{:x}-{:x}-{:x}", process.pid, process.start_ticks, pid_namespace())
+}
+
+/// The process that a [`tag`] names is gone. Of one of another namespace nothing can be known here.
+fn is_dead(tag: &str) -> bool {
+    let parts: Option<Vec<u64>> = tag.split('-').map(|part| u64::from_str_radix(part, 16).ok()).collect();
+    match parts.as_deref() {
+        Some([pid, start_ticks, namespace]) if *namespace == pid_namespace() => {
+            u32::try_from(*pid).is_ok_and(|pid| !ProcessId { pid, start_ticks: *start_ticks }.is_alive())
+        }
+        _ => false,
+    }
+}
+
+/// What tells the pids seen here from those seen elsewhere; 0 where the kernel does not say.
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
 /// Marks a scratch folder as one that may be removed with all it holds.
@@ -317,11 +354,11 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
             }
         }
     }
-    for resource in &state.resources {
-        if let Resource::Engine { socket, label } = resource {
-            take_down_at(socket, label, dry_run, &mut item);
-        }
+    for (socket, label) in engines_of(state) {
+        let settled_ns = settled_ns(state, label);
+        take_down_at((socket, label), dry_run, &mut || clock::now_ns() >= settled_ns, &mut item);
     }
+    let until_ns = clock::now_ns() + TAKEDOWN_NS;
     for dir in cgroups.iter().filter(|dir| dir.exists()) {
         let gone = dry_run || remove_run_group(dir, until_ns);
         let result = if gone { Ok(()) } else { Err("it is in use, or not ours to remove".into()) };
@@ -348,23 +385,66 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     items
 }
 
+/// Sockets and labels of all that a run has made at engines, or asked for.
+fn engines_of(state: &RunState) -> Vec<(&Path, &str)> {
+    let mut found: Vec<(&Path, &str)> = Vec::new();
+    for resource in &state.resources {
+        if let Resource::Engine { socket, label } | Resource::Asked { socket, label, .. } = resource
+            && !found.contains(&(socket, label))
+        {
+            found.push((socket, label));
+        }
+    }
+    found
+}
+
+/// When nothing with this label comes any more: at once, unless something was asked for when the run ended.
+fn settled_ns(state: &RunState, label: &str) -> u64 {
+    let is_asked =
+        state.resources.iter().any(|r| matches!(r, Resource::Asked { label: l, .. } if l == label));
+    if is_asked && state.boot_id == process::boot_id() { clock::now_ns() + SETTLES_NS } else { 0 }
+}
+
 /// Removes what a run made at an engine. It is there in another boot, too.
 fn take_down_at(
-    socket: &Path,
-    label: &str,
+    (socket, label): (&Path, &str),
     dry_run: bool,
+    is_settled: &mut dyn FnMut() -> bool,
     item: &mut dyn FnMut(String, std::result::Result<(), String>),
 ) {
     if !leavings::is_ours(label) {
         return;
     }
-    match leavings::find(socket, label) {
-        Ok((engine, left)) => left.iter().for_each(|left| {
-            let removed = if dry_run { Ok(()) } else { left.remove(&engine) };
-            item(left.what.clone(), removed.map_err(|e| e.to_string()));
+    let tried = match dry_run {
+        true => {
+            leavings::find(socket, label).map(|(_, left)| left.into_iter().map(|l| (l.what, None)).collect())
+        }
+        false => leavings::remove_until(socket, label, is_settled),
+    };
+    match tried {
+        Ok(tried) => tried.into_iter().for_each(|(what, error): (String, Option<_>)| {
+            item(what, error.map_or(Ok(()), |e: EngineError| Err(e.to_string())));
         }),
         Err(error) => item(format!("containers with the label {label}"), Err(error.to_string())),
     }
+}
+
+/// Removes what killed runs left behind at container engines and no state file knows of: an engine may make what it was
+/// asked for long after whoever asked is gone. Engines that do not answer, and things of runs that are alive or of which
+/// nothing can be known here, are left out.
+pub fn clean_engines(how: Cleaning) -> Vec<CleanedItem> {
+    let mut cleaned = Vec::new();
+    for engine in Engine::all() {
+        let strays = leavings::strays(&engine, &is_dead).unwrap_or_default();
+        for (run, left) in strays {
+            let removed = if how.dry_run { Ok(()) } else { left.remove(&engine) };
+            let run_id = run.trim_start_matches(leavings::PROJECT).to_owned();
+            // The mark of a run has its pid and its start behind its name.
+            let run_id = run_id.rsplitn(3, '/').last().unwrap_or_default().to_owned();
+            cleaned.push(CleanedItem { run_id, what: left.what, result: removed.map_err(|e| e.to_string()) });
+        }
+    }
+    cleaned
 }
 
 /// A cgroup that a run may have made. Whatever else a file claims, only `…/loadlab/RUN` is killed and removed.
@@ -465,6 +545,18 @@ mod tests {
         };
         state.save().unwrap();
         state
+    }
+
+    #[test]
+    fn a_tag_names_one_process_of_one_namespace() {
+        let own = ProcessId::own();
+        assert!(!is_dead(&tag(own)), "this process lives");
+        let gone = tag(ProcessId { start_ticks: own.start_ticks + 1, ..own });
+        assert!(is_dead(&gone));
+        let elsewhere = format!("{}0", gone);
+        for unknown in ["", "1-2", "x-y-z", "1-2-3-4", elsewhere.as_str()] {
+            assert!(!is_dead(unknown), "{unknown}: nothing is known of it");
+        }
     }
 
     #[test]

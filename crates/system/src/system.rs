@@ -156,6 +156,8 @@ pub(crate) struct Boxes {
     pub has_network: bool,
     /// What is in the ledger.
     pub made: Vec<Resource>,
+    /// What the engine was asked for and gave no answer to.
+    pub asked: Vec<Resource>,
 }
 
 impl System {
@@ -317,6 +319,7 @@ impl System {
             unavailable,
             is_command,
             was_ready: Default::default(),
+            is_asked: Default::default(),
             leaving: Default::default(),
             life: Mutex::new(Life { limits: spec.limits, link, ..Life::default() }),
             ended: Default::default(),
@@ -499,8 +502,12 @@ impl System {
 
     /// From here on whatever has the run's label at the engine goes with the run.
     pub(crate) fn remember_engine(&self, engine: &Engine) -> Result<()> {
-        let label = format!("{}={}", crate::engine::container::RUN_LABEL, self.run_label());
-        self.remember(Resource::Engine { socket: engine.socket().to_owned(), label })
+        self.remember(Resource::Engine { socket: engine.socket().to_owned(), label: self.engine_label() })
+    }
+
+    /// The label of all that the run makes at an engine itself.
+    pub(crate) fn engine_label(&self) -> String {
+        format!("{}={}", crate::engine::container::RUN_LABEL, self.run_label())
     }
 
     /// Puts something into the ledger once, for as long as the system lives.
@@ -513,6 +520,23 @@ impl System {
         Ok(())
     }
 
+    /// Has the engine make something, which is in the ledger until it has answered: what it was asked for comes even
+    /// when loadlab is gone.
+    pub(crate) fn asking<T, E>(
+        &self,
+        resource: Resource,
+        ask: impl FnOnce() -> std::result::Result<T, E>,
+        is_answered: impl FnOnce(&E) -> bool,
+    ) -> Result<std::result::Result<T, E>> {
+        self.ledger.made(resource.clone())?;
+        let made = ask();
+        match &made {
+            Err(error) if !is_answered(error) => lock(&self.boxes).asked.push(resource),
+            _ => self.ledger.done(resource)?,
+        }
+        Ok(made)
+    }
+
     /// The value of the label of all that the run makes.
     pub(crate) fn run_label(&self) -> String {
         self.ledger.mark().replace("LOADLAB_RUN=", "")
@@ -521,6 +545,11 @@ impl System {
     /// A name at the engine, unlike that of any other run.
     pub(crate) fn name_for(&self, part: &str) -> String {
         format!("loadlab-{}-{part}", crate::cgroup::folder_name(&self.run_id).trim_start_matches('_'))
+    }
+
+    /// The tag of the process that the run belongs to.
+    pub(crate) fn owner_tag(&self) -> String {
+        state::tag(self.ledger.owner())
     }
 
     pub(crate) fn keep(&self, inner: Arc<Inner>) {
@@ -543,17 +572,35 @@ impl System {
         down.and(removed)
     }
 
+    /// Removes what an engine was asked for and gave no answer to, should it come yet.
+    fn await_asked(&self, resource: Resource) -> Result<()> {
+        let Resource::Asked { socket, label, .. } = &resource else { return Ok(()) };
+        let settled_ns = clock::now_ns() + state::SETTLES_NS;
+        let tried = leavings::remove_until(socket, label, &mut || clock::now_ns() >= settled_ns)?;
+        match tried.into_iter().find_map(|(_, error)| error) {
+            Some(error) => Err(error.into()),
+            None => self.ledger.done(resource),
+        }
+    }
+
     /// Removes all there is to remove; one thing that fails does not keep the others.
     fn remove(&self) -> Result<()> {
         let until_ns = clock::now_ns() + KILLED_NS;
         let mut results = Vec::new();
-        for resource in lock(&self.boxes).made.drain(..) {
+        let (made, asked) = {
+            let mut boxes = lock(&self.boxes);
+            (std::mem::take(&mut boxes.made), std::mem::take(&mut boxes.asked))
+        };
+        for resource in made {
             if let Resource::Engine { socket, label } = &resource {
                 results.push(match leavings::remove_all(socket, label) {
                     Ok(()) => self.ledger.done(resource),
                     Err(error) => Err(error.into()),
                 });
             }
+        }
+        for resource in asked {
+            results.push(self.await_asked(resource));
         }
         for place in &self.groups.places {
             if state::remove_run_group(&place.dir, until_ns) {

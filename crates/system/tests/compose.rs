@@ -28,6 +28,10 @@ fn answer(mut stream: UnixStream, exit: i32) {
         r#"[{"Id":"one","State":"running","Labels":{"com.docker.compose.service":"migrate"}}]"#.to_owned()
     } else if path.ends_with("/containers/one/json") {
         format!(r#"{{"State":{{"Pid":0,"Running":false,"ExitCode":{exit}}}}}"#)
+    } else if path.ends_with("/volumes/shop_data") {
+        r#"{"Name":"shop_data","Labels":null}"#.to_owned()
+    } else if path.contains("/volumes/") {
+        r#"{"message":"no such volume"}"#.to_owned()
     } else if path.contains("/volumes") {
         r#"{"Volumes":[]}"#.to_owned()
     } else if path.contains("/logs") {
@@ -41,18 +45,33 @@ fn answer(mut stream: UnixStream, exit: i32) {
 
 /// What became of bringing it up, and what Compose was asked for.
 fn up(exit_of_up: i32, exit_of_container: i32) -> (Result<Project>, Vec<String>) {
+    up_with("docker", "services: {}\n", exit_of_up, exit_of_container)
+}
+
+/// The same with this Compose, and this file.
+fn up_with(
+    tool: &str,
+    file: &str,
+    exit_of_up: i32,
+    exit_of_container: i32,
+) -> (Result<Project>, Vec<String>) {
     let bench = Bench::new();
     engine(&bench.path("engine.sock"), exit_of_container);
     bench.system.use_engine(bench.path("engine.sock").to_str());
     let bin = bench.path("bin");
     fs::create_dir(&bin).unwrap();
     let script = format!(
-        "#!/bin/sh\necho \"$@\" >> {}\ncase \"$*\" in *' up '*) exit {exit_of_up};; esac\n",
-        bench.path("asked").display()
+        "#!/bin/sh\necho \"$@\" >> {}\ncase \"$*\" in *' up '*) exit {exit_of_up};; *' config') exit {};; esac\n",
+        bench.path("asked").display(),
+        // As older ones of Podman's, which know no such word.
+        if tool == "podman-compose" { 2 } else { 0 },
     );
-    fs::write(bin.join("docker"), script).unwrap();
-    fs::set_permissions(bin.join("docker"), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::write(bench.path("compose.yml"), "services: {}\n").unwrap();
+    let others = ["docker", "docker-compose"].into_iter().filter(|other| *other != tool);
+    for (name, text) in others.map(|other| (other, "#!/bin/sh\nexit 1\n")).chain([(tool, script.as_str())]) {
+        fs::write(bin.join(name), text).unwrap();
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    fs::write(bench.path("compose.yml"), file).unwrap();
     let spec = ComposeSpec {
         file: bench.path("compose.yml"),
         env: vec![("PATH".into(), format!("{}:/usr/bin:/bin", bin.display()))],
@@ -63,7 +82,7 @@ fn up(exit_of_up: i32, exit_of_container: i32) -> (Result<Project>, Vec<String>)
     let project = bench.system.compose_up(&spec, &Cancel::new(), &|_, name| bench.spec(name, ""));
     let asked = fs::read_to_string(bench.path("asked")).unwrap();
     let words = |line: &str| {
-        let verbs = ["version", "up", "down"];
+        let verbs = ["version", "config", "up", "stop", "down"];
         line.split(' ').find(|word| verbs.contains(word)).unwrap_or(line).to_owned()
     };
     (project, asked.lines().map(words).collect())
@@ -73,7 +92,7 @@ fn up(exit_of_up: i32, exit_of_container: i32) -> (Result<Project>, Vec<String>)
 fn one_that_did_not_come_up_is_taken_down() {
     let (project, asked) = up(1, 0);
     assert!(matches!(project, Err(Error::CommandFailed { .. })), "{project:?}");
-    assert_eq!(asked, ["version", "up", "down"]);
+    assert_eq!(asked, ["version", "config", "up", "stop"]);
 }
 
 #[test]
@@ -81,8 +100,24 @@ fn a_service_may_do_its_work_and_end_whenever_it_is_looked_at() {
     let (project, asked) = up(0, 0);
     let project = project.unwrap();
     assert_eq!((project.done.as_slice(), project.components().len()), (&["migrate".to_owned()][..], 0));
-    assert_eq!(asked, ["version", "up"]);
+    assert_eq!(asked, ["version", "config", "up"]);
     let (failed, asked) = up(0, 3);
     assert!(matches!(failed, Err(Error::EndedEarly { .. })), "{failed:?}");
-    assert_eq!(asked, ["version", "up", "down"]);
+    assert_eq!(asked, ["version", "config", "up", "stop"]);
+}
+
+/// Podman's Compose starts, stops and removes by name: what has the name must not be there before.
+#[test]
+fn nothing_is_brought_up_over_what_others_have() {
+    let file = |name: &str| format!("services: {{}}\nvolumes: {{ data: {{ name: {name} }} }}\n");
+    let (taken, asked) = up_with("podman-compose", &file("shop_data"), 0, 0);
+    let told = taken.unwrap_err().to_string();
+    assert!(told.contains("would take the volume `shop_data`") && told.contains("hint: "), "{told}");
+    assert_eq!(asked, ["version", "config"], "it was not brought up, so there is nothing to take down");
+    let (project, asked) = up_with("podman-compose", &file("my_data"), 0, 0);
+    assert!(project.is_ok(), "{project:?}");
+    assert_eq!(asked, ["version", "config", "up"]);
+    let (unknown, asked) = up_with("podman-compose", &file("\"${SHOP}\""), 0, 0);
+    assert!(matches!(unknown, Err(Error::ComposeConfig { .. })), "{unknown:?}");
+    assert_eq!(asked, ["version", "config"]);
 }

@@ -16,7 +16,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, pidfd_open};
 use serde_json::{Value, json};
 
 use super::output::Follower;
-use super::{Call, Engine, EngineError, encoded};
+use super::{CALL_NS, Call, Engine, EngineError, encoded};
 use crate::cancel::Cancel;
 use crate::cgroup::group::{Group, disk_files};
 use crate::cgroup::{Controller, Place, Version, place_of, tree};
@@ -28,6 +28,7 @@ use crate::logs::{self, Log};
 use crate::ports;
 use crate::process::{self, Kin, ProcessId};
 use crate::spec::{BlockLimits, ComponentSpec, Limits, Signal};
+use crate::state;
 use crate::system::{Down, How, System};
 
 /// The label of everything that a run makes.
@@ -38,6 +39,8 @@ const MIN_QUOTA_US: f64 = 1_000.0;
 const MAX_PERIOD_US: f64 = 1_000_000.0;
 /// Beyond the time that a container is given to stop.
 const STOP_SLACK_NS: u64 = 30_000_000_000;
+/// So long an engine may take to tell how a container has ended, for each of two questions.
+const TELLS_NS: u64 = 5_000_000_000;
 /// So long an engine may take to learn that a container has ended …
 const LEARNS_NS: u64 = 2_000_000_000;
 /// … and so often it is asked.
@@ -115,19 +118,20 @@ pub(crate) enum Health {
 }
 
 impl Held {
-    /// Asks for it by its id; `None` when it is not there any more.
-    fn inspect(&self) -> Option<Value> {
+    /// Asks for it by its id; `None` when it is not there any more, or the engine does not answer.
+    fn inspect(&self, within_ns: u64) -> Option<Value> {
         let call = Call::new("look at a container", "GET", format!("/containers/{}/json", self.id));
-        self.engine.call(call).ok().filter(|a| a.status == 200).map(|a| a.body)
+        self.engine.call(call.within(within_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
     }
 
-    /// Exit status, and whether the kernel killed it for memory. Its first process has ended.
+    /// Exit status, and whether the kernel killed it for memory. Its first process has ended. An engine that does not
+    /// answer is given up after ten seconds, so this is not for a thread that others wait for.
     pub fn ended(&self) -> (Option<i32>, bool) {
         // The engine hears of the end a moment after the kernel tells us.
         let wait = Call::new("wait for a container", "POST", format!("/containers/{}/wait", self.id));
-        let waited = self.engine.call(wait.within(5_000_000_000)).ok();
+        let waited = self.engine.call(wait.within(TELLS_NS)).ok();
         let status = waited.and_then(|a| a.body["StatusCode"].as_i64());
-        let state = self.inspect().map(|found| found["State"].clone()).unwrap_or_default();
+        let state = self.inspect(TELLS_NS).map(|found| found["State"].clone()).unwrap_or_default();
         let status = status.or(state["ExitCode"].as_i64()).and_then(|n| i32::try_from(n).ok());
         (status, state["OOMKilled"].as_bool().unwrap_or(false))
     }
@@ -138,7 +142,9 @@ impl Held {
     }
 
     pub fn health(&self) -> Health {
-        let Some(found) = self.inspect() else { return Health::Not("it is not there any more".into()) };
+        let Some(found) = self.inspect(CALL_NS) else {
+            return Health::Not("it is not there any more".into());
+        };
         let health = &found["State"]["Health"];
         match health["Status"].as_str() {
             // The engine begins with its checks a moment after the container.
@@ -190,22 +196,34 @@ impl System {
         ports::check_free(&spec.name, &spec.ports)?;
         let engine = self.engine().map_err(told)?;
         self.remember_engine(&engine)?;
-        if container.network == Network::Run {
-            self.network(&engine).map_err(told)?;
-        }
-        let body = self.container_body(spec, container, &engine).map_err(told)?;
-        let name = self.name_for(&spec.name);
-        let path = format!("/containers/create?name={}", encoded(&name));
-        let call = Call::new("create the container", "POST", path).body(&body);
-        let id = engine.call(call).and_then(|a| a.found("create the container")).map_err(told)?;
-        let id = id["Id"].as_str().map(str::to_owned);
-        let id = id.ok_or_else(|| told(engine.missing("create the container", "an id")))?;
+        let (socket, what) = (engine.socket().to_owned(), spec.name.clone());
+        let asked = state::Resource::Asked { socket, label: self.engine_label(), what };
+        let create = || self.create_container(spec, container, &engine);
+        let is_answered = |error: &EngineError| !matches!(error, EngineError::Http { .. });
+        let id = self.asking(asked, create, is_answered)?.map_err(told)?;
         let started = self.start_container(spec, &engine, &id, None);
         if started.is_err() {
             // The error at hand is the one to tell; the label finds what is left.
             let _ = remove(&engine, &id);
         }
         started
+    }
+
+    /// Makes a container with its network and volumes, and returns its id.
+    fn create_container(
+        &self,
+        spec: &ComponentSpec,
+        container: &ContainerSpec,
+        engine: &Engine,
+    ) -> super::Result<String> {
+        if container.network == Network::Run {
+            self.network(engine)?;
+        }
+        let body = self.container_body(spec, container, engine)?;
+        let path = format!("/containers/create?name={}", encoded(&self.name_for(&spec.name)));
+        let doing = "create the container";
+        let found = engine.call(Call::new(doing, "POST", path).body(&body))?.found(doing)?;
+        found["Id"].as_str().map(str::to_owned).ok_or_else(|| engine.missing(doing, "an id"))
     }
 
     fn start_container(
@@ -236,9 +254,11 @@ impl System {
         let call = Call::new(doing, "GET", format!("/containers/{id}/json"));
         let found = engine.call(call).and_then(|a| a.found(doing)).map_err(told)?;
         let logs = vec![Log::open(&spec.logs.0)?, Log::open(&spec.logs.1)?];
-        let mut follower = Follower::start(engine, id, &logs, logs_since_ns).map_err(told)?;
         let pid = found["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
         let stat = process::stat(pid).filter(|_| pid != 0);
+        let first = stat.map(|s| ProcessId { pid, start_ticks: s.start_ticks });
+        let lives = move || first.is_some_and(|first| first.is_alive());
+        let mut follower = Follower::start(engine, id, &logs, (logs_since_ns, lives)).map_err(told)?;
         let pidfd = Pid::from_raw(pid as i32).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
             return Err(gone(spec, engine, id, pid, (&mut follower, &logs)));
@@ -260,6 +280,7 @@ impl System {
             unavailable: Vec::new(),
             is_command: false,
             was_ready: Default::default(),
+            is_asked: Default::default(),
             leaving: Default::default(),
             life: Mutex::new(Life { limits: spec.limits, ..Life::default() }),
             ended: Default::default(),

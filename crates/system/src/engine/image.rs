@@ -14,6 +14,10 @@ const LONG_NS: u64 = 3_600_000_000_000;
 /// A line of what the engine says of it may have so many bytes; what is longer is passed over.
 const LINE_BYTES: u64 = 1 << 20;
 
+/// What to do about an image that cannot be pulled.
+pub(super) const IMAGE_HINT: &str =
+    "name an image that `docker images` lists, load one (`docker load`), or `build` it";
+
 /// An image that is built from a folder with a Dockerfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageBuild {
@@ -30,14 +34,19 @@ pub struct ImageBuild {
 }
 
 impl Engine {
+    /// An image is there.
+    pub(crate) fn has_image(&self, image: &str) -> Result<bool> {
+        let doing = format!("look for the image `{image}`");
+        let path = format!("/images/{}/json", encoded(image));
+        Ok(self.call(Call::new(doing, "GET", path))?.status != 404)
+    }
+
     /// Sees to it that an image is there: one that is not is pulled.
     ///
     /// # Errors
     /// It is not there and cannot be pulled, or `cancel` was.
     pub fn ensure_image(&self, image: &str, cancel: &Cancel) -> Result<()> {
-        let doing = format!("look for the image `{image}`");
-        let path = format!("/images/{}/json", encoded(image));
-        if self.call(Call::new(doing, "GET", path))?.status != 404 {
+        if self.has_image(image)? {
             return Ok(());
         }
         let (name, tag) = match image.rsplit_once(':') {
@@ -51,9 +60,7 @@ impl Engine {
         let pulled = self.stream_of_words(&call, (&mut std::io::empty(), 0), cancel, &mut std::io::sink());
         pulled.map_err(|error| match error {
             EngineError::Refused { doing, status, message, .. } => {
-                let hint =
-                    "name an image that `docker images` lists, load one (`docker load`), or `build` it";
-                EngineError::Refused { doing, status, message, hint }
+                EngineError::Refused { doing, status, message, hint: IMAGE_HINT }
             }
             other => other,
         })

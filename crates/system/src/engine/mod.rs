@@ -103,6 +103,18 @@ pub enum EngineError {
         /// What to do, if it is known.
         hint: &'static str,
     },
+    /// Somebody else was asked to pull an image, and could not.
+    #[error(
+        "cannot pull the image `{image}`, which is not here{}\nhint: {}",
+        said_of(said),
+        image::IMAGE_HINT
+    )]
+    NoImage {
+        /// Which.
+        image: String,
+        /// What was said of it; may be empty.
+        said: String,
+    },
     /// It said something that makes no sense.
     #[error("cannot {doing}: the container engine at {} answered without {missing}", socket.display())]
     Answer {
@@ -123,6 +135,17 @@ pub enum EngineError {
         /// Why.
         source: std::io::Error,
     },
+}
+
+fn said_of(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
+}
+
+impl EngineError {
+    /// An image that somebody else could not pull, who said this of it.
+    pub(crate) fn no_image(image: &str, said: &str) -> EngineError {
+        EngineError::NoImage { image: image.to_owned(), said: said.to_owned() }
+    }
 }
 
 fn hint_of(hint: &str) -> String {
@@ -189,6 +212,12 @@ impl Engine {
             }
         }
         Err(EngineError::None { tried })
+    }
+
+    /// Every engine that answers where one is usually found, or where the environment says.
+    pub(crate) fn all() -> Vec<Engine> {
+        let sockets = candidates(None).unwrap_or_default();
+        sockets.iter().filter(|socket| socket.exists()).filter_map(|socket| Engine::at(socket).ok()).collect()
     }
 
     /// The engine at a socket.

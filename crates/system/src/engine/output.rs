@@ -1,20 +1,26 @@
 //! What a container writes, from the engine into the run's log files.
 //!
-//! A thread for each container copies as long as the container lives. Without a terminal the engine sends frames:
-//! one byte for the stream (1 output, 2 errors), three of nothing, four for the length, then the text.
+//! A thread for each container copies as long as the container lives, whatever becomes of the engine meanwhile: one that
+//! is restarted under its containers breaks the stream, and has all that was written when it is back. Without a terminal
+//! the engine sends frames: one byte for the stream (1 output, 2 errors), three of nothing, four for the length, then the
+//! text.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use super::{Call, Engine, Result};
+use crate::cancel::Cancel;
 use crate::clock;
 use crate::logs::Log;
 
 /// After its container ended the rest may take so long to come.
 const REST_NS: u64 = 2_000_000_000;
+/// Between two attempts to read on from an engine that has gone.
+const AGAIN_NS: u64 = 250_000_000;
 /// A line of an answer's head may have so many bytes.
 const LINE_BYTES: usize = 64 << 10;
 
@@ -27,29 +33,34 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Starts copying from the container's first byte on, or from a moment of the Unix clock on, in nanoseconds.
-    pub fn start(engine: &Engine, id: &str, logs: &[Log], since_ns: Option<u128>) -> Result<Follower> {
-        let doing = "read a container's logs";
+    /// Starts copying from the container's first byte on, or from a moment of the Unix clock on, in nanoseconds. `lives`
+    /// says whether the container's first process is there.
+    pub fn start(
+        engine: &Engine,
+        id: &str,
+        logs: &[Log],
+        (since_ns, lives): (Option<u128>, impl Fn() -> bool + Send + 'static),
+    ) -> Result<Follower> {
         let since = since_ns.map(|ns| format!("&since={}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000));
         let since = since.unwrap_or_default();
         let path = format!("/containers/{id}/logs?follow=1&stdout=1&stderr=1{since}");
-        let stream = engine.stream(&Call::new(doing, "GET", path))?;
-        let own = |log: Option<&Log>| log.and_then(|log| log.file.try_clone().ok());
-        let (out, err) = (own(logs.first()), own(logs.last()));
+        let engine = engine.clone();
+        let open = move || engine.stream(&Call::new("read a container's logs", "GET", path.clone()));
+        let stream = open()?;
+        let own = |log: Option<&Log>| Copied::into(log.and_then(|log| log.file.try_clone().ok()));
+        let copies = [own(logs.first()), own(logs.last())];
         let enough = Arc::new(AtomicBool::new(false));
         let stop = enough.clone();
-        let thread = std::thread::Builder::new().name("loadlab-logs".into()).spawn(move || {
-            let mut body = Body::new(stream, move || stop.load(Ordering::SeqCst));
-            // What breaks here ends the copy; the container's own end is told by others.
-            let _ = copy(&mut body, out, err);
-        });
+        let thread = std::thread::Builder::new()
+            .name("loadlab-logs".into())
+            .spawn(move || follow(stream, copies, &open, (&|| stop.load(Ordering::SeqCst), &lives)));
         Ok(Follower { thread: thread.ok(), enough })
     }
 
     /// Waits for the rest of a container that has ended.
     pub fn finish(&mut self) {
         let until_ns = clock::now_ns() + REST_NS;
-        let never = crate::cancel::Cancel::new();
+        let never = Cancel::new();
         while self.thread.as_ref().is_some_and(|t| !t.is_finished()) && clock::now_ns() < until_ns {
             never.wait_until(clock::now_ns() + 5_000_000);
         }
@@ -230,30 +241,77 @@ impl<R: Read, S: FnMut() -> bool> Read for Body<R, S> {
     }
 }
 
-/// Sorts frames into files until there are no more.
-fn copy<R: Read, S: FnMut() -> bool>(
-    body: &mut Body<R, S>,
-    mut out: Option<File>,
-    mut err: Option<File>,
-) -> std::io::Result<()> {
-    if body.status()? != 200 {
-        return Err(std::io::Error::other("no logs"));
+/// Where one of a container's streams goes.
+struct Copied {
+    file: Option<File>,
+    /// So many bytes of the stream are in the file …
+    bytes: u64,
+    /// … and so many come again before what is new.
+    skip: u64,
+}
+
+impl Copied {
+    fn into(file: Option<File>) -> Copied {
+        Copied { file, bytes: 0, skip: 0 }
     }
+
+    fn write(&mut self, text: &[u8]) {
+        let known = text.len().min(usize::try_from(self.skip).unwrap_or(text.len()));
+        self.skip -= known as u64;
+        self.bytes += (text.len() - known) as u64;
+        if let Some(file) = &mut self.file {
+            // A full disk must not stop the container's output.
+            let _ = file.write_all(&text[known..]);
+        }
+    }
+}
+
+/// Copies until the container has ended or nobody waits any more. A stream that ends before its container is opened
+/// again, and what was copied before is passed over.
+fn follow(
+    mut stream: UnixStream,
+    mut copies: [Copied; 2],
+    open: &dyn Fn() -> Result<UnixStream>,
+    (stop, lives): (&dyn Fn() -> bool, &dyn Fn() -> bool),
+) {
+    let never = Cancel::new();
+    let mut has_read = false;
+    loop {
+        let mut body = Body::new(stream, stop);
+        let is_there = body.status().is_ok_and(|status| status == 200);
+        let is_whole = is_there && copy(&mut body, &mut copies).is_ok();
+        // One that keeps no logs has none later on either, nor has one that was removed.
+        let has_none = body.status.is_some_and(|status| status != 200 && (!has_read || status == 404));
+        has_read |= is_there;
+        if stop() || has_none || is_whole && !lives() {
+            return;
+        }
+        stream = loop {
+            never.wait_until(clock::now_ns() + AGAIN_NS);
+            match open() {
+                _ if stop() => return,
+                Ok(stream) => break stream,
+                Err(_) => {}
+            }
+        };
+        copies.iter_mut().for_each(|copied| copied.skip = copied.bytes);
+    }
+}
+
+/// Sorts frames into files until there are no more. Fails when they end within one.
+fn copy<R: Read, S: FnMut() -> bool>(body: &mut Body<R, S>, copies: &mut [Copied; 2]) -> std::io::Result<()> {
     let mut head = [0u8; 8];
     let mut text = vec![0u8; 16 << 10];
     while body.fill(&mut head)? {
         let mut left = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        let file = if head[0] == 2 { &mut err } else { &mut out };
+        let copied = &mut copies[usize::from(head[0] == 2)];
         while left > 0 {
             let n = left.min(text.len());
             if !body.fill(&mut text[..n])? {
-                return Ok(());
+                return Err(cut_off());
             }
             left -= n;
-            if let Some(file) = file {
-                // A full disk must not stop the container's output.
-                let _ = file.write_all(&text[..n]);
-            }
+            copied.write(&text[..n]);
         }
     }
     Ok(())
@@ -295,9 +353,9 @@ mod tests {
         for bytes in [&chunked, &plain] {
             for size in [1, 2, 3, 7, 1000] {
                 let path = |name: &str| dir.path().join(name);
-                let file = |name: &str| File::create(path(name)).ok();
+                let file = |name: &str| Copied::into(File::create(path(name)).ok());
                 let mut body = Body::new(Pieces(bytes, size), || false);
-                copy(&mut body, file("out"), file("err")).unwrap();
+                copy(&mut body, &mut [file("out"), file("err")]).unwrap();
                 let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
                 assert_eq!((read("out").as_str(), read("err").as_str()), ("one\ntwo\n", "oh\n"), "{size}");
             }
@@ -336,6 +394,55 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// An engine that is restarted while the container lives: its first answer breaks off in the middle of a line, then
+    /// it is not there, then it has everything from the beginning on.
+    #[test]
+    fn what_an_engine_breaks_off_goes_on_when_it_is_back() {
+        let frames =
+            [frame(1, b"one\n"), frame(2, b"oh\n"), frame(1, b"two\n"), frame(1, b"three\n")].concat();
+        let answer = |bytes: &[u8], end: &str| {
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            [head.as_bytes(), format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, end.as_bytes()].concat()
+        };
+        let whole = answer(&frames, "\r\n0\r\n\r\n");
+        for first in [
+            answer(&frames[..30], ""),
+            // One that is shut down in order ends its answer in order.
+            answer(&frames[..12], "\r\n0\r\n\r\n"),
+            answer(&[], ""),
+            Vec::new(),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let file = |name: &str| Copied::into(File::create(dir.path().join(name)).ok());
+            let saying = |bytes: &[u8]| {
+                let (mut there, here) = UnixStream::pair().unwrap();
+                there.write_all(bytes).unwrap();
+                here
+            };
+            let opened = std::cell::Cell::new(0);
+            let open = || {
+                opened.set(opened.get() + 1);
+                match opened.get() {
+                    1 => Err(super::super::EngineError::None { tried: Vec::new() }),
+                    _ => Ok(saying(&whole)),
+                }
+            };
+            // It has ended when the last answer was read.
+            let lives = || opened.get() < 2;
+            follow(saying(&first), [file("out"), file("err")], &open, (&|| false, &lives));
+            let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+            assert_eq!((read("out").as_str(), read("err").as_str()), ("one\ntwo\nthree\n", "oh\n"));
+        }
+    }
+
+    #[test]
+    fn one_that_keeps_no_logs_is_not_asked_again() {
+        let (mut there, here) = UnixStream::pair().unwrap();
+        there.write_all(b"HTTP/1.1 501 No\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let open = || panic!("it is asked again");
+        follow(here, [Copied::into(None), Copied::into(None)], &open, (&|| false, &|| true));
     }
 
     #[test]

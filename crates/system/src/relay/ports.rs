@@ -31,6 +31,8 @@ const PIECE_BYTES: usize = 64 << 10;
 const MOST_BYTES: usize = 8 << 20;
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_IN_ALL_BYTES: usize = 256 << 20;
+/// Where no more connections can be had, it is tried again after so long, or when one has ended.
+const AGAIN_NS: u64 = 100_000_000;
 /// What is no connection: a word has come; somebody connects to the port of this place.
 const WORD: u64 = u64::MAX;
 const FIRST_PORT: u64 = u64::MAX - 1 - u16::MAX as u64;
@@ -95,6 +97,10 @@ struct Relay {
     counts: Counts,
     bytes: usize,
     piece: Vec<u8>,
+    /// Ports at which nobody is accepted until then, since there were no files for it: the kernel would tell of those who
+    /// wait again and again.
+    resting: Vec<usize>,
+    rests_until_ns: u64,
     /// Kept for its room.
     events: Vec<(u64, EventFlags)>,
 }
@@ -135,6 +141,8 @@ impl Relay {
             counts: Counts::default(),
             bytes: 0,
             piece: vec![0; PIECE_BYTES],
+            resting: Vec::new(),
+            rests_until_ns: 0,
             events: Vec::with_capacity(256),
         };
         for pair in pairs.split(',') {
@@ -154,7 +162,9 @@ impl Relay {
 
     /// One turn: what has come, then what is due. False when nobody wants it any more.
     fn turn(&mut self, control: &mut Control) -> rustix::io::Result<bool> {
-        let timeout = self.due.peek().map(|Reverse((due_ns, ..))| {
+        let first_ns = self.due.peek().map(|Reverse((due_ns, ..))| *due_ns);
+        let again_ns = (!self.resting.is_empty()).then_some(self.rests_until_ns);
+        let timeout = first_ns.into_iter().chain(again_ns).min().map(|due_ns| {
             let ns = due_ns.saturating_sub(clock::now_ns());
             Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
         });
@@ -189,7 +199,21 @@ impl Relay {
             }
             self.pass_on(key, way);
         }
+        if !self.resting.is_empty() && clock::now_ns() >= self.rests_until_ns {
+            self.listen_again();
+        }
         Ok(true)
+    }
+
+    /// Asks for those who connect again. Where that fails, too, there is another try.
+    fn listen_again(&mut self) {
+        let mut resting = std::mem::take(&mut self.resting);
+        resting.retain(|place| {
+            let port = self.ports[*place].0.as_fd();
+            self.add(port, FIRST_PORT + *place as u64, EventFlags::IN).is_err()
+        });
+        self.rests_until_ns = clock::now_ns() + AGAIN_NS;
+        self.resting = resting;
     }
 
     /// Everybody who has connected is joined with the component.
@@ -197,9 +221,14 @@ impl Relay {
         let Some((_, to)) = self.ports.get(place) else { return };
         let to = SocketAddrV4::new(Ipv4Addr::LOCALHOST, *to);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        while let Some((port, _)) = self.ports.get(place)
-            && let Ok(client) = accept_with(port, flags)
-        {
+        loop {
+            let client = match accept_with(&self.ports[place].0, flags) {
+                Ok(client) => client,
+                Err(Errno::AGAIN) => return,
+                // This one is gone; others may wait.
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(_) => return self.rest(place),
+            };
             let joined = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).and_then(|end| {
                 set_tcp_nodelay(&end, true)?;
                 set_tcp_nodelay(&client, true)?;
@@ -226,6 +255,13 @@ impl Relay {
             }
             self.connections.insert(key, connection);
         }
+    }
+
+    /// Nobody is accepted at a port for a while: those who connect wait in the kernel's queue.
+    fn rest(&mut self, place: usize) {
+        let _ = epoll::delete(&self.poll, &self.ports[place].0);
+        self.resting.push(place);
+        self.rests_until_ns = clock::now_ns() + AGAIN_NS;
     }
 
     /// Something has come at an end, or it takes more.
@@ -307,6 +343,7 @@ impl Relay {
             self.broke(key, 1 - number);
         } else if ways.iter().all(|way| way.is_done) {
             self.connections.remove(&key);
+            self.rests_until_ns = 0;
         } else {
             self.ask(key);
         }
@@ -358,6 +395,7 @@ impl Relay {
         let Some(connection) = self.connections.remove(&key) else { return };
         self.bytes -= connection.ways.iter().map(|way| way.bytes).sum::<usize>();
         connection.ends.into_iter().for_each(reset);
+        self.rests_until_ns = 0;
     }
 }
 
@@ -430,6 +468,43 @@ mod tests {
             bench.turn();
             assert!(bench.relay.due.len() <= 2, "{} wake-ups for two ways", bench.relay.due.len());
         }
+    }
+
+    /// It is a program of its own, whose limit on open files concerns no other test.
+    #[test]
+    fn without_files_for_connections_it_waits_for_some() {
+        if std::env::var_os("RELAY_WITHOUT_FILES").is_none() {
+            let exe = std::env::current_exe().unwrap();
+            let name = "relay::ports::tests::without_files_for_connections_it_waits_for_some";
+            let mut alone = std::process::Command::new(exe);
+            let output = alone.args(["--exact", name]).env("RELAY_WITHOUT_FILES", "1").output().unwrap();
+            let told = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && told.contains("1 passed"), "{told}");
+            return;
+        }
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let mut bench = Bench::new(0);
+        let at = TcpListener::from(bench.relay.ports[0].0.try_clone().unwrap()).local_addr().unwrap();
+        let waiting = TcpStream::connect(at).unwrap();
+        let before = getrlimit(Resource::Nofile);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let told = |relay: &Relay| {
+            let mut events = Vec::new();
+            wait(&relay.poll, &mut events, Some(now)).unwrap();
+            events.iter().any(|(key, _)| *key == FIRST_PORT)
+        };
+        while bench.relay.resting.is_empty() {
+            assert!(told(&bench.relay), "somebody waits to be accepted");
+            bench.turn();
+        }
+        assert!(!told(&bench.relay), "the kernel tells of it no more, until it is asked again");
+        setrlimit(Resource::Nofile, before).unwrap();
+        while bench.relay.connections.len() < 2 {
+            bench.turn();
+        }
+        assert!(bench.relay.resting.is_empty() && !told(&bench.relay));
+        drop(waiting);
     }
 
     #[test]
