@@ -402,5 +402,4 @@ fn clean_finds_what_no_state_file_knows_of() {
         .collect();
     assert!(left.len() == expect.len() && expect.iter().all(|one| left.contains(one)), "{left:?}");
     assert_eq!(lab.read("again"), "nothing was left behind\n");
-    engine.docker(&["volume", "prune", "--force", "--all"]);
 }

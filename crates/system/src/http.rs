@@ -449,7 +449,7 @@ mod tests {
 
     impl Read for Endless {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-            if self.read > 4 * BODY_BYTES {
+            if self.read > 4 * HEAD_BYTES {
                 return Err(std::io::Error::other("it reads on and on"));
             }
             into.iter_mut().enumerate().for_each(|(i, b)| *b = self.text[(self.read + i) % self.text.len()]);

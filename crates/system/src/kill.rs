@@ -8,6 +8,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::cancel::Cancel;
@@ -39,6 +40,20 @@ fn folders_in(dir: &Path) -> Vec<PathBuf> {
 
 fn pin(pid: u32) -> Option<OwnedFd> {
     pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()
+}
+
+/// The processes of a list that are in it again when they are pinned: each is the one that was meant.
+pub(crate) fn pinned(first: Vec<u32>, list: impl Fn() -> Vec<u32>) -> Vec<(u32, OwnedFd)> {
+    let pinned: Vec<(u32, OwnedFd)> = first.into_iter().filter_map(|pid| Some((pid, pin(pid)?))).collect();
+    let second: std::collections::HashSet<u32> = list().into_iter().collect();
+    pinned.into_iter().filter(|(pid, _)| second.contains(pid)).collect()
+}
+
+/// A pinned process has not ended: its pid is its own.
+pub(crate) fn is_there(pidfd: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+    // A pidfd can be read from as soon as its process has ended.
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ended| ended == 0)
 }
 
 /// Kills what is in the folders until nothing is left. Returns how many were killed, or who is left when

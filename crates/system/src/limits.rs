@@ -101,11 +101,13 @@ fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(),
         Some(n) => Rlimit { current: Some(n), maximum: Some(n) },
         None => rustix::process::getrlimit(Resource::Nofile),
     };
-    for pid in inner.pids() {
-        let done = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, wanted);
+    let pids = inner.pids();
+    for (pid, pidfd) in kill::pinned(pids, || inner.pids()) {
+        let is_there = || kill::is_there(&pidfd);
+        let done = limit_one(pid, wanted, &is_there);
         // One that has ended meanwhile opens no more files.
         let failed = done.err().filter(|e| *e != rustix::io::Errno::SRCH);
-        let back = open_files_of(pid);
+        let back = open_files_of(pid).filter(|_| is_there());
         let why = match (failed, back, wanted.current) {
             (Some(error), ..) => format!("process {pid}: {error}"),
             (None, Some(has), Some(wanted)) if has != wanted => {
@@ -115,6 +117,21 @@ fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(),
         };
         let hint = "more than the hard limit needs the capability CAP_SYS_RESOURCE; choose less";
         return Err(LimitError { limit, why, hint: hint.to_owned() });
+    }
+    Ok(())
+}
+
+/// Limits one process, which is still there afterwards. The kernel takes a bare pid here, and may have given it to
+/// another process in the same moment: that one has its own limits back.
+fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::io::Result<()> {
+    if !is_there() {
+        return Err(rustix::io::Errno::SRCH);
+    }
+    let before = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, wanted)?;
+    if !is_there() {
+        // Nobody may have it by now.
+        let _ = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, before);
+        return Err(rustix::io::Errno::SRCH);
     }
     Ok(())
 }
@@ -162,6 +179,27 @@ fn parse_cpus(list: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_has_the_pid_of_one_that_is_gone_keeps_its_limits() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (pid, before) = (child.id(), open_files_of(child.id()));
+        let wanted =
+            Rlimit { current: Some(7), maximum: rustix::process::getrlimit(Resource::Nofile).maximum };
+        // It is there when it is looked at first, or not even then.
+        for there in [1, 0] {
+            let looked = std::cell::Cell::new(0);
+            let is_there = || {
+                looked.set(looked.get() + 1);
+                looked.get() <= there
+            };
+            assert_eq!(limit_one(pid, wanted, &is_there), Err(rustix::io::Errno::SRCH));
+            assert_eq!((looked.get(), open_files_of(pid)), (there + 1, before));
+        }
+        assert_eq!((limit_one(pid, wanted, &|| true), open_files_of(pid)), (Ok(()), Some(7)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 
     #[test]
     fn lists_of_cores() {

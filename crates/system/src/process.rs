@@ -103,18 +103,23 @@ pub(crate) struct Kin {
 impl Kin {
     /// Living members: the leader, its group, and the descendants of these.
     pub fn members(&self, all: &[Stat]) -> Vec<Stat> {
+        self.members_by(all, |pid| has_mark(pid, &self.mark))
+    }
+
+    /// The same; a process has the mark if `is_marked` says so.
+    fn members_by(&self, all: &[Stat], is_marked: impl Fn(u32) -> bool) -> Vec<Stat> {
         let mut children: HashMap<u32, Vec<&Stat>> = HashMap::new();
         for stat in all {
             children.entry(stat.parent).or_default().push(stat);
         }
-        // A group's number stays taken as long as it has members, but an empty group's is given out again: a
-        // leader with another start time means that this group is not ours.
-        let foreign =
-            all.iter().any(|s| s.pid == self.leader.pid && s.start_ticks != self.leader.start_ticks);
+        // A group's number stays taken as long as it has members, but an empty group's is given out again. Its leader
+        // says whose group it is; without one, which may have been anybody's, each member must say so itself.
+        let leader = all.iter().find(|s| s.pid == self.leader.pid);
         let mut found = HashSet::new();
-        let mut queue: Vec<&Stat> = match foreign {
-            true => Vec::new(),
-            false => all.iter().filter(|s| self.is_in_group(s)).collect(),
+        let mut queue: Vec<&Stat> = match leader {
+            Some(leader) if leader.start_ticks != self.leader.start_ticks => Vec::new(),
+            Some(_) => all.iter().filter(|s| self.is_in_group(s)).collect(),
+            None => all.iter().filter(|s| self.is_in_group(s) && is_marked(s.pid)).collect(),
         };
         let mut members = Vec::new();
         while let Some(stat) = queue.pop() {
@@ -229,14 +234,19 @@ mod tests {
             process(14, 1, 14, 108),  // someone else
             zombie,
         ];
+        let marked = std::cell::Cell::new(true);
         let pids = |all: &[Stat]| {
-            let mut pids: Vec<u32> = kin.members(all).iter().map(|s| s.pid).collect();
+            let mut pids: Vec<u32> = kin.members_by(all, |_| marked.get()).iter().map(|s| s.pid).collect();
             pids.sort();
             pids
         };
         assert_eq!(pids(&all), [10, 11, 12, 13]);
         // The leader is gone, the group is not.
         assert_eq!(pids(&[all[0], all[4], all[5]]), [13]);
+        // Nor is one that somebody else has made with the same number since, whose leader is gone as well.
+        marked.set(false);
+        assert_eq!(pids(&[all[0], all[4], all[5]]), [0u32; 0]);
+        assert_eq!(pids(&all), [10, 11, 12, 13], "the leader answers for its group");
         // The number belongs to somebody else now.
         assert_eq!(pids(&[process(10, 1, 10, 999), process(20, 10, 10, 1000)]), [0u32; 0]);
     }

@@ -123,7 +123,7 @@ impl Group {
         }
     }
 
-    pub(super) fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
+    pub(crate) fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
         place_of(&self.places, controller).ok_or_else(|| LimitError {
             limit: limit.to_owned(),
             why: format!("this host gives us no cgroup with the controller `{}`", controller.v1_name()),

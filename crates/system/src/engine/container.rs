@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::output::Follower;
 use super::{CALL_NS, Call, Engine, EngineError, encoded};
 use crate::cancel::Cancel;
-use crate::cgroup::group::{Group, disk_files};
+use crate::cgroup::group::{Group, LimitError, disk_files};
 use crate::cgroup::{Controller, Place, Version, place_of, tree};
 use crate::clock;
 use crate::component::{Component, Inner, Life, Origin, lock};
@@ -263,7 +263,7 @@ impl System {
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
             return Err(gone(spec, engine, id, pid, (&mut follower, &logs)));
         };
-        let group = Group { places: places_of(pid) };
+        let group = Group { places: own_places(places_of(pid), id) };
         let (held_engine, id) = (engine.clone(), id.to_owned());
         let address = address_in(&found);
         let follower = Mutex::new(Some(follower));
@@ -520,6 +520,14 @@ pub(crate) fn places_of(pid: u32) -> Vec<Place> {
     tree::groups_of(root, pid).into_iter().filter(|p| !own.iter().any(|o| o.dir == p.dir)).collect()
 }
 
+/// Those of a container's groups that are its own: an engine names them after the container. Without root, and without a
+/// delegated cgroup, Podman leaves its containers in the group that it is in itself, with whatever else the user runs:
+/// that must neither be limited nor paused.
+fn own_places(places: Vec<Place>, id: &str) -> Vec<Place> {
+    let is_own = |dir: &Path| dir.iter().any(|part| part.to_string_lossy().contains(id));
+    places.into_iter().filter(|place| !id.is_empty() && is_own(&place.dir)).collect()
+}
+
 /// Limits as the kernel has them: one that did not take is an error and not a surprise.
 fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
     let places = &group.places;
@@ -536,6 +544,21 @@ fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
             "the engine took the limit and did not apply it: see its log, and whether its cgroup driver works"
                 .into(),
     };
+    for (controller, wanted) in [
+        (Controller::Memory, spec.limits.memory_bytes.is_some()),
+        (Controller::Pids, spec.limits.pids.is_some()),
+        (Controller::Cpu, spec.limits.cpu_cores.is_some()),
+    ] {
+        if wanted {
+            let limit = format!("its `{}`", controller.v1_name());
+            group.place(controller, &limit).map_err(|LimitError { limit, hint, .. }| Error::Limit {
+                component: spec.name.clone(),
+                limit,
+                why: "the engine has made it no cgroup of its own with that".into(),
+                hint,
+            })?;
+        }
+    }
     let page = rustix::param::page_size() as u64;
     if let Some(wanted) = spec.limits.memory_bytes
         && let Some(has) = read(Controller::Memory, "memory.limit_in_bytes", "memory.max")
@@ -648,6 +671,30 @@ mod tests {
         limits_into(&mut host, &limits);
         insta::assert_snapshot!(host, @r#"{"CpuQuota":1000,"CpuPeriod":100000,"Memory":15728640,"MemorySwap":15728640,"PidsLimit":9,"Ulimits":[{"Name":"nofile","Soft":100,"Hard":100}]}"#);
         assert_eq!((quota(0.002), quota(2.5)), ((2000, 1_000_000), (250_000, 100_000)));
+    }
+
+    #[test]
+    fn a_group_that_others_are_in_is_not_the_containers() {
+        let id = "4f1c0b6d9a7e";
+        let place = |dir: &str| Place { version: Version::V2, controllers: Vec::new(), dir: dir.into() };
+        for (dir, expect) in [
+            ("/sys/fs/cgroup/memory/docker/4f1c0b6d9a7e", true),
+            ("/sys/fs/cgroup/system.slice/docker-4f1c0b6d9a7e.scope", true),
+            ("/sys/fs/cgroup/machine.slice/libpod-4f1c0b6d9a7e.scope/container", true),
+            ("/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/podman.service", false),
+            ("/sys/fs/cgroup/user.slice/user-1000.slice/session-3.scope", false),
+            ("/sys/fs/cgroup/memory/docker/another", false),
+            ("/sys/fs/cgroup", false),
+        ] {
+            assert_eq!(own_places(vec![place(dir)], id).len(), usize::from(expect), "{dir}");
+        }
+        // A limit that nothing enforces is an error and not a surprise.
+        let dir = Path::new("/");
+        let mut spec = ComponentSpec::new("web", "true", dir, dir);
+        assert!(check_limits(&spec, &Group::default()).is_ok());
+        spec.limits.memory_bytes = Some(16 << 20);
+        let told = check_limits(&spec, &Group::default()).unwrap_err().to_string();
+        assert!(told.contains("no cgroup of its own"), "{told}");
     }
 
     #[test]
