@@ -1,6 +1,5 @@
 //! The binary: arguments, commands, live views, signals, exit codes. The only place that prints or exits.
 
-mod accept;
 mod args;
 mod baseline;
 mod bench;
@@ -17,6 +16,7 @@ mod output;
 mod report;
 mod run;
 mod screen;
+mod serve;
 mod signals;
 mod ui;
 mod view;

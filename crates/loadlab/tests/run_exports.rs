@@ -38,8 +38,12 @@ fn a_file_that_cannot_be_written_is_told_and_the_record_stays() {
 }
 
 fn scrape(address: &str) -> Option<String> {
+    scrape_with(address, "GET /metrics HTTP/1.1\r\nHost: localhost")
+}
+
+fn scrape_with(address: &str, head: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
+    stream.write_all(format!("{head}\r\n\r\n").as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     Some(text)
@@ -70,6 +74,20 @@ fn metrics_while_it_goes_on() {
     for line in body.lines().filter(|l| !l.starts_with('#')) {
         let value = line.rsplit(' ').next().unwrap();
         assert!(line.starts_with("loadlab_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    // Pages of others get nothing, not by another name for this machine either.
+    for (head, status) in [
+        ("GET /metrics HTTP/1.1\r\nHost: evil.example", "403"),
+        ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example", "403"),
+        ("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nSec-Fetch-Site: cross-site", "403"),
+        ("POST /metrics HTTP/1.1\r\nHost: 127.0.0.1", "405"),
+        ("nonsense", "400"),
+    ] {
+        let text = scrape_with(&address, head).unwrap();
+        assert!(
+            text.starts_with(&format!("HTTP/1.1 {status} ")) && !text.contains("loadlab_"),
+            "{head}: {text}"
+        );
     }
     running.signal(Signal::INT);
     running.end().expect(130, &[]);

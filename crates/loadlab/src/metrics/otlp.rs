@@ -9,7 +9,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use loadlab_analysis::Exit;
 use loadlab_load::journey::redirect::Site;
@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::Known;
 use super::families::{Family, Kind, Labels, families};
 use crate::exit::Ended;
+use crate::serve::Within;
 
 /// For connecting, and then for all of a push up to its answer, however slowly it comes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -134,7 +135,7 @@ impl Sender {
                 break;
             }
         }
-        let stream = Within { socket: stream?, until: Instant::now() + PATIENCE };
+        let stream = Within::new(stream?, PATIENCE);
         let tls = self.tls.as_deref().and_then(|tls| Some((&tls.config, tls.names.first()?.as_ref()?)));
         match tls {
             None => self.exchange(stream, body),
@@ -150,37 +151,6 @@ impl Sender {
         let request = request.build().map_err(|e| e.to_string())?;
         stream.write_all(&request.bytes).and_then(|()| stream.flush()).map_err(words)?;
         answer(stream)
-    }
-}
-
-/// A connection for so long, also if something comes now and then.
-struct Within {
-    socket: TcpStream,
-    until: Instant,
-}
-
-impl Within {
-    fn left(&self) -> io::Result<Option<Duration>> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
-    }
-}
-
-impl Read for Within {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(self.left()?)?;
-        self.socket.read(buffer)
-    }
-}
-
-impl Write for Within {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(self.left()?)?;
-        self.socket.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.socket.flush()
     }
 }
 

@@ -1,23 +1,18 @@
-//! Metrics as Prometheus text (exposition format 0.0.4), served over HTTP.
-//!
-//! One thread answers one request after the other: a scrape every few seconds is all that comes.
+//! Metrics as Prometheus text (exposition format 0.0.4), served over HTTP, to whom the guard of the live page lets in:
+//! on loopback to who names loopback as the host, and nowhere to the pages of others.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use loadlab_analysis::Exit;
 
 use super::Known;
 use super::families::{Family, Kind, families};
-use crate::accept;
 use crate::exit::Ended;
 use crate::screen::state::State;
-
-/// Whoever asks has to ask within this time.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::serve::{answer_each, read_head, refuse, write_answer};
+use crate::ui::guard::{Host, Refusal, admit_without_token};
 
 /// Serves what is known on an address, until the program ends.
 ///
@@ -32,36 +27,21 @@ pub fn serve(address: SocketAddr, known: Arc<Mutex<Known>>) -> Result<(), Ended>
         let given = listener.local_addr().map_err(cannot)?;
         crate::exit::note(&format!("metrics on http://{given}/metrics"));
     }
-    let answering = move || {
-        for stream in accept::connections(&listener) {
-            let text = exposition(&known.lock().unwrap_or_else(PoisonError::into_inner).state);
-            // One that went away misses its answer, and nothing else.
-            let _ = answer(stream, &text);
-        }
-    };
-    std::thread::Builder::new().name("metrics".into()).spawn(answering).map_err(cannot)?;
-    Ok(())
+    let hosts = if address.ip().is_loopback() { Host::OfThisMachine } else { Host::Any };
+    answer_each(listener, "metrics", move |stream| answer(stream, hosts, &known)).map_err(cannot)
 }
 
 /// The same answer to whatever is asked.
-fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    let mut chunk = [0; 1024];
-    while !request.windows(4).any(|w| w == b"\r\n\r\n") && request.len() < 16 << 10 {
-        match stream.read(&mut chunk)? {
-            0 => break,
-            n => request.extend_from_slice(&chunk[..n]),
-        }
-    }
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        text.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(text.as_bytes())
+fn answer(mut stream: TcpStream, hosts: Host, known: &Mutex<Known>) -> std::io::Result<()> {
+    let Some(head) = read_head(&mut stream)? else { return refuse(&mut stream, &Refusal::GARBLED) };
+    let admitted = match admit_without_token(&head, hosts) {
+        Ok(admitted) => admitted,
+        Err(refusal) => return refuse(&mut stream, &refusal),
+    };
+    // Who tells events waits for this lock: a copy is taken under it, and written down after it.
+    let state = known.lock().unwrap_or_else(PoisonError::into_inner).state.clone();
+    let fields = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
+    write_answer(&mut stream, "200 OK", fields, (&exposition(&state), admitted.is_head))
 }
 
 /// What is known, as text.

@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::KEPT_IN;
 use super::snapshot::frame;
 use crate::live::Live;
+use crate::serve::KEPT_IN;
 
 /// Between two frames: quicker is not read.
 const PERIOD: Duration = Duration::from_millis(250);

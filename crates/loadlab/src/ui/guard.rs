@@ -35,7 +35,7 @@ impl Refusal {
     pub const NOT_FOUND: Refusal =
         Refusal { status: 404, reason: "Not Found", words: "there is nothing here" };
     const METHOD: Refusal =
-        Refusal { status: 405, reason: "Method Not Allowed", words: "the page is only looked at" };
+        Refusal { status: 405, reason: "Method Not Allowed", words: "this is only looked at" };
 }
 
 const fn forbidden(words: &'static str) -> Refusal {
@@ -43,14 +43,35 @@ const fn forbidden(words: &'static str) -> Refusal {
 }
 
 const TOKEN: Refusal = forbidden("the address lacks its token: follow the link that loadlab printed");
-const HOST: Refusal = forbidden("the page is for this machine: its host is 127.0.0.1, ::1 or localhost");
-const ORIGIN: Refusal = forbidden("the page is for nobody but itself");
+const HOST: Refusal = forbidden("this is for this machine: its host is 127.0.0.1, ::1 or localhost");
+const ORIGIN: Refusal = forbidden("this is for no page but its own");
 
-/// Looks at the head of a request.
+/// Looks at the head of a request for the page, whose path begins with the token.
 ///
 /// # Errors
 /// Why it is not let in.
 pub fn admit<'h>(head: &'h [u8], token: &str) -> Result<Admitted<'h>, Refusal> {
+    admitted(head, Some(token), Host::OfThisMachine)
+}
+
+/// The same where there is no token to know.
+///
+/// # Errors
+/// Why it is not let in.
+pub fn admit_without_token(head: &[u8], host: Host) -> Result<Admitted<'_>, Refusal> {
+    admitted(head, None, host)
+}
+
+/// Which hosts a request may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// Names and addresses of loopback.
+    OfThisMachine,
+    /// Any: what is served to a network has names that nobody here knows.
+    Any,
+}
+
+fn admitted<'h>(head: &'h [u8], token: Option<&str>, hosts: Host) -> Result<Admitted<'h>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut headers);
     if !request.parse(head).is_ok_and(|s| s.is_complete()) {
@@ -62,12 +83,16 @@ pub fn admit<'h>(head: &'h [u8], token: &str) -> Result<Admitted<'h>, Refusal> {
         of.map(|v| str::from_utf8(v).unwrap_or("?").trim()).collect::<Vec<_>>()
     };
     let [host] = all("host")[..] else { return Err(HOST) };
-    if !is_own(without_port(host)) {
+    if hosts == Host::OfThisMachine && !is_own(without_port(host)) {
         return Err(HOST);
     }
-    let mut parts = path.strip_prefix('/').ok_or(Refusal::GARBLED)?.splitn(2, '/');
-    if !is_same(parts.next().unwrap_or_default(), token) {
-        return Err(TOKEN);
+    let mut path = path.strip_prefix('/').ok_or(Refusal::GARBLED)?;
+    if let Some(token) = token {
+        let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+        if !is_same(first, token) {
+            return Err(TOKEN);
+        }
+        path = rest;
     }
     let is_from_itself = all("origin").iter().all(|o| o.strip_prefix("http://") == Some(host));
     // A link may stand anywhere, such as in the page of a terminal; what it opens, nobody else can read.
@@ -76,7 +101,6 @@ pub fn admit<'h>(head: &'h [u8], token: &str) -> Result<Admitted<'h>, Refusal> {
     if !(is_from_itself && (is_near || is_looked_at)) {
         return Err(ORIGIN);
     }
-    let path = parts.next().unwrap_or_default();
     let path = path.split('?').next().unwrap_or_default().trim_end_matches('/');
     match method {
         "GET" => Ok(Admitted { path, is_head: false }),
@@ -171,6 +195,28 @@ mod tests {
             "Sec-Fetch-Site: cross-site\nSec-Fetch-Mode: no-cors\nSec-Fetch-Dest: script",
         ] {
             check(&request(more), Err(403));
+        }
+    }
+
+    #[test]
+    fn metrics_have_no_token_and_the_same_guard() {
+        let check = |host: Host, request: &str, expect: Result<&str, u16>| {
+            let head = request.replace('\n', "\r\n") + "\r\n\r\n";
+            let admitted = admit_without_token(head.as_bytes(), host);
+            assert_eq!(admitted.as_ref().map(|a| a.path).map_err(|r| r.status), expect, "{request}");
+        };
+        let (own, any) = (Host::OfThisMachine, Host::Any);
+        check(own, "GET /metrics HTTP/1.1\nHost: 127.0.0.1:9464", Ok("metrics"));
+        check(own, "GET / HTTP/1.1\nHost: localhost:9464", Ok(""));
+        check(own, "GET /metrics HTTP/1.1\nHost: evil.example:9464", Err(403));
+        check(own, "GET /metrics HTTP/1.1", Err(403));
+        check(any, "GET /metrics HTTP/1.1\nHost: load.internal:9464", Ok("metrics"));
+        for host in [own, any] {
+            let head = "GET /metrics HTTP/1.1\nHost: 127.0.0.1";
+            check(host, &format!("{head}\nOrigin: http://evil.example"), Err(403));
+            check(host, &format!("{head}\nSec-Fetch-Site: cross-site"), Err(403));
+            check(host, "POST /metrics HTTP/1.1\nHost: 127.0.0.1", Err(405));
+            check(host, "nonsense", Err(400));
         }
     }
 

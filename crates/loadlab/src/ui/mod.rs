@@ -9,11 +9,11 @@
 
 pub mod bench;
 mod feed;
-mod guard;
+pub mod guard;
 mod page;
 mod snapshot;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,19 +23,13 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_system::{Cancel, clock};
 
-use crate::accept;
 use crate::exit::Ended;
 use crate::live::Live;
 use crate::output;
+use crate::serve::{PATIENCE, answer_each, read_head, refuse, spawn, write_answer};
 use feed::Feed;
 use guard::{Admitted, Refusal};
 
-/// Whoever asks has to ask, and to take the answer, within this time.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections at a time; more are for nobody who looks at one run.
-const MOST_CONNECTIONS: usize = 32;
-/// The longest head of a request.
-const MOST_HEAD: usize = 16 << 10;
 /// Where nobody said how long: open pages have this time to take the report.
 const TAKING_NS: u64 = 10_000_000_000;
 /// Between two looks at whether they have.
@@ -81,7 +75,6 @@ struct Site {
     end: OnceLock<End>,
     /// How often the end was taken to its last byte.
     taken: AtomicUsize,
-    connections: AtomicUsize,
 }
 
 /// What the page becomes when all is over.
@@ -113,14 +106,13 @@ impl Ui {
             page: page::page(&live.look(|state, _| state.title.clone())),
             end: OnceLock::new(),
             taken: AtomicUsize::new(0),
-            connections: AtomicUsize::new(0),
         });
         let url = format!("http://{given}/{}/", site.token);
         live.page(&url);
         let fed = site.clone();
         spawn("ui-feed", move || fed.feed.run(&live)).map_err(cannot)?;
         let asked = site.clone();
-        spawn("ui", move || asked.accept(&listener)).map_err(cannot)?;
+        answer_each(listener, "ui", move |stream| asked.answer(stream)).map_err(cannot)?;
         crate::exit::note(&format!("live in the browser: {url}"));
         Ok(Ui { site, url })
     }
@@ -164,33 +156,9 @@ fn token() -> std::io::Result<String> {
     Ok(bytes.iter().map(|b| format!("{b:02x}")).collect())
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
-    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
-}
-
 impl Site {
-    fn accept(self: Arc<Site>, listener: &TcpListener) {
-        for stream in accept::connections(listener) {
-            if self.connections.fetch_add(1, Ordering::AcqRel) >= MOST_CONNECTIONS {
-                self.connections.fetch_sub(1, Ordering::AcqRel);
-                continue;
-            }
-            let site = self.clone();
-            let answering = move || {
-                // One that went away misses its answer, and nothing else.
-                let _ = site.answer(stream);
-                site.connections.fetch_sub(1, Ordering::AcqRel);
-            };
-            if spawn("ui-page", answering).is_err() {
-                self.connections.fetch_sub(1, Ordering::AcqRel);
-            }
-        }
-    }
-
     /// One request, one answer.
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         let Some(head) = read_head(&mut stream)? else {
             return refuse(&mut stream, &Refusal::GARBLED);
         };
@@ -202,6 +170,7 @@ impl Site {
                     self.taken.fetch_add(usize::from(!is_head), Ordering::AcqRel);
                     // Until the browser has it all: a connection that is reset takes what lies unread with it.
                     stream.shutdown(std::net::Shutdown::Write)?;
+                    stream.set_read_timeout(Some(PATIENCE))?;
                     let _ = stream.read(&mut [0; 64]);
                     Ok(())
                 }
@@ -213,38 +182,6 @@ impl Site {
     }
 }
 
-/// Bytes up to the end of the head; `None` where that does not come.
-fn read_head(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
-    let mut head = Vec::new();
-    let mut chunk = [0; 2048];
-    // However slowly they come.
-    let until_ns = clock::now_ns() + u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
-    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
-        if head.len() > MOST_HEAD || clock::now_ns() > until_ns {
-            return Ok(None);
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Ok(None),
-            n => head.extend_from_slice(&chunk[..n]),
-        }
-    }
-    Ok(Some(head))
-}
-
-/// Said with everything: nothing is kept, guessed, framed or shared with another origin.
-const KEPT_IN: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-     Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
-
-fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> std::io::Result<()> {
-    let Refusal { status, reason, words } = refusal;
-    let text = format!(
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
-         {KEPT_IN}Connection: close\r\n\r\n{words}\n",
-        words.len() + 1
-    );
-    stream.write_all(text.as_bytes())
-}
-
 fn write_page(
     stream: &mut TcpStream,
     html: &str,
@@ -252,13 +189,8 @@ fn write_page(
     is_head: bool,
 ) -> std::io::Result<()> {
     let policy = policy.map_or(String::new(), |p| format!("Content-Security-Policy: {p}\r\n"));
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n{policy}{KEPT_IN}\
-         Connection: close\r\n\r\n",
-        html.len()
-    );
-    stream.write_all(head.as_bytes())?;
-    if is_head { Ok(()) } else { stream.write_all(html.as_bytes()) }
+    let fields = format!("Content-Type: text/html; charset=utf-8\r\n{policy}");
+    write_answer(stream, "200 OK", &fields, (html, is_head))
 }
 
 /// Whether an address is one that a browser on this machine may ask for.

@@ -1,0 +1,230 @@
+//! Answering over HTTP while a load runs: what the page and the metrics share. Nobody who asks, asks slowly or does not
+//! take the answer keeps others waiting, or takes more than a few threads and a little time.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::ui::guard::Refusal;
+
+/// Whoever asks has to ask within this time, and then to take the answer within it, however slowly bytes come and go.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections at a time; more are for nobody who looks at one run.
+const MOST_CONNECTIONS: usize = 32;
+/// The longest head of a request.
+const MOST_HEAD: usize = 16 << 10;
+/// A pause after a connection that could not be taken, as when no open file is left for it: it stays in the queue, and
+/// asking for it again at once would take a core from what is being measured.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Said with everything: nothing is kept, guessed, framed or shared with another origin.
+pub const KEPT_IN: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+     Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\nX-Frame-Options: DENY\r\n";
+
+/// Answers each connection on a thread of its own, until the program ends. What is beyond [`MOST_CONNECTIONS`] is closed.
+///
+/// # Errors
+/// There is no thread that could wait for connections.
+pub fn answer_each(
+    listener: TcpListener,
+    name: &'static str,
+    answer: impl Fn(TcpStream) -> io::Result<()> + Send + Sync + 'static,
+) -> io::Result<()> {
+    let (answer, taken) = (Arc::new(answer), Arc::new(AtomicUsize::new(0)));
+    spawn(name, move || {
+        for stream in connections(&listener) {
+            let Some(place) = Place::take(&taken) else { continue };
+            let answer = answer.clone();
+            // Where there is no thread for it, the connection is closed and its place is free with the closure.
+            let _ = spawn(name, move || {
+                let _place = place;
+                // One that went away misses its answer, and nothing else.
+                let _ = answer(stream);
+            });
+        }
+    })
+}
+
+/// One of so many connections.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>) -> Option<Place> {
+        let place = Place(taken.clone());
+        (taken.fetch_add(1, Ordering::AcqRel) < MOST_CONNECTIONS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Connections, as they come, without end.
+fn connections(listener: &TcpListener) -> impl Iterator<Item = TcpStream> {
+    listener.incoming().filter_map(|stream| stream.map_err(|_| std::thread::park_timeout(PAUSE)).ok())
+}
+
+/// Starts a thread that nobody waits for.
+///
+/// # Errors
+/// There is none to be had.
+pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+}
+
+/// Bytes up to the end of a request's head; `None` where that does not come.
+///
+/// # Errors
+/// The connection's.
+pub fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let mut stream = Within::new(stream, PATIENCE);
+    let mut head = Vec::new();
+    let mut chunk = [0; 2048];
+    while !head.windows(4).any(|w| w == b"\r\n\r\n") {
+        if head.len() > MOST_HEAD {
+            return Ok(None);
+        }
+        match stream.read(&mut chunk)? {
+            0 => return Ok(None),
+            n => head.extend_from_slice(&chunk[..n]),
+        }
+    }
+    Ok(Some(head))
+}
+
+/// Writes an answer and its end: `fields` are lines of the head.
+///
+/// # Errors
+/// The connection's, or it is not taken in time.
+pub fn write_answer(
+    stream: &mut TcpStream,
+    status: &str,
+    fields: &str,
+    body: (&str, bool),
+) -> io::Result<()> {
+    let (body, is_head) = body;
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n{KEPT_IN}Connection: close\r\n\r\n"
+    );
+    let mut stream = Within::new(stream, PATIENCE);
+    stream.write_all(head.as_bytes())?;
+    if is_head { Ok(()) } else { stream.write_all(body.as_bytes()) }
+}
+
+/// Answers who is not let in.
+///
+/// # Errors
+/// The connection's.
+pub fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
+    let Refusal { status, reason, words } = refusal;
+    let fields = "Content-Type: text/plain; charset=utf-8\r\n";
+    write_answer(stream, &format!("{status} {reason}"), fields, (&format!("{words}\n"), false))
+}
+
+/// A connection for so long, also if something comes or goes now and then.
+pub struct Within<S> {
+    socket: S,
+    until: Instant,
+}
+
+impl<S: std::borrow::Borrow<TcpStream>> Within<S> {
+    /// From now on.
+    pub fn new(socket: S, time: Duration) -> Within<S> {
+        Within { socket, until: Instant::now() + time }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl<S: std::borrow::Borrow<TcpStream>> Read for Within<S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut socket = self.socket.borrow();
+        socket.set_read_timeout(self.left()?)?;
+        socket.read(buffer)
+    }
+}
+
+impl<S: std::borrow::Borrow<TcpStream>> Write for Within<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut socket = self.socket.borrow();
+        socket.set_write_timeout(self.left()?)?;
+        socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// A service whose answer is a byte, given when the test says so; tells of each that is asked.
+    fn service() -> (SocketAddr, Receiver<u8>, Sender<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ((asked, hears), (goes, go)) = (channel(), channel::<()>());
+        let go = Mutex::new(go);
+        answer_each(listener, "test", move |mut stream| {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            let _ = asked.send(byte[0]);
+            // `q` is answered at once.
+            if byte[0] != b'q' {
+                let _ = go.lock().unwrap().recv();
+            }
+            stream.write_all(&byte)
+        })
+        .unwrap();
+        (address, hears, goes)
+    }
+
+    fn ask(address: SocketAddr, byte: u8) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        // One that is beyond the most may be closed before.
+        let _ = stream.write_all(&[byte]);
+        stream
+    }
+
+    fn answer(mut stream: TcpStream) -> Option<u8> {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok().map(|()| byte[0])
+    }
+
+    #[test]
+    fn who_is_slow_keeps_nobody_waiting() {
+        let (address, hears, goes) = service();
+        let silent = TcpStream::connect(address).unwrap();
+        let slow = ask(address, b's');
+        assert_eq!(hears.recv(), Ok(b's'));
+        assert_eq!(answer(ask(address, b'q')), Some(b'q'));
+        goes.send(()).unwrap();
+        assert_eq!(answer(slow), Some(b's'));
+        drop(silent);
+    }
+
+    #[test]
+    fn connections_are_bounded_and_their_places_come_back() {
+        let (address, hears, goes) = service();
+        let held: Vec<TcpStream> = (0..MOST_CONNECTIONS).map(|_| ask(address, b'h')).collect();
+        held.iter().for_each(|_| assert_eq!(hears.recv(), Ok(b'h')));
+        assert_eq!(answer(ask(address, b'q')), None, "one too many is closed");
+        drop(goes);
+        held.into_iter().for_each(|held| assert_eq!(answer(held), Some(b'h')));
+        // A place is free a moment after its answer.
+        while answer(ask(address, b'q')).is_none() {}
+    }
+}
