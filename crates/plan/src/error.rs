@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use crate::source::{Sources, Span};
+use loadlab_record::secrets::Secrets;
 
 /// One mistake in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,22 @@ pub struct Related {
     pub column: usize,
     /// As in [`PlanError`].
     pub snippet: String,
+}
+
+impl PlanError {
+    /// Without secrets: a message may quote a value.
+    pub(crate) fn masked(self, secrets: &Secrets) -> PlanError {
+        let mask = |text: String| secrets.mask(&text).into_owned();
+        let related = |r: Related| Related { file: mask(r.file), snippet: mask(r.snippet), ..r };
+        PlanError {
+            file: mask(self.file),
+            message: mask(self.message),
+            snippet: mask(self.snippet),
+            related: self.related.map(related),
+            hint: self.hint.map(mask),
+            ..self
+        }
+    }
 }
 
 impl fmt::Display for PlanError {

@@ -1,5 +1,7 @@
 //! From a tree to cases: reads what is the same for all of them, expands the matrix, reads every case.
 
+use std::collections::BTreeSet;
+
 use crate::command_load;
 use crate::conditions::{self, Conditions};
 use crate::derive;
@@ -16,6 +18,7 @@ use crate::plan::{Order, Plan};
 use crate::reader::{Fields, From, Reader, Scope};
 use crate::spec::{Case, ComponentSpec, EventSpec, Fresh, LoadSpec, LossSpec, SystemSpec};
 use crate::system;
+use loadlab_record::secrets::Secrets;
 
 /// Most values that all cases of a plan may have together: what keeps checking quick.
 pub(crate) const MAX_EXPANDED: usize = 1_000_000;
@@ -28,6 +31,8 @@ const MAX_PROFILES: usize = 20;
 pub(crate) struct Checked {
     pub plan: Plan,
     pub problems: Problems,
+    /// Values that nothing may show.
+    pub secrets: BTreeSet<String>,
 }
 
 /// Checks a tree and expands it.
@@ -35,13 +40,15 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
     let mut r = Reader::new(from, Scope::AllCases);
     let mut plan = empty();
     let at = root.entries().first().map_or(root.span.point(), |e| e.key_span);
-    let Some(fields) = r.fields(root, &keys::PLAN, at) else { return Checked { plan, problems: r.problems } };
+    let Some(fields) = r.fields(root, &keys::PLAN, at) else {
+        return Checked { plan, problems: r.problems, secrets: r.secrets };
+    };
     read_head(&mut r, &fields, &mut plan);
     let matrix = match fields.get("matrix") {
         Some(node) => matrix::read(&mut r, node, fields.key_span("matrix")),
         None => Some(Matrix::single(at)),
     };
-    let mut problems = r.problems;
+    let (mut problems, mut secrets) = (r.problems, r.secrets);
     match matrix {
         Some(matrix) => {
             let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
@@ -49,13 +56,14 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
             plan.notes.extend(command_load::without_a_case(&fields, &matrix.cases));
             plan.notes.extend(matrix.notes.iter().cloned());
             let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
-            plan.cases = read_cases(cases, &fields, from, &mut problems);
+            plan.cases = read_cases(cases, &fields, from, (&mut problems, &mut secrets));
             isolation_fits(&plan, &fields, &mut problems);
             events_fit(&plan, &fields, &mut problems);
             link::fit(&mut plan, &fields, &mut problems);
             let mut r = Reader { problems, ..Reader::new(from, Scope::AllCases) };
             plan.derive = derive::read(&mut r, &fields, &plan.cases);
             problems = r.problems;
+            secrets.extend(r.secrets);
             plan.axes = matrix.axes;
             plan.notes.extend(restarts(&plan));
         }
@@ -63,9 +71,10 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
             let mut r = Reader::new(from, Scope::Unknown);
             read_case(&mut r, &fields);
             problems.append(r.problems);
+            secrets.extend(r.secrets);
         }
     }
-    Checked { plan, problems }
+    Checked { plan, problems, secrets }
 }
 
 /// What is not in the run's own network cannot be reached from there.
@@ -114,6 +123,9 @@ fn empty() -> Plan {
         isolate: Isolation::None,
         notes: Vec::new(),
         derive: Vec::new(),
+        secrets: Secrets::default(),
+        shown_text: String::new(),
+        shown_set: Vec::new(),
         cases: Vec::new(),
     }
 }
@@ -122,7 +134,7 @@ fn read_cases(
     matrix: &[CaseValues],
     fields: &Fields<'_>,
     from: From<'_>,
-    problems: &mut Problems,
+    (problems, secrets): (&mut Problems, &mut BTreeSet<String>),
 ) -> Vec<Case> {
     let (mut instances, mut cost) = (0, 0);
     let mut cases = Vec::new();
@@ -135,6 +147,7 @@ fn read_cases(
         instances += system.components.len();
         cost += r.cost;
         problems.append(r.problems);
+        secrets.append(&mut r.secrets);
         let Conditions { stop_when, drain, expect } = conditions;
         let name = values.name.clone();
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
@@ -160,7 +173,12 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
             format!("`{}` is not a version of the plan language that is known here", shorten(&version.text));
         r.wrong(&version, message, Some("`loadlab: 1`".to_owned()));
     }
+    r.used_secret = None;
     if let Some(name) = r.text(fields, "name") {
+        if let Some(span) = r.used_secret {
+            let problem = Problem::new(span, "a secret cannot stand in `name`, which names folders too");
+            r.push(problem.hint("mark what is no secret: `${public:env.NAME}`"));
+        }
         if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
             let span = fields.get("name").map_or(fields.at, |n| n.span);
             r.push(Problem::new(span, "expected one line of 1 to 200 characters for `name`"));

@@ -8,14 +8,17 @@
 //! request is sent.
 //!
 //! Reading order: `plan` (the way through), `keys` (the language, one table), `reader` (how values are read and mistakes
-//! collected), `system` with `limits` and `probes`, `load` and `journey`, `events` (what is read).
+//! collected), `system` with `limits` and `probes`, `load` and `journey`, `events` (what is read), `outside` and `hidden`
+//! (what comes from outside, and what is not shown).
 
 mod command_load;
 mod conditions;
+pub mod credentials;
 mod derive;
 mod error;
 mod events;
 mod expand;
+mod hidden;
 mod journey;
 mod keys;
 mod limits;
@@ -23,6 +26,7 @@ mod link;
 mod load;
 mod matrix;
 mod node;
+mod outside;
 mod overrides;
 mod part;
 mod part_keys;
@@ -46,6 +50,7 @@ mod yaml;
 pub use error::{PlanError, PlanErrors, Related};
 pub use journey::*;
 pub use link::RELAY;
+pub use outside::{MOST_BYTES, Missing, Outside, Reference};
 pub use part::{ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Network, Part};
 pub use plan::{Options, Order, Plan};
 pub use reference::reference;

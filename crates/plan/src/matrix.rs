@@ -138,11 +138,9 @@ fn axis_value(r: &mut Reader<'_>, axis: &str, node: &Node) -> Option<CaseValue> 
         r.push(Problem::new(node.span, message).maybe_hint(hint));
         return None;
     };
-    if text.contains("${") && !crate::limits::is_measured(text) {
-        r.push(Problem::new(
-            node.span,
-            "values of the matrix stand for themselves: `${…}` has no meaning here",
-        ));
+    if text.contains("${") && !crate::limits::is_measured(text) && !crate::outside::is_outside_only(text) {
+        let message = "values of the matrix stand for themselves: this `${…}` has no meaning here";
+        r.push(Problem::new(node.span, message).hint("`${env.NAME}` and `${file:PATH}` have one"));
         return None;
     }
     Some(CaseValue { axis: axis.to_owned(), text: text.to_owned(), kind, span: node.span })

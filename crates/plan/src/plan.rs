@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use crate::error::{MOST, PlanError, PlanErrors, Problem, Problems};
 use crate::expand::check;
+use crate::hidden::Hidden;
 use crate::load;
-use crate::node::{Node, Value, shorten};
+use crate::node::{Entry, Node, Value, shorten};
+use crate::outside::{self, Outside, Reference};
 use crate::overrides::{self, Overrides};
 use crate::part::Isolation;
 use crate::reader::From;
-use crate::source::Sources;
+use crate::source::{Sources, Span};
 use crate::spec::{Case, DerivedSpec, Expression};
 use crate::{conditions, limits, suggest, words, yaml};
+use loadlab_record::secrets::Secrets;
 
 /// A checked plan with all its cases.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +47,12 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Figures that are worked out of those of its cases.
     pub derive: Vec<DerivedSpec>,
+    /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials that the plan writes out.
+    pub secrets: Secrets,
+    /// The plan's text without the credentials that it writes out.
+    pub shown_text: String,
+    /// `path=value` of each `--set`, without credentials.
+    pub shown_set: Vec<String>,
     pub(crate) cases: Vec<Case>,
 }
 
@@ -73,6 +82,8 @@ pub struct Options {
     /// What `${plan.dir}` stands for and relative paths start with; by default what the plan's path says before its
     /// last `/`. Programs give an absolute path, because components run in folders of their own.
     pub plan_dir: Option<String>,
+    /// Values of `${env.NAME}` and `${file:PATH}`: those that [`Plan::asks_for`] names.
+    pub outside: Outside,
 }
 
 impl Plan {
@@ -95,27 +106,45 @@ impl Plan {
         let plan_dir = options.plan_dir.clone().unwrap_or_else(|| folder_of(path));
 
         let mut root = original.clone();
-        let mut problems = Problems::default();
-        let mut errors = Vec::new();
-        change(&mut root, &mut sources, options, &mut problems, &mut errors);
-        let from = From { sources: &sources, plan_dir: &plan_dir };
+        let mut found = Found::default();
+        found.hidden.find(&original, "");
+        change(&mut root, &mut sources, options, &mut found);
+        sources.hide(found.hidden.spans(&sources));
+        let outside = &options.outside;
+        let from = From { sources: &sources, plan_dir: &plan_dir, outside, is_lenient: false };
         let checked = check(&root, from);
-        problems.append(checked.problems);
-        let mut found = problems.into_errors(&sources).0;
-        found.splice(0..0, errors);
-        if found.is_empty() && options.set.is_empty() {
-            found = check_other_profiles(&original, from, options.profile.as_deref());
+        found.problems.append(checked.problems);
+        let mut errors = found.problems.into_errors(&sources).0;
+        errors.splice(0..0, found.errors);
+        if errors.is_empty() && options.set.is_empty() {
+            let from = From { is_lenient: true, ..from };
+            errors = check_other_profiles(&original, from, options.profile.as_deref());
         }
-        if !found.is_empty() {
-            return Err(PlanErrors(found));
+        let secrets = secrets_of(checked.secrets.iter().chain(&found.hidden.values));
+        if !errors.is_empty() {
+            return Err(PlanErrors(errors.into_iter().map(|e| e.masked(&secrets)).collect()));
         }
         let mut plan = checked.plan;
+        plan.shown_text = secrets.mask(&sources.shown(source)).into_owned();
+        plan.shown_set = found.sets.iter().map(|set| secrets.mask(&sources.shown(*set)).into_owned()).collect();
+        plan.secrets = secrets;
         plan.path = path.to_owned();
         plan.dir = plan_dir;
         plan.profile.clone_from(&options.profile);
         plan.quick = options.profile.as_deref() == Some("quick");
         plan.choose(options)?;
         Ok(plan)
+    }
+
+    /// What a plan and its options ask for from outside, each once. A text that is no plan asks for nothing; what is
+    /// wrong with it [`Plan::parse`] says.
+    pub fn asks_for(text: &str, options: &Options) -> Vec<Reference> {
+        let mut found = Vec::new();
+        let texts = std::iter::once(text).chain(options.set.iter().map(|(_, value)| value.as_str()));
+        for node in texts.filter_map(|text| yaml::parse(text, 0, 0).ok()) {
+            node.each_text(&mut |text| outside::collect(text, &mut found));
+        }
+        found
     }
 
     /// The cases, in the order of the matrix.
@@ -139,7 +168,7 @@ impl Plan {
 
     /// The experiment in words, one fact a line.
     pub fn words(&self) -> Vec<String> {
-        words::of(self)
+        words::of(self).iter().map(|line| self.secrets.mask(line).into_owned()).collect()
     }
 
     /// All conditions of all cases, each once.
@@ -219,45 +248,71 @@ fn folder_of(path: &str) -> String {
     }
 }
 
+/// What is found on the way from a plan's text to its cases.
+#[derive(Default)]
+struct Found {
+    problems: Problems,
+    /// Mistakes without a place in a text.
+    errors: Vec<PlanError>,
+    hidden: Hidden,
+    /// Sources of `--set`.
+    sets: Vec<u32>,
+}
+
+/// Those that are long enough. Shorter credentials of a plan are masked at their places alone.
+fn secrets_of<'v>(values: impl Iterator<Item = &'v String>) -> Secrets {
+    let mut secrets = Secrets::default();
+    for value in values {
+        let _ = secrets.add(value.as_bytes());
+    }
+    secrets
+}
+
 /// Profile, then `--set`, then `--trials`.
-fn change(
-    root: &mut Node,
-    sources: &mut Sources,
-    options: &Options,
-    problems: &mut Problems,
-    errors: &mut Vec<PlanError>,
-) {
+fn change(root: &mut Node, sources: &mut Sources, options: &Options, found: &mut Found) {
+    let Found { problems, errors, hidden, sets } = found;
     let mut overrides = Overrides::default();
     if let Some(wanted) = &options.profile {
         let profiles = root.get("profiles").cloned();
         let entries = profiles.as_ref().map_or(&[][..], Node::entries);
-        let names: Vec<&str> = entries.iter().map(|e| e.key.as_str()).collect();
         match entries.iter().find(|e| e.key == *wanted) {
             Some(profile) => overrides::apply_profile(root, profile, &mut overrides, problems),
-            None => {
-                let hint = if names.is_empty() {
-                    "this plan has no profiles".to_owned()
-                } else {
-                    let near = suggest::nearest(wanted, names.iter().copied());
-                    let near = near.map_or(String::new(), |n| format!("did you mean `{n}`? "));
-                    format!("{near}it has {}", suggest::listed(&names))
-                };
-                let message = format!("this plan has no profile `{}`", shorten(wanted));
-                errors.push(of_option("--profile", message, Some(hint)));
-            }
+            None => errors.push(no_profile(wanted, entries)),
         }
     }
     let mut typed = Overrides::default();
     for (path, value) in &options.set {
-        match overrides::read_option(sources, "--set", path, value) {
-            (span, Ok(node)) => typed.apply(root, path, span, node, problems),
-            (_, Err(problem)) => problems.push(problem),
+        let (span, read) = overrides::read_option(sources, "--set", path, value);
+        sets.push(span.source);
+        match read {
+            Ok(node) => {
+                hidden.find(&node, path);
+                typed.apply(root, path, span, node, problems);
+            }
+            Err(problem) => {
+                let start = span.end + 1;
+                let of_value = Span { start, end: start + value.len() as u32, ..span };
+                hidden.hide_unread(value, of_value, path);
+                problems.push(problem);
+            }
         }
     }
     if let Some(trials) = options.trials {
         let (span, node) = overrides::number(sources, "--trials", trials);
         typed.apply(root, "trials", span, node, problems);
     }
+}
+
+fn no_profile(wanted: &str, entries: &[Entry]) -> PlanError {
+    let names: Vec<&str> = entries.iter().map(|e| e.key.as_str()).collect();
+    let hint = if names.is_empty() {
+        "this plan has no profiles".to_owned()
+    } else {
+        let near = suggest::nearest(wanted, names.iter().copied());
+        let near = near.map_or(String::new(), |n| format!("did you mean `{n}`? "));
+        format!("{near}it has {}", suggest::listed(&names))
+    };
+    of_option("--profile", format!("this plan has no profile `{}`", shorten(wanted)), Some(hint))
 }
 
 /// A profile that nobody has chosen yet should not hold a surprise.

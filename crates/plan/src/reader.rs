@@ -4,12 +4,15 @@
 //! in such a value is shown in the matrix and at the place that uses it. When the matrix itself is broken, values
 //! that depend on it are passed over, so that everything else is still checked.
 
+use std::collections::BTreeSet;
+
 use crate::error::{Problem, Problems};
 use crate::journey::Escape;
 use crate::journey::names::{Names, Word};
 use crate::keys::Section;
 use crate::matrix::CaseValues;
 use crate::node::{Entry, Kind, Node, Value, shorten};
+use crate::outside::{self, Outside, Spot};
 use crate::source::{Sources, Span};
 use crate::suggest;
 use crate::template::{BraceError, Piece, Template, pieces};
@@ -32,6 +35,8 @@ pub(crate) enum When {
     Now,
     /// The run's folder and ports.
     Run,
+    /// The same, in a proxy's URL.
+    Proxy,
     /// The same, and variables that change from request to request, escaped for their place.
     Request(Escape),
 }
@@ -60,6 +65,10 @@ pub(crate) struct Instance {
 pub(crate) struct From<'a> {
     pub sources: &'a Sources,
     pub plan_dir: &'a str,
+    /// Values of `${env.…}` and `${file:…}`.
+    pub outside: &'a Outside,
+    /// One of these may be missing.
+    pub is_lenient: bool,
 }
 
 /// The case that is read.
@@ -77,6 +86,16 @@ enum Meaning {
     Value { text: String, kind: Kind, origin: Option<Span> },
     Later,
     Unknown,
+}
+
+/// What a text comes to.
+pub(crate) struct Resolved {
+    pub template: Template,
+    pub kind: Kind,
+    /// Where the value stands in the matrix.
+    pub origin: Option<Span>,
+    /// Nothing was wrong.
+    pub whole: bool,
 }
 
 pub(crate) struct Reader<'a> {
@@ -99,6 +118,14 @@ pub(crate) struct Reader<'a> {
     /// The language as it is written down, not only what can be carried out.
     /// Variables that the step which is read may use.
     pub names: Names,
+    /// See [`From`].
+    pub outside: &'a Outside,
+    /// See [`From`].
+    pub is_lenient: bool,
+    /// Values that nothing may show.
+    pub secrets: BTreeSet<String>,
+    /// Whether a secret was put in since this was last set to `None`; where.
+    pub used_secret: Option<Span>,
 }
 
 /// A map that was found to have only keys of its section.
@@ -140,9 +167,13 @@ impl<'n> Fields<'n> {
 
 impl<'a> Reader<'a> {
     pub fn new(from: From<'a>, scope: Scope<'a>) -> Self {
-        let From { sources, plan_dir } = from;
+        let From { sources, plan_dir, outside, is_lenient } = from;
         Reader {
             sources,
+            outside,
+            is_lenient,
+            secrets: BTreeSet::new(),
+            used_secret: None,
             problems: Problems::default(),
             plan_dir,
             names: Names::default(),
@@ -158,7 +189,8 @@ impl<'a> Reader<'a> {
 
     /// For another reader of the same.
     pub fn from(&self) -> From<'a> {
-        From { sources: self.sources, plan_dir: self.plan_dir }
+        let Reader { sources, plan_dir, outside, is_lenient, .. } = self;
+        From { sources, plan_dir, outside, is_lenient: *is_lenient }
     }
 
     pub fn push(&mut self, problem: Problem) {
@@ -304,6 +336,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A proxy's URL.
+    pub fn proxy_text(&mut self, node: &Node) -> Option<Template> {
+        match &node.value {
+            Value::Scalar(kind, text) if *kind != Kind::Null => {
+                let (template, ..) = self.resolve(node, *kind, text, When::Proxy)?;
+                Some(template)
+            }
+            _ => {
+                self.push(Problem::new(node.span, format!("expected a URL, found {}", node.called())));
+                None
+            }
+        }
+    }
+
     /// A text of a request, its variables escaped for their place.
     pub fn request_text(&mut self, node: &Node, what: &str, escape: Escape) -> Option<Template> {
         match &node.value {
@@ -326,66 +372,92 @@ impl<'a> Reader<'a> {
         text: &str,
         when: When,
     ) -> Option<(Template, Kind, Option<Span>)> {
-        let list = match pieces(text) {
-            Ok(list) => list,
-            Err(error) => {
-                let (message, hint) = match error {
-                    BraceError::Open => ("`${` without a `}`", "for a plain `${` write `$${`"),
-                    BraceError::Empty => ("`${}` has no name in it", "for a plain `${}` write `$${}`"),
-                };
-                self.push(Problem::new(self.inner_span(node, "${"), message).hint(hint));
-                return None;
-            }
-        };
-        let mut template = Template::default();
-        let (mut kind, mut origin, mut whole) = (kind, None, true);
-        for piece in &list {
-            let name = match piece {
-                Piece::Text(text) => {
-                    template.push_text(text);
-                    continue;
-                }
-                Piece::Name(name) => *name,
-            };
-            if let When::Request(escape) = when {
-                match self.word(node, name, escape) {
-                    Word::Variable(variable, escape) => {
-                        template.push_variable(variable, escape, name);
-                        kind = Kind::Text;
-                        continue;
-                    }
-                    Word::Wrong => {
-                        whole = false;
-                        continue;
-                    }
-                    Word::Other => {}
-                }
-            }
-            match self.meaning(name) {
-                Meaning::Value { text, kind: value_kind, origin: from } => {
-                    template.push_text(&text);
-                    kind = if list.len() == 1 { value_kind } else { Kind::Text };
-                    if from.is_some() {
-                        origin = origin.or(from);
-                        self.used_case = Some(node.span);
-                    }
-                }
-                Meaning::Later if when != When::Now => {
-                    let escape = if let When::Request(escape) = when { escape } else { Escape::Raw };
-                    template.push_name(name, escape);
-                }
-                Meaning::Later => {
-                    let message = format!("`${{{name}}}` is known only while it runs; this is needed before");
-                    self.push(Problem::new(self.inner_span(node, name), message));
-                    whole = false;
-                }
-                Meaning::Unknown => {
-                    whole = false;
-                    self.unknown_name(node, name, when);
+        let list = self.pieces_of(node, text)?;
+        let mut out = Resolved { template: Template::default(), kind, origin: None, whole: true };
+        for (i, piece) in list.iter().enumerate() {
+            match piece {
+                Piece::Text(text) => out.template.push_text(text),
+                Piece::Name(name) => {
+                    let behind = &list[i + 1..];
+                    let is_user = behind.iter().any(|p| matches!(p, Piece::Text(t) if t.contains('@')));
+                    let spot = Spot { node, name, when, origin: None, is_user };
+                    self.put(&spot, list.len() == 1, &mut out);
                 }
             }
         }
-        whole.then_some((template, kind, origin))
+        out.whole.then_some((out.template, out.kind, out.origin))
+    }
+
+    fn pieces_of<'t>(&mut self, node: &Node, text: &'t str) -> Option<Vec<Piece<'t>>> {
+        let (message, hint) = match pieces(text) {
+            Ok(list) => return Some(list),
+            Err(BraceError::Open) => ("`${` without a `}`", "for a plain `${` write `$${`"),
+            Err(BraceError::Empty) => ("`${}` has no name in it", "for a plain `${}` write `$${}`"),
+        };
+        self.push(Problem::new(self.inner_span(node, "${"), message).hint(hint));
+        None
+    }
+
+    /// Puts in what one name stands for, as far as that is known.
+    fn put(&mut self, spot: &Spot<'_>, is_all: bool, out: &mut Resolved) {
+        let Spot { node, name, when, .. } = *spot;
+        if let Some(asked) = outside::asked(name) {
+            return self.put_outside(asked, spot, out);
+        }
+        if let When::Request(escape) = when {
+            match self.word(node, name, escape) {
+                Word::Variable(variable, escape) => {
+                    out.template.push_variable(variable, escape, name);
+                    out.kind = Kind::Text;
+                    return;
+                }
+                Word::Wrong => {
+                    out.whole = false;
+                    return;
+                }
+                Word::Other => {}
+            }
+        }
+        match self.meaning(name) {
+            Meaning::Value { text, kind, origin } => {
+                if origin.is_some() {
+                    out.origin = out.origin.or(origin);
+                    self.used_case = Some(node.span);
+                }
+                out.kind = if is_all { kind } else { Kind::Text };
+                self.put_value(&text, Spot { origin, ..*spot }, out);
+            }
+            Meaning::Later if when != When::Now => {
+                let escape = if let When::Request(escape) = when { escape } else { Escape::Raw };
+                out.template.push_name(name, escape);
+            }
+            Meaning::Later => {
+                let message = format!("`${{{name}}}` is known only while it runs; this is needed before");
+                self.push(Problem::new(self.inner_span(node, name), message));
+                out.whole = false;
+            }
+            Meaning::Unknown => {
+                out.whole = false;
+                self.unknown_name(node, name, when);
+            }
+        }
+    }
+
+    /// A value; one of the matrix may ask for something outside.
+    fn put_value(&mut self, text: &str, spot: Spot<'_>, out: &mut Resolved) {
+        if spot.origin.is_none() || !text.contains("${") || !outside::is_outside_only(text) {
+            return out.template.push_text(text);
+        }
+        for piece in pieces(text).unwrap_or_default() {
+            match piece {
+                Piece::Text(text) => out.template.push_text(text),
+                Piece::Name(name) => {
+                    if let Some(asked) = outside::asked(name) {
+                        self.put_outside(asked, &Spot { name, ..spot }, out);
+                    }
+                }
+            }
+        }
     }
 
     fn meaning(&self, name: &str) -> Meaning {

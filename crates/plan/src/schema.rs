@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::journey::keys::{EXPECT, WEBSOCKET_SEND};
 use crate::keys::{self, Section, Shape};
 
-/// A text with a `${name}` in it, where the case decides.
+/// A text with a `${name}` in it, where the case or the environment decides.
 const TEMPLATE: &str = r"\$\{";
 const DURATION: &str = "^([0-9._]+(ns|us|µs|ms|s|m|min|h|d))+$";
 const SIZE: &str = "^[0-9._]+ *([kKmMgGtT]i?)?[bB]?$";
@@ -73,6 +73,11 @@ fn written(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": format!("({pattern})|{TEMPLATE}") })
 }
 
+/// One of some values, or a text that the case or the environment decides.
+fn one_of(values: Value) -> Value {
+    json!({ "anyOf": [{ "enum": values }, { "type": "string", "pattern": TEMPLATE }] })
+}
+
 fn text() -> Value {
     json!({ "type": ["string", "number", "boolean"] })
 }
@@ -87,7 +92,7 @@ fn positive_or(pattern: &str) -> Value {
 
 fn shape(shape: &Shape) -> Value {
     match shape {
-        Shape::Version => json!({ "enum": [1, "1"] }),
+        Shape::Version => one_of(json!([1, "1"])),
         Shape::Text => text(),
         Shape::Scalar => text(),
         Shape::Duration => duration(),
@@ -110,11 +115,9 @@ fn shape(shape: &Shape) -> Value {
         Shape::Rate => positive_or(RATE),
         Shape::Count(least, most) => count(*least, *most),
         Shape::Bool => json!({ "anyOf": [{ "type": "boolean" }, written("^(true|false)$")] }),
-        Shape::Isolation => json!({ "enum": [true, false, "true", "false", "shared"] }),
-        Shape::True => json!({ "enum": [true, "true"] }),
-        Shape::OneOf(words) => {
-            json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": TEMPLATE }] })
-        }
+        Shape::Isolation => one_of(json!([true, false, "true", "false", "shared"])),
+        Shape::True => one_of(json!([true, "true"])),
+        Shape::OneOf(words) => one_of(json!(words)),
         Shape::Port => {
             json!({ "anyOf": [{ "type": "integer", "minimum": 1, "maximum": 65535 }, written("^(auto|[0-9]+)$")] })
         }

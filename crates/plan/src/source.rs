@@ -2,7 +2,10 @@
 //!
 //! The plan file is source 0; every option on the command line that changes the plan (`--set …`, `--trials …`)
 //! is a source of its own, so that a mistake is shown where it was made. This module only finds lines and
-//! columns; it does not know what a plan is.
+//! columns, and shows what is hidden as asterisks; it does not know what a plan is.
+
+use crate::hidden;
+use crate::node::shorten;
 
 /// A stretch of a source, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +36,11 @@ pub(crate) struct Source {
 
 /// All texts of a plan.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sources(Vec<Source>);
+pub(crate) struct Sources {
+    list: Vec<Source>,
+    /// What messages do not show.
+    hidden: Vec<Span>,
+}
 
 /// A place for people: line and column count characters from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,13 +57,42 @@ const SHOWN: usize = 100;
 impl Sources {
     /// Adds a text; returns its number.
     pub fn add(&mut self, name: &str, text: &str) -> u32 {
-        self.0.push(Source { name: name.to_owned(), text: text.to_owned() });
-        (self.0.len() - 1) as u32
+        self.list.push(Source { name: name.to_owned(), text: text.to_owned() });
+        (self.list.len() - 1) as u32
+    }
+
+    /// From now on these stretches are shown as asterisks.
+    pub fn hide(&mut self, spans: Vec<Span>) {
+        self.hidden = spans;
+    }
+
+    /// All of a source.
+    pub fn text(&self, source: u32) -> &str {
+        self.list.get(source as usize).map_or("", |s| s.text.as_str())
+    }
+
+    /// A source as it may be shown.
+    pub fn shown(&self, source: u32) -> String {
+        hidden::masked(self.text(source), &self.hidden, source)
+    }
+
+    /// What a source is called; an option without what is hidden in it.
+    fn name(&self, index: u32, source: &Source) -> String {
+        match source.name.split_once(' ') {
+            Some(("--set", _)) if self.hidden.iter().any(|s| s.source == index) => {
+                format!("--set {}", shorten(&self.shown(index)))
+            }
+            _ => source.name.clone(),
+        }
+    }
+
+    fn is_hidden(&self, source: u32, at: usize) -> bool {
+        self.hidden.iter().any(|s| s.source == source && (s.start as usize..s.end as usize).contains(&at))
     }
 
     /// The text of a span, or an empty one when the span is not on character boundaries.
     pub fn slice(&self, span: Span) -> &str {
-        self.0
+        self.list
             .get(span.source as usize)
             .and_then(|s| s.text.get(span.start as usize..span.end as usize))
             .unwrap_or("")
@@ -64,7 +100,7 @@ impl Sources {
 
     /// Line, column and the line itself with a caret under the span.
     pub fn spot(&self, span: Span) -> Spot {
-        let Some(source) = self.0.get(span.source as usize) else {
+        let Some(source) = self.list.get(span.source as usize) else {
             return Spot { file: String::new(), line: 0, column: 0, snippet: String::new() };
         };
         let text = source.text.as_str();
@@ -82,8 +118,10 @@ impl Sources {
         }
         let width = text[at..end].chars().count().max(1);
         let number = if source.name.starts_with("--") { String::new() } else { line.to_string() };
-        let snippet = draw(&number, line_text, column, width);
-        Spot { file: source.name.clone(), line, column: column + 1, snippet }
+        let shown = |(i, c)| if self.is_hidden(span.source, line_start + i) { '*' } else { c };
+        let line_text: String = line_text.char_indices().map(shown).collect();
+        let snippet = draw(&number, &line_text, column, width);
+        Spot { file: self.name(span.source, source), line, column: column + 1, snippet }
     }
 }
 

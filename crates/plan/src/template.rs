@@ -1,8 +1,8 @@
 //! Texts with `${names}` in them.
 //!
 //! What the plan itself decides (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is expanded;
-//! what only a run can know stays, and [`Template::render`] puts it in. `$${` is a plain `${`. There is no
-//! arithmetic and there are no conditions here.
+//! what only a run can know stays, and [`Template::render`] puts it in. Secrets from outside are put in there as well,
+//! and are shown by their names only. `$${` is a plain `${`. There is no arithmetic and there are no conditions here.
 
 use std::fmt;
 
@@ -22,7 +22,29 @@ pub struct Template {
 enum Part {
     Text(String),
     Name(String, Escape),
+    Given(Given),
     Variable { variable: Variable, escape: Escape, written: String },
+}
+
+/// A value from outside, escaped for its place already.
+#[derive(Clone, PartialEq, Eq)]
+struct Given {
+    value: String,
+    /// What a secret is shown as, between `${` and `}`; `None` for what may be shown.
+    written: Option<String>,
+}
+
+impl Given {
+    fn shown(&self) -> String {
+        self.written.as_ref().map_or_else(|| self.value.clone(), |name| format!("${{{name}}}"))
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Given({:?})", self.shown())
+    }
 }
 
 /// A name that the run has no value for.
@@ -50,6 +72,7 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
+                Part::Given(given) => out.push_str(&given.value),
                 Part::Name(name, _) => {
                     out.push_str(&value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?);
                 }
@@ -68,6 +91,7 @@ impl Template {
         for part in &self.parts {
             out.push(match part {
                 Part::Text(text) => Segment::Text { text: text.clone(), escape: Escape::Raw },
+                Part::Given(given) => Segment::Text { text: given.value.clone(), escape: Escape::Raw },
                 Part::Name(name, escape) => {
                     let text = value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?;
                     Segment::Text { text, escape: *escape }
@@ -80,10 +104,11 @@ impl Template {
         Ok(out)
     }
 
-    /// For people: with names put in as far as they are known, and variables as the plan has them.
+    /// For people: with names put in as far as they are known, variables and secrets as the plan has them.
     pub fn shown(&self, value_of: &dyn Fn(&str) -> Option<String>) -> String {
         let part = |part: &Part| match part {
             Part::Text(text) => text.clone(),
+            Part::Given(given) => given.shown(),
             Part::Name(name, _) => value_of(name).unwrap_or_else(|| format!("${{{name}}}")),
             Part::Variable { written, .. } => format!("${{{written}}}"),
         };
@@ -98,12 +123,13 @@ impl Template {
         })
     }
 
-    /// With something in place of every name and variable; where the first variable begins in it.
+    /// With what is given, and something in place of every name and variable; where the first variable begins in it.
     pub(crate) fn sample(&self) -> (String, Option<(usize, Escape)>) {
         let (mut out, mut first) = (String::new(), None);
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.push_str(text),
+                Part::Given(given) => out.push_str(&given.value),
                 Part::Name(..) => out.push('1'),
                 Part::Variable { escape, .. } => {
                     first = first.or(Some((out.len(), *escape)));
@@ -151,12 +177,20 @@ impl Template {
         }
     }
 
-    /// The text up to the first variable, when no name is left before it: of a URL that is at least its host.
-    pub fn until_variable(&self) -> Option<&str> {
-        match self.parts.as_slice() {
-            [Part::Text(text), Part::Variable { .. }, ..] => Some(text),
-            _ => self.as_text(),
+    /// The text up to the first variable, secrets put in, when no name is left before it: of a URL that is at least its
+    /// host.
+    pub fn until_variable(&self) -> Option<String> {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Given(given) => out.push_str(&given.value),
+                Part::Variable { .. } => break,
+                Part::Name(..) => return None,
+            }
         }
+        let starts_late = matches!(self.parts.first(), Some(Part::Variable { .. }));
+        (!starts_late).then_some(out)
     }
 
     /// The names left, in order, with repetitions.
@@ -179,6 +213,11 @@ impl Template {
         self.parts.push(Part::Name(name.to_owned(), escape));
     }
 
+    /// `written` is what a secret is shown as.
+    pub(crate) fn push_given(&mut self, value: String, written: Option<String>) {
+        self.parts.push(Part::Given(Given { value, written }));
+    }
+
     pub(crate) fn push_variable(&mut self, variable: Variable, escape: Escape, written: &str) {
         self.parts.push(Part::Variable { variable, escape, written: written.to_owned() });
     }
@@ -194,12 +233,13 @@ impl Template {
     }
 }
 
-/// As a person would write it: names as `${name}`.
+/// As a person would write it: names and secrets as `${name}`.
 impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             match part {
                 Part::Text(text) => f.write_str(text)?,
+                Part::Given(given) => f.write_str(&given.shown())?,
                 Part::Name(name, _) => write!(f, "${{{name}}}")?,
                 Part::Variable { written, .. } => write!(f, "${{{written}}}")?,
             }
@@ -301,6 +341,6 @@ mod tests {
         assert_eq!(template.until_variable(), None);
         let mut template = Template::text("http://127.0.0.1/");
         template.push_variable(Variable::User, Escape::Url, "user");
-        assert_eq!((template.as_text(), template.until_variable()), (None, Some("http://127.0.0.1/")));
+        assert_eq!((template.as_text(), template.until_variable()), (None, Some("http://127.0.0.1/".to_owned())));
     }
 }

@@ -56,7 +56,10 @@ fn matrices() {
     plan.yaml:4:68: case `to add` has `c`, the first case has not
       hint: every case gives the same values
     ");
-    insta::assert_snapshot!(matrix("{ axes: { a: [\"${case.b}\"] } }"), @"plan.yaml:4:23: values of the matrix stand for themselves: `${…}` has no meaning here");
+    insta::assert_snapshot!(matrix("{ axes: { a: [\"${case.b}\"] } }"), @r"
+    plan.yaml:4:23: values of the matrix stand for themselves: this `${…}` has no meaning here
+      hint: `${env.NAME}` and `${file:PATH}` have one
+    ");
     let many: Vec<String> = (0..200).map(|i| i.to_string()).collect();
     let many = many.join(", ");
     insta::assert_snapshot!(matrix(&format!("{{ axes: {{ a: [{many}], b: [{many}] }} }}")), @r"

@@ -214,7 +214,7 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
         for (i, step) in steps.iter().enumerate() {
             // A list of URLs is looked at when it is read.
             let Some(text) = step.url.until_variable().filter(|_| step.urls.is_none()) else { continue };
-            let checked = Url::parse(&as_http(text)).and_then(|url| match proxy {
+            let checked = Url::parse(&as_http(&text)).and_then(|url| match proxy {
                 None => direct.index(&url).map(drop),
                 Some(_) => url.by_proxy(allowed),
             });

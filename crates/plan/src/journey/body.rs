@@ -69,7 +69,7 @@ fn read_form(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
 }
 
 /// As `application/x-www-form-urlencoded` has it.
-fn form_encoded(text: &str) -> String {
+pub(crate) fn form_encoded(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {

@@ -4,7 +4,7 @@
 //! `body`, `capture`, `check`, `feeds`, `http` and `talk` read one part each; `names` knows which variables a text may use.
 //! Variables become numbers here (which feed, which column, which capture), so that nobody looks up a name later.
 
-mod body;
+pub(crate) mod body;
 mod capture;
 mod check;
 pub(crate) mod feeds;
@@ -14,7 +14,7 @@ pub(crate) mod names;
 mod spec;
 pub(crate) mod step;
 pub(crate) mod talk;
-mod target;
+pub(crate) mod target;
 pub(crate) mod words;
 
 pub use spec::{

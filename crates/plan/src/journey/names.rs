@@ -21,6 +21,9 @@ const RESERVED: &[&str] = &[
     "random",
     "raw",
     "case",
+    "env",
+    "file",
+    "public",
     "plan",
     "run",
     "components",
@@ -99,7 +102,7 @@ impl Reader<'_> {
     /// What a name in a request is; says what is wrong with it.
     pub fn word(&mut self, node: &Node, name: &str, escape: Escape) -> Word {
         let (inner, escape) = match call(name, "raw") {
-            Some(inner) => (inner, raw(escape)),
+            Some(inner) => (inner, escape.raw()),
             None => (name, escape),
         };
         match self.variable(node, inner) {
@@ -262,14 +265,6 @@ fn is_true(node: &Node) -> bool {
 /// What stands between the parentheses of `NAME(…)`.
 fn call<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.strip_prefix(name)?.trim_start().strip_prefix('(')?.strip_suffix(')').map(str::trim)
-}
-
-fn raw(escape: Escape) -> Escape {
-    match escape {
-        Escape::Url => Escape::UrlRaw,
-        Escape::Json | Escape::Form => Escape::Raw,
-        other => other,
-    }
 }
 
 fn bounds_of(text: &str) -> Result<Variable, String> {

@@ -220,6 +220,7 @@ pub(crate) fn one_line(r: &mut Reader<'_>, span: Span, value: &Template) {
 /// Reads the series that something counts for.
 pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     let mut tags: Vec<String> = Vec::new();
+    r.used_secret = None;
     for tag in r.texts(fields, "tags") {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if tag.text.is_empty() || tag.text.len() > 64 || !tag.text.chars().all(good) {
@@ -228,6 +229,10 @@ pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> 
         } else if !tags.contains(&tag.text) {
             tags.push(tag.text);
         }
+    }
+    if let Some(span) = r.used_secret {
+        let problem = Problem::new(span, "a secret cannot be a tag, which names figures");
+        r.push(problem.hint("mark what is no secret: `${public:env.NAME}`"));
     }
     tags
 }

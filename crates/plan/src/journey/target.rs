@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 /// Reads a URL that may have ports left in it, and variables behind its host.
 pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Template> {
     let template = match kind {
-        Kind::Proxy => r.template(node, "a URL")?,
+        Kind::Proxy => r.proxy_text(node)?,
         _ => r.request_text(node, "a URL", Escape::Url)?,
     };
     let (mut sample, first) = template.sample();
@@ -50,7 +50,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Templa
 }
 
 /// Whether the beginning of a URL reaches into its path or query, so that what follows cannot change the host.
-fn has_path(beginning: &str) -> bool {
+pub(crate) fn has_path(beginning: &str) -> bool {
     match beginning.split_once("://") {
         Some((_, rest)) => rest.contains(['/', '?']),
         // `unix:/PATH:/URI`

@@ -160,6 +160,16 @@ impl Secrets {
     }
 }
 
+/// The same values, in the order in which they were added.
+impl PartialEq for Secrets {
+    fn eq(&self, other: &Secrets) -> bool {
+        let values = |secrets: &Secrets| secrets.kept.as_ref().map(|kept| kept.values.clone());
+        values(self) == values(other)
+    }
+}
+
+impl Eq for Secrets {}
+
 /// Shows no value.
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,0 +1,225 @@
+//! What a credential looks like: names of keys and header fields that hold one, and where in a text it stands.
+//!
+//! Plans and command lines are shown in records and reports with their credentials masked. Nothing here keeps a value.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use loadlab_record::secrets::MASK;
+
+/// What a name of something secret ends in, without `-`, `_` and capitals.
+const ENDINGS: [&str; 16] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "secret",
+    "token",
+    "bearer",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "authorization",
+    "cookie",
+    "credential",
+    "credentials",
+    "sessionid",
+];
+
+/// Whether what stands under such a name – of a header field, an environment variable, a form's field – lets others in:
+/// `Authorization`, `X-Api-Key`, `DB_PASSWORD`, `accessToken`.
+pub fn is_secret_name(name: &str) -> bool {
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    ENDINGS.iter().any(|ending| plain.ends_with(ending))
+}
+
+/// A value that is secret, and what of it is secret by itself: the token behind `Bearer`, the password in a URL or in
+/// `Basic …`, the values of cookies.
+pub fn parts(value: &str) -> Vec<String> {
+    let mut found = vec![value.to_owned()];
+    let mut add = |text: &str| {
+        if !text.is_empty() && !found.iter().any(|known| known == text) {
+            found.push(text.to_owned());
+        }
+    };
+    if let Some((scheme, rest)) = scheme(value) {
+        add(rest);
+        if scheme.eq_ignore_ascii_case("basic") {
+            let decoded = STANDARD.decode(rest).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            if let Some((_, password)) = decoded.as_deref().and_then(|text| text.split_once(':')) {
+                add(password);
+            }
+        }
+    }
+    for range in passwords_in(value) {
+        add(&value[range]);
+    }
+    for range in cookies(value).into_iter().flatten() {
+        add(&value[range]);
+    }
+    found
+}
+
+/// Where the credentials of a header field's value, or of the value under a secret name, stand: behind the scheme of
+/// `Authorization`, behind the names of cookies, else all of it.
+pub fn places(name: &str, value: &str) -> Vec<Range<usize>> {
+    let lower = name.to_ascii_lowercase();
+    if lower.ends_with("authorization")
+        && let Some((_, rest)) = scheme(value)
+    {
+        return vec![value.len() - rest.len()..value.len()];
+    }
+    match cookies(value) {
+        Some(places) if lower.ends_with("cookie") => places,
+        _ => vec![0..value.len()],
+    }
+}
+
+/// A value under a secret name as it may be shown.
+pub fn masked(name: &str, value: &str) -> String {
+    replaced(value, places(name, value))
+}
+
+/// A text with the passwords in URLs masked: `http://user:***@host`; a user alone is one.
+pub fn masked_url(text: &str) -> Cow<'_, str> {
+    let places = passwords_in(text);
+    if places.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(text, places)) }
+}
+
+/// Places in order, none within another.
+pub(crate) fn replaced(text: &str, places: Vec<Range<usize>>) -> String {
+    let (mut out, mut from) = (String::new(), 0);
+    for place in places {
+        out.push_str(&text[from..place.start]);
+        out.push_str(MASK);
+        from = place.end;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// `Bearer`, and what is behind it.
+fn scheme(value: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = value.split_once(' ')?;
+    let rest = rest.trim();
+    let word = !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    (word && !rest.is_empty() && value.ends_with(rest)).then_some((scheme, rest))
+}
+
+/// The values of `a=b; c=d`; `None` if it is none.
+fn cookies(text: &str) -> Option<Vec<Range<usize>>> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    for pair in text.split(';') {
+        let (name, value) = pair.split_once('=')?;
+        let token = |c: char| c.is_ascii_graphic() && !"()<>@,:\\\"/[]?{}".contains(c);
+        if name.trim().is_empty() || !name.trim().chars().all(token) {
+            return None;
+        }
+        let start = at + name.len() + 1;
+        let blanks = value.len() - value.trim_start().len();
+        let value = value.trim();
+        if !value.is_empty() {
+            found.push(start + blanks..start + blanks + value.len());
+        }
+        at += pair.len() + 1;
+    }
+    Some(found)
+}
+
+/// Where the passwords of URLs in a text stand. Without one, the user is taken for it: some services take a token there.
+/// What is a name such as `${env.PASSWORD}` is none.
+pub(crate) fn passwords_in(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(at) = text[from..].find("://") {
+        let start = from + at + 3;
+        let rest = &text[start..];
+        from = start;
+        // Names may hold any of these.
+        let mut depth = 0;
+        let mut end = None;
+        let mut colon = None;
+        for (i, c) in rest.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' if depth > 0 => depth -= 1,
+                _ if depth > 0 => {}
+                '@' => end = Some(i),
+                ':' if colon.is_none() => colon = Some(i),
+                '/' | '?' | '#' | '"' | '\'' | '<' | '>' => break,
+                c if c.is_whitespace() => break,
+                _ => {}
+            }
+        }
+        let Some(end) = end else { continue };
+        let begin = colon.filter(|colon| *colon < end).map_or(0, |colon| colon + 1);
+        if begin < end && !rest[begin..end].contains("${") {
+            found.push(start + begin..start + end);
+        }
+        from = start + end;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_known_by_their_ends() {
+        for name in ["Authorization", "X-Api-Key", "DB_PASSWORD", "accessToken", "Set-Cookie", "bearer"] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in ["TOKEN_TTL", "token_url", "cookies", "max_tokens", "user", "key", "author", ""] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_masked_where_its_credentials_stand() {
+        for (name, value, expect) in [
+            ("Authorization", "Bearer abc", "Bearer ***"),
+            ("authorization", "abc", "***"),
+            ("Proxy-Authorization", "Basic dTpw", "Basic ***"),
+            ("Cookie", "a=b; session=c d", "a=***; session=***"),
+            ("Cookie", "what", "***"),
+            ("X-Api-Key", "Bearer abc", "***"),
+            ("password", "a=b", "***"),
+        ] {
+            assert_eq!(masked(name, value), expect, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn passwords_in_urls_are_masked() {
+        for (text, expect) in [
+            ("http://u:p@h:1/x", "http://u:***@h:1/x"),
+            ("http://token@h/", "http://***@h/"),
+            ("http://u:p@ss@h/", "http://u:***@h/"),
+            ("--proxy http://u:p@h and redis://:q@r", "--proxy http://u:***@h and redis://:***@r"),
+            ("http://h/a@b", "http://h/a@b"),
+            ("http://h:80/?q=a:b@c", "http://h:80/?q=a:b@c"),
+            ("http://${env.USER}:${file:a/b}@h/", "http://${env.USER}:${file:a/b}@h/"),
+            ("http://${env.USER}:p@h/", "http://${env.USER}:***@h/"),
+            ("http://u:@h/ ://", "http://u:@h/ ://"),
+            ("a@b", "a@b"),
+        ] {
+            assert_eq!(masked_url(text), expect);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_secret_in_its_parts() {
+        let of = |text: &str| parts(text).join(" | ");
+        assert_eq!(of("plain"), "plain");
+        assert_eq!(of("Bearer abc"), "Bearer abc | abc");
+        assert_eq!(of("Basic dXNlcjpodW50ZXIy"), "Basic dXNlcjpodW50ZXIy | dXNlcjpodW50ZXIy | hunter2");
+        assert_eq!(of("http://u:p@h"), "http://u:p@h | p");
+        assert_eq!(of("a=b; c=d"), "a=b; c=d | b | d");
+    }
+}

@@ -1,0 +1,177 @@
+//! Credentials that are written straight into a plan or a `--set`: where they stand, so that the plan's text, options and
+//! messages can be shown without them.
+//!
+//! Known by the names of their keys (`auth`, `password`, `Authorization` …) and by their place in a URL. What is a name
+//! such as `${env.TOKEN}` is no credential.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use loadlab_record::secrets::MASK;
+
+use crate::credentials::{self, is_secret_name, passwords_in};
+use crate::node::{Kind, Node, Value};
+use crate::source::{Sources, Span};
+
+/// Keys below which names say what is looked for in answers, or what a case is called.
+const NOT_SENT: [&str; 6] = ["capture", "check", "expect", "matrix", "probes", "derive"];
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Hidden {
+    /// Values: what nothing may show.
+    pub values: BTreeSet<String>,
+    /// A scalar, and the parts of its text that are not shown.
+    found: Vec<(Span, String, Vec<Range<usize>>)>,
+}
+
+/// Where in a tree.
+#[derive(Clone, Copy)]
+struct At<'k> {
+    key: &'k str,
+    /// Below `auth`.
+    in_auth: bool,
+    /// Names of keys mean nothing here.
+    is_named: bool,
+}
+
+impl Hidden {
+    /// Looks through a tree that stands at a path.
+    pub fn find(&mut self, node: &Node, path: &str) {
+        let at = path.split('.').fold(At { key: "", in_auth: false, is_named: true }, At::below);
+        self.walk(node, at);
+    }
+
+    /// Hides a value that cannot be read, if it stands where a credential does.
+    pub fn hide_unread(&mut self, value: &str, span: Span, path: &str) {
+        let at = path.split('.').fold(At { key: "", in_auth: false, is_named: true }, At::below);
+        if at.is_secret() {
+            self.found.push((span, value.to_owned(), vec![0..value.len()]));
+        }
+    }
+
+    fn walk(&mut self, node: &Node, at: At<'_>) {
+        match &node.value {
+            Value::Map(entries) => {
+                for entry in entries {
+                    // A profile's keys are paths.
+                    self.walk(&entry.value, entry.key.split('.').fold(at, At::below));
+                }
+            }
+            Value::List(items) => items.iter().for_each(|item| self.walk(item, at)),
+            Value::Scalar(Kind::Null | Kind::Bool, _) => {}
+            Value::Scalar(_, text) => self.scalar(node.span, text, at),
+        }
+    }
+
+    fn scalar(&mut self, span: Span, text: &str, at: At<'_>) {
+        let is_secret = at.is_secret();
+        let places = match is_secret {
+            true if text.contains("${") || text.is_empty() => return,
+            true => credentials::places(at.key, text),
+            false => passwords_in(text),
+        };
+        if places.is_empty() {
+            return;
+        }
+        for place in &places {
+            self.values.insert(text[place.clone()].to_owned());
+        }
+        if is_secret {
+            self.values.extend(credentials::parts(text).into_iter().skip(1));
+        }
+        self.found.push((span, text.to_owned(), places));
+    }
+
+    /// Stretches of the sources that are not shown.
+    pub fn spans(&self, sources: &Sources) -> Vec<Span> {
+        let all = self.found.iter().flat_map(|(span, text, places)| {
+            let parts = places.iter().map(|place| &text[place.clone()]);
+            spans_of(sources.text(span.source), *span, parts)
+        });
+        all.collect()
+    }
+}
+
+impl<'k> At<'k> {
+    fn is_secret(self) -> bool {
+        self.is_named && (is_secret_name(self.key) || self.in_auth && self.key != "user")
+    }
+
+    fn below(self, key: &'k str) -> At<'k> {
+        let is_index = key.bytes().all(|b| b.is_ascii_digit());
+        At {
+            key: if is_index { self.key } else { key },
+            in_auth: self.in_auth || key == "auth",
+            is_named: self.is_named && !NOT_SENT.contains(&key),
+        }
+    }
+}
+
+/// Where parts of a scalar's text stand in the source. The scalar may be quoted, folded or a block, of which the span is the
+/// first line: a part that cannot be found as it is, is looked for word by word, and if not even these are there, all of
+/// the span is hidden.
+fn spans_of<'t>(source: &str, span: Span, parts: impl Iterator<Item = &'t str>) -> Vec<Span> {
+    let mut found = Vec::new();
+    let mut from = span.start as usize;
+    for part in parts {
+        let within = source.get(from..span.end as usize).and_then(|text| text.find(part));
+        if let Some(at) = within {
+            from += at;
+            found.push(Span { start: from as u32, end: (from + part.len()) as u32, ..span });
+            from += part.len();
+            continue;
+        }
+        for word in part.split_whitespace() {
+            match source.get(from..).and_then(|text| text.find(word)) {
+                // A block's lines follow one another: what is further away is something else.
+                Some(at) if source[from..from + at].trim().len() <= 2 => {
+                    let is_next = !source[from..from + at].contains('\n');
+                    let end = (from + at + word.len()) as u32;
+                    match found.last_mut() {
+                        Some(last) if is_next && last.end as usize == from && at > 0 => last.end = end,
+                        _ => found.push(Span { start: (from + at) as u32, end, ..span }),
+                    }
+                    from = end as usize;
+                }
+                _ => {
+                    found.push(span);
+                    break;
+                }
+            }
+        }
+    }
+    found
+}
+
+/// A source's text with a mask in place of some of its stretches.
+pub(crate) fn masked(text: &str, spans: &[Span], source: u32) -> String {
+    let mut ranges: Vec<(usize, usize)> = spans
+        .iter()
+        .filter(|s| s.source == source)
+        .map(|s| (s.start as usize, s.end as usize))
+        .filter(|(start, end)| start < end && text.is_char_boundary(*start) && text.is_char_boundary(*end))
+        .collect();
+    ranges.sort_unstable();
+    let (mut out, mut from) = (String::new(), 0);
+    for (start, end) in ranges {
+        if end <= from {
+            continue;
+        }
+        let start = start.max(from);
+        out.push_str(&text[from..start]);
+        out.push_str(mask_at(text, start, end));
+        from = end;
+    }
+    out.push_str(&text[from..]);
+    out
+}
+
+/// A plain scalar that begins with an asterisk would be an alias: it stays YAML.
+fn mask_at(text: &str, start: usize, end: usize) -> &'static str {
+    let before = text[..start].trim_end_matches([' ', '\t']).chars().next_back();
+    let behind = text[end..].chars().next();
+    let begins = start > 0 && matches!(before, Some(':' | '-' | '[' | ',' | '{' | '\n')) && text[..start].ends_with([' ', '[', '{', '\t']);
+    let ends = behind.is_none_or(|c| c.is_whitespace() || ",]}".contains(c));
+    if begins && ends { "\"***\"" } else { MASK }
+}

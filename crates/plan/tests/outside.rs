@@ -1,0 +1,344 @@
+//! Values from environment and files: put in where they are asked for, shown nowhere.
+
+mod common;
+
+use common::{HEAD, LOAD};
+use loadlab_plan::{Auth, Body, Missing, Options, Part, Plan, Reference, Segment, Template};
+
+/// What the environment and the plan's folder hold.
+const KNOWN: [(&str, &str); 9] = [
+    ("env.TOKEN", "t0ken/with+odd=chars&\"quotes\""),
+    ("env.PASSWORD", "p@ss word:1"),
+    ("env.PORT", "8080"),
+    ("env.BASE", "http://127.0.0.1:8080/api"),
+    ("env.TIME", "3s"),
+    ("env.LINES", "one line\nand another"),
+    ("env.URL", "http://proxy-user:proxy-password@127.0.0.1:3128"),
+    ("file:token.txt", "token-from-a-file\r\n"),
+    ("file:two.txt", "two-newlines\n\n"),
+];
+
+/// As the binary does it: what is asked for is given, as far as it is known.
+fn options(text: &str, options: Options) -> Options {
+    let mut options = options;
+    for reference in Plan::asks_for(text, &options) {
+        let known = KNOWN.iter().find(|(name, _)| *name == reference.to_string());
+        let missing = match &reference {
+            Reference::Env(name) if name == "BROKEN" => Missing::NotText,
+            Reference::Env(_) => Missing::Unset,
+            Reference::File(path) if path == "huge" => Missing::TooLong,
+            Reference::File(_) => Missing::Unreadable("No such file or directory (os error 2)".to_owned()),
+        };
+        options.outside.give(reference, known.map(|(_, value)| (*value).to_owned()).ok_or(missing));
+    }
+    options
+}
+
+fn read(text: &str) -> Plan {
+    read_with(text, Options::default())
+}
+
+fn read_with(text: &str, more: Options) -> Plan {
+    Plan::parse("plan.yaml", text, &options(text, more)).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn mistakes(text: &str) -> String {
+    common::mistakes(text, &options(text, Options::default()))
+}
+
+fn step(inside: &str) -> String {
+    format!("{HEAD}load:\n  users: 1\n  requests: 1\n  journey:\n    - {inside}\n")
+}
+
+fn filled(template: &Template) -> String {
+    template.render(&|_| None).unwrap()
+}
+
+#[test]
+fn a_value_is_escaped_for_its_place_and_shown_by_its_name() {
+    let text = step(
+        "{ post: \"${public:env.BASE}/x?t=${env.TOKEN}\", headers: { X-A: \"a ${file:token.txt}\" }, \
+         form: { p: \"${env.PASSWORD}\" } }",
+    );
+    let plan = read(&text);
+    let step = &plan.cases()[0].loads[0].journey[0];
+    assert_eq!(
+        filled(&step.url),
+        "http://127.0.0.1:8080/api/x?t=t0ken%2Fwith%2Bodd%3Dchars%26%22quotes%22"
+    );
+    assert_eq!(step.url.to_string(), "http://127.0.0.1:8080/api/x?t=${env.TOKEN}");
+    assert_eq!(step.url.until_variable().as_deref(), Some(filled(&step.url).as_str()));
+    assert_eq!(filled(&step.headers[0].1), "a token-from-a-file", "one newline is stripped");
+    let Body::Form(form) = &step.body else { panic!() };
+    assert_eq!(filled(form), "p=p%40ss+word%3A1");
+    assert_eq!(form.to_string(), "p=${env.PASSWORD}");
+    let segments = form.resolve(&|_| None).unwrap();
+    let is_raw = |s: &Segment| matches!(s, Segment::Text { escape, .. } if *escape == loadlab_plan::Escape::Raw);
+    assert!(segments.iter().all(is_raw), "nothing is escaped twice");
+    let shown = format!("{plan:?}");
+    assert!(!shown.contains("t0ken") && !shown.contains("p%40ss"), "not even for whoever debugs");
+}
+
+#[test]
+fn a_body_of_json_quotes_and_escapes() {
+    let text = step(
+        "{ post: \"http://127.0.0.1/\", body: { json: { t: \"${env.TOKEN}\", p: \"${public:env.PORT}\", \
+         r: \"${raw(file:two.txt)}\" } } }",
+    );
+    let plan = read(&text);
+    let Body::Json(json) = &plan.cases()[0].loads[0].journey[0].body else { panic!() };
+    assert_eq!(
+        filled(json),
+        "{\"t\":\"t0ken/with+odd=chars&\\\"quotes\\\"\",\"p\":\"8080\",\"r\":\"two-newlines\n\"}"
+    );
+    assert_eq!(json.to_string(), "{\"t\":\"${env.TOKEN}\",\"p\":\"8080\",\"r\":\"${raw(file:two.txt)}\"}");
+}
+
+#[test]
+fn they_stand_wherever_a_text_may() {
+    let text = format!(
+        r#"{HEAD}
+system:
+  components:
+    web:
+      run: "./web --token ${{env.TOKEN}}"
+      env: {{ TOKEN: "${{file:token.txt}}", TEAM: "${{public:env.PORT}}" }}
+      port: "${{public:env.PORT}}"
+      ready: {{ http: "http://127.0.0.1:${{public:env.PORT}}/ready?key=${{env.TOKEN}}" }}
+  before_trial: "./login ${{env.PASSWORD}}"
+  probes:
+    rows: {{ command: "./rows ${{env.TOKEN}}" }}
+setup:
+  - {{ post: "http://127.0.0.1/login", body: "${{env.PASSWORD}}", capture: {{ s: {{ json: /s }} }} }}
+load:
+  users: 1
+  duration: "${{public:env.TIME}}"
+  proxy: "http://u:${{env.PASSWORD}}@127.0.0.1:${{public:env.PORT}}"
+  before: [ {{ get: "http://127.0.0.1/", auth: {{ bearer: "${{file:token.txt}}" }} }} ]
+  journey: [ {{ get: "http://127.0.0.1/", auth: {{ basic: {{ user: u, password: "${{env.PASSWORD}}" }} }} }} ]
+"#
+    );
+    let plan = read(&text);
+    let case = &plan.cases()[0];
+    let web = &case.system.components[0];
+    let Part::Process(loadlab_plan::Command::Shell(run)) = &web.part else { panic!() };
+    assert_eq!(filled(run), "./web --token t0ken/with+odd=chars&\"quotes\"");
+    assert_eq!(web.part.text(), "./web --token ${env.TOKEN}");
+    assert_eq!(web.ports[0].number, Some(8080));
+    let env: Vec<String> = web.env.iter().map(|(_, value)| filled(value)).collect();
+    assert_eq!(env, ["token-from-a-file", "8080"]);
+    let load = &case.loads[0];
+    assert_eq!(load.until, loadlab_plan::Until::DurationNs(3_000_000_000));
+    let proxy = load.http.proxy.as_ref().unwrap();
+    assert_eq!(filled(proxy), "http://u:p%40ss%20word%3A1@127.0.0.1:8080");
+    let Some(Auth::Basic { password, .. }) = &load.journey[0].auth else { panic!() };
+    assert_eq!(filled(password), "p@ss word:1");
+    let words = plan.words().join("\n");
+    assert!(words.contains("${env.TOKEN}") && words.contains("for 3s"), "{words}");
+    for secret in ["t0ken", "p@ss", "p%40ss", "token-from-a-file"] {
+        assert!(!words.contains(secret), "{words}");
+        assert!(!plan.secrets.mask("t0ken/with+odd=chars&\"quotes\" p@ss word:1 token-from-a-file").contains(secret));
+    }
+    assert_eq!(plan.secrets.mask("port 8080 for 3s"), "port 8080 for 3s", "public values are no secrets");
+    assert_eq!(plan.shown_text, text, "names stay as they are written");
+}
+
+#[test]
+fn a_whole_proxy_may_come_from_outside_and_its_password_is_a_secret_too() {
+    let load = "load: { users: 1, requests: 1, proxy: \"${env.URL}\", journey: [ { get: \"http://127.0.0.1:1/\" } ] }";
+    let plan = read(&format!("{HEAD}{load}\n"));
+    let proxy = plan.cases()[0].loads[0].http.proxy.as_ref().unwrap();
+    assert_eq!(filled(proxy), "http://proxy-user:proxy-password@127.0.0.1:3128");
+    assert_eq!(plan.secrets.mask("a proxy-password b"), "a *** b");
+}
+
+#[test]
+fn values_of_the_matrix_may_come_from_outside() {
+    let text = format!(
+        "{HEAD}load: {{ users: 1, requests: 1, journey: [ {{ get: \"http://127.0.0.1/?k=${{case.key}}\" }} ] }}\n\
+         matrix: {{ axes: {{ key: [plain, \"${{env.TOKEN}}\", \"k-${{public:env.PORT}}\"] }} }}\n"
+    );
+    let plan = read(&text);
+    let urls: Vec<String> = plan.cases().iter().map(|c| filled(&c.loads[0].journey[0].url)).collect();
+    assert_eq!(
+        urls,
+        [
+            "http://127.0.0.1/?k=plain",
+            "http://127.0.0.1/?k=t0ken%2Fwith%2Bodd%3Dchars%26%22quotes%22",
+            "http://127.0.0.1/?k=k-8080"
+        ]
+    );
+    let names: Vec<&str> = plan.cases().iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["key=plain", "key=${env.TOKEN}", "key=k-${public:env.PORT}"]);
+}
+
+#[test]
+fn a_set_option_asks_as_a_plan_does() {
+    let more = Options {
+        set: vec![
+            ("load.journey.0.auth.bearer".to_owned(), "${env.TOKEN}".to_owned()),
+            ("load.timeout".to_owned(), "${public:env.TIME}".to_owned()),
+        ],
+        ..Options::default()
+    };
+    let plan = read_with(&format!("{HEAD}{LOAD}"), more);
+    let load = &plan.cases()[0].loads[0];
+    assert_eq!(load.timeout_ns, 3_000_000_000);
+    assert!(matches!(&load.journey[0].auth, Some(Auth::Bearer(t)) if filled(t).starts_with("t0ken")));
+    assert_eq!(plan.shown_set, ["load.journey.0.auth.bearer=${env.TOKEN}", "load.timeout=${public:env.TIME}"]);
+}
+
+#[test]
+fn what_is_missing_is_told_at_once_with_its_place() {
+    let text = step(
+        "{ get: \"http://127.0.0.1/?a=${env.NONE}&b=${env.PORT}\", headers: { A: \"${file:gone}\", \
+         B: \"${env.LINES}\", C: \"${env.BROKEN}${file:huge}\" }, auth: { bearer: \"${env.9}\" }, \
+         tags: [\"${env:TOKEN}\"] }",
+    );
+    insta::assert_snapshot!(briefly(&mistakes(&text)), @r"
+    plan.yaml:7:37: the environment variable `NONE` is not set
+      hint: set it for loadlab: `export NONE=…`
+    plan.yaml:7:51: the value of `${env.PORT}` has 4 bytes: a secret has at least 8, since it is masked wherever it appears
+      hint: if it is no secret, write `${public:env.PORT}`
+    plan.yaml:7:80: cannot read the file `gone`: No such file or directory (os error 2)
+      hint: the path starts in the plan's folder
+    plan.yaml:7:99: the value of `${env.LINES}` holds a line break or control character
+      hint: a header field is one line
+    plan.yaml:7:118: the environment variable `BROKEN` is not UTF-8 text
+      hint: encode it, in base64 for example
+    plan.yaml:7:131: the file `huge` has more than 64 KiB
+      hint: a body from a file is `body: { file: PATH }`
+    plan.yaml:7:165: `9` is not the name of an environment variable
+      hint: letters, digits and `_`, no digit in front
+    plan.yaml:7:186: `${env:TOKEN}` is not how a value from outside is written
+      hint: `${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is no secret
+    ");
+    let text = "loadlab: 1\nname: \"${env.TOKEN}\"\n".to_owned() + LOAD;
+    insta::assert_snapshot!(briefly(&mistakes(&text)), @r"
+    plan.yaml:2:7: a secret cannot stand in `name`, which names folders too
+      hint: mark what is no secret: `${public:env.NAME}`
+    ");
+    let tagged = step("{ get: \"http://127.0.0.1/\", tags: [\"${file:token.txt}\"] }");
+    assert!(mistakes(&tagged).starts_with("plan.yaml:7:40: a secret cannot be a tag"), "{}", mistakes(&tagged));
+    let text = format!("{HEAD}{LOAD}trials: \"${{env.TOKEN}}\"\nmatrix: {{ axes: {{ a: [\"${{env.NONE}}\"] }} }}\n")
+        + "expect: [\"${case.a}\", \"${public:x}\"]\n";
+    insta::assert_snapshot!(mistakes(&text), @"");
+}
+
+/// First lines and hints only.
+fn briefly(all: &str) -> String {
+    let kept = all.lines().filter(|l| l.starts_with("plan.yaml") || l.contains("hint:"));
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_profile_nobody_chose_may_ask_for_what_is_not_there() {
+    let text = format!("{HEAD}{LOAD}profiles: {{ ci: {{ load.journey.0.auth.bearer: \"${{env.NONE}}\" }} }}\n");
+    read(&text);
+    let chosen = Options { profile: Some("ci".to_owned()), ..Options::default() };
+    let all = common::mistakes(&text, &options(&text, chosen));
+    assert!(all.starts_with("plan.yaml:4:50: the environment variable `NONE` is not set"), "{all}");
+}
+
+#[test]
+fn credentials_that_a_plan_writes_out_are_not_shown() {
+    let text = r#"loadlab: 1
+name: n
+system:
+  components:
+    web: { run: ./web, env: { DB_PASSWORD: swordfish, TOKEN_TTL: 3600s, PLAIN: visible } }
+load:
+  users: 1
+  requests: 1
+  proxy: http://agent:let%20me%20in@127.0.0.1:3128
+  journey:
+    - get: http://127.0.0.1:1/
+      auth: { basic: { user: alice, password: pw } }
+    - get: http://127.0.0.1:1/
+      headers: { Cookie: "a=first-cookie; b=2", x-api-key: 'an "odd" key' }
+      auth:
+        bearer: literal-bearer-token
+    - post: http://127.0.0.1:1/
+      headers: { Authorization: Bearer header-token }
+      body:
+        json:
+          user: bob
+          password: "with \"quotes\" in it"
+          secret: >-
+            folded over
+            two lines
+          client_secret: |
+            a block
+            of lines
+      capture: { token: { json: /token } }
+profiles:
+  ci: { load.journey.1.auth.bearer: profile-token }
+"#;
+    let plan = read(text);
+    let shown = text
+        .replace("swordfish", "\"***\"")
+        .replace("let%20me%20in", "***")
+        .replace("password: pw", "password: \"***\"")
+        .replace("first-cookie; b=2", "***; b=***")
+        .replace("an \"odd\" key", "***")
+        .replace(" literal-bearer-token", " \"***\"")
+        .replace("header-token", "***")
+        .replace("\"with \\\"quotes\\\" in it\"", "\"***\"")
+        .replace("folded over\n            two lines", "\"***\"\n            \"***\"")
+        .replace("a block\n            of lines", "\"***\"\n            \"***\"")
+        .replace("profile-token", "\"***\"");
+    assert_eq!(plan.shown_text, shown);
+    let mask = |text: &str| plan.secrets.mask(text).into_owned();
+    for secret in ["swordfish", "let me in", "first-cookie", "literal-bearer-token", "header-token"] {
+        assert_eq!(mask(secret), "***", "{secret}");
+    }
+    assert_eq!(mask("pw alice bob visible 3600s"), "pw alice bob visible 3600s");
+    Plan::parse("plan.yaml", &plan.shown_text, &Options::default()).expect("it is still a plan");
+}
+
+#[test]
+fn credentials_are_shown_in_no_message() {
+    let text = step("{ get: \"http://127.0.0.1/\", auth: { basic: { user: u, pasword: hunter22 } }, oops: 1 }");
+    let all = common::plain(&text);
+    assert!(all.contains("did you mean `password`"), "{all}");
+    let text = step("{ get: \"http://127.0.0.1/\", auth: { bearer: hunter22-token }, oops: 1 }");
+    let all = common::plain(&text);
+    assert!(all.contains("unknown key `oops`") && !all.contains("hunter22"), "{all}");
+    let set = |path: &str, value: &str| Options {
+        set: vec![(path.to_owned(), value.to_owned())],
+        ..Options::default()
+    };
+    for (path, value) in [
+        ("load.journey.0.auth.bearer", "[hunter22]"),
+        ("load.journey.0.auth.bearer", "{ hunter22"),
+        ("load.proxy", "http://u:hunter22@127.0.0.1:99999"),
+    ] {
+        let all = common::mistakes(&format!("{HEAD}{LOAD}"), &set(path, value));
+        assert!(all.contains("--set") && !all.contains("hunter22"), "{path}: {all}");
+    }
+}
+
+#[test]
+fn secrets_of_set_options_are_shown_as_asterisks() {
+    let set = [
+        ("load.journey.0.auth", "{ bearer: some-token }"),
+        ("load.journey.0.headers.Cookie", "session=abc"),
+        ("load.proxy", "http://u:pw@127.0.0.1:3128"),
+        ("load.journey.0.form.password", "'1234'"),
+        ("load.users", "3"),
+    ];
+    let set = set.map(|(path, value)| (path.to_owned(), value.to_owned())).to_vec();
+    let step = step("{ post: \"http://127.0.0.1/\" }");
+    let plan = read_with(&step, Options { set, ..Options::default() });
+    assert_eq!(
+        plan.shown_set,
+        [
+            "load.journey.0.auth={ bearer: \"***\" }",
+            "load.journey.0.headers.Cookie=session=***",
+            "load.proxy=http://u:***@127.0.0.1:3128",
+            "load.journey.0.form.password='***'",
+            "load.users=3"
+        ]
+    );
+    assert_eq!(plan.secrets.mask("some-token"), "***");
+}
