@@ -161,8 +161,9 @@ impl Url {
         let rest = rest.split('#').next().unwrap_or_default();
         let cut = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(cut);
-        if authority.contains('@') {
-            return Err(bad("user and password in the URL are not supported"));
+        if let Some((_, place)) = authority.rsplit_once('@') {
+            let url = text.replacen(authority, &format!("***@{place}"), 1);
+            return Err(TargetError::Url { url, why: "user and password in the URL are not supported" });
         }
         let (host, port) = split_port(authority, if is_secure { 443 } else { 80 })
             .ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;

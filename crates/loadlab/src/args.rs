@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use loadlab_record::units;
 
+use crate::given::{self, Header, ProxyGiven, header};
 use crate::metrics::Wanted;
 use crate::metrics::otlp::{Collector, Endpoint};
 
@@ -65,7 +66,7 @@ pub struct PlanChoice {
     /// Apply one of the plan's profiles
     #[arg(long, requires = "plan", value_name = "NAME")]
     pub profile: Option<String>,
-    /// Override a value of the plan, such as `load.duration=5s`; may be repeated
+    /// Override a value of the plan, such as `load.duration=5s` or `load.journey.0.auth.bearer=${env.TOKEN}`; may be repeated
     #[arg(long, requires = "plan", value_name = "PATH=VALUE", value_parser = assignment)]
     pub set: Vec<(String, String)>,
     /// Only cases whose name matches, `*` and `?` as in a shell
@@ -148,22 +149,26 @@ pub struct MetricArgs {
     /// Certificates to trust with the collector instead of the system's, PEM
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_ca: Option<PathBuf>,
-    /// A header of each push, such as credentials; may be repeated
-    #[arg(long = "otlp-header", value_name = "HEADER", value_parser = header, requires = "otlp")]
-    pub otlp_headers: Vec<(String, String)>,
+    /// A header of each push, such as credentials, or @FILE with one on each line; shown nowhere; may be repeated
+    #[arg(long = "otlp-header", value_name = "HEADER|@FILE", value_parser = header, requires = "otlp")]
+    pub otlp_headers: Vec<Header>,
 }
 
 impl MetricArgs {
     /// Where they are wanted.
-    pub fn wanted(&self) -> Wanted {
+    ///
+    /// # Errors
+    /// In words: a file of headers cannot be read.
+    pub fn wanted(&self) -> Result<Wanted, String> {
         let every = std::time::Duration::from_nanos(self.otlp_every);
+        let headers = given::headers(&self.otlp_headers, "--otlp-header", true)?;
         let collector = |endpoint: &Endpoint| Collector {
             endpoint: endpoint.clone(),
             every,
             ca: self.otlp_ca.clone(),
-            headers: self.otlp_headers.clone(),
+            headers: headers.clone(),
         };
-        Wanted { prometheus: self.prometheus, otlp: self.otlp.as_ref().map(collector) }
+        Ok(Wanted { prometheus: self.prometheus, otlp: self.otlp.as_ref().map(collector) })
     }
 }
 
@@ -461,9 +466,9 @@ pub struct BenchArgs {
     /// Method [default: GET, or POST with a body]
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
     pub method: Option<String>,
-    /// Header `Name: value`; may be repeated
-    #[arg(short = 'H', long = "header", value_name = "HEADER", value_parser = header, help_heading = "Request")]
-    pub headers: Vec<(String, String)>,
+    /// Header `Name: value`, or @FILE with one on each line, which keeps credentials out of the process list; may be repeated
+    #[arg(short = 'H', long = "header", value_name = "HEADER|@FILE", value_parser = header, help_heading = "Request")]
+    pub headers: Vec<Header>,
     /// Body, or @FILE to read it from
     #[arg(short = 'b', long, value_name = "BODY|@FILE", help_heading = "Request")]
     pub body: Option<String>,
@@ -500,9 +505,9 @@ pub struct BenchArgs {
     /// HTTP/2: requests that share one connection at a time; 200 users with 10 streams have 20 connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
     pub streams: u32,
-    /// Go through this proxy: a tunnel (CONNECT) for https and HTTP/2, whole URLs for all else
-    #[arg(long, value_name = "URL", help_heading = "Request")]
-    pub proxy: Option<loadlab_load::target::Proxy>,
+    /// Go through this proxy: a tunnel (CONNECT) for https and HTTP/2, whole URLs for all else; @FILE holds its URL
+    #[arg(long, value_name = "URL|@FILE", help_heading = "Request")]
+    pub proxy: Option<ProxyGiven>,
     /// A host's address, whatever names say; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request")]
     pub resolve: Vec<loadlab_load::target::Resolved>,
@@ -621,11 +626,6 @@ fn assignment(text: &str) -> Result<(String, String), String> {
         return Err("the path before `=` is empty".to_owned());
     }
     Ok((path.trim().to_owned(), value.to_owned()))
-}
-
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("expected `Name: value`")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 fn cpus(text: &str) -> Result<Cpus, String> {

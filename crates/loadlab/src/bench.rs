@@ -20,6 +20,7 @@ use loadlab_system::open_files;
 
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
+use crate::given::{self, ProxyGiven};
 use crate::output::Form;
 use crate::view::{Seen, Serving, View};
 use crate::{mask, output, signals, ui};
@@ -40,7 +41,11 @@ pub fn command(args: &BenchArgs) -> Ended {
     // Where it cannot be raised, it stays, and the preflight tells what that means.
     let _ = open_files::raise();
     let title = opening(&order, args);
-    let serving = Serving { metrics: args.metrics.wanted(), page: args.ui.ui };
+    let metrics = match args.metrics.wanted() {
+        Ok(metrics) => metrics,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
+    let serving = Serving { metrics, page: args.ui.ui };
     let view = match View::new(Seen::of(args.quiet, args.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
@@ -123,13 +128,14 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     check_http2(args).map_err(usage)?;
     let cpus = args.cpus.as_ref().map(|c| c.0.clone()).unwrap_or_default();
     check_cpus(&cpus).map_err(usage)?;
+    let headers = given::headers(&args.headers, "-H", false).map_err(usage)?;
+    let proxy = args.proxy.as_ref().map(ProxyGiven::read).transpose().map_err(usage)?;
     // What was typed has been looked at; from here on it is the world that may not agree.
     let keep_alive = !args.no_keep_alive;
-    let parts =
-        RequestParts { method, headers: args.headers.clone(), body, keep_alive, ..RequestParts::default() };
+    let parts = RequestParts { method, headers, body, keep_alive, ..RequestParts::default() };
     let allowed =
         Allowed { hosts: args.allow_host.clone(), resolved: args.resolve.clone(), ..Allowed::default() };
-    let via = args.proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.http2 });
+    let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.http2 });
     let targets = requests_for_urls(&urls, &parts, &allowed, via).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
         Ended::error(exit, error)

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
-use loadlab_plan::{Options, Plan};
+use loadlab_plan::{Options, Outside, Plan};
 use loadlab_report::terminal::{self, Paint, Tone};
 use loadlab_run::preflight::{self, Finding, Planned, Severity};
 
 use crate::args::{CheckArgs, PlanArgs, PlanChoice};
 use crate::bench::default_threads;
 use crate::exit::Ended;
-use crate::output;
+use crate::{given, mask, output};
 
 /// How long the preflight watches what others use of the CPUs.
 const WATCH: Duration = Duration::from_millis(500);
@@ -40,17 +40,25 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     })?;
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let options = Options {
+    let mut options = Options {
         profile: choice.profile.clone(),
         set: choice.set.clone(),
         tags: choice.tags.clone(),
         cases_glob: choice.case.clone(),
         trials: choice.trials,
         plan_dir: Some(dir.display().to_string()),
+        outside: Outside::default(),
     };
-    let plan = Plan::parse(&path.display().to_string(), &text, &options)
-        .map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
-    Ok(ReadPlan { plan, text, options: words_of(choice) })
+    options.outside = given::outside(&text, &options, &dir);
+    parse(&path.display().to_string(), text, (&options, choice))
+}
+
+/// Parses a plan, of which everything from outside is in the options. What is secret in it is masked from here on.
+pub fn parse(path: &str, text: String, (options, choice): (&Options, &PlanChoice)) -> Result<ReadPlan, Ended> {
+    let plan = Plan::parse(path, &text, options).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
+    mask::add_all(&plan.secrets);
+    let options = words_of(choice, &plan.shown_set);
+    Ok(ReadPlan { plan, text, options })
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
@@ -62,10 +70,10 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
     Ended::error(Exit::BadPlan, format!("cannot read the plan {}: {error}{hint}", path.display()))
 }
 
-fn words_of(choice: &PlanChoice) -> Vec<String> {
+fn words_of(choice: &PlanChoice, set: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     words.extend(choice.profile.iter().map(|p| format!("--profile {p}")));
-    words.extend(choice.set.iter().map(|(path, value)| format!("--set {path}={value}")));
+    words.extend(set.iter().map(|change| format!("--set {change}")));
     words.extend(choice.case.iter().map(|c| format!("--case {c}")));
     if !choice.tags.is_empty() {
         words.push(format!("--tags {}", choice.tags.join(",")));

@@ -14,7 +14,7 @@ use crate::check::{self, ReadPlan};
 use crate::exit::{Ended, note};
 use crate::run::{GUARDIAN, default_out};
 use crate::view::{Seen, Serving, View};
-use crate::{mask, output, report, signals};
+use crate::{given, mask, output, report, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// A probe that nothing says the length of.
@@ -92,14 +92,14 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
         args.expect.iter().map(|e| serde_json::Value::from(e.as_str()).to_string()).collect();
     let mut set = args.set.clone();
     set.push(("expect".to_owned(), format!("[{}]", expect.join(", "))));
+    let choice = PlanChoice {
+        profile: args.profile.clone(),
+        set,
+        case: args.case.clone(),
+        tags: Vec::new(),
+        trials: None,
+    };
     if !is_url(&args.target) {
-        let choice = PlanChoice {
-            profile: args.profile.clone(),
-            set,
-            case: args.case.clone(),
-            tags: Vec::new(),
-            trials: None,
-        };
         return check::read_plan(&PlanArgs { plan: PathBuf::from(&args.target), choice });
     }
     if let Err(error) = loadlab_load::target::Url::parse(&args.target) {
@@ -109,10 +109,12 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
     let text = format!(
         "loadlab: 1\nname: find\nload:\n  users: 1\n  duration: 10s\n  journey: [{{ get: {url} }}]\n"
     );
-    let here = std::env::current_dir().map(|d| d.display().to_string()).ok();
-    let options = Options { set, plan_dir: here, ..Options::default() };
-    let plan = Plan::parse("find", &text, &options).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
-    Ok(ReadPlan { plan, text, options: Vec::new() })
+    let here = std::env::current_dir().unwrap_or_else(|_| ".".into());
+    let plan_dir = Some(here.display().to_string());
+    let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
+    options.outside = given::outside(&text, &options, &here);
+    let read = check::parse("find", text, (&options, &choice))?;
+    Ok(ReadPlan { options: Vec::new(), ..read })
 }
 
 /// What is varied, between what, and how long each probe takes.

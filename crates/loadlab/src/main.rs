@@ -8,6 +8,7 @@ mod clean;
 mod compare;
 mod exit;
 mod find;
+mod given;
 mod history;
 mod live;
 mod mask;
@@ -45,9 +46,12 @@ fn main() -> std::process::ExitCode {
         };
     }
     loadlab_load::generator::large_blocks_apart();
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    mask::add(given::of_command_line(&words));
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(message) => return output::usage(&message),
+        Err(message) => return output::usage(&message, &words),
     };
     let exit = match args.command {
         Command::Run(args) => run::command(&args),

@@ -8,10 +8,18 @@ use loadlab_record::Secrets;
 
 static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
 
-/// From here on nothing that is printed shows these.
-#[allow(dead_code)] // nothing gives secrets yet
-pub fn set(secrets: Secrets) {
-    *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = Some(secrets);
+/// From here on nothing that is printed shows these. Those that are too short are left out.
+pub fn add(values: Vec<String>) {
+    let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
+    let secrets = secrets.get_or_insert_default();
+    for value in values {
+        let _ = secrets.add(value.as_bytes());
+    }
+}
+
+/// The same.
+pub fn add_all(more: &Secrets) {
+    SECRETS.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default().add_all(more);
 }
 
 /// All that were set.

@@ -15,7 +15,7 @@ use loadlab_report::terminal::{harmless_painted, is_harmful};
 
 use crate::args::Args;
 use crate::exit::Ended;
-use crate::mask;
+use crate::{given, mask};
 
 /// What a text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,10 @@ pub fn tell(text: &str) {
     let _ = anstream::stderr().write_all(harmless_painted(&mask::text(text)).as_bytes());
 }
 
-/// Prints what the command line's reader has to say, help and version among it, and how the program ends with that.
-pub fn usage(message: &clap::Error) -> std::process::ExitCode {
-    let text = message.render().ansi().to_string();
+/// Prints what the command line's reader has to say, help and version among it, and how the program ends with that. What was
+/// typed is repeated without its credentials.
+pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode {
+    let text = given::without_credentials(&message.render().ansi().to_string(), words);
     if message.use_stderr() {
         tell(&text)
     } else {

@@ -30,6 +30,10 @@ pub fn command(args: &RunArgs) -> Ended {
         output::print(&check::describe(&read.plan));
         return Ended::with(Exit::Ok);
     }
+    let metrics = match args.metrics.wanted() {
+        Ok(metrics) => metrics,
+        Err(message) => return Ended::error(Exit::BadPlan, message),
+    };
     // Where it cannot be raised, it stays, and the preflight tells what that means.
     let _ = open_files::raise();
     let cancel = match signals::cancel_on_signal() {
@@ -43,7 +47,7 @@ pub fn command(args: &RunArgs) -> Ended {
     for remark in &read.plan.notes {
         note(remark);
     }
-    let serving = Serving { metrics: args.metrics.wanted(), page: args.ui.ui };
+    let serving = Serving { metrics, page: args.ui.ui };
     let view = match View::new(Seen::of(args.quiet, args.plain), &read.plan.name, serving) {
         Ok(view) => view,
         Err(ended) => return ended,

@@ -90,6 +90,11 @@ pub fn masked_url(text: &str) -> Cow<'_, str> {
     if places.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(replaced(text, places)) }
 }
 
+/// The passwords in URLs of a text, as they are written there.
+pub fn passwords(text: &str) -> Vec<String> {
+    passwords_in(text).into_iter().map(|place| text[place].to_owned()).collect()
+}
+
 /// Places in order, none within another.
 pub(crate) fn replaced(text: &str, places: Vec<Range<usize>>) -> String {
     let (mut out, mut from) = (String::new(), 0);

@@ -122,7 +122,7 @@ fn manifest_of(plan: &Plan, how: &How) -> Manifest {
         loadlab: env!("CARGO_PKG_VERSION").to_owned(),
         name: plan.name.clone(),
         plan_path: plan.path.clone(),
-        plan_text: how.plan_text.clone(),
+        plan_text: plan.shown_text.clone(),
         plan_sha256: digest.iter().map(|b| format!("{b:02x}")).collect(),
         options: how.options.clone(),
         started: host::rfc3339_now(),

@@ -210,9 +210,8 @@ pub fn written(
     let fields = fields_of(step, what, (load, desk), body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
     let takes_body = matches!(step.method, "POST" | "PUT" | "PATCH");
     let body = body.map(|(text, _)| text).or_else(|| takes_body.then(Template::default));
-    let path = path_at(&shown).map_or("/", |at| &shown[at..]);
     let request = Request {
-        label: format!("{} {path}", step.method),
+        label: label_of(step.method, &shown),
         bytes: Vec::new(),
         head_len: 0,
         answer_has_no_body: step.method == "HEAD",
@@ -260,6 +259,12 @@ fn target_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(Url, Tem
     target.push_text(path.as_bytes(), Escape::Raw).map_err(refused)?;
     journey::append(&mut target, segments, what)?;
     Ok((url, target))
+}
+
+/// What a request is called: method, path and query, with names in place of secrets.
+pub fn label_of(method: &str, shown: &str) -> String {
+    let path = path_at(shown).map_or("/", |at| &shown[at..]);
+    format!("{method} {path}")
 }
 
 /// Where path and query of a URL begin, if it has them.

@@ -21,7 +21,7 @@ use loadlab_system as system;
 use crate::agree;
 use crate::hosts::{Hosts, Via};
 use crate::journey;
-use crate::script::{Desk, Steps, all_steps, steps_of};
+use crate::script::{Desk, Steps, all_steps, label_of, steps_of};
 use crate::trust::{TlsWords, TrustError, tls_offering, tls_spec};
 use crate::urls;
 
@@ -489,11 +489,13 @@ pub fn request_of(
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
     ask_whole(&mut parts, hosts, &url);
-    let text = step.url.render(desk.names);
-    let text = text.map_err(|error| TranslateError::Name { what: what.to_owned(), error })?;
+    // Secrets are named and not shown.
+    let shown = step.url.shown(desk.names);
+    let is_secret = step.url.render(desk.names).is_ok_and(|text| text != shown);
     let request = parts.build().map_err(|error| TranslateError::Request { what: what.to_owned(), error })?;
     let ok_statuses = step.statuses.clone().unwrap_or_default();
-    Ok((Request { host, ok_statuses, ..request }, text))
+    let label = if is_secret { label_of(step.method, &shown) } else { request.label };
+    Ok((Request { host, ok_statuses, label, ..request }, shown))
 }
 
 /// What a step without variables consists of.

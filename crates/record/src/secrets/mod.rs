@@ -87,6 +87,15 @@ impl Secrets {
         }
     }
 
+    /// Adds all of others.
+    pub fn add_all(&mut self, others: &Secrets) {
+        let Some(theirs) = &others.kept else { return };
+        let kept = Arc::make_mut(self.kept.get_or_insert_default());
+        for value in &theirs.values {
+            kept.add(value, value.len().min(LEAST_BYTES));
+        }
+    }
+
     /// There are none.
     pub fn is_empty(&self) -> bool {
         self.kept.is_none()

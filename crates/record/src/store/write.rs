@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -108,7 +109,8 @@ fn make_or_check(dir: &Path) -> Result<()> {
     if let Some(above) = dir.parent() {
         fs::create_dir_all(above).map_err(failed)?;
     }
-    match fs::create_dir(dir) {
+    // A record may hold what masking cannot know.
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made.map_err(failed),
     }

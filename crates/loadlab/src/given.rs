@@ -1,0 +1,237 @@
+//! What is given from outside: credentials on the command line, files that options name with `@`, and the values that a plan
+//! asks for. All of it that is secret is told to [`mask`] before anything else is done with it.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use loadlab_load::target::Proxy;
+use loadlab_plan::credentials;
+use loadlab_plan::{MOST_BYTES, Missing, Options, Outside, Plan, Reference};
+use loadlab_record::secrets::{LEAST_BYTES, MASK};
+
+use crate::mask;
+
+/// A header field as an option gives it.
+#[derive(Clone, Debug)]
+pub enum Header {
+    /// Name and value.
+    Field(String, String),
+    /// `@FILE` with one on each line.
+    File(PathBuf),
+}
+
+/// Reads `Name: value` or `@FILE`.
+///
+/// # Errors
+/// In words: it is neither.
+pub fn header(text: &str) -> Result<Header, String> {
+    match text.strip_prefix('@') {
+        Some(path) => Ok(Header::File(path.into())),
+        None => field(text).map(|(name, value)| Header::Field(name, value)),
+    }
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("expected `Name: value`, or `@FILE` with one on each line")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// Header fields of an option, files read. Whatever a file holds is secret; so is every value if `all_secret`.
+///
+/// # Errors
+/// In words, with a hint: a file that cannot be read, or a line of it that is no header field.
+pub fn headers(given: &[Header], option: &str, all_secret: bool) -> Result<Vec<(String, String)>, String> {
+    let mut fields = Vec::new();
+    for one in given {
+        match one {
+            Header::Field(name, value) => {
+                if all_secret {
+                    mask::add(credentials::parts(value));
+                }
+                fields.push((name.clone(), value.clone()));
+            }
+            Header::File(path) => {
+                let text = read(path).map_err(|why| unreadable(option, path, &why))?;
+                for (i, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+                    let place = format!("{}:{}", path.display(), i + 1);
+                    // The line is not repeated: it holds a secret.
+                    let (name, value) =
+                        field(line).map_err(|_| format!("{place}: expected `Name: value`\nhint: {option} @FILE takes a header field from each line"))?;
+                    if value.len() < LEAST_BYTES {
+                        let bytes = value.len();
+                        return Err(format!(
+                            "{place}: the value of `{name}` has {bytes} bytes: what comes from a file is secret, and a secret has at least {LEAST_BYTES}\nhint: give what is no secret by itself: {option} '{name}: …'"
+                        ));
+                    }
+                    mask::add(credentials::parts(&value));
+                    fields.push((name, value));
+                }
+            }
+        }
+    }
+    Ok(fields)
+}
+
+/// A proxy as an option gives it.
+#[derive(Clone, Debug)]
+pub enum ProxyGiven {
+    /// Its URL.
+    Url(Box<Proxy>),
+    /// `@FILE` that holds it.
+    File(PathBuf),
+}
+
+impl std::str::FromStr for ProxyGiven {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ProxyGiven, String> {
+        match text.strip_prefix('@') {
+            Some(path) => Ok(ProxyGiven::File(path.into())),
+            None => text.parse().map(|proxy| ProxyGiven::Url(Box::new(proxy))).map_err(|e: loadlab_load::target::TargetError| e.to_string()),
+        }
+    }
+}
+
+impl ProxyGiven {
+    /// The proxy.
+    ///
+    /// # Errors
+    /// In words: the file cannot be read, or what it holds is no proxy.
+    pub fn read(&self) -> Result<Proxy, String> {
+        match self {
+            ProxyGiven::Url(proxy) => Ok((**proxy).clone()),
+            ProxyGiven::File(path) => {
+                let text = read(path).map_err(|why| unreadable("--proxy", path, &why))?;
+                let url = text.trim_end_matches(['\n', '\r']);
+                mask::add(credentials::parts(url));
+                url.parse().map_err(|error| format!("{}: {error}", path.display()))
+            }
+        }
+    }
+}
+
+fn unreadable(option: &str, path: &Path, missing: &Missing) -> String {
+    let why = match missing {
+        Missing::NotText => "it is not UTF-8 text",
+        Missing::TooLong => "it is larger than 64 KiB",
+        Missing::Unset => "it is not there",
+        Missing::Unreadable(why) => why,
+    };
+    format!("{option}: cannot read {}: {why}", path.display())
+}
+
+/// A file that is small and holds text.
+fn read(path: &Path) -> Result<String, Missing> {
+    let unreadable = |error: std::io::Error| Missing::Unreadable(error.to_string());
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > MOST_BYTES {
+        return Err(Missing::TooLong);
+    }
+    String::from_utf8(bytes).map_err(|_| Missing::NotText)
+}
+
+/// Values of what a plan and its options ask for, as the environment and files have them.
+pub fn outside(text: &str, options: &Options, plan_dir: &Path) -> Outside {
+    let mut outside = Outside::default();
+    for reference in Plan::asks_for(text, options) {
+        let value = match &reference {
+            Reference::Env(name) => match std::env::var(name) {
+                Ok(value) => Ok(value),
+                Err(std::env::VarError::NotPresent) => Err(Missing::Unset),
+                Err(std::env::VarError::NotUnicode(_)) => Err(Missing::NotText),
+            },
+            Reference::File(path) => read(&plan_dir.join(path)),
+        };
+        outside.give(reference, value);
+    }
+    outside
+}
+
+/// Credentials that are typed on the command line: in header fields by their names, and in URLs.
+pub fn of_command_line(words: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    for word in words {
+        for text in [Some(word.as_str()), behind_option(word)].into_iter().flatten() {
+            if let Ok((name, value)) = field(text)
+                && credentials::is_secret_name(&name)
+            {
+                found.extend(credentials::parts(&value));
+            }
+        }
+        found.extend(credentials::passwords(word));
+    }
+    found
+}
+
+/// A message about the command line, without the credentials that were typed, however short.
+pub fn without_credentials(message: &str, words: &[String]) -> String {
+    let mut out = message.to_owned();
+    let mut is_header = false;
+    for word in words {
+        for text in [Some(word.as_str()), behind_option(word)].into_iter().flatten() {
+            let shown = match text.split_once(':') {
+                // Whoever forgot the colon did not forget the credential.
+                None if is_header => MASK.to_owned(),
+                Some((name, value)) if credentials::is_secret_name(name) => {
+                    format!("{name}: {}", credentials::masked(name, value.trim()))
+                }
+                _ => credentials::masked_url(text).into_owned(),
+            };
+            if shown != text {
+                out = out.replace(text, &shown);
+            }
+        }
+        is_header = ["-H", "--header", "--otlp-header"].contains(&word.as_str());
+    }
+    out
+}
+
+/// The value in `--option=value` and `-Hvalue`.
+fn behind_option(word: &str) -> Option<&str> {
+    match word.strip_prefix("--") {
+        Some(long) => long.split_once('=').map(|(_, value)| value),
+        None => word.strip_prefix("-H"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn credentials_that_are_typed_are_found() {
+        let typed = words(&[
+            "bench",
+            "http://127.0.0.1:1/",
+            "-H",
+            "Authorization: Bearer some-token",
+            "-HCookie: a=first; b=second",
+            "--header=X-Api-Key: a-key",
+            "--proxy",
+            "http://user:pass-word@127.0.0.1:2",
+            "-H",
+            "Accept: text/plain",
+        ]);
+        let found = of_command_line(&typed);
+        for secret in ["some-token", "first", "second", "a-key", "pass-word"] {
+            assert!(found.iter().any(|f| f == secret), "{secret}: {found:?}");
+        }
+        assert!(!found.iter().any(|f| f.contains("text/plain") || f.contains("127.0.0.1")), "{found:?}");
+    }
+
+    #[test]
+    fn messages_about_the_command_line_show_none() {
+        let typed = words(&["bench", "-H", "Authorization Bearer abc", "--proxy=ftp://u:pw@h", "-H", "Cookie: k"]);
+        let message = "invalid value 'Authorization Bearer abc' and 'ftp://u:pw@h' and 'Cookie: k' of bench";
+        assert_eq!(
+            without_credentials(message, &typed),
+            "invalid value '***' and 'ftp://u:***@h' and 'Cookie: ***' of bench"
+        );
+    }
+}
