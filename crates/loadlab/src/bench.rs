@@ -143,10 +143,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let Targets { requests, hosts, sites, proxy } = targets;
     let http2 = http2_of(args, &urls, &parts).map_err(usage)?;
     let tls = tls_spec(&tls_words(args), &sites, args.http2).map_err(|error| usage(error.to_string()))?;
-    let sources = match &args.source {
-        Some(given) => given.0.clone(),
-        None => target::sources_for(&hosts, args.connections.unwrap_or(0).max(args.users.unwrap_or(0))),
-    };
+    let sources = sources_of(args, &hosts);
     let threads = args.threads.map_or_else(|| default_threads(&cpus), |t| t as usize);
     Ok(Bench {
         url: urls.first().cloned().unwrap_or_default(),
@@ -187,6 +184,14 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             secrets: mask::secrets(),
         },
     })
+}
+
+/// Addresses to connect from.
+fn sources_of(args: &BenchArgs, hosts: &[Vec<target::Address>]) -> Vec<std::net::IpAddr> {
+    match &args.source {
+        Some(given) => given.0.clone(),
+        None => target::sources_for(hosts, args.connections.unwrap_or(0).max(args.users.unwrap_or(0))),
+    }
 }
 
 /// Expressions over what a bench can know: there are no tags, components or probes.

@@ -3,9 +3,7 @@
 use loadlab_analysis::Exit;
 use loadlab_report::terminal::harmless_lines;
 
-use crate::output;
-
-use crate::mask;
+use crate::{mask, output};
 
 /// How a command ended: what it asks for, and what to say about it.
 pub struct Ended {

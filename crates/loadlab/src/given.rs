@@ -32,7 +32,8 @@ pub fn header(text: &str) -> Result<Header, String> {
 }
 
 fn field(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("expected `Name: value`, or `@FILE` with one on each line")?;
+    let (name, value) =
+        text.split_once(':').ok_or("expected `Name: value`, or `@FILE` with one on each line")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
@@ -87,7 +88,10 @@ impl std::str::FromStr for ProxyGiven {
     fn from_str(text: &str) -> Result<ProxyGiven, String> {
         match text.strip_prefix('@') {
             Some(path) => Ok(ProxyGiven::File(path.into())),
-            None => text.parse().map(|proxy| ProxyGiven::Url(Box::new(proxy))).map_err(|e: loadlab_load::target::TargetError| e.to_string()),
+            None => text
+                .parse()
+                .map(|proxy| ProxyGiven::Url(Box::new(proxy)))
+                .map_err(|e: loadlab_load::target::TargetError| e.to_string()),
         }
     }
 }
@@ -173,7 +177,7 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
         for text in [Some(word.as_str()), behind_option(word)].into_iter().flatten() {
             let shown = match text.split_once(':') {
                 // Whoever forgot the colon did not forget the credential.
-                None if is_header => MASK.to_owned(),
+                None if is_header || is_header_of(word) && text != word => MASK.to_owned(),
                 Some((name, value)) if credentials::is_secret_name(name) => {
                     format!("{name}: {}", credentials::masked(name, value.trim()))
                 }
@@ -186,6 +190,11 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
         is_header = ["-H", "--header", "--otlp-header"].contains(&word.as_str());
     }
     out
+}
+
+/// Whether a word is an option with a header field behind it.
+fn is_header_of(word: &str) -> bool {
+    ["-H", "--header=", "--otlp-header="].iter().any(|option| word.starts_with(option))
 }
 
 /// The value in `--option=value` and `-Hvalue`.
@@ -227,11 +236,20 @@ mod tests {
 
     #[test]
     fn messages_about_the_command_line_show_none() {
-        let typed = words(&["bench", "-H", "Authorization Bearer abc", "--proxy=ftp://u:pw@h", "-H", "Cookie: k"]);
-        let message = "invalid value 'Authorization Bearer abc' and 'ftp://u:pw@h' and 'Cookie: k' of bench";
+        let typed = words(&[
+            "bench",
+            "--header=k=v",
+            "-H",
+            "Authorization Bearer abc",
+            "--proxy=ftp://u:pw@h",
+            "-H",
+            "Cookie: k",
+        ]);
+        let message =
+            "invalid value 'k=v' and 'Authorization Bearer abc' and 'ftp://u:pw@h' and 'Cookie: k' of bench";
         assert_eq!(
             without_credentials(message, &typed),
-            "invalid value '***' and 'ftp://u:***@h' and 'Cookie: ***' of bench"
+            "invalid value '***' and '***' and 'ftp://u:***@h' and 'Cookie: ***' of bench"
         );
     }
 }

@@ -51,21 +51,34 @@ fn a_plan_elsewhere_reads_files_beside_it_and_the_record_has_their_names() {
     lab.file("sub/plan.yaml", &format!("{LOAD}{steps}"));
     let out = lab.run_name();
     let set = "load.journey.1.headers={X-Api-Key: key-from-set, X-Plain: plain}";
-    let args = ["run", "sub/plan.yaml", "--out", &out, "--set", set, "--set", "load.journey.1.auth.basic.password=pw"];
+    let args = [
+        "run",
+        "sub/plan.yaml",
+        "--out",
+        &out,
+        "--set",
+        set,
+        "--set",
+        "load.journey.1.auth.basic.password=pw",
+    ];
     let ran = lab.command(&args).env("GIVEN_NAME", "a b&c").output().unwrap();
     assert_eq!(ran.status.code(), Some(0), "{}", String::from_utf8_lossy(&ran.stderr));
     let first = server.counts().targets.keys().cloned().collect::<Vec<_>>();
     assert_eq!(first, ["/?name=a%20b%26c", "/b"]);
     let manifest = lab.record().manifest();
     let text = manifest["plan_text"].as_str().unwrap();
-    assert!(text.contains("bearer: \"${file:token.txt}\"") && text.contains("${public:env.GIVEN_NAME}"), "{text}");
+    assert!(
+        text.contains("bearer: \"${file:token.txt}\"") && text.contains("${public:env.GIVEN_NAME}"),
+        "{text}"
+    );
     assert!(text.contains("password: \"***\""), "{text}");
     let options = manifest["options"].to_string();
     assert!(options.contains("X-Api-Key: \\\"***\\\"") && options.contains("X-Plain: plain"), "{options}");
     assert!(options.contains("--set load.journey.1.auth.basic.password=***"), "{options}");
     let plan = std::fs::read(lab.path().join("sub/plan.yaml")).unwrap();
     assert_eq!(manifest["plan_sha256"], sha256(&plan), "the hash is that of the file");
-    let all = [std::fs::read(lab.record().dir.join("manifest.json")).unwrap(), ran.stdout, ran.stderr].concat();
+    let all =
+        [std::fs::read(lab.record().dir.join("manifest.json")).unwrap(), ran.stdout, ran.stderr].concat();
     let report = lab.record().report("html") + &lab.record().report("text") + &String::from_utf8_lossy(&all);
     for secret in ["lovelace", "token-of-a-file", "key-from-set"] {
         assert!(!report.contains(secret), "{secret}");
@@ -90,7 +103,8 @@ fn headers_come_from_a_file() {
     let lab = Lab::new();
     lab.file("headers", "Authorization: Bearer from-a-file\r\n\nX-Team: blue-team\n");
     let url = server.url("/");
-    let bench = |more: &[&str]| lab.loadlab(&[&["bench", &url, "-c", "1", "-n", "1", "--quiet"], more].concat());
+    let bench =
+        |more: &[&str]| lab.loadlab(&[&["bench", &url, "-c", "1", "-n", "1", "--quiet"], more].concat());
     bench(&["-H", "@headers", "-H", "Accept: */*"]).expect(0, &[]);
     let last = server.counts().last.unwrap();
     let of = |name: &str| last.header(name).map(str::to_owned);
@@ -98,7 +112,10 @@ fn headers_come_from_a_file() {
     assert_eq!((of("x-team").as_deref(), of("accept").as_deref()), (Some("blue-team"), Some("*/*")));
     bench(&["-H", "@gone"]).expect(2, &["-H: cannot read gone: No such file or directory"]);
     lab.file("short", "Accept: text/plain\nX-Short: abc\n");
-    bench(&["-H", "@short"]).expect(2, &["short:2: the value of `X-Short` has 3 bytes", "hint: give what is no secret by itself"]);
+    bench(&["-H", "@short"]).expect(
+        2,
+        &["short:2: the value of `X-Short` has 3 bytes", "hint: give what is no secret by itself"],
+    );
     lab.file("bad", "Authorization Bearer very-secret\n");
     let ran = bench(&["-H", "@bad"]);
     ran.expect(2, &["bad:1: expected `Name: value`"]);

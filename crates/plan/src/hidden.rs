@@ -171,7 +171,9 @@ pub(crate) fn masked(text: &str, spans: &[Span], source: u32) -> String {
 fn mask_at(text: &str, start: usize, end: usize) -> &'static str {
     let before = text[..start].trim_end_matches([' ', '\t']).chars().next_back();
     let behind = text[end..].chars().next();
-    let begins = start > 0 && matches!(before, Some(':' | '-' | '[' | ',' | '{' | '\n')) && text[..start].ends_with([' ', '[', '{', '\t']);
+    let begins = start > 0
+        && matches!(before, Some(':' | '-' | '[' | ',' | '{' | '\n'))
+        && text[..start].ends_with([' ', '[', '{', '\t']);
     let ends = behind.is_none_or(|c| c.is_whitespace() || ",]}".contains(c));
     if begins && ends { "\"***\"" } else { MASK }
 }

@@ -171,7 +171,12 @@ pub(crate) struct Spot<'s> {
 
 impl Reader<'_> {
     /// Puts in what a name asks for from outside.
-    pub fn put_outside(&mut self, asked: Result<Asked, (String, String)>, spot: &Spot<'_>, out: &mut Resolved) {
+    pub fn put_outside(
+        &mut self,
+        asked: Result<Asked, (String, String)>,
+        spot: &Spot<'_>,
+        out: &mut Resolved,
+    ) {
         out.kind = Kind::Text;
         let value = asked.map_err(Some).and_then(|asked| {
             let value = self.outside_value(&asked, spot)?;
@@ -200,11 +205,7 @@ impl Reader<'_> {
     }
 
     /// The value; `Err(None)` where nobody has to be told that there is none.
-    fn outside_value(
-        &mut self,
-        asked: &Asked,
-        spot: &Spot<'_>,
-    ) -> Result<String, Option<(String, String)>> {
+    fn outside_value(&mut self, asked: &Asked, spot: &Spot<'_>) -> Result<String, Option<(String, String)>> {
         let Asked { reference, is_public, .. } = asked;
         let outside = self.outside;
         let value = match outside.get(reference) {
@@ -217,7 +218,8 @@ impl Reader<'_> {
         let bad = |c: char| if is_header { c.is_control() && c != '\t' } else { c == '\0' };
         if value.contains(bad) {
             let message = format!("the value of `${{{reference}}}` holds a line break or control character");
-            let what = if is_header { "a header field is one line" } else { "a NUL character cannot stand here" };
+            let what =
+                if is_header { "a header field is one line" } else { "a NUL character cannot stand here" };
             return Err(Some((message, what.to_owned())));
         }
         if *is_public {
@@ -258,7 +260,9 @@ fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
         (Missing::Unset, Reference::File(_)) => {
             (format!("{what} was not read"), "values of files are given from outside".to_owned())
         }
-        (Missing::NotText, _) => (format!("{what} is not UTF-8 text"), "encode it, in base64 for example".to_owned()),
+        (Missing::NotText, _) => {
+            (format!("{what} is not UTF-8 text"), "encode it, in base64 for example".to_owned())
+        }
         (Missing::TooLong, _) => {
             let message = format!("{what} has more than {} KiB", MOST_BYTES / 1024);
             (message, "a body from a file is `body: { file: PATH }`".to_owned())
@@ -276,7 +280,9 @@ fn escape_at(spot: &Spot<'_>, so_far: &str) -> Escape {
         When::Now | When::Run => Escape::Raw,
         When::Proxy if spot.is_user && so_far.contains("://") => Escape::Url,
         When::Proxy => Escape::Raw,
-        When::Request(Escape::Url | Escape::UrlRaw) if !crate::journey::target::has_path(so_far) => Escape::Raw,
+        When::Request(Escape::Url | Escape::UrlRaw) if !crate::journey::target::has_path(so_far) => {
+            Escape::Raw
+        }
         When::Request(escape) => escape,
     }
 }

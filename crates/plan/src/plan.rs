@@ -126,7 +126,8 @@ impl Plan {
         }
         let mut plan = checked.plan;
         plan.shown_text = secrets.mask(&sources.shown(source)).into_owned();
-        plan.shown_set = found.sets.iter().map(|set| secrets.mask(&sources.shown(*set)).into_owned()).collect();
+        plan.shown_set =
+            found.sets.iter().map(|set| secrets.mask(&sources.shown(*set)).into_owned()).collect();
         plan.secrets = secrets;
         plan.path = path.to_owned();
         plan.dir = plan_dir;

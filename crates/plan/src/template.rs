@@ -341,6 +341,9 @@ mod tests {
         assert_eq!(template.until_variable(), None);
         let mut template = Template::text("http://127.0.0.1/");
         template.push_variable(Variable::User, Escape::Url, "user");
-        assert_eq!((template.as_text(), template.until_variable()), (None, Some("http://127.0.0.1/".to_owned())));
+        assert_eq!(
+            (template.as_text(), template.until_variable()),
+            (None, Some("http://127.0.0.1/".to_owned()))
+        );
     }
 }

@@ -62,10 +62,7 @@ fn a_value_is_escaped_for_its_place_and_shown_by_its_name() {
     );
     let plan = read(&text);
     let step = &plan.cases()[0].loads[0].journey[0];
-    assert_eq!(
-        filled(&step.url),
-        "http://127.0.0.1:8080/api/x?t=t0ken%2Fwith%2Bodd%3Dchars%26%22quotes%22"
-    );
+    assert_eq!(filled(&step.url), "http://127.0.0.1:8080/api/x?t=t0ken%2Fwith%2Bodd%3Dchars%26%22quotes%22");
     assert_eq!(step.url.to_string(), "http://127.0.0.1:8080/api/x?t=${env.TOKEN}");
     assert_eq!(step.url.until_variable().as_deref(), Some(filled(&step.url).as_str()));
     assert_eq!(filled(&step.headers[0].1), "a token-from-a-file", "one newline is stripped");
@@ -73,7 +70,8 @@ fn a_value_is_escaped_for_its_place_and_shown_by_its_name() {
     assert_eq!(filled(form), "p=p%40ss+word%3A1");
     assert_eq!(form.to_string(), "p=${env.PASSWORD}");
     let segments = form.resolve(&|_| None).unwrap();
-    let is_raw = |s: &Segment| matches!(s, Segment::Text { escape, .. } if *escape == loadlab_plan::Escape::Raw);
+    let is_raw =
+        |s: &Segment| matches!(s, Segment::Text { escape, .. } if *escape == loadlab_plan::Escape::Raw);
     assert!(segments.iter().all(is_raw), "nothing is escaped twice");
     let shown = format!("{plan:?}");
     assert!(!shown.contains("t0ken") && !shown.contains("p%40ss"), "not even for whoever debugs");
@@ -137,7 +135,12 @@ load:
     assert!(words.contains("${env.TOKEN}") && words.contains("for 3s"), "{words}");
     for secret in ["t0ken", "p@ss", "p%40ss", "token-from-a-file"] {
         assert!(!words.contains(secret), "{words}");
-        assert!(!plan.secrets.mask("t0ken/with+odd=chars&\"quotes\" p@ss word:1 token-from-a-file").contains(secret));
+        assert!(
+            !plan
+                .secrets
+                .mask("t0ken/with+odd=chars&\"quotes\" p@ss word:1 token-from-a-file")
+                .contains(secret)
+        );
     }
     assert_eq!(plan.secrets.mask("port 8080 for 3s"), "port 8080 for 3s", "public values are no secrets");
     assert_eq!(plan.shown_text, text, "names stay as they are written");
@@ -185,7 +188,10 @@ fn a_set_option_asks_as_a_plan_does() {
     let load = &plan.cases()[0].loads[0];
     assert_eq!(load.timeout_ns, 3_000_000_000);
     assert!(matches!(&load.journey[0].auth, Some(Auth::Bearer(t)) if filled(t).starts_with("t0ken")));
-    assert_eq!(plan.shown_set, ["load.journey.0.auth.bearer=${env.TOKEN}", "load.timeout=${public:env.TIME}"]);
+    assert_eq!(
+        plan.shown_set,
+        ["load.journey.0.auth.bearer=${env.TOKEN}", "load.timeout=${public:env.TIME}"]
+    );
 }
 
 #[test]
@@ -219,9 +225,14 @@ fn what_is_missing_is_told_at_once_with_its_place() {
       hint: mark what is no secret: `${public:env.NAME}`
     ");
     let tagged = step("{ get: \"http://127.0.0.1/\", tags: [\"${file:token.txt}\"] }");
-    assert!(mistakes(&tagged).starts_with("plan.yaml:7:40: a secret cannot be a tag"), "{}", mistakes(&tagged));
-    let text = format!("{HEAD}{LOAD}trials: \"${{env.TOKEN}}\"\nmatrix: {{ axes: {{ a: [\"${{env.NONE}}\"] }} }}\n")
-        + "expect: [\"${case.a}\", \"${public:x}\"]\n";
+    assert!(
+        mistakes(&tagged).starts_with("plan.yaml:7:40: a secret cannot be a tag"),
+        "{}",
+        mistakes(&tagged)
+    );
+    let text =
+        format!("{HEAD}{LOAD}trials: \"${{env.TOKEN}}\"\nmatrix: {{ axes: {{ a: [\"${{env.NONE}}\"] }} }}\n")
+            + "expect: [\"${case.a}\", \"${public:x}\"]\n";
     insta::assert_snapshot!(mistakes(&text), @"");
 }
 
@@ -233,7 +244,8 @@ fn briefly(all: &str) -> String {
 
 #[test]
 fn a_profile_nobody_chose_may_ask_for_what_is_not_there() {
-    let text = format!("{HEAD}{LOAD}profiles: {{ ci: {{ load.journey.0.auth.bearer: \"${{env.NONE}}\" }} }}\n");
+    let text =
+        format!("{HEAD}{LOAD}profiles: {{ ci: {{ load.journey.0.auth.bearer: \"${{env.NONE}}\" }} }}\n");
     read(&text);
     let chosen = Options { profile: Some("ci".to_owned()), ..Options::default() };
     let all = common::mistakes(&text, &options(&text, chosen));
@@ -298,7 +310,8 @@ profiles:
 
 #[test]
 fn credentials_are_shown_in_no_message() {
-    let text = step("{ get: \"http://127.0.0.1/\", auth: { basic: { user: u, pasword: hunter22 } }, oops: 1 }");
+    let text =
+        step("{ get: \"http://127.0.0.1/\", auth: { basic: { user: u, pasword: hunter22 } }, oops: 1 }");
     let all = common::plain(&text);
     assert!(all.contains("did you mean `password`"), "{all}");
     let text = step("{ get: \"http://127.0.0.1/\", auth: { bearer: hunter22-token }, oops: 1 }");

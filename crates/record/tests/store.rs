@@ -167,6 +167,16 @@ fn the_manifest_is_replaced_and_nothing_is_left_beside_it() {
     assert_eq!(names, ["cases", "manifest.json"]);
 }
 
+/// What masking cannot know is for whoever ran it.
+#[test]
+fn a_folder_that_is_made_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_scratch, dir) = scratch();
+    RunWriter::create(&dir, &manifest()).unwrap();
+    let mode = |dir: &std::path::Path| fs::metadata(dir).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+}
+
 #[test]
 fn a_folder_that_holds_something_is_refused() {
     let (_scratch, dir) = scratch();
