@@ -107,6 +107,19 @@ pub enum TargetError {
         /// The socket's file.
         socket: String,
     },
+    /// Addresses given for names that a proxy looks up.
+    #[error(
+        "`--resolve` means nothing behind a proxy: the proxy looks names up itself\nhint: leave out `--resolve`, or the proxy"
+    )]
+    ResolvedByProxy,
+    /// A name behind a proxy that is not allowed by name.
+    #[error(
+        "`{host}` would be looked up by the proxy, so nobody here knows where such a load goes; behind a proxy a host must be allowed by name\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
+    )]
+    NotAllowedByProxy {
+        /// The host as named.
+        host: String,
+    },
     /// No address.
     #[error(
         "the name `{host}` cannot be resolved (dns): {why}\nhint: is it spelled right? an address of your own goes with `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
@@ -140,6 +153,7 @@ impl TargetError {
                 | TargetError::Socket { .. }
                 | TargetError::Proxy { .. }
                 | TargetError::SocketByProxy { .. }
+                | TargetError::ResolvedByProxy
         )
     }
 }
@@ -227,16 +241,22 @@ impl Url {
         Ok(unique.into_iter().map(Address::Inet).collect())
     }
 
-    /// Whether it may be asked for through a proxy, which looks its name up by itself: it is allowed by name, or all
-    /// addresses it has here are.
+    /// Whether it may be asked for through a proxy. The proxy is sent the name and looks it up by itself, so what the
+    /// name stands for here (DNS, the hosts file, `--resolve`) allows nothing: a name must be allowed as such. What
+    /// stands for itself everywhere, an address or `localhost`, is held to the rule as it is.
     ///
     /// # Errors
-    /// The name is not allowed and does not resolve, or has an address that is not allowed; a Unix socket.
+    /// The host is not allowed, addresses were given for names, or it is a Unix socket.
     pub fn by_proxy(&self, allowed: &Allowed) -> Result<(), TargetError> {
-        match &self.socket {
-            Some(socket) => Err(TargetError::SocketByProxy { socket: socket.to_string() }),
-            None if allowed.has_name(&self.host) => Ok(()),
-            None => self.addresses(allowed).map(drop),
+        if let Some(socket) = &self.socket {
+            return Err(TargetError::SocketByProxy { socket: socket.to_string() });
+        }
+        allowed.by_proxy()?;
+        // Only an address in full: `127.1` and `2130706433` are addresses to some resolvers and names to others.
+        match self.host.parse::<IpAddr>() {
+            Ok(address) => allowed.check(&self.host, address),
+            Err(_) if self.host.eq_ignore_ascii_case("localhost") || allowed.has_name(&self.host) => Ok(()),
+            Err(_) => Err(TargetError::NotAllowedByProxy { host: self.host.clone() }),
         }
     }
 
@@ -455,6 +475,14 @@ impl Allowed {
         self.resolved.iter().filter(named).map(|r| SocketAddr::new(r.address, r.port))
     }
 
+    /// Whether a load with these may go through a proxy at all.
+    ///
+    /// # Errors
+    /// Addresses were given for names, which only the proxy looks up.
+    pub fn by_proxy(&self) -> Result<(), TargetError> {
+        if self.resolved.is_empty() { Ok(()) } else { Err(TargetError::ResolvedByProxy) }
+    }
+
     /// The user named this host.
     fn has_name(&self, host: &str) -> bool {
         let bare = |h: &str| h.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
@@ -562,15 +590,51 @@ mod tests {
     }
 
     #[test]
-    fn what_a_proxy_is_asked_for_is_held_to_the_rule_by_name_or_address() {
-        let named = Allowed { hosts: vec!["shop.invalid".into()], ..Allowed::default() };
+    fn behind_a_proxy_hosts_are_allowed_by_name_and_never_by_what_they_resolve_to() {
+        let none = Allowed::default();
+        let named = Allowed {
+            hosts: vec!["shop.invalid".into(), "192.0.2.7".into(), "[2001:db8:0::7]".into()],
+            addresses: vec!["10.1.2.3".parse().unwrap()],
+            ..Allowed::default()
+        };
         let ask = |url: &str, allowed: &Allowed| Url::parse(url).unwrap().by_proxy(allowed);
-        assert_eq!(ask("http://Shop.invalid/", &named), Ok(()));
-        assert_eq!(ask("http://127.0.0.1:1/", &Allowed::default()), Ok(()));
-        assert!(matches!(ask("http://192.0.2.1/", &named), Err(TargetError::NotAllowed { .. })));
-        let unknown = ask("https://other.invalid/", &named).unwrap_err();
-        assert!(matches!(unknown, TargetError::Dns { port: 443, .. }), "{unknown}");
-        assert!(unknown.to_string().contains("--resolve other.invalid:443:ADDRESS"), "{unknown}");
+        for (url, with_none, with_names) in [
+            ("http://127.0.0.1:1/", true, true),
+            ("http://127.9.9.9/", true, true),
+            ("https://[::1]/", true, true),
+            ("http://[::ffff:127.0.0.1]/", true, true),
+            ("http://LocalHost:1/", true, true),
+            ("http://Shop.invalid/", false, true),
+            ("https://shop.invalid:444/", false, true),
+            ("http://192.0.2.7/", false, true),
+            ("http://[2001:db8::7]/", false, true),
+            ("http://10.1.2.3/", false, true),
+            ("http://192.0.2.1/", false, false),
+            ("http://other.invalid/", false, false),
+            ("http://a.shop.invalid/", false, false),
+            ("http://localhost.invalid/", false, false),
+            // The resolver here takes these for 127.0.0.1; what the proxy takes them for is its own affair.
+            ("http://127.1/", false, false),
+            ("http://2130706433/", false, false),
+            ("http://0x7f.0.0.1/", false, false),
+        ] {
+            assert_eq!((ask(url, &none).is_ok(), ask(url, &named).is_ok()), (with_none, with_names), "{url}");
+        }
+        let refused = ask("https://other.invalid/", &named).unwrap_err();
+        assert!(
+            !refused.is_usage() && refused.to_string().contains("--allow-host other.invalid"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn addresses_given_for_names_do_not_go_with_a_proxy() {
+        let resolved = vec!["shop.invalid:80:127.0.0.1".parse().unwrap()];
+        let allowed = Allowed { resolved, hosts: vec!["shop.invalid".into()], ..Allowed::default() };
+        for url in ["http://shop.invalid/", "http://127.0.0.1/"] {
+            let error = Url::parse(url).unwrap().by_proxy(&allowed).unwrap_err();
+            assert!(error.is_usage() && error.to_string().contains("`--resolve`"), "{url}: {error}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ on_every_backend! {
     http_2_goes_through_tunnels
     a_proxy_that_wants_a_user_is_told_one_or_refuses
     a_proxy_that_gives_no_tunnel
+    a_proxy_is_sent_no_name_that_is_not_allowed
     unix_sockets
     a_unix_socket_with_a_short_queue_is_waited_for
     a_list_of_urls_may_name_sockets_and_hosts
@@ -124,6 +125,29 @@ fn a_proxy_that_gives_no_tunnel() {
         assert_eq!((of(failure), asked), (8, connects), "{shown}: {json:#}");
         assert_eq!((n(&json, "requests.failed"), n(&json, "connections.opened")), (10, 2), "{shown}");
     }
+}
+
+fn a_proxy_is_sent_no_name_that_is_not_allowed() {
+    let (server, proxy) = (Server::start(good), Proxy::start(None));
+    let port = server.address.port();
+    // Both are this machine to the resolver here; where they lead from the proxy only the proxy knows.
+    let short = format!("http://127.1:{port}/");
+    let given = format!("shop.invalid:{port}:127.0.0.1");
+    let shop = format!("http://shop.invalid:{port}/");
+    let through = ["--proxy", &proxy.url(), "-c", "1", "-n", "1"];
+    let ran = bench(&[&[short.as_str()], &through[..]].concat());
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(ran.stderr.contains("`127.1` would be looked up by the proxy"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("--allow-host 127.1"), "{}", ran.stderr);
+    for more in [&[][..], &["--allow-host", "shop.invalid"], &["--http2"]] {
+        let ran = bench(&[&[shop.as_str(), "--resolve", &given], &through[..], more].concat());
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains("`--resolve` means nothing behind a proxy"), "{}", ran.stderr);
+    }
+    assert_eq!((proxy.counts().connections, server.settled().connections), (0, 0));
+    let local = format!("http://localhost:{port}/");
+    let (json, code) = measured(&[&[local.as_str()], &through[..]].concat());
+    assert_eq!((code, n(&json, "requests.ok")), (0, 1), "{json:#}");
 }
 
 fn unix_sockets() {

@@ -94,6 +94,19 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let named =
         plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"http://192.0.2.1/\" }\n");
     lab.run(&named, &[]).expect(5, &["step 1 of `load`: `192.0.2.1` (192.0.2.1) is not loopback"]);
+    // A name is the proxy's to look up, whatever it stands for here, in steps of every kind.
+    for step in [
+        "{ get: \"http://127.1/\" }",
+        "{ get: \"https://127.1/${user}\" }",
+        "{ websocket: \"ws://127.1/\", messages: [{ send: a }] }",
+        "{ urls: list }",
+    ] {
+        lab.file("list", "http://127.0.0.1/\nhttp://127.1/\n");
+        let by_name = plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", &format!("    - {step}\n"));
+        lab.run(&by_name, &[]).expect(5, &["step 1 of `load`: `127.1` would be looked up by the proxy"]);
+        lab.run(&by_name, &["--resolve", "127.1:80:127.0.0.1"])
+            .expect(2, &["`proxy` of `load`: `--resolve` means nothing behind a proxy"]);
+    }
     let socket = plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"unix:/run/x:/\" }\n");
     lab.run(&socket, &[]).expect(2, &["`unix:/run/x` cannot be reached through a proxy"]);
     lab.run(&with("http://127.0.0.1:9/x"), &[]).expect(2, &["plan.yaml:6:10: a proxy has no path"]);

@@ -29,9 +29,15 @@ impl<'a> Hosts<'a> {
     /// None yet.
     ///
     /// # Errors
-    /// The proxy does not resolve, or may not be loaded.
+    /// The proxy does not resolve, or may not be loaded; addresses are given for names that it looks up.
     pub fn new(allowed: &'a Allowed, via: Option<Via<'a>>) -> Result<Self, TargetError> {
-        let proxies = via.map_or(Ok(Vec::new()), |via| via.proxy.url.resolve(allowed))?;
+        let proxies = match via {
+            None => Vec::new(),
+            Some(via) => {
+                allowed.by_proxy()?;
+                via.proxy.url.resolve(allowed)?
+            }
+        };
         Ok(Hosts { allowed, via, proxies, known: Vec::new(), addresses: Vec::new() })
     }
 

@@ -206,8 +206,11 @@ pub fn check_targets(cases: &[plan::Case], allowed: &Allowed) -> Result<(), Tran
     let target = |what: &str, error| TranslateError::Target { what: what.to_owned(), error };
     let mut direct = Hosts::new(allowed, None).map_err(|error| target("no proxy", error))?;
     for (whose, steps, proxy) in cases.iter().flat_map(lists_of) {
+        let what = format!("`proxy` of {whose}");
+        if proxy.is_some() {
+            allowed.by_proxy().map_err(|error| target(&what, error))?;
+        }
         if let Some(text) = proxy.and_then(plan::Template::as_text) {
-            let what = format!("`proxy` of {whose}");
             let proxy = text.parse::<Proxy>().and_then(|proxy| proxy.url.resolve(allowed));
             proxy.map_err(|error| target(&what, error))?;
         }
