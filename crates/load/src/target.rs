@@ -5,6 +5,7 @@ use std::net::{AddrParseError, IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 
 use base64::Engine;
+use loadlab_record::url::{self, UrlError};
 
 /// Longest path of a Unix socket: the kernel's `sun_path` has 108 bytes, and one ends it (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
@@ -76,12 +77,14 @@ pub struct Url {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// No URL.
-    #[error("`{url}` is not a URL: {why}\nhint: write it as `http://HOST[:PORT]/PATH` or `https://…`")]
+    #[error("`{url}` is not a URL: {why}\nhint: {hint}")]
     Url {
-        /// What was given.
+        /// What was given, without user and password.
         url: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
+        /// What to write.
+        hint: &'static str,
     },
     /// No Unix socket.
     #[error("`{url}` is no Unix socket: {why}\nhint: write it as `unix:/PATH/TO.sock:/URL/PATH`")]
@@ -165,31 +168,18 @@ impl Url {
         if text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
             return Url::of_socket(text, &text[5..]);
         }
-        let bad = |why| TargetError::Url { url: text.to_owned(), why };
-        let (is_secure, rest) = match text.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some(_) => return Err(bad("only http and https are supported")),
-            None => (false, text),
-        };
-        let rest = rest.split('#').next().unwrap_or_default();
-        let cut = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(cut);
-        if let Some((_, place)) = authority.rsplit_once('@') {
-            let url = text.replacen(authority, &format!("***@{place}"), 1);
-            return Err(TargetError::Url { url, why: "user and password in the URL are not supported" });
+        let bad = |UrlError { why, hint }| TargetError::Url { url: url::without_user(text), why, hint };
+        let url = url::Url::parse(text).map_err(bad)?;
+        let is_secure = url.is("https");
+        if url.scheme.is_some() && !is_secure && !url.is("http") {
+            let why = "only http and https are supported".to_owned();
+            return Err(bad(UrlError {
+                why, hint: "write it as `http://HOST[:PORT]/PATH` or `https://…`"
+            }));
         }
-        let (host, port) = split_port(authority, if is_secure { 443 } else { 80 })
-            .ok_or_else(|| bad("the port is not a number from 1 to 65535"))?;
-        if host.is_empty() {
-            return Err(bad("it has no host"));
-        }
-        if host.bytes().any(|b| b <= b' ' || b == 0x7f) || path.bytes().any(|b| b <= b' ' || b == 0x7f) {
-            return Err(bad("it holds blanks or control characters"));
-        }
-        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        let (host, authority) = (host.to_owned(), authority.to_owned());
-        Ok(Url { host, port, path, authority, is_secure, socket: None })
+        let (host, authority) = (url.authority.host.to_owned(), url.authority.text.to_owned());
+        let port = url.authority.port.unwrap_or(if is_secure { 443 } else { 80 });
+        Ok(Url { host, port, path: url.path(), authority, is_secure, socket: None })
     }
 
     /// `/PATH:/URI`, the part of a URL behind `unix:`.
@@ -291,23 +281,6 @@ fn loopback_of_both_families(addresses: &[SocketAddr]) -> bool {
         && addresses.iter().any(SocketAddr::is_ipv6)
 }
 
-/// Host and port; the scheme's if there is none.
-fn split_port(authority: &str, of_scheme: u16) -> Option<(&str, u16)> {
-    let port = |text: &str| text.parse::<u16>().ok().filter(|p| *p > 0);
-    if let Some(rest) = authority.strip_prefix('[') {
-        let (host, after) = rest.split_once(']')?;
-        return match after.strip_prefix(':') {
-            Some(text) => Some((host, port(text)?)),
-            None if after.is_empty() => Some((host, of_scheme)),
-            None => None,
-        };
-    }
-    match authority.rsplit_once(':') {
-        Some((host, text)) => Some((host, port(text)?)),
-        None => Some((authority, of_scheme)),
-    }
-}
-
 /// A proxy that requests go through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
@@ -333,7 +306,7 @@ impl std::str::FromStr for Proxy {
             return Err(bad("only proxies that are spoken to by http are supported"));
         }
         let url = Url::parse(&format!("http://{place}")).map_err(|error| match error {
-            TargetError::Url { why, .. } => bad(why),
+            TargetError::Url { why, .. } => bad(&why),
             other => other,
         })?;
         if url.path != "/" {
@@ -535,7 +508,12 @@ mod tests {
         check("http://h:0/", Err("port"));
         check("http://h:99999/", Err("port"));
         check("http://h/a b", Err("blanks"));
-        check("http://u:p@h/", Err("user and password"));
+        check("http://u:p@h/", Err("`http://***@h/` is not a URL: user and password"));
+        check("http://[::1/", Err("`[::1` has no `]`\nhint: "));
+        check("http://[localhost]:8080/", Err("does not hold an IPv6 address\nhint: "));
+        check("http://127.0.0.1:8080:9090/", Err("has a second port, `9090`\nhint: "));
+        check("http://::1:8080/", Err("is an IPv6 address without brackets\nhint: "));
+        check("http://ü.test/", Err("`ü.test` is not a host\nhint: "));
         check("unix:/run/a.sock:/x?y#z", Ok(("localhost", 80, "/x?y")));
         check("UNIX:/run/a b.sock:", Ok(("localhost", 80, "/")));
         check("unix:/run/a.sock", Err("nothing says what is asked for"));
@@ -578,9 +556,11 @@ mod tests {
             ("https://h:1", "only proxies that are spoken to by http"),
             ("socks5://h:1", "only proxies that are spoken to by http"),
             ("http://h:1/x", "a proxy has no path"),
-            ("http://h:x", "the port is not a number"),
+            ("http://h:x", "`x` is not a port"),
+            ("http://h:1:2", "`h:1:2` has a second port"),
+            ("http://[localhost]:1", "`[localhost]` does not hold an IPv6 address"),
             ("http://a%4:b@h:1", "a `%` without its two digits"),
-            ("", "it has no host"),
+            ("", "there is no host"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(why), "{text}: {error}");

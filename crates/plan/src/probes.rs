@@ -53,7 +53,7 @@ fn read_labels(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, String)>
 /// What is asked of Redis: one of its commands with a key, or any command in words.
 fn read_redis(r: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option<ProbeSource> {
     let address = r.template(node, "HOST:PORT")?;
-    check_rendered(r, node, &address, |text| url::host_and_port(text, true))?;
+    check_rendered(r, node, &address, url::host_and_port)?;
     if let Some(node) = fields.get("call") {
         let items = r.list(node, "a list of words such as `[DBSIZE]`");
         if items.is_empty() {

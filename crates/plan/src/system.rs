@@ -375,7 +375,7 @@ fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
         ReadySign::Http(read_url(r, node)?)
     } else if let Some(node) = fields.get("tcp") {
         let address = r.template(node, "HOST:PORT")?;
-        check_rendered(r, node, &address, |text| url::host_and_port(text, true))?;
+        check_rendered(r, node, &address, url::host_and_port)?;
         ReadySign::Tcp(address)
     } else if fields.get("health").is_some() {
         if r.flag(&fields, "health") == Some(false) {

@@ -1,6 +1,8 @@
 //! What a plain URL may look like: `http://HOST[:PORT][/PATH][?QUERY]`.
 //!
-//! Only the form is checked; whether a host may be loaded is decided by its addresses, at run time.
+//! Only the form is checked, by the reader that loads and probes have as well ([`loadlab_record::url`]); whether a host may be loaded is decided by its addresses, at run time.
+
+use loadlab_record::url::{self, Authority, Url};
 
 /// What is wrong with a URL, and what to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,7 +18,7 @@ fn wrong(message: impl Into<String>, hint: Option<&str>) -> Result<(), UrlError>
 /// Checks a URL with all its names put in.
 pub(crate) fn check(url: &str) -> Result<(), UrlError> {
     const FORM: &str = "`http://HOST:PORT/PATH`";
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let Some((scheme, _)) = url.split_once("://") else {
         return wrong(
             format!("`{}` is not a URL", crate::node::shorten(url)),
             Some(&format!("write {FORM}")),
@@ -40,37 +42,20 @@ pub(crate) fn check(url: &str) -> Result<(), UrlError> {
     if url.contains('#') {
         return wrong("the part after `#` is never sent", Some("leave it out, or write `%23`"));
     }
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    host_and_port(&rest[..end], false)
+    read(Url::parse(url)).map(drop)
 }
 
-/// Checks `HOST:PORT`, or `HOST` where the port is optional.
-pub(crate) fn host_and_port(authority: &str, port_needed: bool) -> Result<(), UrlError> {
-    if authority.contains('@') {
-        return wrong("a URL cannot hold a user or password here", Some("use an `authorization` header"));
+/// Checks `HOST:PORT`.
+pub(crate) fn host_and_port(text: &str) -> Result<(), UrlError> {
+    match read(Authority::parse(text))?.port {
+        Some(_) => Ok(()),
+        None => wrong(format!("`{text}` has no port"), Some("`127.0.0.1:8080`")),
     }
-    let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((host, after)) if host.parse::<core::net::Ipv6Addr>().is_ok() => {
-                (host, if after.is_empty() { None } else { Some(after.strip_prefix(':').unwrap_or("?")) })
-            }
-            _ => return wrong(format!("`{authority}` does not hold an IPv6 address"), Some("`[::1]:8080`")),
-        },
-        None => match authority.rsplit_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
-        },
-    };
-    let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
-    if host.is_empty() || host.len() > 253 || !host.chars().all(name) {
-        return wrong(format!("`{host}` is not a host"), Some("a name or an address, such as `127.0.0.1`"));
-    }
-    match port {
-        Some(text) if text.parse::<u16>().is_ok_and(|p| p > 0) => Ok(()),
-        Some(text) => wrong(format!("`{text}` is not a port"), Some("a number from 1 to 65535")),
-        None if port_needed => wrong(format!("`{authority}` has no port"), Some("`127.0.0.1:8080`")),
-        None => Ok(()),
-    }
+}
+
+/// As all others read it.
+fn read<T>(read: Result<T, url::UrlError>) -> Result<T, UrlError> {
+    read.map_err(|error| UrlError { message: error.why, hint: Some(error.hint.to_owned()) })
 }
 
 #[cfg(test)]
@@ -95,20 +80,22 @@ mod tests {
             ("https://x/", "`https` is not spoken here, only `http`"),
             ("wss://x/", "a WebSocket is not opened here"),
             ("ftp://x/", "`ftp` is not a scheme that can be loaded"),
-            ("http://", "`` is not a host"),
-            ("http://:80/", "`` is not a host"),
+            ("http://", "there is no host"),
+            ("http://:80/", "there is no host"),
             ("http://a b/", "a URL cannot hold ' '"),
             ("http://x/ü", "a URL cannot hold 'ü'"),
             ("http://x/#top", "the part after `#` is never sent"),
-            ("http://u:p@x/", "a URL cannot hold a user or password here"),
+            ("http://u:p@x/", "user and password in the URL are not supported"),
             ("http://x:0/", "`0` is not a port"),
             ("http://x:99999/", "`99999` is not a port"),
             ("http://x:/", "`` is not a port"),
-            ("http://[::1/", "`[::1` does not hold an IPv6 address"),
-            ("http://[::1]80/", "`?` is not a port"),
+            ("http://[::1/", "`[::1` has no `]`"),
+            ("http://[::1]80/", "`80` behind `]` is not a port"),
+            ("http://[localhost]:8080/", "`[localhost]` does not hold an IPv6 address"),
+            ("http://127.0.0.1:8080:9090/", "`127.0.0.1:8080:9090` has a second port, `9090`"),
         ] {
             assert_eq!(check(url).map_err(|e| e.message), Err(expect.to_owned()), "{url}");
         }
-        assert!(host_and_port("127.0.0.1", true).is_err());
+        assert!(host_and_port("127.0.0.1").is_err() && host_and_port("[::1]:1").is_ok());
     }
 }

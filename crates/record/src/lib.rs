@@ -12,6 +12,7 @@
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
+//! - [`url`]: where a URL goes, read alike by everyone who asks.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
 pub mod event;
@@ -32,6 +33,7 @@ pub mod secrets;
 pub mod store;
 pub mod summary;
 pub mod units;
+pub mod url;
 
 pub use histogram::Histogram;
 pub use outcome::{Failure, Outcome};

@@ -7,6 +7,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
+use loadlab_record::url;
+
 use crate::clock;
 
 /// A response's head may have so many bytes.
@@ -32,10 +34,10 @@ pub enum HttpError {
     /// Not a URL this client understands.
     #[error("`{url}` is not a URL such as `http://127.0.0.1:8080/health`: {why}")]
     Url {
-        /// As given.
+        /// As given, without user and password.
         url: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// The host has no address.
     #[error("cannot resolve `{host}`: {source}")]
@@ -116,38 +118,18 @@ impl std::fmt::Display for Url {
 
 impl Url {
     /// Takes a URL apart.
-    pub fn parse(url: &str) -> Result<Url, HttpError> {
-        let bad = |why| HttpError::Url { url: url.to_owned(), why };
-        let rest = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-                return Err(bad("readiness checks and probes speak http, not https"));
-            }
-            _ => return Err(bad("it must begin with `http://`")),
-        };
-        let rest = rest.split('#').next().unwrap_or_default();
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        if url.chars().any(|c| c.is_ascii_control() || c == ' ') {
-            return Err(bad("it holds a space or a control character"));
+    pub fn parse(text: &str) -> Result<Url, HttpError> {
+        let bad = |why: String| HttpError::Url { url: url::without_user(text), why };
+        let url = url::Url::parse(text).map_err(|error| bad(error.why))?;
+        if url.is("https") {
+            return Err(bad("readiness checks and probes speak http, not https".to_owned()));
         }
-        if authority.contains('@') {
-            return Err(bad("a user name is not supported"));
+        if !url.is("http") {
+            return Err(bad("it must begin with `http://`".to_owned()));
         }
-        let (host, port) = match authority.strip_prefix('[') {
-            Some(v6) => v6.split_once(']').ok_or_else(|| bad("`[` without `]`"))?,
-            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
-        };
-        let port = match port.strip_prefix(':') {
-            Some(digits) => digits.parse().map_err(|_| bad("the port is not a number up to 65535"))?,
-            None if port.is_empty() => 80,
-            None => return Err(bad("what follows the host is no port")),
-        };
-        if host.is_empty() {
-            return Err(bad("it has no host"));
-        }
-        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
-        Ok(Url { authority: authority.to_owned(), host: host.to_owned(), port, path })
+        let url::Authority { text: authority, host, port } = url.authority;
+        let (authority, host) = (authority.to_owned(), host.to_owned());
+        Ok(Url { authority, host, port: port.unwrap_or(80), path: url.path() })
     }
 
     fn resolve(&self) -> Result<Vec<SocketAddr>, HttpError> {
@@ -373,17 +355,19 @@ mod tests {
             ("https://a/", Err("readiness checks and probes speak http, not https")),
             ("ftp://a/", Err("it must begin with `http://`")),
             ("a/b", Err("it must begin with `http://`")),
-            ("http://:80/", Err("it has no host")),
-            ("http://a:99999/", Err("the port is not a number up to 65535")),
-            ("http://u:p@a/", Err("a user name is not supported")),
-            ("http://a/b c", Err("it holds a space or a control character")),
-            ("http://a/\r\nX: y", Err("it holds a space or a control character")),
-            ("http://[::1", Err("`[` without `]`")),
+            ("http://:80/", Err("there is no host")),
+            ("http://a:99999/", Err("`99999` is not a port")),
+            ("http://u:p@a/", Err("user and password in the URL are not supported")),
+            ("http://a/b c", Err("a URL cannot hold blanks or control characters")),
+            ("http://a/\r\nX: y", Err("a URL cannot hold blanks or control characters")),
+            ("http://[::1", Err("`[::1` has no `]`")),
+            ("http://[localhost]:1/", Err("`[localhost]` does not hold an IPv6 address")),
+            ("http://a:1:2/", Err("`a:1:2` has a second port, `2`")),
         ] {
             let parsed = Url::parse(url);
             let parsed = match &parsed {
                 Ok(u) => Ok((u.host.as_str(), u.port, u.path.as_str())),
-                Err(HttpError::Url { why, .. }) => Err(*why),
+                Err(HttpError::Url { why, .. }) => Err(why.as_str()),
                 Err(e) => panic!("{e}"),
             };
             assert_eq!(parsed, expect, "{url}");

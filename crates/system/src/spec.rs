@@ -3,7 +3,10 @@
 //! These are plain values: whoever holds a plan fills them in. Nothing here touches the machine.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
+
+use loadlab_record::url::{Authority, Url};
 
 /// A component to be brought up as a local process.
 #[derive(Clone, Debug)]
@@ -126,14 +129,13 @@ pub enum Ready {
 impl Ready {
     /// The port on loopback at which it is asked, if it is.
     pub(crate) fn port_here(&self) -> Option<u16> {
-        let authority = match self {
-            Ready::Http { url, .. } => url.split_once("://")?.1.split(['/', '?', '#']).next()?,
-            Ready::Tcp { addr, .. } => addr.as_str(),
+        let Authority { host, port, .. } = match self {
+            Ready::Http { url, .. } => Url::parse(url).ok()?.authority,
+            Ready::Tcp { addr, .. } => Authority::parse(addr).ok()?,
             Ready::Alive | Ready::Healthy { .. } | Ready::Log { .. } => return None,
         };
-        let (host, port) = authority.rsplit_once(':')?;
-        let is_here = host == "localhost" || host == "[::1]" || host.starts_with("127.");
-        if is_here { port.parse().ok() } else { None }
+        let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        if is_loopback || host.eq_ignore_ascii_case("localhost") { port } else { None }
     }
 }
 

@@ -15,6 +15,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::source::RequestParts;
 use loadlab_load::spec::TlsSpec;
+use loadlab_record::url::{self, UrlError};
 use loadlab_run::{TlsWords, tls_spec};
 use serde_json::{Value, json};
 
@@ -50,25 +51,23 @@ impl Endpoint {
     /// # Errors
     /// In words, with a hint: it is none.
     pub fn parse(url: &str) -> Result<Endpoint, String> {
-        let wrong = || format!("`{url}` is not a URL such as `http://127.0.0.1:4318`");
-        let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
-        let (is_secure, usual) = match scheme {
-            "http" => (false, 4318),
-            "https" => (true, 443),
+        let shown = url::without_user(url);
+        let wrong = || format!("`{shown}` is not a URL such as `http://127.0.0.1:4318`");
+        let read = url::Url::parse(url)
+            .map_err(|UrlError { why, hint }| format!("{}: {why}\nhint: {hint}", wrong()))?;
+        let (is_secure, usual) = match (read.is("http"), read.is("https")) {
+            (true, _) => (false, 4318),
+            (_, true) => (true, 443),
             _ => return Err(wrong()),
         };
-        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let (host, port) = match authority.rsplit_once(':') {
-            // The colons of an address in brackets are its own.
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse::<u16>().ok()),
-            _ => (authority, Some(usual)),
-        };
-        let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
-        let (Some(port), true, true) = (port, plain(host), path.is_empty() || plain(path)) else {
+        let url::Authority { host, port, .. } = read.authority;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let path = read.path();
+        if !path.bytes().all(|b| b.is_ascii_graphic() && b != b'@') {
             return Err(wrong());
-        };
-        let path = if path.len() < 2 { PATH } else { path };
-        Ok(Endpoint { is_secure, host: host.to_owned(), port, path: path.to_owned() })
+        }
+        let path = if path.len() < 2 { PATH.to_owned() } else { path };
+        Ok(Endpoint { is_secure, host, port: port.unwrap_or(usual), path })
     }
 
     fn url(&self) -> String {

@@ -1,0 +1,97 @@
+//! Every place that takes a URL reads it alike: what is refused in one is refused in all, with what to write instead.
+
+mod common;
+mod run_support;
+
+use common::{bench, file};
+use run_support::Lab;
+
+/// Hosts and ports that different readers might understand differently, or not at all.
+const NONE: [(&str, &str); 9] = [
+    ("[localhost]:8080", "`[localhost]` does not hold an IPv6 address"),
+    ("[::1", "`[::1` has no `]`"),
+    ("[::1]8080", "`8080` behind `]` is not a port"),
+    ("127.0.0.1:8080:9090", "`127.0.0.1:8080:9090` has a second port, `9090`"),
+    ("::1:8080", "`::1:8080` is an IPv6 address without brackets"),
+    ("127.0.0.1:+80", "`+80` is not a port"),
+    ("127.0.0.1:0", "`0` is not a port"),
+    ("a\\b:80", "`a\\b` is not a host"),
+    (":8080", "there is no host"),
+];
+
+/// What is said of it, beside whatever else.
+fn refused(ran: (i32, &str), place: &str, why: &str) {
+    let (code, told) = ran;
+    assert_eq!(code, 2, "{place}: {told}");
+    assert!(told.contains(why) && told.contains("hint: "), "{place}: {told}");
+}
+
+#[test]
+fn options_refuse_what_is_no_host() {
+    for (authority, why) in NONE {
+        let url = format!("http://{authority}/x");
+        let (_folder, list) = file(format!("http://127.0.0.1:1/\n{url}\n"));
+        let list = list.display().to_string();
+        let proxy = format!("http://{authority}");
+        for args in [
+            vec![url.as_str()],
+            vec!["--urls", &list],
+            vec!["http://127.0.0.1:1/", "--proxy", &proxy],
+            vec!["http://127.0.0.1:1/", "--otlp", &url],
+        ] {
+            let ran = bench(&[&args[..], &["-n", "1"]].concat());
+            refused((ran.code, &ran.stderr), &args.join(" "), why);
+        }
+        let ran = Lab::new().loadlab(&["find", &url, "--expect", "p99 < 1s", "--users", "1..2"]);
+        refused((ran.code.unwrap_or(-1), &ran.err), "find", why);
+    }
+}
+
+#[test]
+fn plans_refuse_what_is_no_host() {
+    let plan = |system: &str, load: &str, step: &str| {
+        format!(
+            "loadlab: 1\nname: n\nsystem:\n{system}load:\n  users: 1\n  requests: 1\n{load}  journey:\n    - {step}\n"
+        )
+    };
+    let component = |ready: &str| format!("  components: {{ a: {{ run: a, ready: {{ {ready} }} }} }}\n");
+    let (none, get) = (component("log: x"), "{ get: \"http://127.0.0.1:1/\" }");
+    for (authority, why) in NONE {
+        // As YAML has it between single quotes.
+        let http = format!("'http://{authority}/x'");
+        let bare = format!("'{authority}'");
+        let mut places = vec![
+            ("step", plan(&none, "", &format!("{{ get: {http} }}"))),
+            (
+                "websocket",
+                plan(&none, "", &format!("{{ websocket: 'ws://{authority}/', messages: [{{ send: a }}] }}")),
+            ),
+            ("proxy", plan(&none, &format!("  proxy: 'http://{authority}'\n"), get)),
+            ("ready http", plan(&component(&format!("http: {http}")), "", get)),
+            ("ready tcp", plan(&component(&format!("tcp: {bare}")), "", get)),
+            ("probe", plan(&format!("{none}  probes: {{ p: {{ http: {http} }} }}\n"), "", get)),
+            (
+                "prometheus",
+                plan(&format!("{none}  probes: {{ p: {{ prometheus: {http}, metric: m }} }}\n"), "", get),
+            ),
+            ("redis", plan(&format!("{none}  probes: {{ p: {{ redis: {bare}, llen: l }} }}\n"), "", get)),
+            (
+                "external",
+                plan(&format!("  components: {{ a: {{ external: {{ prometheus: {http} }} }} }}\n"), "", get),
+            ),
+            ("loss", plan(&none, "", get) + &format!("loss: {{ http: {http} }}\n")),
+        ];
+        // What comes with a name is looked at when the name is known.
+        places.push((
+            "case",
+            plan(&none, "", "{ get: '${case.at}/x' }")
+                + &format!("matrix: [{{ name: c, at: 'http://{authority}' }}]\n"),
+        ));
+        for (place, text) in places {
+            let lab = Lab::new();
+            lab.file("plan.yaml", &text);
+            let ran = lab.loadlab(&["check", "plan.yaml"]);
+            refused((ran.code.unwrap_or(-1), &ran.err), &format!("{place}: {text}"), why);
+        }
+    }
+}
