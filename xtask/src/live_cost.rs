@@ -27,7 +27,7 @@ const MOST: f64 = 0.02;
 /// Above this share of busy cores figures are noise.
 const QUIET: f64 = 0.1;
 /// How long one run may take beyond its load.
-const SPARE: Duration = Duration::from_secs(30);
+pub const SPARE: Duration = Duration::from_secs(30);
 
 /// Measure what the live screen and the live page cost in throughput
 #[derive(clap::Args)]
@@ -65,18 +65,8 @@ const VIEWS: [(View, &str); 3] = [(View::Nothing, "nothing"), (View::Screen, "sc
 pub fn run(args: &Args) -> Result<ExitCode> {
     ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
     ensure!(find("script").is_some(), "script is not installed\nhint: apt-get install bsdutils");
-    let binary = match &args.binary {
-        Some(binary) => binary.clone(),
-        None => {
-            shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?
-                .ok("the build of loadlab")?;
-            target().join("release/loadlab")
-        }
-    };
-    let busy = busy_share(Duration::from_secs(1))?;
-    if busy > QUIET {
-        println!("this machine is {:.0} % busy with other things: figures are noise", busy * 100.0);
-    }
+    let binary = binary(args.binary.as_deref())?;
+    remark_on_noise()?;
     let dir = target().join("xtask/live-cost");
     let _ = fs::remove_dir_all(&dir);
     fs::create_dir_all(&dir)?;
@@ -95,6 +85,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     println!("\n{text}");
     let failed = args.strict && worst > MOST;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The loadlab to be measured: the one given, or a release build.
+///
+/// # Errors
+/// It does not build.
+pub fn binary(given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(binary) = given {
+        return Ok(binary.to_owned());
+    }
+    shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?.ok("the build of loadlab")?;
+    Ok(target().join("release/loadlab"))
+}
+
+/// Says so where this machine is busy.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn remark_on_noise() -> Result<()> {
+    let busy = busy_share(Duration::from_secs(1))?;
+    if busy > QUIET {
+        println!("this machine is {:.0} % busy with other things: figures are noise", busy * 100.0);
+    }
+    Ok(())
 }
 
 /// The table, and the largest cost.

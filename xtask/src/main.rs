@@ -22,6 +22,7 @@ mod readme;
 mod root;
 mod steps;
 mod test;
+mod watch_cost;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,8 @@ enum Task {
     Book(book::Args),
     /// Measure what the live screen and the live page cost in throughput
     LiveCost(live_cost::Args),
+    /// Measure whether watching fifty components makes a load late, and what it costs
+    WatchCost(watch_cost::Args),
 }
 
 fn main() -> ExitCode {
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Task::BenchPeers(args) => peers::run(&args),
         Task::Book(args) => book::run(&args),
         Task::LiveCost(args) => live_cost::run(&args),
+        Task::WatchCost(args) => watch_cost::run(&args),
     };
     match done {
         Ok(code) => code,

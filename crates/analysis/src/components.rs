@@ -13,7 +13,7 @@ use loadlab_record::summary::{
     ActedSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten,
 };
 
-use crate::counter::{Counter, During};
+use crate::counter::{AT_REST_S, Counter, During};
 
 /// Components of this name are the generator, the machine, and probes that belong to nobody.
 const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
@@ -199,9 +199,12 @@ pub fn probes(samples: &[Sample], during: During) -> BTreeMap<String, ProbeSumma
         .into_iter()
         .map(|(name, mut readings)| {
             readings.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // From the load on, drain included; a probe that was only read before says what it said.
-            let mut loaded: Vec<f64> =
-                readings.iter().filter(|r| r.0 >= during.from_s).map(|r| r.1).collect();
+            // From the load on, drain included, and what it said when the load began; a probe that was only read before
+            // says what it said.
+            let in_load = readings.partition_point(|r| r.0 < during.from_s);
+            let at_rest = |rest: &usize| (-AT_REST_S..0.0).contains(&(readings[*rest].0 - during.from_s));
+            let from = in_load.checked_sub(1).filter(at_rest).unwrap_or(in_load);
+            let mut loaded: Vec<f64> = readings[from..].iter().map(|r| r.1).collect();
             if loaded.is_empty() {
                 loaded = readings.iter().map(|r| r.1).collect();
             }
@@ -253,6 +256,46 @@ mod tests {
         assert_eq!(told(&[one.clone(), two, read(2.0, Err("gone"))]), (Some(1.0), None, 1));
         assert_eq!(told(&[one, read(1.0, Err("gone")), read(2.0, Ok(3.0))]), (Some(1.0), Some(3.0), 1));
         assert_eq!(told(&[read(-1.0, Err("early")), read(1.0, Err("gone"))]), (None, None, 1));
+    }
+
+    #[test]
+    fn what_is_used_is_counted_over_the_readings_own_times() {
+        // Idle before the load; then one core and a bit, read at a phase of its own, and when the schedule ends.
+        let read = |at_s: f64| Sample {
+            at_s,
+            component: "web".into(),
+            cpu_s: Some(7.0 + 1.25 * at_s.clamp(0.0, 10.0)),
+            ..Sample::default()
+        };
+        let told = |times: &[f64]| {
+            let samples: Vec<Sample> = times.iter().map(|at_s| read(*at_s)).collect();
+            let during = During { from_s: 0.0, to_s: 10.0 };
+            let web = &summaries(&samples, &[], &BTreeMap::new(), during)["web"];
+            let rounded = |v: Option<f64>| (v.unwrap() * 1e3).round() / 1e3;
+            (rounded(web.cpu_s), rounded(web.cpu_percent.mean), rounded(web.cpu_percent.max))
+        };
+        for phase in [0.056, 0.37, 0.906] {
+            let mut times = vec![-0.045];
+            times.extend((0..10).map(|k| f64::from(k) + phase));
+            times.extend([10.004, 10.9]);
+            assert_eq!(told(&times), (12.5, 125.0, 125.0), "{phase}");
+        }
+        // Readings that come now and then are no less exact.
+        assert_eq!(told(&[-0.03, 0.2, 0.9, 2.8, 3.1, 7.77, 10.0]), (12.5, 125.0, 125.0));
+    }
+
+    #[test]
+    fn a_probe_begins_with_what_it_said_when_the_load_began() {
+        let read = |at_s: f64, value: f64| Sample {
+            at_s,
+            component: "probes".into(),
+            probes: BTreeMap::from([("n".to_owned(), value)]),
+            ..Sample::default()
+        };
+        let first = |samples: &[Sample]| probes(samples, DURING)["n"].first;
+        assert_eq!(first(&[read(-1.0, 1.0), read(-0.02, 2.0), read(0.4, 3.0)]), Some(2.0));
+        assert_eq!(first(&[read(-0.6, 1.0), read(0.4, 3.0)]), Some(3.0), "that was long before");
+        assert_eq!(first(&[read(-0.02, 1.0), read(0.0, 2.0)]), Some(1.0));
     }
 
     #[test]

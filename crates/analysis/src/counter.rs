@@ -2,12 +2,16 @@
 //!
 //! Counters in samples are totals since a component started. Between two readings the counter is taken to
 //! grow evenly: a component is sampled about once a second, and a short load must not be charged for a
-//! second of idling before it. A counter that falls back was started again: it counts from zero.
+//! second of idling before it; from the clock's zero on, when nothing was loaded before, all of it is the load's. A counter that falls back was started again: it counts from zero.
 
 use loadlab_record::sample::Sample;
 
 /// Shorter intervals than this give no rate of their own: CPU time is told in steps of up to 10 ms.
 const SHORTEST_INTERVAL_S: f64 = 0.5;
+
+/// A reading so shortly before the clock's zero tells how things stood when the load began. Everything is read once then,
+/// and from there on at other moments than the whole seconds, at which requests fall due.
+pub(crate) const AT_REST_S: f64 = 0.25;
 
 /// The load, on the trial's clock in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +49,14 @@ impl Counter {
             last = value;
             let total = points.last().map_or(before + value, |p| p.1.max(before + value));
             points.push((at_s, total));
+        }
+        // What was used between the last reading at rest and the first one under load was used under load.
+        let after = points.partition_point(|p| p.0 <= 0.0);
+        if let Some((at_s, total)) = after.checked_sub(1).map(|rest| points[rest])
+            && (-AT_REST_S..0.0).contains(&at_s)
+            && after < points.len()
+        {
+            points.insert(after, (0.0, total));
         }
         Counter(points)
     }

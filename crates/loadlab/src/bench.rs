@@ -41,6 +41,7 @@ pub fn command(args: &BenchArgs) -> Ended {
     // Where it cannot be raised, it stays, and the preflight tells what that means.
     let _ = open_files::raise();
     let title = opening(&order, args);
+    loadlab_system::background::keep_off(&order.spec.cpus);
     let metrics = match args.metrics.wanted() {
         Ok(metrics) => metrics,
         Err(message) => return Ended::error(Exit::BadPlan, message),

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use loadlab_system::background;
+
 use crate::ui::guard::Refusal;
 
 /// Whoever asks has to ask within this time, and then to take the answer within it, however slowly bytes come and go.
@@ -68,12 +70,16 @@ fn connections(listener: &TcpListener) -> impl Iterator<Item = TcpStream> {
     listener.incoming().filter_map(|stream| stream.map_err(|_| std::thread::park_timeout(PAUSE)).ok())
 }
 
-/// Starts a thread that nobody waits for.
+/// Starts a thread that nobody waits for, behind those that send.
 ///
 /// # Errors
 /// There is none to be had.
 pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+    let behind_the_load = move || {
+        background::enter();
+        work();
+    };
+    std::thread::Builder::new().name(name.into()).spawn(behind_the_load).map(drop)
 }
 
 /// Bytes up to the end of a request's head; `None` where that does not come.

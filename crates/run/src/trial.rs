@@ -16,7 +16,7 @@ use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss, Summary};
-use loadlab_system::{AtRest, Cancel, Notice, Probe, TrialClock, Watched, Watcher, clock, drain};
+use loadlab_system::{AtRest, Cancel, Notice, Probe, Rhythm, TrialClock, Watched, Watcher, clock, drain};
 
 use crate::bench::LEAD_NS;
 use crate::bring_up::{Site, SiteError};
@@ -184,8 +184,12 @@ impl Trial<'_> {
         let onto = stage.clone();
         let emit = Arc::new(move |watched| onto.watched(watched));
         let clock = TrialClock { origin_ns: zero_ns };
-        let interval_ns = self.case.system.sample_interval_ns.unwrap_or(SAMPLE_NS);
-        let started = Watcher::start_every(interval_ns, clock, at_rest, ready.probes.clone(), emit.clone());
+        let facts = together(&ready.loads);
+        let rhythm = Rhythm {
+            interval_ns: self.case.system.sample_interval_ns.unwrap_or(SAMPLE_NS),
+            end_ns: facts.duration_s.map(|s| zero_ns + ((facts.start_s + s) * 1e9) as u64),
+        };
+        let started = Watcher::start_in(rhythm, clock, at_rest, ready.probes.clone(), emit.clone());
         let scraped = started.and_then(|mut watcher| {
             for scraper in site.beside.scrapers() {
                 watcher.scrape(clock, scraper.clone(), emit.clone())?;
@@ -268,9 +272,13 @@ impl Trial<'_> {
         }
         stage.set_clock(zero_ns);
         stage.event_at(zero_ns, What::Planned { load: Box::new(together(&ready.loads)) });
-        let watcher = self.watch((site, at_rest), stage, ready, zero_ns);
+        let mut watcher = self.watch((site, at_rest), stage, ready, zero_ns);
         let actor = Actor { site: &*site, stage, tell, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
+        // What the load used is counted up to here, before anything else goes on.
+        if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
+            stage.event(What::Note { text: format!("nothing was read at the load's end: {error}") });
+        }
         site.take_changed(changed);
         let drained_s = self.drain(stage, ready, &measured, (tell, &site.notices));
         drop(watcher);

@@ -4,7 +4,8 @@
 //! notices. It must not print, exit or handle signals; all waits take a [`Cancel`].
 //!
 //! - [`system`]: up, [`ready`], down, and [`command`]s in between; [`component`] is what is up.
-//! - [`watch`]: samples of [`target`]s and [`probe`]s on the trial's [`clock`]; [`mod@drain`].
+//! - [`watch`]: samples of [`target`]s and [`probe`]s on the trial's [`clock`], `spread` over each
+//!   second and in the [`background`]; [`mod@drain`].
 //! - [`guardian`] and [`state`]: what happens to a system whose loadlab was killed.
 //! - [`engine`] runs components that are containers, [`compose`] those of a Compose file; [`external`] finds those
 //!   that run already, [`scrape`] reads what they tell.
@@ -17,6 +18,7 @@
 //! death; `down` asks it to end, then ends whatever is left in its cgroup. Everything that is made is first
 //! written to the run's ledger, which the guardian process and `clean` read.
 
+pub mod background;
 pub mod cancel;
 mod cgroup;
 pub mod clock;
@@ -45,6 +47,7 @@ pub mod relay;
 pub mod scrape;
 mod spawn;
 pub mod spec;
+mod spread;
 pub mod state;
 pub mod system;
 pub mod target;
@@ -75,4 +78,4 @@ pub use spec::{
 pub use state::CleanedItem;
 pub use system::{Down, How, System, SystemSpec};
 pub use target::Target;
-pub use watch::{AtRest, Watched, Watcher};
+pub use watch::{AtRest, Rhythm, Watched, Watcher};

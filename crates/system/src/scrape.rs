@@ -13,7 +13,7 @@ use crate::clock::{self, TrialClock};
 use crate::error::Result;
 use crate::http::{self, HttpError, Url};
 use crate::probe::prometheus::{self, Metric};
-use crate::watch::{Emit, SECOND_NS, Watched, Watcher, at_each};
+use crate::watch::{Beat, Emit, Watched, Watcher};
 
 /// A reading may take so long.
 const READ_NS: u64 = 5_000_000_000;
@@ -106,14 +106,15 @@ impl Watcher {
     /// No thread can be had.
     pub fn scrape(&mut self, clock: TrialClock, scraper: Scraper, emit: Emit) -> Result<()> {
         let stop = self.stopper();
-        self.spawn("loadlab-scrape", move || watch(&scraper, clock, &stop, &emit))
+        let beat = self.beat(clock);
+        self.spawn("loadlab-scrape", move || watch(&scraper, beat, &stop, &emit))
     }
 }
 
-fn watch(scraper: &Scraper, clock: TrialClock, stop: &Cancel, emit: &Emit) {
+fn watch(scraper: &Scraper, beat: Beat, stop: &Cancel, emit: &Emit) {
     let mut failing: Option<String> = None;
-    at_each((clock, SECOND_NS), stop, &mut |_| {
-        let at_s = clock.at_s(clock::now_ns());
+    beat.each(stop, &mut || {
+        let at_s = beat.clock.at_s(clock::now_ns());
         match scraper.read(&mut || stop.is_cancelled()) {
             Ok(sample) => {
                 failing = None;

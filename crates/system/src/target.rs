@@ -20,6 +20,9 @@ use crate::process::{self, Kin, ProcessId, Stat};
 /// Files are kept open for so many processes of one target; further ones are opened for each reading. Loadlab
 /// needs its descriptors for connections.
 const KEPT_PROCESSES: usize = 64;
+/// The limit on open files, which hardly ever changes, is read again after so many readings: the kernel writes sixteen
+/// lines for it.
+const LIMITS_EVERY: u32 = 10;
 
 /// Something to be watched.
 #[derive(Debug)]
@@ -55,6 +58,8 @@ struct HostFiles {
     stat: Kept,
     memory: Kept,
     events: Kept,
+    loads: Kept,
+    open_files: Kept,
     net: NetReader,
     pressure: Option<PressureFiles>,
 }
@@ -101,6 +106,8 @@ impl Target {
             stat: open("/proc/stat"),
             memory: open("/proc/meminfo"),
             events: open("/proc/vmstat"),
+            loads: open("/proc/loadavg"),
+            open_files: open("/proc/sys/fs/file-nr"),
             net: NetReader::open(Path::new("/proc/self/net")),
             pressure: PressureFiles::open(Path::new("/proc/pressure"), ""),
         };
@@ -171,6 +178,11 @@ impl Target {
     pub(crate) fn named(mut self, name: &str) -> Target {
         name.clone_into(&mut self.name);
         self
+    }
+
+    /// Whether a reading of it looks at all processes of the machine.
+    pub(crate) fn is_tree(&self) -> bool {
+        matches!(self.kind, Kind::Tree(_))
     }
 
     /// Its name in samples.
@@ -313,13 +325,13 @@ impl Target {
             written: Some(0),
         };
         for &pid in pids {
-            if let Some(files) = self.files.get(&pid)
+            if let Some(files) = self.files.get_mut(&pid)
                 && files.add_to(&mut sums, buffer)
             {
                 continue;
             }
             // Not looked at before, or another process has its pid now.
-            let files = ProcessFiles::open(pid);
+            let mut files = ProcessFiles::open(pid);
             files.add_to(&mut sums, buffer);
             if self.files.len() < KEPT_PROCESSES {
                 self.files.insert(pid, files);
@@ -336,6 +348,8 @@ struct ProcessFiles {
     memory: Kept,
     io: Kept,
     limits: Kept,
+    /// The limit on open files, and readings since it was looked at.
+    files_limit: (Option<u64>, u32),
     descriptors: Option<OwnedFd>,
 }
 
@@ -370,12 +384,13 @@ impl ProcessFiles {
             memory: Kept::open(&dir.join("statm")),
             io: Kept::open(&dir.join("io")),
             limits: Kept::open(&dir.join("limits")),
+            files_limit: (None, 0),
             descriptors: rustix::fs::open(dir.join("fd"), flags, Mode::empty()).ok(),
         }
     }
 
     /// Adds this process; `false` when it has ended.
-    fn add_to(&self, sums: &mut Sums, buffer: &mut Vec<u8>) -> bool {
+    fn add_to(&mut self, sums: &mut Sums, buffer: &mut Vec<u8>) -> bool {
         let Some(pages) = self.memory.read(buffer).and_then(|t| t.split(' ').nth(1)?.parse::<u64>().ok())
         else {
             return false;
@@ -383,8 +398,12 @@ impl ProcessFiles {
         add(&mut sums.resident, Some(pages * rustix::param::page_size() as u64));
         let open = self.open_files();
         add(&mut sums.open_files, open);
-        // A process may change its own limit at any time.
-        let share = open.zip(self.limits.read(buffer).and_then(files_limit));
+        let (limit, age) = &mut self.files_limit;
+        if *age == 0 {
+            *limit = self.limits.read(buffer).and_then(files_limit);
+        }
+        *age = (*age + 1) % LIMITS_EVERY;
+        let share = open.zip(*limit);
         let share = share.filter(|(_, limit)| *limit > 0).map(|(open, limit)| open as f64 / limit as f64);
         sums.files_share = share.map(|s| s.max(sums.files_share.unwrap_or(0.0))).or(sums.files_share);
         let io = self.io.read(buffer);
@@ -463,12 +482,11 @@ fn read_host(sample: &mut Sample, files: &HostFiles, buffer: &mut Vec<u8>) -> Op
     sample.tcp = files.net.tcp(buffer);
     (sample.net_in_bytes, sample.net_out_bytes) = files.net.link_bytes(buffer).unzip();
     sample.pressure = files.pressure.as_ref().and_then(|p| p.read(buffer));
-    let first = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let loads = first("/proc/loadavg");
+    let loads = files.loads.read(buffer).unwrap_or_default();
     sample.load_average = loads.split(' ').next().and_then(|n| n.parse().ok());
     sample.pids = loads.split(['/', ' ']).nth(4).and_then(|n| n.parse().ok());
-    sample.open_files =
-        first("/proc/sys/fs/file-nr").split_ascii_whitespace().next().and_then(|n| n.parse().ok());
+    let open = files.open_files.read(buffer).unwrap_or_default();
+    sample.open_files = open.split_ascii_whitespace().next().and_then(|n| n.parse().ok());
     sample.cpu_s.or(sample.memory_bytes.map(|b| b as f64)).map(drop)
 }
 

@@ -40,7 +40,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     let mut targets: Vec<Target> = components.iter().map(|c| c.target()).collect();
     targets.extend([Target::generator(), Target::host()]);
     let probes = vec![probe("depth", "/queues/0/depth"), probe("broken", "/nothing")];
-    let watcher = Watcher::start(trial, targets, probes, emit).unwrap();
+    let mut watcher = Watcher::start(trial, targets, probes, emit).unwrap();
 
     let mut samples: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
     let mut notes = Vec::new();
@@ -50,19 +50,39 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
         }
         Watched::Note(text) => notes.push(text),
     };
-    let mut seconds = 0;
-    while seconds < 3 {
+    // Each is read by itself, once a second.
+    let mut alone = BTreeMap::new();
+    while alone.len() < 4 || alone.values().any(|seconds| *seconds < 3) {
         let watched = receive.recv_timeout(Duration::from_nanos(PATIENCE_NS)).unwrap();
-        seconds +=
-            i32::from(matches!(&watched, Watched::Samples(all) if all.len() == 4 && all[0].at_s >= 0.0));
+        if let Watched::Samples(all) = &watched
+            && let [one] = all.as_slice()
+            && one.component != "probes"
+            && one.at_s >= 0.0
+        {
+            *alone.entry(one.component.clone()).or_insert(0) += 1;
+        }
         take(watched);
     }
+    watcher.read_all().unwrap();
     watcher.stop();
-    receive.into_iter().for_each(&mut take);
+    let rest: Vec<Watched> = receive.into_iter().collect();
+    let together = rest.iter().filter(|w| matches!(w, Watched::Samples(all) if all.len() == 4)).count();
+    assert_eq!(together, 2, "all at the load's end, and all when stopped: {rest:?}");
+    rest.into_iter().for_each(&mut take);
+    // Each sample has its own time, those of one reading as well.
+    let mut times: Vec<f64> = samples
+        .iter()
+        .filter(|(name, _)| *name != "probes")
+        .flat_map(|(_, s)| s.iter().map(|s| s.at_s))
+        .collect();
+    let readings = times.len();
+    times.sort_by(f64::total_cmp);
+    times.dedup();
+    assert_eq!(times.len(), readings);
 
     for name in ["serve", "spin", "loadlab", "host"] {
         let read = &samples[name];
-        // One at once, one each second from 0 on, one when stopped.
+        // One at once, one in each second from 0 on, one at the load's end, one when stopped.
         assert!(read.len() >= 5 && read[0].at_s < 0.0 && read[1].at_s >= 0.0, "{name}: {read:?}");
         assert!(
             read.windows(2).all(|w| w[0].at_s < w[1].at_s && w[0].cpu_s <= w[1].cpu_s),

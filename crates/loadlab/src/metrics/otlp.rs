@@ -242,7 +242,10 @@ impl Pusher {
         let faults = fault.clone();
         std::thread::Builder::new()
             .name("otlp".into())
-            .spawn(move || push_all(&sender, &known, &taken, &faults))
+            .spawn(move || {
+                loadlab_system::background::enter();
+                push_all(&sender, &known, &taken, &faults);
+            })
             .map_err(|e| Ended::error(Exit::CouldNotRun, format!("--otlp: no thread can be started: {e}")))?;
         Ok(Pusher { bodies, fault })
     }

@@ -23,6 +23,8 @@ use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
+use loadlab_system::background;
+
 use crate::live::Live;
 
 /// Between two pictures: quicker is not read.
@@ -54,7 +56,10 @@ impl Screen {
         let shared = Arc::new(Shared { live, ended: Mutex::new(false), end: Condvar::new() });
         let drawn = shared.clone();
         take_terminal();
-        let drawing = move || drawn.draw(area, colour);
+        let drawing = move || {
+            background::enter();
+            drawn.draw(area, colour);
+        };
         match std::thread::Builder::new().name("screen".into()).spawn(drawing) {
             Ok(thread) => Some(Screen { shared, thread: Mutex::new(Some(thread)) }),
             Err(_) => {

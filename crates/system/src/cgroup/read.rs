@@ -11,6 +11,9 @@ use loadlab_record::sample::Pressure;
 
 use super::{Controller, Place, Version, place_of};
 
+/// Half of the page that the kernel writes these files by (seq_file); no line of theirs is nearly as long.
+const HALF_PAGE: usize = 2048;
+
 /// A file that is read again and again from its beginning.
 #[derive(Debug)]
 pub(crate) struct Kept(Option<File>);
@@ -31,7 +34,14 @@ impl Kept {
             }
             match file.read_at(&mut buffer[length..], length as u64) {
                 Ok(0) => break,
-                Ok(n) => length += n,
+                Ok(n) => {
+                    length += n;
+                    // The kernel goes on until its page is full: with half of one there was no more to tell, and being
+                    // told so a second time would double what a reading costs.
+                    if n < HALF_PAGE {
+                        break;
+                    }
+                }
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
             }
@@ -238,18 +248,23 @@ impl GroupReader {
         r.peak_bytes = peak.number(buffer);
         if let Some(text) = stat.read(buffer) {
             // v1 tells its own group's numbers and, with `total_`, those with all groups below; use is with all below.
-            let (prefix, cache) = match version {
-                Version::V1 => ("total_", "total_cache"),
-                Version::V2 => ("", "file"),
+            let [inactive, active, cache, major, all] = match version {
+                Version::V1 => [
+                    "total_inactive_file",
+                    "total_active_file",
+                    "total_cache",
+                    "total_pgmajfault",
+                    "total_pgfault",
+                ],
+                Version::V2 => ["inactive_file", "active_file", "file", "pgmajfault", "pgfault"],
             };
-            let file_pages = |list: &str| keyed(text, &format!("{prefix}{list}_file")).unwrap_or(0);
             // Shared memory counts as cache but cannot be dropped: it is on the anonymous lists, and stays in.
-            let droppable = file_pages("inactive") + file_pages("active");
+            let droppable = keyed(text, inactive).unwrap_or(0) + keyed(text, active).unwrap_or(0);
             r.memory_bytes = usage.map(|bytes| bytes.saturating_sub(droppable));
             r.cache_bytes = keyed(text, cache);
-            r.major_faults = keyed(text, &format!("{prefix}pgmajfault"));
+            r.major_faults = keyed(text, major);
             // The kernel counts those that had to read among all.
-            let all = keyed(text, &format!("{prefix}pgfault"));
+            let all = keyed(text, all);
             r.minor_faults = all.zip(r.major_faults).map(|(all, major)| all.saturating_sub(major));
         }
         r.oom_kills = oom.read(buffer).and_then(|text| keyed(text, "oom_kill"));

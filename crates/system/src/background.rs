@@ -1,0 +1,90 @@
+//! Threads that must not disturb the load: those that watch, scrape, draw and serve while requests are sent.
+//!
+//! They run at a lower priority than load threads, so that the kernel lets a load thread that wakes up go first, and off
+//! the cores that load threads are bound to, where there are others. Both are asked for and not insisted on: a thread that
+//! is refused either watches all the same.
+
+use std::sync::OnceLock;
+
+use rustix::process::{getpid, getpriority_process, setpriority_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Nice levels below the load: its weight is a tenth of a load thread's, which on a busy core is still ten times what
+/// watching fifty components takes.
+const NICE: i32 = 10;
+/// The kernel's lowest priority.
+const NICEST: i32 = 19;
+
+/// The cores that load threads are bound to, once for the process.
+static LOAD_CORES: OnceLock<Vec<usize>> = OnceLock::new();
+
+/// Load threads are bound to these cores: whoever enters the background from now on keeps off them. Told once.
+pub fn keep_off(load_cores: &[usize]) {
+    // A second answer would be another load's, and there is one in a process that binds its threads.
+    let _ = LOAD_CORES.set(load_cores.to_vec());
+}
+
+/// Puts the calling thread, and those that it starts from now on, behind the load.
+pub fn enter() {
+    enter_beside(LOAD_CORES.get().map_or(&[], Vec::as_slice));
+}
+
+fn enter_beside(load_cores: &[usize]) {
+    // Priorities on Linux belong to threads (setpriority(2)): no number is the calling one, and that of the process its
+    // first. From there it is counted, since a thread may have its priority from one that is in the background.
+    let first = getpriority_process(Some(getpid())).unwrap_or(0);
+    let _ = setpriority_process(None, (first + NICE).min(NICEST));
+    if load_cores.is_empty() {
+        return;
+    }
+    if let Ok(allowed) = sched_getaffinity(None)
+        && let Some(others) = without(&allowed, load_cores)
+    {
+        let _ = sched_setaffinity(None, &others);
+    }
+}
+
+/// The cores that are left, if any are.
+fn without(allowed: &CpuSet, load_cores: &[usize]) -> Option<CpuSet> {
+    let mut others = *allowed;
+    load_cores.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| others.unset(*core));
+    (others.count() > 0).then_some(others)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_steps_behind_the_load_and_takes_its_children_along() {
+        let before = getpriority_process(None).unwrap();
+        let own = sched_getaffinity(None).unwrap();
+        let first = (0..CpuSet::MAX_CPU).find(|core| own.is_set(*core)).unwrap();
+        std::thread::scope(|scope| {
+            let body = || {
+                enter_beside(&[first]);
+                let of_child = || {
+                    enter_beside(&[]);
+                    (getpriority_process(None).unwrap(), sched_getaffinity(None).unwrap())
+                };
+                std::thread::scope(|scope| scope.spawn(of_child).join().unwrap())
+            };
+            let (nice, cores) = scope.spawn(body).join().unwrap();
+            assert_eq!(nice, (before + NICE).min(NICEST), "once, however often it is asked for");
+            // With one core alone there is no other.
+            assert_eq!(cores.is_set(first), own.count() == 1);
+        });
+        assert_eq!(getpriority_process(None).unwrap(), before, "its own alone");
+    }
+
+    #[test]
+    fn cores_of_the_load_are_left_where_there_are_others() {
+        let set = |cores: &[usize]| {
+            let mut set = CpuSet::new();
+            cores.iter().for_each(|core| set.set(*core));
+            set
+        };
+        assert_eq!(without(&set(&[0, 1, 2]), &[1, 9]), Some(set(&[0, 2])));
+        assert_eq!(without(&set(&[0, 1]), &[0, 1]), None);
+    }
+}
