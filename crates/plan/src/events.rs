@@ -1,6 +1,7 @@
 //! Reads `events` (what happens to the system during the load) and `loss` (how what was stored is told).
 
 use crate::error::Problem;
+use crate::journey::step::place;
 use crate::journey::{PartContent, Variable};
 use crate::keys;
 use crate::node::{Node, Value, shorten};
@@ -160,7 +161,7 @@ pub(crate) fn read_loss(
             r.wrong(&probe, message, suggest::hint(&probe.text, &names));
             return None;
         }
-        return Some(LossSpec { persisted: Persisted::Probe(probe.text) });
+        return Some(LossSpec { persisted: Persisted::Probe(probe.text), at: place(r, at) });
     };
     // With mistakes in the loads a step may be missing just for that.
     let is_whole = r.problems.count() == 0 && !loads.is_empty();
@@ -174,5 +175,5 @@ pub(crate) fn read_loss(
         let hint = "put `${unique}` into the requests that are stored, or count with `probe`";
         r.push(problem.hint(hint));
     }
-    Some(LossSpec { persisted })
+    Some(LossSpec { persisted, at: place(r, at) })
 }

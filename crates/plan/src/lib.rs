@@ -19,6 +19,7 @@ mod error;
 mod events;
 mod expand;
 mod hidden;
+pub mod ids;
 mod journey;
 mod keys;
 mod limits;

@@ -13,7 +13,7 @@ use crate::part::Isolation;
 use crate::reader::From;
 use crate::source::{Sources, Span};
 use crate::spec::{Case, DerivedSpec, Expression};
-use crate::{conditions, limits, suggest, words, yaml};
+use crate::{conditions, ids, limits, suggest, words, yaml};
 use loadlab_record::secrets::Secrets;
 
 /// A checked plan with all its cases.
@@ -203,6 +203,7 @@ impl Plan {
         }
         if errors.is_empty() {
             errors = limits::check_measured(self);
+            errors.extend(ids::check(self));
         }
         if errors.is_empty() { Ok(()) } else { Err(PlanErrors(errors)) }
     }

@@ -124,6 +124,8 @@ pub struct MeasuredLimit {
 pub struct LossSpec {
     /// Where to ask for what was stored.
     pub persisted: Persisted,
+    /// Where in the plan.
+    pub at: Place,
 }
 
 /// Who tells what was stored.

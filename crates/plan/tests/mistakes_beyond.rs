@@ -217,6 +217,26 @@ fn with(inside: &str) -> String {
 }
 
 #[test]
+fn ids_of_requests_are_told_apart_in_every_trial_or_the_plan_is_refused() {
+    let plan = |trials: u32, batches: u32, loss: &str| {
+        format!(
+            "loadlab: 1\nname: n\ntrials: {trials}\nsystem: {{ components: {{ db: {{ run: x }} }}, probes: {{ stored: {{ http: \"http://a/\", json: \"/n\" }} }} }}\n\
+             load:\n  users: 1\n  requests: 1\n  batches: {{ repeat: {batches} }}\n  journey: [ {{ get: \"http://127.0.0.1/${{unique}}\" }} ]\nloss: {loss}\n"
+        )
+    };
+    let by_ids = "{ http: \"http://127.0.0.1/ids\" }";
+    assert_eq!(plain(&plan(10_000, 209, by_ids)), "no mistake");
+    assert_eq!(plain(&plan(10_000, 210, "{ probe: stored }")), "no mistake", "counts need no ids");
+    insta::assert_snapshot!(plain(&plan(10_000, 210, by_ids)), @r#"
+    plan.yaml:10:1: the ids of requests cannot tell 10000 trials of 210 loads and batches apart: 2097152 in all is the most
+       |
+    10 | loss: { http: "http://127.0.0.1/ids" }
+       | ^^^^
+      hint: fewer trials, cases or batches, or count with `probe`
+    "#);
+}
+
+#[test]
 fn conditions() {
     let text = with;
     let fine = "expect: [ p99 < 2s, tag.page.p99 < 1s, db.cpu < 90%, stored == 5 ]\ndrain: { until: \"steady(stored, 5s)\" }";

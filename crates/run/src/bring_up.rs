@@ -513,8 +513,6 @@ impl Site {
             probes.push(Probe::new(probes::probe(planned, &around)?)?);
         }
         let Some(spec) = &case.loss else { return Ok((probes, None)) };
-        let parts: u64 = case.loads.iter().map(|l| u64::from(l.batches)).sum();
-        loss::has_room(parts).map_err(SiteError::BeforeLoad)?;
         let persisted = loss::prepare(spec, &around, &probes, stage)?.map_err(SiteError::BeforeLoad)?;
         Ok((probes, Some(persisted)))
     }

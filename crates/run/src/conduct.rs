@@ -19,6 +19,7 @@ use crate::bring_up::{Builds, Site, SiteError};
 use crate::event::RunEvent;
 use crate::journey;
 use crate::limits;
+use crate::loss::Ids;
 use crate::manifest::Record;
 use crate::stage::{Stage, Tell};
 use crate::translate::{TranslateError, check_targets};
@@ -300,8 +301,9 @@ impl Course<'_> {
                 let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
                 let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
+                let ids = Ids::of(self.plan.cases(), schedule.len());
                 let trial =
-                    Trial { index, place, case, conditions, plan_dir, allowed, threads, carried: None };
+                    Trial { index, place, ids, case, conditions, plan_dir, allowed, threads, carried: None };
                 trial.run(site, &stage, self.tell)
             }
         };

@@ -18,6 +18,7 @@ use crate::bring_up::{Builds, Site};
 use crate::carried::Carried;
 use crate::conduct::{How, RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
 use crate::event::RunEvent;
+use crate::loss::Ids;
 use crate::manifest::Record;
 use crate::stage::Tell;
 use crate::trial::{Conditions, Trial};
@@ -274,6 +275,7 @@ impl Hunt<'_> {
         let trial = Trial {
             index: 0,
             place: self.made,
+            ids: Ids::of(self.plan.cases(), MOST_TRIALS),
             case: &case,
             conditions: &self.conditions,
             plan_dir: &dir,
@@ -376,6 +378,8 @@ const MOST_LONGER: u64 = 8;
 
 /// An INVALID probe is made again so many times before that is what is known of its level.
 const INVALID_AGAIN: u32 = 2;
+/// No search measures more often than this, levels that are measured again included: ids are dealt for so many.
+const MOST_TRIALS: usize = 1 << 13;
 
 /// A system that is given no more load recovers within this, or never.
 const MOST_RECOVERY_S: f64 = 10.0;

@@ -21,9 +21,6 @@ const READ_NS: u64 = 60_000_000_000;
 const OUTPUT_BYTES: u64 = 256 << 20;
 /// So many missing ids are named.
 const NAMED: usize = 10;
-/// Loads and batches of a trial that may carry ids: the number of a load's batch has eight bits of an id.
-const MOST_PARTS: u64 = 1 << 8;
-
 /// How what was stored is told, all names filled in.
 pub enum Persisted {
     /// A URL, and where in its JSON the list is.
@@ -34,19 +31,37 @@ pub enum Persisted {
     Probe(Probe, f64),
 }
 
-/// Where the ids of a load's batch begin. All fit into 53 bits, which is what JSON numbers hold in most languages: thirteen
-/// for the trial, eight for load and batch, 32 for the request.
-pub fn first_id(trial: usize, part: u64) -> u64 {
-    ((trial as u64 % (1 << 13)) << 40) | ((part % MOST_PARTS) << 32)
+/// A block has room for no more than that many bits of requests: a trillion is enough.
+const MOST_REQUEST_BITS: u32 = 40;
+
+/// The ids of a run: each load's batch in each trial has a block of them, one behind the other. Every id fits into the 53
+/// bits that JSON numbers hold in most languages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ids {
+    /// Blocks of each trial.
+    parts: u64,
+    /// Bits of a request's place in its block.
+    request_bits: u32,
 }
 
-/// The loads of a case, each with its batches, have so many parts; too many cannot be told apart.
-pub fn has_room(parts: u64) -> Result<(), String> {
-    match parts > MOST_PARTS {
-        true => Err(format!(
-            "`loss` by ids is for at most {MOST_PARTS} loads and batches in a trial; here are {parts}"
-        )),
-        false => Ok(()),
+impl Ids {
+    /// For so many trials of these cases. What does not fit has been refused with the plan, if anybody asks for ids.
+    pub fn of(cases: &[plan::Case], trials: usize) -> Ids {
+        Ids::for_blocks(trials as u64, cases.iter().map(plan::ids::parts).max().unwrap_or(1))
+    }
+
+    fn for_blocks(trials: u64, parts: u64) -> Ids {
+        let parts = parts.max(1);
+        let last = trials.saturating_mul(parts).max(1) - 1;
+        let block_bits = u64::BITS - last.leading_zeros();
+        let free = plan::ids::ID_BITS.saturating_sub(block_bits);
+        Ids { parts, request_bits: free.clamp(plan::ids::REQUEST_BITS, MOST_REQUEST_BITS) }
+    }
+
+    /// Where the ids of a load's batch begin, by its trial's place in the run and its own in the trial.
+    pub fn first(self, trial: usize, part: u64) -> u64 {
+        let block = (trial as u64).wrapping_mul(self.parts).wrapping_add(part);
+        (block % plan::ids::MOST_BLOCKS) << self.request_bits
     }
 }
 
@@ -197,6 +212,8 @@ fn ids_in(bytes: &[u8], pointer: Option<&str>) -> Result<Vec<u64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -269,9 +286,24 @@ mod tests {
 
     #[test]
     fn ids_of_trials_and_batches_do_not_meet() {
-        let all: Vec<u64> = (0..3).flat_map(|t| (0..4).map(move |p| first_id(t, p))).collect();
-        assert!(all.windows(2).all(|w| w[1] - w[0] >= 1 << 32), "{all:?}");
-        assert!(first_id(8191, 255) + u64::from(u32::MAX) < 1 << 53);
-        assert!(has_room(256).is_ok() && has_room(257).is_err());
+        // As many trials as a plan may have, and as many blocks as there may be.
+        for (trials, parts) in [(1, 1), (3, 4), (8_193, 1), (10_000, 2), (10_000, 209), (1 << 13, 1 << 8)] {
+            let ids = Ids::for_blocks(trials, parts);
+            let block = |trial: u64, part: u64| ids.first(trial as usize, part);
+            let room = 1 << ids.request_bits;
+            assert!(room > u64::from(u32::MAX), "{trials} x {parts}");
+            let some = |of: [u64; 5], most: u64| BTreeSet::from(of.map(|n| n.min(most - 1)));
+            let mut firsts = Vec::new();
+            for trial in some([0, 1, 8_191, 8_192, u64::MAX], trials) {
+                firsts.extend(some([0, 1, 2, 3, u64::MAX], parts).into_iter().map(|part| block(trial, part)));
+            }
+            assert!(firsts.windows(2).all(|w| w[1] >= w[0] + room), "{trials} x {parts}: {firsts:?}");
+            assert!(block(trials - 1, parts - 1) + room <= 1 << plan::ids::ID_BITS, "{trials} x {parts}");
+        }
+        // A plan of common size: a trial's ids begin with its place.
+        assert_eq!(
+            (0..3).map(|t| Ids::for_blocks(3, 1).first(t, 0)).collect::<Vec<_>>(),
+            [0, 1 << 40, 2 << 40]
+        );
     }
 }

@@ -24,7 +24,7 @@ use crate::carried::Carried;
 use crate::event::RunEvent;
 use crate::events::{Actor, Changed};
 use crate::gauge::Gauge;
-use crate::loss::{self, Persisted, first_id};
+use crate::loss::{self, Ids, Persisted};
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::program::{Program, Run};
 use crate::setup::set_up;
@@ -48,6 +48,8 @@ pub struct Trial<'a> {
     pub index: usize,
     /// Its own place among the run's trials.
     pub place: usize,
+    /// What its requests are told apart by.
+    pub ids: Ids,
     /// Its case.
     pub case: &'a Case,
     /// The case's conditions.
@@ -234,7 +236,7 @@ impl Trial<'_> {
         for planned in &self.case.loads {
             let plan::LoadSpec { batches, pause_ns, start_ns, is_warmup_found, .. } = *planned;
             let first_ids =
-                parts.by_ref().take(batches as usize).map(|part| first_id(self.place, part)).collect();
+                parts.by_ref().take(batches as usize).map(|part| self.ids.first(self.place, part)).collect();
             let start_s = start_ns as f64 / 1e9;
             if let Some(command) = planned.command() {
                 let program = Program::new(&planned.name, command, site, (stage, &probes))?;

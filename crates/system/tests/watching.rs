@@ -83,7 +83,8 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     for name in ["serve", "spin", "loadlab", "host"] {
         let read = &samples[name];
         // One at once, one in each second from 0 on, one at the load's end, one when stopped.
-        assert!(read.len() >= 5 && read[0].at_s < 0.0 && read[1].at_s >= 0.0, "{name}: {read:?}");
+        let before = read.iter().filter(|s| s.at_s < 0.0).count();
+        assert!(before >= 1 && read.len() >= before + 5, "{name}: {read:?}");
         assert!(
             read.windows(2).all(|w| w[0].at_s < w[1].at_s && w[0].cpu_s <= w[1].cpu_s),
             "{name}: {read:?}"
@@ -140,8 +141,12 @@ fn something_external_is_read_by_its_process() {
     let bench = Bench::new();
     let component = bench.system.up(&bench.spec("a", "sleep 1000 & exec sleep 1000")).unwrap();
     eventually("two processes", || (component.pids().len() == 2).then_some(()));
-    let by_tree = Target::process_tree("x", component.process()).read_now().unwrap();
-    assert_eq!((by_tree.component.as_str(), by_tree.pids, by_tree.open_files), ("x", Some(2), Some(6)));
+    // A shell on its way to becoming another program has a file more.
+    let by_tree = eventually("nothing but standard input, output and error", || {
+        let read = Target::process_tree("x", component.process()).read_now()?;
+        (read.open_files == Some(6)).then_some(read)
+    });
+    assert_eq!((by_tree.component.as_str(), by_tree.pids), ("x", Some(2)));
     match Target::cgroup_of("x", component.process().pid) {
         Some(mut target) => assert_eq!(target.read_now().unwrap().pids, Some(2)),
         None => assert_eq!(bench.system.cgroup_version(), "none"),
