@@ -40,6 +40,11 @@ impl<'r> Addresses<'r> {
         (0..until_ns.len()).map(round).find(|i| until_ns[*i] <= now_ns).unwrap_or_else(|| round(0))
     }
 
+    /// The load's clock begins anew, so much later.
+    pub fn clock_moves(&mut self, by_ns: u64) {
+        self.refused_until_ns.iter_mut().flatten().for_each(|until| *until = until.saturating_sub(by_ns));
+    }
+
     /// It refused.
     pub fn refused(&mut self, host: u16, index: usize, now_ns: u64) {
         self.refused_until_ns[host as usize][index] = now_ns + PASSED_OVER_NS;
@@ -63,5 +68,10 @@ mod tests {
         assert_eq!(chosen(&addresses, 6), [0, 1, 2, 0]);
         addresses.refused(0, 0, 5);
         assert_eq!(addresses.choose(0, 7, 6), 0);
+        // What refused before the load began is passed over no longer than any other.
+        addresses.refused(1, 1, 90 * PASSED_OVER_NS);
+        addresses.clock_moves(90 * PASSED_OVER_NS + 1);
+        assert_eq!(chosen(&addresses, 0), [0, 2, 2, 0]);
+        assert_eq!(chosen(&addresses, PASSED_OVER_NS), [0, 1, 2, 0]);
     }
 }

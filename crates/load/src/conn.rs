@@ -38,8 +38,8 @@ pub struct Conn {
     pub refused: u32,
     /// The exchange it is for, or [`NONE`].
     pub exchange: u32,
-    /// When connecting began, on the load's clock.
-    pub connect_ns: u64,
+    /// When connecting began, or TLS after it: on the backend's clock, since it may have been before the load began.
+    pub since_ns: u64,
 }
 
 impl Conn {
@@ -52,7 +52,7 @@ impl Conn {
             address: 0,
             refused: 0,
             exchange: NONE,
-            connect_ns: 0,
+            since_ns: 0,
         }
     }
 }

@@ -7,6 +7,10 @@
 /// Longest response head, and longest trailer section.
 pub const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 256;
+/// Most interim responses (1xx) before an answer: a server that sends nothing else would be read for ever.
+pub const MAX_INTERIM: u8 = 100;
+/// What is said of one that sends more.
+pub const TOO_MANY_INTERIM: &str = "more than 100 interim responses (1xx), and no answer";
 /// Longest line of a chunk's size with its extensions.
 const MAX_CHUNK_LINE: u32 = 4096;
 
@@ -94,6 +98,8 @@ pub struct Reader {
     head: Option<Head>,
     /// The head's beginning, if it came in pieces.
     partial: Vec<u8>,
+    /// Interim responses that came before it.
+    interim: u8,
 }
 
 /// The last head seen on any connection of a worker, and what it said. Servers answer the same head again
@@ -134,7 +140,7 @@ pub struct Fed {
 
 impl Default for Reader {
     fn default() -> Self {
-        Reader { state: State::Head, head: None, partial: Vec::new() }
+        Reader { state: State::Head, head: None, partial: Vec::new(), interim: 0 }
     }
 }
 
@@ -145,6 +151,7 @@ impl Reader {
         self.state = State::Head;
         self.head = None;
         self.partial.clear();
+        self.interim = 0;
     }
 
     /// The head, once it is complete.
@@ -245,7 +252,7 @@ impl Reader {
                 match parsed {
                     // An interim head ended inside what was kept and what came: go on behind it.
                     Ok(Some((head, used))) if head.status < 200 => {
-                        check_interim(head.status)?;
+                        self.passes_over(head.status)?;
                         self.partial.drain(..used);
                         let rest = std::mem::take(&mut self.partial);
                         // `used` reaches beyond what had been kept, or it would have ended there before.
@@ -273,7 +280,7 @@ impl Reader {
                     return if self.partial.len() > MAX_HEAD { Err(Fault::HeadTooLarge) } else { Ok(None) };
                 }
                 Some((head, used)) if head.status < 200 => {
-                    check_interim(head.status)?;
+                    self.passes_over(head.status)?;
                     start += used;
                 }
                 Some((head, used)) => {
@@ -288,6 +295,16 @@ impl Reader {
         }
     }
 
+    /// Counts an interim response.
+    fn passes_over(&mut self, status: u16) -> Result<(), Fault> {
+        self.interim += 1;
+        match status {
+            101 => Err(Fault::Malformed("status 101, though no upgrade was asked for")),
+            _ if self.interim > MAX_INTERIM => Err(Fault::Malformed(TOO_MANY_INTERIM)),
+            _ => Ok(()),
+        }
+    }
+
     #[inline]
     fn begin_body(&mut self, head: Head) {
         self.head = Some(head);
@@ -296,13 +313,6 @@ impl Reader {
             Framing::Chunked => State::Chunked(Chunk::Size { digits: 0, value: 0 }),
             Framing::UntilClose => State::UntilClose,
         };
-    }
-}
-
-fn check_interim(status: u16) -> Result<(), Fault> {
-    match status {
-        101 => Err(Fault::Malformed("status 101, though no upgrade was asked for")),
-        _ => Ok(()),
     }
 }
 
@@ -574,6 +584,28 @@ mod tests {
             false,
             Err("status 101, though no upgrade was asked for"),
         );
+    }
+
+    #[test]
+    fn interim_responses_without_end_are_bounded() {
+        let most = usize::from(MAX_INTERIM);
+        let hints = |count| b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(count);
+        let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+        for piece in [1, 7, 40, 1000, 100_000] {
+            let mut memo = Memo::default();
+            let fed = |bytes: &[u8], memo: &mut Memo| {
+                let mut reader = Reader::default();
+                bytes.chunks(piece).find_map(|part| match reader.feed(part, false, memo) {
+                    Ok(fed) => fed.done.then_some(Ok(())),
+                    Err(fault) => Some(Err(fault.words())),
+                })
+            };
+            // As many again with the next answer.
+            for _ in 0..2 {
+                assert_eq!(fed(&[&hints(most), &answer[..]].concat(), &mut memo), Some(Ok(())), "{piece}");
+            }
+            assert_eq!(fed(&hints(most + 1), &mut memo), Some(Err(TOO_MANY_INTERIM)), "{piece}");
+        }
     }
 
     #[test]

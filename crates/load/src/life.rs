@@ -53,16 +53,25 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.exchanges[id as usize];
         if let Some(multiplex) = &self.multiplex {
             exchange.conn = multiplex.connection_of(id, host);
+            let is_closed = self.conns[exchange.conn as usize].phase == Phase::Closed;
+            if is_closed && self.journey.is_some() && !self.can_be_written(id, index, now) {
+                return;
+            }
             return self.begin_stream(ops, id, host, now);
         }
         let conn_id = exchange.conn;
         if self.talks.is_some() && self.goes_on(ops, id, now) {
             return;
         }
-        let conn = &mut self.conns[conn_id as usize];
-        (conn.exchange, conn.refused) = (id, 0);
+        let conn = &self.conns[conn_id as usize];
         let shares = |to: u16| self.spec.proxy.as_ref().is_some_and(|p| p.shares(to, host));
         let (phase, elsewhere) = (conn.phase, conn.host != host && !shares(conn.host));
+        let is_idle = phase == Phase::Idle && !elsewhere;
+        if !is_idle && self.journey.is_some() && !self.can_be_written(id, index, now) {
+            return;
+        }
+        let conn = &mut self.conns[conn_id as usize];
+        (conn.exchange, conn.refused) = (id, 0);
         match phase {
             Phase::Idle if !elsewhere => {
                 self.conns[conn_id as usize].rested = true;
@@ -74,6 +83,19 @@ impl<'r> Worker<'r> {
             _ => {
                 self.shut(ops, conn_id);
                 self.connect(ops, conn_id, host, now);
+            }
+        }
+    }
+
+    /// Whether a step can be written; else it fails in the next turn, and no connection is made or closed for it.
+    fn can_be_written(&mut self, id: u32, index: u32, now: u64) -> bool {
+        let Some(journey) = &mut self.journey else { return true };
+        match journey.try_out(id, index, now) {
+            Ok(()) => true,
+            Err(fault) => {
+                let trouble = Trouble::Unwritten(fault);
+                self.unwritten.push(self.exchanges[id as usize].unwritten(id, trouble));
+                false
             }
         }
     }
@@ -95,7 +117,11 @@ impl<'r> Worker<'r> {
         // Each place goes through all addresses, and neighbours begin with different ones.
         let from = if conn.host == host { conn.address as usize + 1 } else { number as usize };
         conn.address = self.addresses.choose(host, from, now) as u32;
-        (conn.host, conn.phase, conn.connect_ns, conn.rested) = (host, Phase::Connecting, now, false);
+        let since_ns = self.place.start_ns + now;
+        (conn.host, conn.phase, conn.since_ns, conn.rested) = (host, Phase::Connecting, since_ns, false);
+        if let Some(multiplex) = &mut self.multiplex {
+            multiplex.connects(id, since_ns);
+        }
         let source = match self.spec.sources.as_slice() {
             [] => None,
             sources => Some(sources[(number % sources.len() as u64) as usize]),
@@ -120,16 +146,25 @@ impl<'r> Worker<'r> {
     pub(crate) fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
         let now = self.now(ops);
         let conn = &self.conns[id as usize];
-        let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
-        let due_ns = self.exchanges.get(exchange as usize).map_or(u64::MAX, |e| e.due_ns);
-        if due_ns != u64::MAX || self.multiplex.is_some() {
+        let (exchange, took_ns) = (conn.exchange, ops.now().saturating_sub(conn.since_ns));
+        let due_ns = self.due_of(id);
+        if exchange != NONE || self.multiplex.is_some() {
             self.recorder.roll(now);
         }
         self.recorder.connected(due_ns, took_ns);
-        if self.secure.is_some() && self.secures(ops, id, now) {
+        if self.secure.is_some() && self.secures(ops, id) {
             return;
         }
         self.ready(ops, id);
+    }
+
+    /// Where in time a connection belongs that is being made: to the request it is for, or to when connecting began
+    /// where it is for several. One that is opened to be held belongs to the window.
+    pub(crate) fn due_of(&self, id: ConnId) -> u64 {
+        let exchange = self.exchanges.get(self.conns[id as usize].exchange as usize);
+        let shared = self.multiplex.as_ref().and_then(|m| m.connecting_since(id));
+        let since_ns = shared.map(|since_ns| since_ns.saturating_sub(self.place.start_ns));
+        exchange.map(|e| e.due_ns).or(since_ns).unwrap_or(u64::MAX)
     }
 
     /// Requests can go out on a connection.
@@ -185,6 +220,8 @@ impl<'r> Worker<'r> {
                     put
                 }
                 Err(fault) => {
+                    // Nothing was said on it.
+                    self.conns[id as usize].phase = Phase::Idle;
                     let trouble = Trouble::Unwritten(fault);
                     return self.unwritten.push(exchange.unwritten(user, trouble));
                 }
@@ -322,9 +359,10 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         self.recorder.roll(now);
         let conn = self.exchanges[id as usize].conn;
+        let is_unwritten = self.talks.is_none() && matches!(reason, Reason::Script(Trouble::Unwritten(_)));
         if self.multiplex.is_some() {
             self.cancel_stream(ops, id);
-        } else if self.conns[conn as usize].phase != Phase::Closed {
+        } else if self.conns[conn as usize].phase != Phase::Closed && !is_unwritten {
             self.shut(ops, conn);
         }
         self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
@@ -510,7 +548,9 @@ impl<'r> Worker<'r> {
         let (answered, again) = (exchange.answered, rested && self.may_resend(exchange, error));
         let whole = error.is_none() && exchange.reader.ends_with_connection();
         match phase {
-            Phase::Closed | Phase::Idle => {}
+            Phase::Closed => {}
+            // Its request could not be written.
+            Phase::Idle => self.shut(ops, id),
             Phase::Connecting => self.fail(ops, exchange_id, Failure::Connect, reason),
             Phase::Securing => self.fail(ops, exchange_id, Failure::Tls, reason),
             Phase::Busy if whole && self.secure.as_ref().is_some_and(|s| s.is_cut(id)) => {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
-use crate::conn::{Exchange, Phase, Stash};
+use crate::conn::{Conn, Exchange, Phase, Stash};
 use crate::http2::{Code, Event, Session, Settings};
 use crate::io::{ConnId, Ops};
 use crate::keeper::Reason;
@@ -42,6 +42,8 @@ struct Link {
     session: Option<Box<Session>>,
     /// Bytes on their way out.
     unsent: usize,
+    /// When it was begun to be made, on the backend's clock.
+    since_ns: u64,
     /// Exchanges that wait for it.
     waiting: Vec<u32>,
 }
@@ -75,6 +77,16 @@ impl<'r> Multiplex<'r> {
     pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
         let Link { session, waiting, .. } = self.link(conn);
         waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
+    }
+
+    /// The connection is being made now, on the backend's clock.
+    pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
+        self.link(conn).since_ns = at_ns;
+    }
+
+    /// Since when it was being made, on the backend's clock.
+    pub fn connecting_since(&self, conn: ConnId) -> Option<u64> {
+        self.links.get(conn as usize).map(|link| link.since_ns)
     }
 
     /// What was said on a connection that goes on elsewhere.
@@ -324,6 +336,29 @@ impl<'r> Worker<'r> {
         if let Some(session) = &mut links[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
+        }
+    }
+
+    /// A request has waited for too long, and perhaps for a connection that will never stand: one that was begun a
+    /// timeout ago is given up, and others that wait for it get another.
+    #[cold]
+    pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let conn = self.exchanges[id as usize].conn;
+        let Conn { phase, host, .. } = self.conns[conn as usize];
+        let age_ns = |since_ns| (self.place.start_ns + now).saturating_sub(since_ns);
+        let Some(multiplex) = &mut self.multiplex else { return };
+        let link = multiplex.link(conn);
+        let is_making = matches!(phase, Phase::Connecting | Phase::Securing);
+        if !is_making || age_ns(link.since_ns) < self.spec.timeout_ns {
+            return;
+        }
+        link.waiting.retain(|waiting| *waiting != id);
+        // Those that wait as long are given up next, and what they do then makes a connection of its own.
+        let is_wanted = link.waiting.iter().any(|w| self.exchanges[*w as usize].link.at_ns > now);
+        self.shut(ops, conn);
+        if is_wanted {
+            self.conns[conn as usize].refused = 0;
+            self.connect(ops, conn, host, now);
         }
     }
 

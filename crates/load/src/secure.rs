@@ -111,7 +111,7 @@ pub fn put<'r>(
 
 impl<'r> Worker<'r> {
     /// The TCP connection stands. True if it is to be made secure first.
-    pub(crate) fn secures(&mut self, ops: &mut impl Ops<'r>, id: ConnId, now: u64) -> bool {
+    pub(crate) fn secures(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
         let host = self.conns[id as usize].host;
         let Some(secure) = &mut self.secure else { return false };
         let Some(name) = secure.spec.names.get(usize::from(host)).and_then(Option::as_ref) else {
@@ -123,7 +123,7 @@ impl<'r> Worker<'r> {
             Ok(tls)
         });
         let conn = &mut self.conns[id as usize];
-        (conn.phase, conn.connect_ns) = (Phase::Securing, now);
+        (conn.phase, conn.since_ns) = (Phase::Securing, ops.now());
         match begun {
             Ok(tls) => {
                 *secure.link(id) = Some(Box::new(tls));
@@ -162,7 +162,7 @@ impl<'r> Worker<'r> {
             self.recorder.sent(ops.send_copy(id, &secure.wire));
         }
         if opened && result.is_ok() {
-            self.secured(ops, id, now);
+            self.secured(ops, id);
         }
         let stands = |worker: &Self| worker.secure.as_ref().is_some_and(|s| s.links[id as usize].is_some());
         if !plain.is_empty() && stands(self) {
@@ -179,11 +179,9 @@ impl<'r> Worker<'r> {
     }
 
     /// The handshake is done.
-    fn secured(&mut self, ops: &mut impl Ops<'r>, id: ConnId, now: u64) {
-        let conn = &self.conns[id as usize];
-        let (exchange, took_ns) = (conn.exchange, now.saturating_sub(conn.connect_ns));
-        let due_ns = self.exchanges.get(exchange as usize).map_or(u64::MAX, |e| e.due_ns);
-        self.recorder.secured(due_ns, took_ns);
+    fn secured(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let took_ns = ops.now().saturating_sub(self.conns[id as usize].since_ns);
+        self.recorder.secured(self.due_of(id), took_ns);
         if self.multiplex.is_some() {
             let agreed = self.secure.as_ref().and_then(|s| s.links[id as usize].as_ref()?.handshake()?.alpn);
             if agreed != Some(b"h2") {

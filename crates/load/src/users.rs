@@ -376,6 +376,25 @@ impl<'r> Users<'r> {
         Ok(&self.head)
     }
 
+    /// Whether a request could be written now. Nothing that its values are made of is used up.
+    ///
+    /// # Errors
+    /// See [`Users::write`].
+    pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::Fault> {
+        let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
+        let (sequence, id, mut random) = (self.sequence.0, self.ids.0, self.random);
+        let draw = Draw { sequence, id, now_ns, random };
+        let state = &self.users[user as usize];
+        let mut values = state.values(self.journey, &draw, &mut random);
+        let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
+        self.head.clear();
+        if state.redirect.is_none() {
+            message.target.write(&mut values, &mut self.head)?;
+        }
+        message.fields.write(&mut values, &mut self.head)?;
+        message.body.iter().filter(|_| as_given).try_for_each(|body| body.write(&mut values, &mut self.head))
+    }
+
     /// The part of a conversation that a request is.
     #[inline]
     pub fn talk(&self, request: u32) -> Option<&Talk> {

@@ -43,7 +43,7 @@ pub const ABORT: u8 = 2;
 pub struct Worker<'r> {
     pub(crate) spec: &'r LoadSpec,
     control: &'r AtomicU8,
-    place: Place,
+    pub(crate) place: Place,
     /// Users send as soon as they are free.
     pub(crate) as_due: bool,
     /// End of the schedule by time.
@@ -256,6 +256,7 @@ impl<'r> Worker<'r> {
 
     /// The load begins now, on the backend's clock.
     pub fn begin_at(&mut self, start_ns: u64) {
+        self.addresses.clock_moves(start_ns.saturating_sub(self.place.start_ns));
         self.place.start_ns = start_ns;
     }
 
@@ -565,6 +566,9 @@ impl<'r> Worker<'r> {
                 (false, Some(_)) => self.too_late(id),
                 (false, None) => Reason::Words(self.overdue_words(id)),
             };
+            if self.multiplex.is_some() {
+                self.replace_stuck(ops, id, now);
+            }
             self.fail(ops, id, Failure::Timeout, reason);
         }
     }

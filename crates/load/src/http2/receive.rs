@@ -13,6 +13,7 @@ use super::session::{
     Data, Event, KEEP, MAX_CONTINUATIONS, MAX_LIST, MAX_MEMO, OpenHead, Reading, Session, Settings, slim,
 };
 use super::streams::ANY_LENGTH;
+use crate::http1::{MAX_INTERIM, TOO_MANY_INTERIM};
 
 impl Session {
     /// Looks at the head of a DATA frame: streams and windows are counted by frames, not by what comes at once.
@@ -297,10 +298,12 @@ impl Session {
         } else if status == 101 {
             Some("status 101, which HTTP/2 does not have")
         } else if status < 200 {
-            if !end {
-                return self.floods.idle();
+            stream.interim += 1;
+            match (end, stream.interim > MAX_INTERIM) {
+                (true, _) => Some("an interim head that ends the stream"),
+                (false, true) => Some(TOO_MANY_INTERIM),
+                (false, false) => return self.floods.idle(),
             }
-            Some("an interim head that ends the stream")
         } else {
             let no_body = stream.no_body || status == 204 || status == 304;
             stream.left = if no_body { 0 } else { facts.length.unwrap_or(ANY_LENGTH) };

@@ -353,6 +353,7 @@ impl Session {
             receive_window: i64::from(self.settings.stream_window),
             all_sent: body.is_empty(),
             queued: false,
+            interim: 0,
             head: false,
             no_body,
         });

@@ -25,6 +25,8 @@ pub struct Stream {
     pub all_sent: bool,
     /// It waits in the queue of bodies.
     pub queued: bool,
+    /// Interim heads that came.
+    pub interim: u8,
     /// The final head came.
     pub head: bool,
     /// The response has no body whatever its head says.
@@ -40,6 +42,7 @@ const FREE: Stream = Stream {
     receive_window: 0,
     all_sent: false,
     queued: false,
+    interim: 0,
     head: false,
     no_body: false,
 };

@@ -7,6 +7,7 @@ use super::frame::{self, FrameHead, flag, kind, setting};
 use super::hpack::tests::hex;
 use super::session::{MAX_CONTINUATIONS, MAX_LIST, MAX_OUT};
 use super::*;
+use crate::http1::{MAX_INTERIM, TOO_MANY_INTERIM};
 
 /// An event, kept. Pieces of one body that follow one another are one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -593,7 +594,6 @@ fn our_windows_open_again_in_large_steps() {
 
 #[test]
 fn floods_end() {
-    let never = block(&[(":status", "103")]);
     for flood in [
         frame(kind::PING, 0, 0, &[0; 8]),
         settings_frame(&[]),
@@ -603,7 +603,6 @@ fn floods_end() {
         frame(kind::PRIORITY, 0, 1, &[0; 5]),
         frame(0xee, 0, 0, b""),
         frame(kind::RST_STREAM, 0, 5, &[0; 4]),
-        headers(3, false, &never),
         headers(5, true, OK),
         data(5, true, b""),
         data(5, false, b"x"),
@@ -627,6 +626,19 @@ fn floods_end() {
         assert_eq!(fault.words, "a flood of frames that bring no response further");
         assert!(driven.out.len() <= 17 * (MAX_IDLE_FRAMES as usize + 2), "{}", driven.out.len());
     }
+}
+
+#[test]
+fn interim_heads_without_end_end_their_stream() {
+    let mut driven = Driven::new(Settings::default(), 2);
+    let hint = headers(1, false, &block(&[(":status", "103")]));
+    driven.receive(&hint.repeat(usize::from(MAX_INTERIM)));
+    assert_eq!(driven.seen, []);
+    driven.receive(&hint);
+    assert_eq!(driven.seen, [Seen::Malformed(100, TOO_MANY_INTERIM)]);
+    // The other stream is none the worse.
+    driven.receive(&headers(3, true, OK));
+    assert_eq!(driven.seen.last(), Some(&Seen::Head(101, 200, true)));
 }
 
 #[test]

@@ -1,0 +1,221 @@
+//! Connections in simulated time: when they are made and given up, and which times are theirs.
+
+mod support;
+
+use loadlab_load::course::Course;
+use loadlab_load::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind};
+use loadlab_load::http2::{HeadParts, Heads};
+use loadlab_load::io::ConnId;
+use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::redirect::Site;
+use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::run::simulate;
+use loadlab_load::script::{Journey, Message, Script};
+use loadlab_load::spec::{Held, Http2, Proxy, TlsSpec};
+use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
+use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
+use loadlab_record::Failure;
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+const NEVER: u64 = u64::MAX / 2;
+
+fn spec(model: Model, until: Until) -> LoadSpec {
+    LoadSpec::new(model, until, vec![support::get()], support::address())
+}
+
+/// The same over HTTP/2, so many users to a connection.
+fn over_http2(spec: LoadSpec, streams: u32) -> LoadSpec {
+    let parts = HeadParts { method: "GET", scheme: "http", authority: "sim", path: "/", headers: &[] };
+    let heads = vec![Heads::default().add(&parts).unwrap()];
+    LoadSpec { http2: Some(Http2 { heads, written: vec![], streams }), ..spec }
+}
+
+/// Answers at once, over HTTP/1 and HTTP/2.
+#[derive(Default)]
+struct Plain {
+    /// How long a connection takes to stand.
+    connect_ns: u64,
+    /// Connections asked for before then never stand, or are never answered on.
+    dead_until_ns: u64,
+    /// These connections stand; only what is said on them is never answered.
+    accepts: bool,
+    /// When connections were asked for.
+    connects: Vec<u64>,
+    closed: u64,
+    requests: u64,
+    /// When that was, by connection.
+    since: std::collections::BTreeMap<ConnId, u64>,
+}
+
+impl Server for Plain {
+    fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
+        self.connects.push(at_ns);
+        self.since.insert(conn, at_ns);
+        let is_dead = at_ns < self.dead_until_ns && !self.accepts;
+        Ok(if is_dead { NEVER } else { at_ns + self.connect_ns })
+    }
+
+    fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        if self.since[&conn] < self.dead_until_ns {
+            return vec![];
+        }
+        let mut answer = Vec::new();
+        if bytes.starts_with(b"GET") {
+            self.requests += 1;
+            answer.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        } else {
+            let mut rest = bytes;
+            if let Some(after) = rest.strip_prefix(PREFACE) {
+                frame::write_settings(&mut answer, &[]);
+                rest = after;
+            }
+            while let Some(head) = FrameHead::read(rest) {
+                rest = &rest[HEAD_LEN + head.len as usize..];
+                if head.kind == kind::HEADERS {
+                    self.requests += 1;
+                    let flags = flag::END_HEADERS | flag::END_STREAM;
+                    // `:status: 200`
+                    frame::write(&mut answer, kind::HEADERS, flags, head.stream, &[0x88]);
+                }
+            }
+        }
+        vec![(at_ns + MS, Reply::Bytes(answer))]
+    }
+
+    fn closed(&mut self, _: u64, _: ConnId) {
+        self.closed += 1;
+    }
+}
+
+fn go(spec: &LoadSpec, server: Plain) -> (Outcome, Plain) {
+    let mut sim = Sim::new(server);
+    let outcome = simulate(spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
+    outcome.measured.counts.balance().unwrap();
+    (outcome, sim.into_server())
+}
+
+#[test]
+fn shared_connections_that_never_stand_are_replaced() {
+    let users = || {
+        let mut load = over_http2(spec(Model::Closed { users: 6 }, Until::Elapsed(9 * S + 1)), 3);
+        load.timeout_ns = S;
+        load
+    };
+    let dead = |until, accepts| Plain { dead_until_ns: until, accepts, ..Plain::default() };
+    // Two connections are given up each second, until the server is back.
+    let (outcome, server) = go(&users(), dead(4 * S + 1, false));
+    assert_eq!(outcome.measured.counts.failures.get(Failure::Timeout), 5 * 6);
+    assert!(outcome.measured.counts.ok > 0);
+    assert_eq!(server.connects, [0, 0, S, S, 2 * S, 2 * S, 3 * S, 3 * S, 4 * S, 4 * S, 5 * S, 5 * S]);
+    assert_eq!(server.closed, 12);
+    // The same where only a tunnel is missing, or TLS.
+    let mut tunnelled = users();
+    tunnelled.proxy =
+        Some(Box::new(Proxy { connects: vec![Some((*b"CONNECT sim:80 HTTP/1.1\r\n\r\n").into())] }));
+    let parts = TlsParts {
+        trust: Trust::Anyone,
+        identity: None,
+        versions: Versions::Both,
+        resumption: false,
+        alpn: vec![b"h2".to_vec()],
+    };
+    let mut secured = users();
+    let config = TlsConfig::new(&parts).unwrap();
+    secured.tls = Some(Box::new(TlsSpec { config, names: vec![Some(server_name("sim").unwrap())] }));
+    for load in [tunnelled, secured] {
+        let (outcome, server) = go(&load, dead(NEVER, true));
+        assert_eq!((outcome.measured.counts.ok, server.connects.len()), (0, 20), "{:?}", server.connects);
+    }
+    // Who has just begun to wait has as long as anybody: a timeout ends no connection that is younger.
+    let mut ramped = users();
+    ramped.ramp_ns = S;
+    let (outcome, server) = go(&ramped, Plain { connect_ns: 900 * MS, ..Plain::default() });
+    assert_eq!((outcome.measured.counts.failed(), server.connects.len()), (0, 2));
+}
+
+#[test]
+fn connections_that_are_made_before_the_window_are_not_in_it() {
+    for streams in [1, 4] {
+        let mut load = over_http2(spec(Model::Closed { users: 4 }, Until::Elapsed(4 * S)), streams);
+        load.warmup_ns = S;
+        let server = || Plain { connect_ns: 30 * MS, ..Plain::default() };
+        let (outcome, _) = go(&load, server());
+        let measured = &outcome.measured;
+        assert_eq!(measured.connections.opened, 4 / u64::from(streams));
+        assert_eq!(measured.series.connect.count(), 0, "they were made in the warm-up");
+        load.warmup_ns = 0;
+        let (outcome, _) = go(&load, server());
+        assert_eq!(outcome.measured.series.connect.count(), 4 / u64::from(streams));
+        assert_eq!(outcome.measured.series.connect.min_ns().unwrap() / MS, 30);
+    }
+}
+
+#[test]
+fn connects_that_begin_before_the_load_have_their_whole_time() {
+    // Ten connections, one each 100 ms; those of the last 400 ms do not stand yet when nobody waits for them any longer.
+    let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
+    load.held = Some(Held { connections: 10, rate_per_s: 10.0 });
+    load.timeout_ns = 100 * MS;
+    let (outcome, _) = go(&load, Plain { connect_ns: 180 * MS, ..Plain::default() });
+    let connect = &outcome.measured.series.connect;
+    assert_eq!((outcome.measured.counts.failed(), connect.count()), (0, 10));
+    assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (180, 180));
+}
+
+/// Asks for the first host, then for something that it has no value for; of the second host if `elsewhere`.
+fn forgetful(elsewhere: bool) -> LoadSpec {
+    let ask = |slot: Option<u16>, host: u16| {
+        let mut target = Template::default();
+        target.push_text(b"/", Escape::Raw).unwrap();
+        slot.into_iter().for_each(|slot| target.push(Variable::Capture(slot), Escape::Url));
+        let message = Message { method: "GET".into(), target, fields: Template::default(), body: None };
+        Script { message: Some(message), host, ..Script::plain() }
+    };
+    let site =
+        |name: &str| Site { authority: name.into(), host: name.into(), is_secure: false, by_proxy: None };
+    let journey = Journey {
+        course: Course { before: 0, round: 2, after: 0, weights: vec![], rounds: 5 },
+        scripts: vec![ask(None, 0), ask(Some(0), u16::from(elsewhere))],
+        feeds: vec![],
+        dealings: vec![],
+        shared: Slots::new(0),
+        sites: vec![site("sim"), site("second")],
+        cookies: false,
+        own: 1,
+        remembered: vec![],
+        numbers: vec![],
+        sessions: false,
+        unix_ns: 0,
+    };
+    let mut load = spec(Model::Closed { users: 1 }, Until::Repeats(5));
+    load.requests.push(load.requests[0].clone());
+    load.requests[1].host = u16::from(elsewhere);
+    load.hosts.push(vec!["127.0.0.2:80".parse().unwrap()]);
+    LoadSpec { journey: Some(Box::new(journey)), ..load }
+}
+
+#[test]
+fn what_cannot_be_written_makes_and_closes_no_connection() {
+    for elsewhere in [false, true] {
+        let over = support::http2::over_http2(forgetful(elsewhere), 1, &[vec![], vec![]]);
+        for load in [forgetful(elsewhere), over] {
+            let (outcome, server) = go(&load, Plain::default());
+            let counts = &outcome.measured.counts;
+            assert_eq!((counts.ok, counts.failures.get(Failure::Check), server.requests), (5, 5, 5));
+            // One, which is closed at the end.
+            assert_eq!((server.connects.len(), server.closed), (1, 1), "elsewhere: {elsewhere}");
+        }
+    }
+    // Nor is one made where nothing else is asked for.
+    let mut load = forgetful(false);
+    load.journey.as_mut().unwrap().course =
+        Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 5 };
+    load.journey.as_mut().unwrap().scripts.remove(0);
+    load.requests.truncate(1);
+    for load in [load.clone(), support::http2::over_http2(load, 1, &[vec![]])] {
+        let (outcome, server) = go(&load, Plain::default());
+        assert_eq!((outcome.measured.counts.failed(), server.connects.len()), (5, 0));
+    }
+}
