@@ -18,6 +18,7 @@ use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
 use crate::event::RunEvent;
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::stage::{Stage, Tell};
+use crate::unanswered::unanswered;
 
 /// Time for the load's threads to be there when it begins.
 pub const LEAD_NS: u64 = 10_000_000;
@@ -108,6 +109,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     tell(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
     let summary = summary_of(bench, facts, &measured);
     let MeasuredLoad { run, examples, ticks, .. } = measured;
+    let trouble = trouble.or_else(|| unanswered(&summary, &examples));
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 

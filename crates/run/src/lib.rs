@@ -34,6 +34,7 @@ mod talk;
 mod translate;
 mod trial;
 mod trust;
+mod unanswered;
 mod urls;
 
 pub mod event;
