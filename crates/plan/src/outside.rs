@@ -11,7 +11,7 @@ use loadlab_record::secrets::LEAST_BYTES;
 
 use crate::credentials;
 use crate::error::Problem;
-use crate::journey::Escape;
+use crate::journey::{Escape, target};
 use crate::node::{Kind, Node, shorten};
 use crate::reader::{Reader, Resolved, Scope, When};
 use crate::source::Span;
@@ -165,7 +165,7 @@ pub(crate) struct Spot<'s> {
     pub when: When,
     /// In the matrix, if the case brings the name in.
     pub origin: Option<Span>,
-    /// An `@` follows: in a proxy's URL it is user or password.
+    /// An `@` follows: at the beginning of a URL it is user or password.
     pub is_user: bool,
 }
 
@@ -189,7 +189,7 @@ impl Reader<'_> {
                 let value = escape.written(&value);
                 match (spot.when, asked.is_public) {
                     // What is needed now becomes part of the plan, and is masked where that is shown.
-                    (When::Now, _) | (When::Run | When::Proxy, true) => out.template.push_text(&value),
+                    (When::Now, _) | (When::Run | When::Url, true) => out.template.push_text(&value),
                     (_, is_public) => {
                         out.template.push_given(value, (!is_public).then(|| spot.name.to_owned()));
                     }
@@ -273,16 +273,15 @@ fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
     }
 }
 
-/// What a place does to a value. The beginning of a URL takes it as it is, since it may be all of it; so does a proxy's
-/// URL but for user and password.
+/// What a place does to a value. The beginning of a URL takes it as it is, since it may be all of it, but for user and
+/// password.
 fn escape_at(spot: &Spot<'_>, so_far: &str) -> Escape {
     match spot.when {
         When::Now | When::Run => Escape::Raw,
-        When::Proxy if spot.is_user && so_far.contains("://") => Escape::Url,
-        When::Proxy => Escape::Raw,
-        When::Request(Escape::Url | Escape::UrlRaw) if !crate::journey::target::has_path(so_far) => {
-            Escape::Raw
+        When::Url | When::Request(Escape::Url | Escape::UrlRaw) if !target::has_path(so_far) => {
+            if spot.is_user && so_far.contains("://") { Escape::Url } else { Escape::Raw }
         }
+        When::Url => Escape::Url,
         When::Request(escape) => escape,
     }
 }

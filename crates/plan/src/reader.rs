@@ -35,8 +35,8 @@ pub(crate) enum When {
     Now,
     /// The run's folder and ports.
     Run,
-    /// The same, in a proxy's URL.
-    Proxy,
+    /// The same, in a URL: what comes from outside is encoded.
+    Url,
     /// The same, and variables that change from request to request, escaped for their place.
     Request(Escape),
 }
@@ -336,11 +336,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A proxy's URL.
-    pub fn proxy_text(&mut self, node: &Node) -> Option<Template> {
+    /// A URL that may have names left for the run.
+    pub fn url_text(&mut self, node: &Node) -> Option<Template> {
         match &node.value {
             Value::Scalar(kind, text) if *kind != Kind::Null => {
-                let (template, ..) = self.resolve(node, *kind, text, When::Proxy)?;
+                let (template, ..) = self.resolve(node, *kind, text, When::Url)?;
                 Some(template)
             }
             _ => {
@@ -378,8 +378,11 @@ impl<'a> Reader<'a> {
             match piece {
                 Piece::Text(text) => out.template.push_text(text),
                 Piece::Name(name) => {
-                    let behind = &list[i + 1..];
-                    let is_user = behind.iter().any(|p| matches!(p, Piece::Text(t) if t.contains('@')));
+                    let behind = list[i + 1..].iter().find_map(|piece| match piece {
+                        Piece::Text(text) => text.find(['@', '/', '?', '#']).map(|at| text.as_bytes()[at]),
+                        Piece::Name(_) => None,
+                    });
+                    let is_user = behind == Some(b'@');
                     let spot = Spot { node, name, when, origin: None, is_user };
                     self.put(&spot, list.len() == 1, &mut out);
                 }

@@ -348,7 +348,7 @@ fn read_port(r: &mut Reader<'_>, node: &Node) -> Option<Option<u16>> {
 
 /// A URL that may have ports left in it.
 pub(crate) fn read_url(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
-    let template = r.template(node, "a URL")?;
+    let template = r.url_text(node)?;
     check_rendered(r, node, &template, url::check)?;
     Some(template)
 }

@@ -6,7 +6,8 @@ use common::{HEAD, LOAD};
 use loadlab_plan::{Auth, Body, Missing, Options, Part, Plan, Reference, Segment, Template};
 
 /// What the environment and the plan's folder hold.
-const KNOWN: [(&str, &str); 9] = [
+const KNOWN: [(&str, &str); 10] = [
+    ("env.HOST", "127.0.0.1:8080"),
     ("env.TOKEN", "t0ken/with+odd=chars&\"quotes\""),
     ("env.PASSWORD", "p@ss word:1"),
     ("env.PORT", "8080"),
@@ -123,6 +124,9 @@ load:
     assert_eq!(filled(run), "./web --token t0ken/with+odd=chars&\"quotes\"");
     assert_eq!(web.part.text(), "./web --token ${env.TOKEN}");
     assert_eq!(web.ports[0].number, Some(8080));
+    let Some(ready) = web.ready.as_ref() else { panic!() };
+    let loadlab_plan::ReadySign::Http(ready) = &ready.sign else { panic!() };
+    assert_eq!(filled(ready), "http://127.0.0.1:8080/ready?key=t0ken%2Fwith%2Bodd%3Dchars%26%22quotes%22");
     let env: Vec<String> = web.env.iter().map(|(_, value)| filled(value)).collect();
     assert_eq!(env, ["token-from-a-file", "8080"]);
     let load = &case.loads[0];
@@ -144,6 +148,15 @@ load:
     }
     assert_eq!(plan.secrets.mask("port 8080 for 3s"), "port 8080 for 3s", "public values are no secrets");
     assert_eq!(plan.shown_text, text, "names stay as they are written");
+}
+
+#[test]
+fn a_host_may_come_from_outside() {
+    for url in ["http://${public:env.HOST}/a@b", "http://${public:env.HOST}/", "${public:env.BASE}"] {
+        let plan = read(&step(&format!("{{ get: \"{url}\" }}")));
+        let url = filled(&plan.cases()[0].loads[0].journey[0].url);
+        assert!(url.starts_with("http://127.0.0.1:8080/"), "{url}");
+    }
 }
 
 #[test]
@@ -226,14 +239,35 @@ fn what_is_missing_is_told_at_once_with_its_place() {
     ");
     let tagged = step("{ get: \"http://127.0.0.1/\", tags: [\"${file:token.txt}\"] }");
     assert!(
-        mistakes(&tagged).starts_with("plan.yaml:7:40: a secret cannot be a tag"),
+        mistakes(&tagged).starts_with("plan.yaml:7:42: a secret cannot be a tag"),
         "{}",
         mistakes(&tagged)
     );
     let text =
         format!("{HEAD}{LOAD}trials: \"${{env.TOKEN}}\"\nmatrix: {{ axes: {{ a: [\"${{env.NONE}}\"] }} }}\n")
             + "expect: [\"${case.a}\", \"${public:x}\"]\n";
-    insta::assert_snapshot!(mistakes(&text), @"");
+    insta::assert_snapshot!(mistakes(&text), @r#"
+    plan.yaml:4:9: `***` is not a whole number
+       |
+     4 | trials: "${env.TOKEN}"
+       |         ^^^^^^^^^^^^^^
+
+    plan.yaml:5:23: the environment variable `NONE` is not set
+       |
+     5 | matrix: { axes: { a: ["${env.NONE}"] } }
+       |                       ^^^^^^^^^^^^^
+      used here, in case `a=${env.NONE}`: plan.yaml:6:10
+       |
+     6 | expect: ["${case.a}", "${public:x}"]
+       |          ^^^^^^^^^^^
+      hint: set it for loadlab: `export NONE=…`
+
+    plan.yaml:6:26: `${public:x}` takes nothing from outside
+       |
+     6 | expect: ["${case.a}", "${public:x}"]
+       |                          ^^^^^^^^
+      hint: `${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is no secret
+    "#);
 }
 
 /// First lines and hints only.

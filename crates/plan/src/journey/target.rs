@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 /// Reads a URL that may have ports left in it, and variables behind its host.
 pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Template> {
     let template = match kind {
-        Kind::Proxy => r.proxy_text(node)?,
+        Kind::Proxy => r.url_text(node)?,
         _ => r.request_text(node, "a URL", Escape::Url)?,
     };
     let (mut sample, first) = template.sample();
