@@ -13,6 +13,7 @@ pub mod http1;
 pub mod http2;
 pub mod plan;
 pub mod record;
+pub mod secrets;
 pub mod template;
 pub mod websocket;
 

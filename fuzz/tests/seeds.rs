@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_fuzz::{capture, expr, files_of, hpack, http1, http2, plan, record, template, websocket};
+use loadlab_fuzz::{capture, expr, files_of, hpack, http1, http2, plan, record, secrets, template, websocket};
 use loadlab_load::http1::{Memo, Reader};
 use loadlab_load::http2::hpack::Decoder;
 use loadlab_load::http2::{Session, Settings};
@@ -134,6 +134,19 @@ fn capture_keeps_its_promises() {
     };
     let good = seeds("capture").iter().filter(|(_, bytes)| found(bytes).is_some()).count();
     assert!(good >= 4, "only {good} seeds hold what they point to");
+}
+
+#[test]
+fn secrets_keeps_its_promises() {
+    run("secrets", secrets::target);
+    let masked = |bytes: &[u8]| {
+        let mut of = loadlab_record::Secrets::default();
+        let length = usize::from(bytes[0]);
+        of.add(&bytes[1..=length]).expect("long enough");
+        matches!(of.mask_bytes(&bytes[1 + length..]), std::borrow::Cow::Owned(_))
+    };
+    let good = seeds("secrets").iter().filter(|(_, bytes)| masked(bytes)).count();
+    assert!(good >= 5, "only {good} seeds hold their secret");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod decode;
 mod entities;
+mod files;
 mod needle;
 mod scan;
 mod serialize;
@@ -18,6 +19,9 @@ mod tests;
 use std::borrow::Cow;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use needle::Needle;
 use scan::Scan;
@@ -141,6 +145,16 @@ impl Secrets {
     /// The value, its texts masked wherever it is serialized; names of fields and variants are no texts.
     pub fn masked<'a, T: ?Sized>(&'a self, value: &'a T) -> Masked<'a, T> {
         Masked { value, secrets: self }
+    }
+
+    /// The value with its texts masked, for who reads it from memory.
+    pub fn mask_value<T: Serialize + DeserializeOwned>(&self, value: T) -> T {
+        if self.is_empty() {
+            return value;
+        }
+        // Whatever the record holds reads back as it was written.
+        let text = serde_json::to_vec(&self.masked(&value));
+        text.and_then(|text| serde_json::from_slice(&text)).unwrap_or(value)
     }
 
     /// Copies a stream with [`MASK`] in place of each secret, wherever reading happens to cut it. Tells whether there

@@ -46,5 +46,5 @@ const IDS: &str = "ids.jsonl";
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.
 const LATENCY: &str = "latency.hlog";
-/// Output of the components.
-const LOGS: &str = "logs";
+/// The folder in a trial's own for output of the components.
+pub const LOGS: &str = "logs";

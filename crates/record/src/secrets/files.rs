@@ -1,0 +1,43 @@
+//! Masks files that others have written: logs of components, which write into them by themselves.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use super::Secrets;
+
+impl Secrets {
+    /// Masks a file, which nobody may write to any more. It is replaced as a whole, or stays as it is.
+    ///
+    /// # Errors
+    /// What reading or writing answers; the file is then as it was.
+    pub fn mask_file(&self, path: &Path) -> io::Result<()> {
+        // A pipe or a device would never end, and behind a link is a file of somebody else.
+        if self.is_empty() || !fs::symlink_metadata(path)?.is_file() {
+            return Ok(());
+        }
+        if !self.mask_stream(&mut BufReader::new(File::open(path)?), &mut io::sink())? {
+            return Ok(());
+        }
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".masked");
+        let beside = PathBuf::from(beside);
+        let masked = self.mask_beside(path, &beside).and_then(|()| fs::rename(&beside, path));
+        if masked.is_err() {
+            // Best effort: what it holds is masked.
+            let _ = fs::remove_file(&beside);
+        }
+        masked
+    }
+
+    fn mask_beside(&self, path: &Path, beside: &Path) -> io::Result<()> {
+        let from = File::open(path)?;
+        let _ = fs::remove_file(beside);
+        let to = File::create_new(beside)?;
+        to.set_permissions(from.metadata()?.permissions())?;
+        let mut to = BufWriter::new(to);
+        self.mask_stream(&mut BufReader::new(from), &mut to)?;
+        to.flush()?;
+        to.get_ref().sync_all()
+    }
+}

@@ -1,0 +1,10 @@
+//! Drives `loadlab_fuzz::secrets::target`: by libFuzzer when built for fuzzing, over files otherwise.
+#![cfg_attr(fuzzing, no_main)]
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|data: &[u8]| loadlab_fuzz::secrets::target(data));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    loadlab_fuzz::replay(loadlab_fuzz::secrets::target)
+}

@@ -1,0 +1,41 @@
+//! `secrets`: a secret never stands in what was masked, wherever it is put; text in pieces is masked as in one.
+//!
+//! Input: the length of a secret, the secret, and a text.
+
+use loadlab_record::Secrets;
+
+/// See the module.
+pub fn target(data: &[u8]) {
+    let Some((length, rest)) = data.split_first() else { return };
+    let (secret, text) = rest.split_at(usize::from(*length).min(rest.len()));
+    let mut secrets = Secrets::default();
+    if secrets.add(secret).is_err() {
+        assert!(secret.len() < 8);
+        return;
+    }
+    let masked = secrets.mask_bytes(text);
+    is_hidden(secret, &masked);
+    if let Ok(text) = std::str::from_utf8(text) {
+        is_hidden(secret, secrets.mask(text).as_bytes());
+        let json = serde_json::to_string(&secrets.masked(text)).expect("JSON");
+        assert_eq!(serde_json::from_str::<String>(&json).expect("JSON"), secrets.mask(text));
+    }
+    let mut streamed = Vec::new();
+    secrets.mask_stream(&mut &text[..], &mut streamed).expect("memory");
+    assert_eq!(streamed, &*masked);
+    let both = [text, secret, text].concat();
+    is_hidden(secret, &secrets.mask_bytes(&both));
+    // However a secret is cut, its beginning is not shown.
+    for cut in 1..secret.len() {
+        let beginning = [b"text ", &secret[..cut]].concat();
+        let shown = secrets.mask_beginning(&beginning);
+        assert!(shown.len() <= b"text ***".len() + 1, "{}", String::from_utf8_lossy(&shown));
+    }
+}
+
+fn is_hidden(secret: &[u8], masked: &[u8]) {
+    // Of stars alone a mask may be a part.
+    let of_stars = secret.contains(&b'*');
+    let found = masked.windows(secret.len()).any(|w| w == secret);
+    assert!(of_stars || !found, "shown: {}", String::from_utf8_lossy(masked));
+}
