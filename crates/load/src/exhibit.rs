@@ -1,14 +1,13 @@
 //! What an example shows of a journey: which step, whose, and what that user had captured. Secrets are masked, wherever
 //! in the exchange they stand: a record is shown to others.
 
+use loadlab_record::Secrets;
+use loadlab_record::secrets::MASK;
+
 use crate::course::Course;
 
 /// Longest value that is shown, in characters.
 const SHOWN: usize = 200;
-/// Shorter ones are not looked for in texts: they would be found everywhere.
-const SHORTEST: usize = 4;
-/// What stands for a secret.
-const MASK: &str = "***";
 
 /// A name that steps capture values under.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,49 +27,35 @@ pub struct Shown {
     pub user: Option<u64>,
     /// What it had captured, by name, secrets masked.
     pub captured: Vec<(String, String)>,
-    /// Values that are not to be shown.
-    pub secrets: Vec<Vec<u8>>,
 }
 
 impl Shown {
-    /// A step, and the values that are there, with their names.
+    /// A step, and the values that are there, with their names; secret are those that were captured as such, too.
     pub fn new<'a>(
         step: String,
         user: Option<u64>,
         values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
+        secrets: &Secrets,
     ) -> Shown {
-        let mut shown = Shown { step, user, ..Shown::default() };
-        for (Remembered { name, is_secret }, value) in values {
-            let text = match is_secret {
-                true => MASK.to_owned(),
-                false => String::from_utf8_lossy(value).chars().take(SHOWN).collect(),
-            };
-            shown.captured.push((name.clone(), text));
-            if *is_secret && value.len() >= SHORTEST {
-                shown.secrets.push(value.to_vec());
+        let text = |(Remembered { name, is_secret }, value): (&Remembered, &[u8])| match is_secret {
+            true => (name.clone(), MASK.to_owned()),
+            false => {
+                let masked = secrets.mask_bytes(value);
+                (name.clone(), String::from_utf8_lossy(&masked).chars().take(SHOWN).collect())
             }
-        }
-        // Of two that begin alike, the longer one is looked for first.
-        shown.secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
-        shown
-    }
-
-    /// Bytes without the secrets in them.
-    pub fn hide(&self, bytes: &[u8]) -> Vec<u8> {
-        self.secrets.iter().fold(bytes.to_vec(), |bytes, secret| replaced(&bytes, secret))
+        };
+        Shown { step, user, captured: values.map(text).collect() }
     }
 }
 
-fn replaced(bytes: &[u8], secret: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut from = 0;
-    for at in memchr::memmem::find_iter(bytes, secret) {
-        out.extend_from_slice(&bytes[from..at]);
-        out.extend_from_slice(MASK.as_bytes());
-        from = at + secret.len();
-    }
-    out.extend_from_slice(&bytes[from..]);
-    out
+/// All that may not be shown of an exchange: what was given, and what its user captured as a secret.
+pub fn with_captured<'a>(
+    given: &Secrets,
+    values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
+) -> Secrets {
+    let mut secrets = given.clone();
+    values.filter(|(known, _)| known.is_secret).for_each(|(_, value)| secrets.add_captured(value));
+    secrets
 }
 
 /// Which step a request is, as people count.
@@ -91,12 +76,12 @@ mod tests {
     fn secrets_are_hidden_and_others_shown() {
         let of = |name: &str, is_secret| Remembered { name: name.into(), is_secret };
         let (token, pin, id) = (of("token", true), of("pin", true), of("id", false));
-        let values = [(&token, &b"abcd-1"[..]), (&pin, b"12"), (&id, b"77")];
-        let shown = Shown::new("step 1".into(), Some(3), values.into_iter());
+        let values = [(&token, &b"abcd-1"[..]), (&pin, b"12"), (&id, b"77 of abcd%2D1")];
+        let secrets = with_captured(&Secrets::default(), values.into_iter());
+        let shown = Shown::new("step 1".into(), Some(3), values.into_iter(), &secrets);
         let captured: Vec<_> = shown.captured.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
-        assert_eq!(captured, [("token", "***"), ("pin", "***"), ("id", "77")]);
-        assert_eq!(shown.hide(b"/a/abcd-1?x=abcd-1&y=12"), b"/a/***?x=***&y=12");
-        assert_eq!(Shown::default().hide(b"abcd-1"), b"abcd-1");
+        assert_eq!(captured, [("token", "***"), ("pin", "***"), ("id", "77 of ***")]);
+        assert_eq!(secrets.mask("/a/abcd-1?x=abcd-1&y=12"), "/a/***?x=***&y=12");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! What is kept of the slowest lives in slots that are overwritten in place, so that a load that gets
 //! slower and slower does not allocate.
 
+use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, Example, HEAD_BYTES, KEPT, Kept};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::exhibit::Shown;
+use crate::hidden::end_of_head;
 use crate::recorder::Times;
 use crate::script::Trouble;
 use crate::source::Request;
@@ -38,7 +40,7 @@ pub struct Ending<'a> {
     pub status: Option<u16>,
     /// Beginning of the response and where its head ends.
     pub response: (&'a [u8], Option<usize>),
-    /// What there is to show of a journey; its secrets stand nowhere in the rest.
+    /// What there is to show of a journey.
     pub shown: Option<&'a Shown>,
 }
 
@@ -104,15 +106,16 @@ struct Group {
 pub struct Keeper {
     load: String,
     tags: Vec<String>,
+    secrets: Secrets,
     /// By tag (0: none), then outcome.
     groups: Vec<Group>,
 }
 
 impl Keeper {
     /// Nothing kept yet.
-    pub fn new(load: &str, tags: &[String]) -> Self {
+    pub fn new(load: &str, tags: &[String], secrets: &Secrets) -> Self {
         let groups = (0..(tags.len() + 1) * OUTCOMES).map(|_| Group::default()).collect();
-        Keeper { load: load.to_owned(), tags: tags.to_vec(), groups }
+        Keeper { load: load.to_owned(), tags: tags.to_vec(), secrets: secrets.clone(), groups }
     }
 
     #[inline]
@@ -181,7 +184,7 @@ impl Keeper {
             captured: slot.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
             address: slot.address.as_ref().map(Address::to_string).unwrap_or_default(),
             error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
-            request: request.label.clone(),
+            request: self.secrets.mask(&request.label).into_owned(),
             request_head: masked(&text(
                 slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
             )),
@@ -192,41 +195,9 @@ impl Keeper {
     }
 }
 
-/// What an exchange looks like without the secrets in it.
-#[derive(Debug)]
-pub struct Hidden {
-    response: Vec<u8>,
-    head_end: Option<usize>,
-    written: Vec<u8>,
-    told: Option<String>,
-}
-
-impl Hidden {
-    /// Of this exchange, without these secrets.
-    pub fn of(ending: &Ending<'_>, shown: &Shown) -> Hidden {
-        let (bytes, head_end) = ending.response;
-        // A secret that begins within what is kept is looked for as a whole.
-        let most = HEAD_BYTES + BODY_BYTES + shown.secrets.first().map_or(0, Vec::len);
-        let (head, body) = bytes.split_at(head_end.unwrap_or(0).min(bytes.len()));
-        let mut response = shown.hide(head);
-        let head_end = head_end.map(|_| response.len());
-        response.extend_from_slice(&shown.hide(&body[..body.len().min(most)]));
-        let request = ending.request;
-        let written = ending.written.unwrap_or(&request.bytes[..request.head_len]);
-        let told = ending.told.map(|t| String::from_utf8_lossy(&shown.hide(t.as_bytes())).into_owned());
-        Hidden { response, head_end, written: shown.hide(written), told }
-    }
-
-    /// The same exchange, as it may be shown.
-    pub fn instead_of<'a>(&'a self, ending: Ending<'a>) -> Ending<'a> {
-        let response = (self.response.as_slice(), self.head_end);
-        Ending { response, told: self.told.as_deref(), written: Some(&self.written), ..ending }
-    }
-}
-
 /// A request's bytes up to its empty line.
 fn head_of(bytes: &[u8]) -> &[u8] {
-    &bytes[..memchr::memmem::find(bytes, b"\r\n\r\n").map_or(bytes.len(), |at| at + 4)]
+    &bytes[..end_of_head(bytes).unwrap_or(bytes.len())]
 }
 
 impl Group {
@@ -277,20 +248,36 @@ impl Slot {
 /// Header fields that let whoever reads them in.
 const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
 
-/// A head without the secrets in it: a record is shown to others. Schemes and names of cookies stay.
+/// A head without the secrets in it: a record is shown to others. Schemes and names of cookies stay. Lines may end with a
+/// bare LF, and a value may go on in lines that begin with a blank.
 fn masked(head: &str) -> String {
-    let line = |line: &str| {
-        let Some((name, value)) = line.split_once(':') else { return line.to_owned() };
-        if !SECRET.iter().any(|s| name.eq_ignore_ascii_case(s)) {
-            return line.to_owned();
+    let (mut text, mut goes_on) = (String::with_capacity(head.len()), false);
+    for line in head.split_inclusive('\n') {
+        let bare = line.trim_end_matches(['\r', '\n']);
+        let end = &line[bare.len()..];
+        if goes_on && bare.starts_with([' ', '\t']) {
+            continue;
         }
-        let (before, sign) = match value.trim_start().split_once([' ', '=']) {
-            Some((word, _)) => (word, if name.to_ascii_lowercase().contains("cookie") { "=" } else { " " }),
-            None => ("", ""),
-        };
-        format!("{name}: {before}{sign}***")
+        let masked = masked_line(bare);
+        goes_on = masked.is_some();
+        text.push_str(masked.as_deref().unwrap_or(bare));
+        text.push_str(end);
+    }
+    text
+}
+
+/// The line of a field that lets in whoever reads it.
+fn masked_line(line: &str) -> Option<String> {
+    let (name, value) = line.split_once(':')?;
+    let known = name.trim();
+    if !SECRET.iter().any(|s| known.eq_ignore_ascii_case(s)) {
+        return None;
+    }
+    let (before, sign) = match value.trim_start().split_once([' ', '=']) {
+        Some((word, _)) => (word, if known.to_ascii_lowercase().contains("cookie") { "=" } else { " " }),
+        None => ("", ""),
     };
-    head.split("\r\n").map(line).collect::<Vec<_>>().join("\r\n")
+    Some(format!("{name}: {before}{sign}***"))
 }
 
 #[cfg(test)]
@@ -311,6 +298,8 @@ mod tests {
         check("Cookie: sid=42; theme=dark", "Cookie: sid=***");
         check("Set-Cookie: id=7; Path=/", "Set-Cookie: id=***");
         check("X-Authorization: a", "X-Authorization: a");
+        check("Cookie: sid=42;\r\n\ttheme=dark\r\nA: b", "Cookie: sid=***\r\nA: b");
+        check("A: b\nAuthorization: Bearer abc.def\nC: d", "A: b\nAuthorization: Bearer ***\nC: d");
         check("Host: a:80\r\nDate: Fri, 20 Nov", "Host: a:80\r\nDate: Fri, 20 Nov");
     }
 }

@@ -16,6 +16,7 @@ mod deadline;
 mod due;
 pub mod exhibit;
 mod feed;
+mod hidden;
 mod keeper;
 mod kept;
 mod life;

@@ -7,9 +7,10 @@ use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::conn::{Exchange, Phase};
 use crate::deadline::NONE;
+use crate::hidden::{Hidden, end_of_head};
 use crate::http1::Fault;
 use crate::io::{ConnId, Event, Ops, Sink};
-use crate::keeper::{Ending, Hidden, Reason};
+use crate::keeper::{Ending, Reason};
 use crate::recorder::Times;
 use crate::script::{Ended, Kept, Trouble};
 use crate::secure::put;
@@ -435,9 +436,11 @@ impl<'r> Worker<'r> {
         let stash = self.exchanges[id as usize].stash.take();
         let exchange = &self.exchanges[id as usize];
         let kept = exchange.kept.as_deref();
+        let given = &self.spec.secrets;
+        let secrets = self.journey.as_ref().map_or_else(|| given.clone(), |j| j.secrets(id, given));
         // HTTP/2 has no bytes of a response: its fields were put into words.
         let worded = kept.filter(|k| self.multiplex.is_some() && !k.head().is_empty());
-        let body = |k: &Kept| k.body()[..k.body().len().min(BODY_BYTES)].to_vec();
+        let body = |k: &Kept| k.body()[..k.body().len().min(HEAD_BYTES + BODY_BYTES)].to_vec();
         let worded = worded.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
         let response = match (&worded, &stash) {
             (Some((bytes, head)), _) => (bytes.as_slice(), Some(*head)),
@@ -449,7 +452,7 @@ impl<'r> Worker<'r> {
                 let Times { started_ns, end_ns, .. } = ending.times;
                 let status = ending.status.unwrap_or(0);
                 let ended = Ended { status, time_ns: end_ns - started_ns, now_ns: end_ns };
-                Some(journey.script(exchange.request).told(trouble, kept, ended))
+                Some(journey.script(exchange.request).told(trouble, kept, ended, &secrets))
             }
             (Some(Reason::Tls), _) => self.secure.as_ref().map(|s| s.words.clone()),
             (Some(Reason::WebSocket), _) => self.talks.as_ref().map(|t| t.words.clone()),
@@ -461,9 +464,9 @@ impl<'r> Worker<'r> {
         let written = written.or(said.map(|head| head.text().as_bytes()));
         let number = exchange.request as usize;
         let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
-        let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j)));
+        let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j), &secrets));
         let ending = Ending { response, told: told.as_deref(), written, shown: shown.as_ref(), ..ending };
-        let hidden = shown.as_ref().filter(|s| !s.secrets.is_empty()).map(|s| Hidden::of(&ending, s));
+        let hidden = (!secrets.is_empty()).then(|| Hidden::of(&ending, &secrets));
         let ending = hidden.as_ref().map_or(ending, |hidden| hidden.instead_of(ending));
         if let Some(example) = self.keeper.keep(&ending, number) {
             self.recorder.example(example);
@@ -491,7 +494,7 @@ impl<'r> Worker<'r> {
         }
         stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
         if stash.head_end.is_none() {
-            stash.head_end = memchr::memmem::find(&stash.bytes, b"\r\n\r\n").map(|at| at + 4);
+            stash.head_end = end_of_head(&stash.bytes);
         }
     }
 

@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 
 use loadlab_record::example::Example;
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, Stragglers, TagMeasured};
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, TagMeasured};
 use loadlab_record::numbers::Numbers;
 use loadlab_record::outcome::{Failure, Outcome};
 
@@ -49,14 +49,6 @@ pub struct Batch {
     pub in_window: InWindow,
     /// Sum of the time that requests ended in this interval were under way.
     pub busy_ns: u64,
-    /// The part of it that lies in the window.
-    pub busy_in_window_ns: u64,
-    /// Requests that began before the window's end and ended after it; `tail_s` is not for a batch to know.
-    pub stragglers: Stragglers,
-    /// Where the window ends, as far as is known; `u64::MAX` while it has no end.
-    pub window_to_ns: u64,
-    /// Start of the request that began last, so far.
-    pub last_start_ns: u64,
     /// Connections made in it; `peak` so far.
     pub connections: Connections,
     /// End of the last complete exchange so far.
@@ -126,10 +118,6 @@ impl Batch {
             numbers: (0..numbers).map(|_| Numbers::default()).collect(),
             in_window: InWindow::default(),
             busy_ns: 0,
-            busy_in_window_ns: 0,
-            stragglers: Stragglers::default(),
-            window_to_ns: u64::MAX,
-            last_start_ns: 0,
             connections: Connections::default(),
             last_end_ns: 0,
             gaps: Gaps::default(),
@@ -152,8 +140,6 @@ impl Batch {
         self.numbers.iter_mut().for_each(Numbers::clear);
         self.in_window = InWindow::default();
         self.busy_ns = 0;
-        self.busy_in_window_ns = 0;
-        self.stragglers = Stragglers::default();
         self.connections = Connections::default();
         self.examples.clear();
     }
@@ -187,7 +173,6 @@ pub struct Recorder {
     /// Connections open.
     pub open: u64,
     peak: u64,
-    last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
 }
@@ -202,7 +187,7 @@ pub struct Setup {
     pub numbers: usize,
     /// Start of the window.
     pub window_from_ns: u64,
-    /// End of the window for counting events; `u64::MAX` if it ends with the last answer.
+    /// End of the window for counting events; `u64::MAX` if it ends with the load.
     pub window_to_ns: u64,
     /// Requests start as they fall due.
     pub closed: bool,
@@ -227,7 +212,6 @@ impl Recorder {
             in_flight: 0,
             open: 0,
             peak: 0,
-            last_start_ns: 0,
             last_end_ns: 0,
             gaps: Gaps::default(),
         }
@@ -266,8 +250,6 @@ impl Recorder {
         full.in_flight = self.in_flight;
         full.open = self.open;
         full.connections.peak = self.peak;
-        full.window_to_ns = self.window_to_ns;
-        full.last_start_ns = self.last_start_ns;
         full.last_end_ns = self.last_end_ns;
         full.gaps = self.gaps;
         full.last = last;
@@ -324,20 +306,6 @@ impl Recorder {
         at_ns >= self.window_from_ns && at_ns < self.window_to_ns
     }
 
-    /// A request was under way for so long, the window's part of it apart.
-    #[inline]
-    fn busy(&mut self, Times { started_ns, end_ns, .. }: Times) {
-        self.batch.busy_ns += end_ns - started_ns;
-        let (from_ns, to_ns) = (started_ns.max(self.window_from_ns), end_ns.min(self.window_to_ns));
-        self.batch.busy_in_window_ns += to_ns.saturating_sub(from_ns);
-    }
-
-    /// It began before the window's end and ended after it.
-    #[inline]
-    fn is_straggler(&self, Times { started_ns, end_ns, .. }: Times) -> bool {
-        end_ns >= self.window_to_ns && started_ns < self.window_to_ns
-    }
-
     /// A request fell due, and was noticed so much later.
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
@@ -382,7 +350,6 @@ impl Recorder {
     pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
         self.batch.counts.started += 1;
         self.batch.in_window.started += u64::from(self.inside(now_ns));
-        self.last_start_ns = now_ns;
         self.in_flight += 1;
         if !self.closed {
             self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
@@ -467,11 +434,10 @@ impl Recorder {
         let Times { due_ns, started_ns, end_ns } = times;
         let (response, service) = (end_ns - due_ns, end_ns - started_ns);
         self.in_flight -= 1;
-        self.busy(times);
-        let (closed, straggler) = (self.closed, u64::from(self.is_straggler(times)));
+        self.batch.busy_ns += service;
+        let closed = self.closed;
         match outcome {
             Outcome::Ok => {
-                self.batch.stragglers.ok += straggler;
                 self.batch.counts.ok += 1;
                 self.batch.in_window.ok += u64::from(self.inside(end_ns));
                 self.last_end_ns = end_ns;
@@ -482,7 +448,6 @@ impl Recorder {
                 }
             }
             Outcome::Failed(failure) => {
-                self.batch.stragglers.failed += straggler;
                 self.batch.counts.failures.add(failure, 1);
                 if failure == Failure::Timeout {
                     self.censored(due_ns, response, service);
@@ -524,7 +489,7 @@ impl Recorder {
         let Times { due_ns, started_ns, end_ns } = times;
         self.batch.counts.in_flight += 1;
         self.in_flight -= 1;
-        self.busy(times);
+        self.batch.busy_ns += end_ns - started_ns;
         self.censored(due_ns, end_ns - due_ns, end_ns - started_ns);
         for tag in &request.tags {
             let by_tag = &mut self.batch.by_tag[*tag as usize];

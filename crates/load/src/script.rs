@@ -1,6 +1,7 @@
 //! What a step of a journey adds to a request: a text that is written anew each time, checks of the answer, values
 //! taken out of it. Nothing here sends or counts.
 
+use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
@@ -482,14 +483,14 @@ impl Script {
         (if trouble.is_some() { Outcome::Failed(Failure::Check) } else { Outcome::Ok }, trouble)
     }
 
-    /// A trouble with this answer in words.
+    /// A trouble with this answer in words, and none of the secrets.
     #[cold]
-    pub fn told(&self, trouble: Trouble, kept: Option<&Kept>, ended: Ended) -> String {
+    pub fn told(&self, trouble: Trouble, kept: Option<&Kept>, ended: Ended, secrets: &Secrets) -> String {
         match (trouble, kept) {
             (Trouble::Check(failed), _) => {
                 let empty = Kept::default();
                 let kept = kept.unwrap_or(&empty);
-                self.checks.words(failed, &answer(kept, ended))
+                self.checks.words(failed, &answer(kept, ended), secrets)
             }
             (other, _) => other.words().to_owned(),
         }

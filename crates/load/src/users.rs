@@ -4,10 +4,11 @@
 
 mod http2;
 
+use loadlab_record::Secrets;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::course::{Course, Progress, Step};
-use crate::exhibit::{Shown, step_of};
+use crate::exhibit::{Remembered, Shown, step_of, with_captured};
 use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
 use crate::journey::redirect::{self, LeftOut};
@@ -547,12 +548,22 @@ impl<'r> Users<'r> {
 
     /// What an example shows of a user at a request. Places of a schedule's requests are nobody.
     #[cold]
-    pub fn shown(&self, user: u32, request: u32, is_somebody: bool) -> Shown {
-        let state = &self.users[user as usize];
-        let captured = Captured { shared: &self.journey.shared, own: &state.slots };
+    pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> Shown {
+        let number = is_somebody.then_some(self.users[user as usize].number);
+        Shown::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
+    }
+
+    /// What must not be shown of a user's exchanges.
+    #[cold]
+    pub fn secrets(&self, user: u32, given: &Secrets) -> Secrets {
+        with_captured(given, self.remembered(user))
+    }
+
+    /// What a user captured under names.
+    fn remembered(&self, user: u32) -> impl Iterator<Item = (&Remembered, &[u8])> {
+        let captured = Captured { shared: &self.journey.shared, own: &self.users[user as usize].slots };
         let named = self.journey.remembered.iter().enumerate();
-        let values = named.filter_map(|(slot, known)| Some((known, captured.get(slot as u16)?)));
-        Shown::new(step_of(&self.journey.course, request), is_somebody.then_some(state.number), values)
+        named.filter_map(move |(slot, known)| Some((known, captured.get(slot as u16)?)))
     }
 
     /// What a user captured, slot by slot.

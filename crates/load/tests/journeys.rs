@@ -17,6 +17,7 @@ use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::template::{Escape, Unit, Variable};
 use loadlab_load::run::simulate;
 use loadlab_load::script::{Deal, Expected, Journey, Script};
+use loadlab_load::source::RequestParts;
 use loadlab_load::spec::{Http2, Think};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
@@ -980,6 +981,20 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
         let all = format!("{examples:?}{:?}", outcome.slowest);
         assert!(!all.contains("token-"), "{all}");
     }
+}
+
+#[test]
+fn what_was_given_as_a_secret_stands_in_no_example() {
+    let mut load = spec(Model::Closed { users: 1 }, Until::Requests(2), shopping(1));
+    load.journey = None;
+    let path = "/login?key=abc%2Fdef-123".to_owned();
+    let parts = RequestParts { method: "GET".into(), host: "sim".into(), path, ..RequestParts::default() };
+    load.requests = vec![parts.build().unwrap()];
+    load.secrets.add(b"abc/def-123").unwrap();
+    let (outcome, _, examples) = go(&load, Shop::default());
+    assert_eq!(examples[0].request, "GET /login?key=***");
+    assert!(examples[0].request_head.starts_with("GET /login?key=*** HTTP/1.1\r\n"), "{examples:?}");
+    assert!(!format!("{examples:?}{:?}", outcome.slowest).contains("def-123"));
 }
 
 #[test]

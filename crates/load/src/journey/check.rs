@@ -3,6 +3,7 @@
 //! Judging stops at the first check that does not hold. Its words are made only for those who ask ([`Checks::words`]),
 //! since few failures are shown and all are counted.
 
+use loadlab_record::Secrets;
 use memchr::memmem;
 
 use crate::journey::capture::{header, number};
@@ -232,15 +233,16 @@ impl Checks {
         first(self.time.iter().position(|b| !b.holds(answer.time_ns as f64)), Failed::Time)
     }
 
-    /// A failed check in words, with what the answer had instead.
+    /// A failed check in words, with what the answer had instead, and none of the secrets.
     #[cold]
-    pub fn words(&self, failed: Failed, answer: &Answer<'_>) -> String {
+    pub fn words(&self, failed: Failed, answer: &Answer<'_>, secrets: &Secrets) -> String {
+        let quoted = |bytes: &[u8]| quoted(&secrets.mask_bytes(bytes));
         let missing = || "a check failed".to_owned();
         match failed {
             Failed::Status => format!("status {} is not {}", answer.status, self.good_statuses()),
             Failed::Header(at) => self.headers.get(usize::from(at)).map_or_else(missing, |(name, expect)| {
-                let found = header(answer.head, name).map_or("it is not there".to_owned(), quoted);
-                format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.words())
+                let found = header(answer.head, name).map_or("it is not there".to_owned(), &quoted);
+                format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.words(&quoted))
             }),
             Failed::Contains(at) => {
                 let fixed = self.contains.iter().map(|text| text.0.needle());
@@ -250,11 +252,13 @@ impl Checks {
             }
             Failed::Json(at) => self.json.get(usize::from(at)).map_or_else(missing, |check| {
                 let found = match check.pointer.find(answer.body) {
-                    Ok(Some(value)) => String::from_utf8_lossy(value.raw).chars().take(60).collect(),
+                    Ok(Some(value)) => {
+                        String::from_utf8_lossy(&secrets.mask_bytes(value.raw)).chars().take(60).collect()
+                    }
                     Ok(None) => "it is not there".to_owned(),
                     Err(_) => "the body is not JSON".to_owned(),
                 };
-                format!("JSON `{}` {}: {found}", check.shown, check.expect.words())
+                format!("JSON `{}` {}: {found}", check.shown, check.expect.words(&quoted))
             }),
             Failed::Size(at) => self.size.get(usize::from(at)).map_or_else(missing, |bound| {
                 format!("size {} B is not {} {} B", answer.size, bound.operator.sign(), bound.value)
@@ -316,7 +320,7 @@ impl Expect {
     }
 
     /// What does not hold.
-    fn words(&self) -> String {
+    fn words(&self, quoted: &dyn Fn(&[u8]) -> String) -> String {
         match self {
             Expect::Exists(true) => "is missing".to_owned(),
             Expect::Exists(false) => "should not be there".to_owned(),
@@ -367,7 +371,7 @@ mod tests {
             Answer { status: 200, head: HEAD, body: BODY, size: BODY.len() as u64, time_ns: 5_000_000 };
         match checks.judge(&answer) {
             Ok(()) => "good".to_owned(),
-            Err(failed) => checks.words(failed, &answer),
+            Err(failed) => checks.words(failed, &answer, &Secrets::default()),
         }
     }
 
@@ -450,7 +454,10 @@ mod tests {
         let checks = Checks { json: vec![check], ..Checks::default() };
         let answer = Answer { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
         let failed = checks.judge(&answer).unwrap_err();
-        assert_eq!(checks.words(failed, &answer), "JSON `/a` should not be there: the body is not JSON");
+        assert_eq!(
+            checks.words(failed, &answer, &Secrets::default()),
+            "JSON `/a` should not be there: the body is not JSON"
+        );
     }
 
     #[test]
