@@ -21,7 +21,6 @@ use loadlab_system::open_files;
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
 use crate::given::{self, ProxyGiven};
-use crate::output::Form;
 use crate::view::{Seen, Serving, View};
 use crate::{mask, output, signals, ui};
 
@@ -67,10 +66,7 @@ pub fn command(args: &BenchArgs) -> Ended {
 
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     if args.json {
-        match serde_json::to_string_pretty(&result.summary) {
-            Ok(text) => output::print_as(Form::Json, &format!("{text}\n")),
-            Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot write JSON: {error}")),
-        }
+        output::print_json(&result.summary);
     } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
         // Where nothing ever answered, the error says it all.
         let trial = loadlab_report::trial::Trial {
@@ -83,8 +79,8 @@ fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     }
     let mut exit = Exit::of_summary(&result.summary);
     if let Some(path) = &args.junit {
-        let name = args.url.as_deref().unwrap_or("URLs");
-        let text = loadlab_report::junit_of(name, &result.summary, result.trouble.as_deref());
+        let name = mask::text(args.url.as_deref().unwrap_or("URLs"));
+        let text = loadlab_report::junit_of(&name, &result.summary, result.trouble.as_deref());
         if let Err(error) = output::write_file(path, &text) {
             return Ended::error(Exit::of([exit, Exit::CouldNotRun]), error);
         }
@@ -113,7 +109,7 @@ fn opening(order: &Bench, args: &BenchArgs) -> String {
         Until::Elapsed(ns) => format!("for {}", loadlab_record::units::format_duration_ns(ns as f64)),
         Until::Requests(n) | Until::Repeats(n) => format!("until {n} requests"),
     };
-    format!("{what}: {who} {long}")
+    mask::text(&format!("{what}: {who} {long}")).into_owned()
 }
 
 /// What the options ask for.

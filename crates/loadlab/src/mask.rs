@@ -29,6 +29,8 @@ pub fn secrets() -> Secrets {
 
 /// A text as it may be shown.
 pub fn text(text: &str) -> Cow<'_, str> {
-    let secrets = secrets();
-    if secrets.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(secrets.mask(text).into_owned()) }
+    match secrets().mask(text) {
+        Cow::Borrowed(_) => Cow::Borrowed(text),
+        Cow::Owned(masked) => Cow::Owned(masked),
+    }
 }

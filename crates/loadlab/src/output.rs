@@ -12,6 +12,7 @@ use clap::CommandFactory;
 use loadlab_analysis::Exit;
 use loadlab_record::files;
 use loadlab_report::terminal::{harmless_painted, is_harmful};
+use serde::Serialize;
 
 use crate::args::Args;
 use crate::exit::Ended;
@@ -46,9 +47,12 @@ pub fn print_as(form: Form, text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Prints a document, on lines of its own.
-pub fn print_json(document: &serde_json::Value) {
-    print_as(Form::Json, &format!("{document:#}\n"));
+/// Prints a document, on lines of its own. Its texts are masked one by one, names of its fields are not.
+pub fn print_json(document: &impl Serialize) {
+    let text = serde_json::to_string_pretty(&mask::secrets().masked(document));
+    let text = json_escaped(&text.unwrap_or_else(|e| e.to_string()));
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }
 
 fn json_escaped(text: &str) -> String {

@@ -15,6 +15,7 @@ use loadlab_system::Cancel;
 
 use crate::exit::Ended;
 use crate::live::Live;
+use crate::mask;
 use crate::metrics::{Metrics, Wanted};
 use crate::output;
 use crate::screen::Screen;
@@ -95,6 +96,7 @@ impl View {
     /// # Errors
     /// Metrics or the page cannot be served on the address given.
     pub fn new(seen: Seen, title: &str, serving: Serving) -> Result<Self, Ended> {
+        let title = &mask::text(title);
         let metrics = Metrics::start(serving.metrics, title)?;
         let live = Arc::new(Live::new(title));
         // Told before there is a screen, so that it still stands on the terminal after it.
@@ -131,6 +133,7 @@ impl View {
 
     /// A line that is cut where the terminal ends.
     pub fn title(&self, text: &str) {
+        let text = &mask::text(text);
         let width = if self.terminal { output::err_width() } else { usize::MAX };
         match text.char_indices().nth(width) {
             Some(_) => {
@@ -143,6 +146,7 @@ impl View {
     /// What should be known before the load begins.
     pub fn remarks(&self, remarks: Vec<String>) {
         for text in remarks {
+            let text = mask::text(&text).into_owned();
             if let Some(live) = &self.live {
                 live.remark(&text);
             }

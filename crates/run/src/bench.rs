@@ -18,7 +18,6 @@ use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
 use crate::event::RunEvent;
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::stage::{Stage, Tell};
-use crate::unanswered::unanswered;
 
 /// Time for the load's threads to be there when it begins.
 pub const LEAD_NS: u64 = 10_000_000;
@@ -75,6 +74,8 @@ pub enum BenchError {
 /// # Errors
 /// Only if nothing could be measured.
 pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResult, BenchError> {
+    let secrets = &bench.spec.secrets;
+    let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
     let stage = Stage::new(None, cancel.clone(), bench.spec.secrets.clone());
     let zero_ns = clock::now_ns() + LEAD_NS;
@@ -107,9 +108,9 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
         return Err(BenchError::Load(trouble.unwrap_or_else(|| "the load could not run".to_owned())));
     };
     tell(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
-    let summary = summary_of(bench, facts, &measured);
+    let summary = secrets.mask_value(summary_of(bench, facts, &measured));
     let MeasuredLoad { run, examples, ticks, .. } = measured;
-    let trouble = trouble.or_else(|| unanswered(&summary, &examples));
+    let examples = secrets.mask_value(examples);
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 

@@ -415,6 +415,12 @@ impl Site {
         }
     }
 
+    /// Logs of what is still up.
+    pub fn open_logs(&self) -> Vec<PathBuf> {
+        let logs = self.up.iter().map(|up| up.component.spec().logs.clone());
+        logs.flat_map(|(out, err)| [out, err]).collect()
+    }
+
     /// Where output goes: stdout, stderr.
     pub(crate) fn log_paths(&self, name: &str, stage: &Stage) -> (PathBuf, PathBuf) {
         match &stage.writer {

@@ -19,6 +19,7 @@ use crate::bring_up::{Builds, Site, SiteError};
 use crate::event::RunEvent;
 use crate::journey;
 use crate::limits;
+use crate::logs;
 use crate::loss::Ids;
 use crate::manifest::Record;
 use crate::stage::{Stage, Tell};
@@ -125,6 +126,7 @@ pub struct TrialEnd {
 /// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed. Whatever
 /// happens later is in the result and in the record; the system is down either way.
 pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Result<RunResult, RunError> {
+    let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(&how.secrets));
     let conditions = conditions_of(plan)?;
     let allowed = allowed_of(plan, how)?;
     let schedule = plan.schedule();
@@ -194,7 +196,7 @@ pub fn prepare(
     // Records of one name may be made at the same time, in different folders: the pid tells them apart.
     let run_id = format!("{name}-{}", std::process::id());
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
-    let spec = SystemSpec { exe: Some(how.exe.clone()), ..spec };
+    let spec = SystemSpec { exe: Some(how.exe.clone()), secrets: how.secrets.clone(), ..spec };
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
     let mut site = Site::new(system, notices, &dir_of(plan), &record.dir);
     record.host(site.cgroup_version())?;
@@ -228,6 +230,7 @@ pub fn never_began(
     (error, cancel): (RunError, &Cancel),
 ) -> RunError {
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
+    logs::mask_all(&record.dir, record.secrets(), &|_| {});
     if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
         let stage = Stage::new(Some(writer), cancel.clone(), record.secrets().clone());
         builds.into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
@@ -312,12 +315,13 @@ impl Course<'_> {
         let failed = outcome.failure.is_some();
         outcome.and_then(site.end_trial(next, failed, &stage));
         stage.notices(&site.notices, self.tell);
+        logs::mask_ended(&stage, &site.open_logs(), self.tell);
         outcome.and_then(stage.trouble().map(|t| (t.words(), t.exit())));
         self.add((index, number), outcome, stage.unwritten().is_some());
     }
 
     fn add(&mut self, (index, trial): (usize, u32), outcome: TrialOutcome, is_record_lost: bool) {
-        let TrialOutcome { summary, failure, exit } = outcome;
+        let TrialOutcome { summary, failure, exit } = outcome.masked(&self.how.secrets);
         let case = self.plan.cases()[index].name.clone();
         if let (None, Some(why)) = (&summary, &failure) {
             let why = why.lines().next().unwrap_or_default().to_owned();
@@ -336,6 +340,8 @@ impl Course<'_> {
             let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
             (self.tell)(RunEvent::Note(text));
         }
+        // Whatever lived longer than its trial has written its last.
+        logs::mask_all(&self.record.dir, &self.how.secrets, self.tell);
         let ended = if self.cancel.is_cancelled() {
             self.done.exits.push(Exit::Interrupted);
             RunEnded::Interrupted

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_record::Secrets;
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Doubt, Summary};
@@ -127,6 +128,55 @@ pub enum RunEvent {
         /// What spoiled it.
         failure: Option<String>,
     },
+}
+
+impl RunEvent {
+    /// The same, its texts without secrets: whoever it is told to may show all of it.
+    pub fn masked(self, secrets: &Secrets) -> RunEvent {
+        if secrets.is_empty() {
+            return self;
+        }
+        let text = |text: String| secrets.mask(&text).into_owned();
+        let some = |text: Option<String>| text.map(|text| secrets.mask(&text).into_owned());
+        match self {
+            RunEvent::Recording { .. } => self,
+            RunEvent::Building { what, command } => {
+                RunEvent::Building { what: text(what), command: text(command) }
+            }
+            RunEvent::Built { what, took_s } => RunEvent::Built { what: text(what), took_s },
+            RunEvent::TrialStarted { case, trial, place, of, cpu_limits } => {
+                let cpu_limits = cpu_limits.into_iter().map(|(name, limit)| (text(name), limit)).collect();
+                RunEvent::TrialStarted { case: text(case), trial, place, of, cpu_limits }
+            }
+            RunEvent::Ready { component, after_s } => RunEvent::Ready { component: text(component), after_s },
+            RunEvent::Command { name, took_s } => RunEvent::Command { name: text(name), took_s },
+            RunEvent::LoadStarted { load, batch, planned_s, planned_requests } => {
+                RunEvent::LoadStarted { load: text(load), batch, planned_s, planned_requests }
+            }
+            RunEvent::Progress(progress) => {
+                RunEvent::Progress(Progress { load: text(progress.load), ..progress })
+            }
+            RunEvent::Second(tick) => RunEvent::Second(Box::new(secrets.mask_value(*tick))),
+            RunEvent::Watched(samples) => RunEvent::Watched(secrets.mask_value(samples)),
+            RunEvent::Doubt { load, doubt } => {
+                RunEvent::Doubt { load: text(load), doubt: secrets.mask_value(doubt) }
+            }
+            RunEvent::LoadEnded { load, how } => RunEvent::LoadEnded { load: text(load), how: text(how) },
+            RunEvent::Draining { until } => RunEvent::Draining { until: text(until) },
+            RunEvent::Drained { .. } => self,
+            RunEvent::Acted { what, error } => RunEvent::Acted { what: text(what), error: some(error) },
+            RunEvent::Died { component, status } => {
+                RunEvent::Died { component: text(component), status: text(status) }
+            }
+            RunEvent::Note(note) => RunEvent::Note(text(note)),
+            RunEvent::TrialEnded { case, trial, summary, failure } => RunEvent::TrialEnded {
+                case: text(case),
+                trial,
+                summary: summary.map(|summary| Box::new(secrets.mask_value(*summary))),
+                failure: some(failure),
+            },
+        }
+    }
 }
 
 /// Where a load stands.

@@ -18,6 +18,7 @@ use crate::bring_up::{Builds, Site};
 use crate::carried::Carried;
 use crate::conduct::{How, RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
 use crate::event::RunEvent;
+use crate::logs;
 use crate::loss::Ids;
 use crate::manifest::Record;
 use crate::stage::Tell;
@@ -94,6 +95,7 @@ pub fn find(
     cancel: &Cancel,
     tell: Tell<'_>,
 ) -> Result<Found, RunError> {
+    let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(&how.secrets));
     let mut conditions = conditions_of(plan)?;
     let Some(base) = plan.cases().first().cloned() else {
         return Err(RunError::NotUp("the plan has no case".to_owned()));
@@ -284,12 +286,13 @@ impl Hunt<'_> {
             carried: Some(&self.carried),
         };
         self.made += 1;
-        let outcome = trial.run(site, &stage, self.tell);
+        let outcome = trial.run(site, &stage, self.tell).masked(&self.how.secrets);
         let next = (!self.cancel.is_cancelled()).then_some(0);
         if next.is_none() {
             self.carried.connect_anew(|_| true);
         }
         let left = site.end_trial(next, false, &stage);
+        logs::mask_ended(&stage, &site.open_logs(), self.tell);
         let (told, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
         (self.tell)(RunEvent::TrialEnded { case: case.name, trial: number, summary: told, failure });
         if let Some((text, exit)) = left.into_iter().next() {
@@ -339,6 +342,7 @@ impl Hunt<'_> {
             let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
             (self.tell)(RunEvent::Note(text));
         }
+        logs::mask_all(&self.record.dir, &self.how.secrets, self.tell);
         let (ended, exit) = match (&answer, &self.trouble) {
             _ if self.cancel.is_cancelled() => (RunEnded::Interrupted, Exit::Interrupted),
             (_, Some((_, exit))) => (RunEnded::Broken, *exit),

@@ -20,6 +20,7 @@ mod gauge;
 mod host;
 mod hosts;
 mod limits;
+mod logs;
 mod loss;
 mod manifest;
 mod measure;
@@ -34,7 +35,6 @@ mod talk;
 mod translate;
 mod trial;
 mod trust;
-mod unanswered;
 mod urls;
 
 pub mod event;

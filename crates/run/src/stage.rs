@@ -109,6 +109,7 @@ impl Stage {
 
     /// Something happened then, on the clock of [`clock::now_ns`].
     pub fn event_at(&self, at_ns: u64, what: What) {
+        let what = self.secrets.mask_value(what);
         let event = {
             let mut seen = self.seen();
             let Some(clock) = seen.clock else { return seen.waiting.push((at_ns, what)) };
@@ -140,6 +141,7 @@ impl Stage {
 
     /// Ends the trial early. The first trouble counts.
     pub fn spoil(&self, trouble: Trouble) {
+        let trouble = trouble.masked(&self.secrets);
         self.seen().trouble.get_or_insert(trouble);
         self.spoiled.store(true, Ordering::Release);
     }
@@ -158,6 +160,7 @@ impl Stage {
     pub fn watched(&self, watched: Watched) {
         match watched {
             Watched::Samples(samples) => {
+                let samples = self.secrets.mask_value(samples);
                 self.write(|w| w.samples(&samples));
                 let mut seen = self.seen();
                 let now_ns = clock::now_ns();
@@ -313,6 +316,20 @@ impl Trouble {
             Trouble::Died { .. } => Exit::Failed,
             Trouble::Store(_) | Trouble::Unreachable(_) | Trouble::Load(_) => Exit::CouldNotRun,
             Trouble::Command(_) => Exit::NotUp,
+        }
+    }
+
+    /// The same without secrets. What is wrong with the record's files is not theirs to tell.
+    fn masked(self, secrets: &Secrets) -> Trouble {
+        let text = |text: String| secrets.mask(&text).into_owned();
+        match self {
+            Trouble::Died { component, status } => {
+                Trouble::Died { component: text(component), status: text(status) }
+            }
+            Trouble::Store(error) => Trouble::Store(error),
+            Trouble::Unreachable(why) => Trouble::Unreachable(text(why)),
+            Trouble::Load(why) => Trouble::Load(text(why)),
+            Trouble::Command(why) => Trouble::Command(text(why)),
         }
     }
 

@@ -8,6 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use loadlab_record::Secrets;
+
 use crate::error::{Error, Result, Tail};
 
 /// A log grows to this size before it is cut.
@@ -28,6 +30,8 @@ pub(crate) struct Log {
     pub file: File,
     /// Its size when the component was started: what is before belongs to an earlier one.
     pub from: u64,
+    /// What no message about it may quote.
+    secrets: Secrets,
 }
 
 impl Log {
@@ -39,7 +43,12 @@ impl Log {
         let file =
             OpenOptions::new().append(true).create(true).open(path).map_err(Error::file("open", path))?;
         let from = file.metadata().map_err(Error::file("read", path))?.len();
-        Ok(Log { path: path.to_owned(), file, from })
+        Ok(Log { path: path.to_owned(), file, from, secrets: Secrets::default() })
+    }
+
+    /// The same, quoted without these.
+    pub fn masking(self, secrets: &Secrets) -> Log {
+        Log { secrets: secrets.clone(), ..self }
     }
 
     /// Cuts the log if it is larger than the limit; `true` if it was.
@@ -120,7 +129,7 @@ pub(crate) fn tail(logs: &[Log]) -> Tail {
         if shown.iter().any(|(path, _)| *path == log.path) {
             continue;
         }
-        let lines = last_lines(&log.path, log.from);
+        let lines = last_lines(&log.path, log.from, &log.secrets);
         if !lines.is_empty() {
             shown.push((log.path.clone(), lines));
         }
@@ -128,7 +137,7 @@ pub(crate) fn tail(logs: &[Log]) -> Tail {
     Tail { logs: shown }
 }
 
-fn last_lines(path: &Path, from: u64) -> Vec<String> {
+fn last_lines(path: &Path, from: u64, secrets: &Secrets) -> Vec<String> {
     let Ok(mut file) = File::open(path) else { return Vec::new() };
     let size = file.metadata().map(|m| m.len()).unwrap_or(0);
     let start = from.min(size).max(size.saturating_sub(TAIL_BYTES));
@@ -136,7 +145,14 @@ fn last_lines(path: &Path, from: u64) -> Vec<String> {
     if file.seek(SeekFrom::Start(start)).is_err() || file.take(TAIL_BYTES).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }
-    let text = String::from_utf8_lossy(&bytes);
+    if start > from && !secrets.is_empty() {
+        // What is left of the first line may be the end of a secret.
+        let line = bytes.iter().position(|b| *b == b'\n').map_or(bytes.len(), |at| at + 1);
+        bytes.drain(..line);
+    }
+    // Before lines are cut: of a secret that a cut goes through, a part would be shown.
+    let masked = secrets.mask_bytes(&bytes);
+    let text = String::from_utf8_lossy(&masked);
     let mut lines: Vec<String> = text
         .lines()
         .filter(|line| !line.trim().is_empty())
@@ -172,6 +188,22 @@ mod tests {
         }
         let lines = tail(&[log]).logs.remove(0).1;
         assert_eq!((lines.len(), lines[0].as_str(), lines[9].as_str()), (10, "line 4990", "line 4999"));
+    }
+
+    #[test]
+    fn secrets_are_not_quoted_nor_parts_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut secrets = Secrets::default();
+        secrets.add(b"s3cret+token").unwrap();
+        let log = Log::open(&dir.path().join("a")).unwrap().masking(&secrets);
+        writeln!(&log.file, "{}s3cret+token", "x".repeat(LINE_CHARS - 4)).unwrap();
+        writeln!(&log.file, "login s3cret%2Btoken").unwrap();
+        let lines = tail(&[log]).logs.remove(0).1;
+        assert_eq!(lines, [format!("{}***", "x".repeat(LINE_CHARS - 4)), "login ***".to_owned()]);
+        // The part that is looked at begins within a secret.
+        let log = Log::open(&dir.path().join("b")).unwrap().masking(&secrets);
+        write!(&log.file, "s3cret+token{}\nend\n", "x".repeat(TAIL_BYTES as usize - 12)).unwrap();
+        assert_eq!(tail(&[log]).logs.remove(0).1, ["end"]);
     }
 
     #[test]

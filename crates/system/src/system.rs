@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
+use loadlab_record::Secrets;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::cancel::{Cancel, Woke};
@@ -61,6 +62,8 @@ pub struct SystemSpec {
     /// A program that calls [`crate::relay::main`] when its first argument is [`crate::relay::ARG`]; without one there
     /// are no relays.
     pub exe: Option<PathBuf>,
+    /// What no message may quote of the components' logs.
+    pub secrets: Secrets,
 }
 
 impl SystemSpec {
@@ -75,6 +78,7 @@ impl SystemSpec {
             cgroup_root: PathBuf::from("/"),
             log_limit_bytes: LOG_LIMIT_BYTES,
             exe: None,
+            secrets: Secrets::default(),
         }
     }
 }
@@ -129,6 +133,7 @@ pub struct System {
     /// Network namespaces of the run's own.
     pub(crate) net: Option<Net>,
     pub(crate) exe: Option<PathBuf>,
+    pub(crate) secrets: Secrets,
     pub(crate) relays: Relays,
     closed: bool,
 }
@@ -181,6 +186,7 @@ impl System {
             boxes: Mutex::default(),
             net: None,
             exe: spec.exe,
+            secrets: spec.secrets,
             relays: Relays::default(),
             closed: false,
         };
@@ -360,7 +366,8 @@ impl System {
             hint,
         })?;
         unavailable.extend(missed.into_iter().map(|u| Unavailable { component: spec.name.clone(), ..u }));
-        let logs = vec![Log::open(&spec.logs.0)?, Log::open(&spec.logs.1)?];
+        let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
+        let logs = vec![open(&spec.logs.0)?, open(&spec.logs.1)?];
         let cannot = |why: String, hint: &str| Error::Start {
             component: spec.name.clone(),
             command: spec.command.to_string(),

@@ -5,9 +5,12 @@ use loadlab_record::store::{CaseRecord, RECORD_VERSION, RunRecord, TrialRecord};
 use loadlab_record::summary::Ended;
 use loadlab_run::{BenchResult, host, rfc3339_now};
 
+use crate::mask;
+
 /// The report as a page; `title` says what was benched, `expect` what was to hold.
 pub fn page(title: &str, expect: &[String], result: BenchResult) -> String {
-    loadlab_report::html(&loadlab_report::compose(&record(title, expect, result)))
+    let expect: Vec<String> = expect.iter().map(|e| mask::text(e).into_owned()).collect();
+    loadlab_report::html(&loadlab_report::compose(&record(&mask::text(title), &expect, result)))
 }
 
 /// A run of one case and one trial. Nothing of it is on disk.

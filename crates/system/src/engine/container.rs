@@ -253,7 +253,8 @@ impl System {
         let doing = "look at the container";
         let call = Call::new(doing, "GET", format!("/containers/{id}/json"));
         let found = engine.call(call).and_then(|a| a.found(doing)).map_err(told)?;
-        let logs = vec![Log::open(&spec.logs.0)?, Log::open(&spec.logs.1)?];
+        let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
+        let logs = vec![open(&spec.logs.0)?, open(&spec.logs.1)?];
         let pid = found["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
         let stat = process::stat(pid).filter(|_| pid != 0);
         let first = stat.map(|s| ProcessId { pid, start_ticks: s.start_ticks });

@@ -1,0 +1,92 @@
+//! Logs without secrets. Components write them by themselves, so that they are masked when nobody writes to them any more:
+//! those of a trial when it ends, all others at the end of the run.
+
+use std::path::{Path, PathBuf};
+
+use loadlab_record::Secrets;
+use loadlab_record::event::What;
+use loadlab_record::store::LOGS;
+
+use crate::event::RunEvent;
+use crate::stage::{Stage, Tell};
+
+/// Masks a trial's logs, but for those that somebody still writes to.
+pub fn mask_ended(stage: &Stage, open: &[PathBuf], tell: Tell<'_>) {
+    let Some(writer) = stage.writer.as_ref().filter(|_| !stage.secrets.is_empty()) else { return };
+    for path in files_in(&writer.dir().join(LOGS)) {
+        if !open.contains(&path)
+            && let Some(text) = unmasked(&path, &stage.secrets)
+        {
+            stage.event(What::Note { text: text.clone() });
+            tell(RunEvent::Note(text));
+        }
+    }
+}
+
+/// Masks all logs of a run that is over: those of its trials and of its builds.
+pub fn mask_all(run_dir: &Path, secrets: &Secrets, tell: Tell<'_>) {
+    if secrets.is_empty() {
+        return;
+    }
+    let mut folders = vec![run_dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let is_logs = folder.ends_with(LOGS) || folder.ends_with("builds");
+        for path in entries_in(&folder) {
+            match std::fs::symlink_metadata(&path) {
+                Ok(found) if found.is_dir() && !path.ends_with("scratch") => folders.push(path),
+                Ok(found) if found.is_file() && is_logs => {
+                    if let Some(text) = unmasked(&path, secrets) {
+                        tell(RunEvent::Note(text));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Masks one; why it could not be, in words.
+fn unmasked(path: &Path, secrets: &Secrets) -> Option<String> {
+    let error = secrets.mask_file(path).err()?;
+    Some(format!("secrets in the log {} could not be masked: {error}", path.display()))
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let mut files = entries_in(folder);
+    files.retain(|path| path.is_file());
+    files
+}
+
+fn entries_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_logs_of_a_run_are_masked_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        write("cases/a/1/logs/web.out", "got s3cret%2Ftoken\n");
+        write("builds/web-1.log", "using s3cret/token\n");
+        write("notes.txt", "s3cret/token");
+        let mut secrets = Secrets::default();
+        secrets.add(b"s3cret/token").unwrap();
+        let told = std::sync::Mutex::new(Vec::new());
+        mask_all(dir.path(), &secrets, &|event| told.lock().unwrap().push(format!("{event:?}")));
+        assert_eq!(read("cases/a/1/logs/web.out"), "got ***\n");
+        assert_eq!(read("builds/web-1.log"), "using ***\n");
+        assert_eq!(read("notes.txt"), "s3cret/token");
+        assert_eq!(*told.lock().unwrap(), Vec::<String>::new());
+    }
+}
