@@ -25,7 +25,7 @@ if fresh; then # another build was at it
     exit 0
 fi
 touch target/begun # sources that change while it builds are newer than the jar
-mvn --quiet --batch-mode --no-transfer-progress "-Dout=$PWD/target/building" clean package
+mvn --quiet --batch-mode --strict-checksums --no-transfer-progress "-Dout=$PWD/target/building" clean package
 touch -r target/begun "target/building/$part.jar"
 rm -rf target/server
 mkdir target/server

@@ -10,4 +10,4 @@ if [ -n "$missing" ]; then
     exit 1
 fi
 cd "$(dirname "$0")/service"
-npm ls >/dev/null 2>&1 || npm ci --no-audit --no-fund
+npm ls >/dev/null 2>&1 || npm ci --no-audit --no-fund --ignore-scripts
