@@ -312,6 +312,6 @@ fn images_are_seen_to_before_the_first_trial() {
     let text = plan(&engine, "compose.yaml", load);
     let ran = lab.run(&text, &[]);
     ran.expect(3, &["service `cache`", "cannot pull the image `127.0.0.1:1/nothing:9`", "hint: "]);
-    assert!(!lab.record().trial("default", 1).exists(), "no trial had begun: {}", ran.err);
+    assert!(!ran.err.contains("trial 1"), "no trial had begun: {}", ran.err);
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }

@@ -1,9 +1,11 @@
-//! Figures that the watching and limiting of components is held to, with what counts them: CPU time of the thread that
-//! reads, memory of this process, CPU time and kills as the kernel tells them. Run with `--nocapture` to see them.
+//! Figures that the watching and limiting of components is held to, with what counts them: memory of this process, the
+//! kernel's own accounts of a component, calls of the thread that brings up. Times are shown and never judged: they depend
+//! on who else is on the machine. Run with `--nocapture` to see them.
 
 mod common;
 
 use std::fs;
+use std::path::PathBuf;
 
 use common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
 use loadlab_record::sample::Sample;
@@ -22,8 +24,8 @@ fn own_memory() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() * 1024
 }
 
-/// Fifty components and the host may cost 1 % of a core and 30 MB. An unoptimised build is allowed three times the CPU
-/// time; samples of ten minutes are kept, as a trial keeps them.
+/// Fifty components and the host may cost 30 MB, with samples of ten minutes kept as a trial keeps them, and are meant to
+/// cost 1 % of a core; what they take of it is bounded in `watching.rs`, by what is read.
 #[test]
 fn fifty_components_cost_little() {
     let bench = Bench::new();
@@ -49,12 +51,9 @@ fn fifty_components_cost_little() {
         grown as f64 / 1e6
     );
     assert!(kept.len() > 600 * 52 && grown < 30_000_000, "{grown} bytes");
-    if bench.system.cgroup_version() != "none" {
-        assert!(per_round_s < 0.030, "{per_round_s} s");
-    }
 }
 
-/// One per cent of a core is one per cent, by the kernel's own count over ten seconds.
+/// One per cent of a core is what the kernel holds it to, and what is read of it is what the kernel counts.
 #[test]
 fn one_per_cent_of_a_core_is_that() {
     let bench = Bench::new();
@@ -64,18 +63,47 @@ fn one_per_cent_of_a_core_is_that() {
     let mut spin = bench.spec("spin", &format!("exec {FIXTURE} spin"));
     spin.limits = Limits { cpu_cores: Some(0.01), ..Limits::default() };
     let component = bench.system.up(&spin).unwrap();
-    let mut target = component.target();
-    let mut cpu_s = || (clock::now_ns(), target.read_now().unwrap().cpu_s.unwrap());
-    // Its start takes more than its share of the first period.
-    Cancel::new().wait_until(clock::now_ns() + 1_000_000_000);
-    let (from_ns, from_s) = cpu_s();
-    Cancel::new().wait_until(from_ns + 10_000_000_000);
-    let (to_ns, to_s) = cpu_s();
-    let percent = (to_s - from_s) / ((to_ns - from_ns) as f64 / 1e9) * 100.0;
-    eprintln!("a limit of 1 % of a core: {percent:.3} % over 10 s");
     assert_eq!(component.limits_in_force().cpu_cores, Some(0.01));
-    // More than its limit it never gets; less where others take the core from it.
-    assert!(percent < 1.1, "{percent}");
+    let mut target = component.target();
+    let mut read = || target.read_now().unwrap();
+    let first = read();
+    // It would take a whole core. Whoever is let run by the kernel for a share only is stopped in each period.
+    let last = eventually("being stopped ten times", || {
+        let sample = read();
+        (sample.throttled_periods? >= first.throttled_periods? + 10).then_some(sample)
+    });
+    assert!(last.periods >= last.throttled_periods && last.throttled_s > first.throttled_s, "{last:?}");
+    // A reading lies between two that are made in another way.
+    let dirs = cgroups_of_spin(component.process().pid);
+    let (before_s, sample, after_s) = (cpu_in(&dirs), read(), cpu_in(&dirs));
+    let cpu_s = sample.cpu_s.unwrap();
+    eprintln!("a limit of 1 % of a core: {cpu_s:.3} s in {:?} periods", sample.periods);
+    assert!(before_s <= cpu_s && cpu_s <= after_s && cpu_s > 0.0, "{before_s} {cpu_s} {after_s}");
+}
+
+/// The groups of the component `spin`, by its process, below any mount of a hierarchy.
+fn cgroups_of_spin(pid: u32) -> Vec<PathBuf> {
+    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).map(|p| p.trim_start_matches('/'));
+    let paths = paths.filter(|path| path.ends_with("/spin"));
+    let mounts = || fs::read_dir("/sys/fs/cgroup").unwrap().flatten().map(|e| e.path());
+    let roots: Vec<PathBuf> = mounts().chain([PathBuf::from("/sys/fs/cgroup")]).collect();
+    paths.flat_map(|path| roots.iter().map(move |root| root.join(path))).collect()
+}
+
+/// CPU time of a group in seconds, from a file that tells it.
+fn cpu_in(dirs: &[PathBuf]) -> f64 {
+    let v1 = |dir: &PathBuf| {
+        let ns = fs::read_to_string(dir.join("cpuacct.usage")).ok()?;
+        Some(ns.trim().parse::<f64>().ok()? / 1e9)
+    };
+    let v2 = |dir: &PathBuf| {
+        let stat = fs::read_to_string(dir.join("cpu.stat")).ok()?;
+        let us = stat.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+        Some(us.parse::<f64>().ok()? / 1e6)
+    };
+    // Where there are both, v2 rounds to microseconds what v1 has in full.
+    dirs.iter().find_map(v1).or_else(|| dirs.iter().find_map(v2)).expect("a group that counts CPU time")
 }
 
 /// Fifteen MiB are fifteen MiB, and the kill has a time.
@@ -100,20 +128,21 @@ fn fifteen_mib_kill_at_fifteen_mib() {
     assert!(peak <= 15 << 20, "{peak}");
 }
 
-/// What loadlab adds to a component's own start: its cgroups, limits, and the wait for its port. Counted in CPU time of
-/// the thread that does it; the elapsed time is told, and depends on who else is on the machine.
+/// What loadlab adds to a component's own start: its cgroups, limits, and the wait for its port. Writing is what it costs
+/// a machine; it is bounded for each, and the last one takes as many calls as the first.
 #[test]
 fn bringing_up_adds_little() {
     let bench = Bench::new();
     let cancel = Cancel::new();
-    let (mut took_ms, mut cpu_s) = (Vec::new(), 0.0f64);
+    let (mut took_ms, mut cpu_s, mut writes) = (Vec::new(), 0.0f64, Vec::new());
     for i in 0..11 {
         let port = free_port();
         let mut spec = bench.spec(&format!("serve{i}"), &format!("exec {FIXTURE} serve {port} x"));
         spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{port}"), within_ns: PATIENCE_NS };
         spec.ports = vec![port];
-        let (begun_ns, begun_s) = (clock::now_ns(), thread_cpu_s());
+        let (begun_ns, begun_s, calls) = (clock::now_ns(), thread_cpu_s(), common::calls_of_thread());
         let component = bench.system.up(&spec).unwrap();
+        writes.extend(common::calls_of_thread().zip(calls).map(|(after, before)| after.1 - before.1));
         bench.system.ready(&component, &cancel).unwrap();
         took_ms.push((clock::now_ns() - begun_ns) as f64 / 1e6);
         cpu_s += thread_cpu_s() - begun_s;
@@ -124,7 +153,11 @@ fn bringing_up_adds_little() {
         "bringing up a component: median {:.1} ms, {:.1} to {:.1}, of which {cpu_ms:.1} ms CPU time of loadlab",
         took_ms[5], took_ms[0], took_ms[10]
     );
-    assert!(cpu_ms < 50.0, "{cpu_ms} ms");
+    if writes.is_empty() {
+        return common::skip::skip("this kernel does not count what a thread writes");
+    }
+    eprintln!("writes for each: {writes:?}");
+    assert!(writes[0] <= 12 && writes.iter().all(|n| *n == writes[0]), "{writes:?}");
 }
 
 /// Limits are changed on what lives, and let go.
