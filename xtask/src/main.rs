@@ -1,6 +1,6 @@
-//! The chores of the house: `cargo xtask test` is everything CI checks, `cargo xtask house` the rules the code
-//! is held to, `cargo xtask bench-peers` the comparison with other load generators, `cargo xtask bench-million` a million
-//! connections.
+//! The chores of the house: `cargo xtask test` is everything CI checks, `cargo xtask long` what takes too long for that,
+//! `cargo xtask house` the rules the code is held to, `cargo xtask bench-peers` the comparison with other load generators,
+//! `cargo xtask bench-million` a million connections.
 //!
 //! It looks at loadlab from outside, as a user would: it imports none of its crates.
 
@@ -13,8 +13,11 @@ mod browser;
 mod command;
 mod house;
 mod lab;
+mod licences;
 mod live_cost;
+mod long;
 mod million;
+mod notices;
 mod packages;
 mod page;
 mod peers;
@@ -40,6 +43,10 @@ struct Args {
 enum Task {
     /// Check everything CI checks
     Test(test::Args),
+    /// Check what takes too long for every change, and write down what came of it
+    Long(long::Args),
+    /// Write the third-party notices of the binary anew
+    Notices,
     /// Check the rules of the house only: imports, budgets, purity, links and so on
     House,
     /// Hold a million connections from one process, one request answered on each
@@ -63,6 +70,8 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Long(args) => long::run(&args),
+        Task::Notices => notices::write(),
         Task::House => house::run(),
         Task::BenchMillion(args) => million::run(&args),
         Task::MillionInside { connections, users, threads } => million::inside(connections, users, threads),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{Ran, cargo, program, shown};
 use crate::steps::{Outcome, Steps};
-use crate::{book, house, lab, packages, page, readme, root};
+use crate::{book, house, lab, licences, notices, packages, page, readme, root};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -32,6 +32,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step("packages", || packages::ready(packages::FOR_TESTS, args.install));
     steps.step("format", format);
     steps.step("house", house::step);
+    steps.step("licences", licences::step);
+    steps.step("notices", notices::step);
     steps.step("clippy", clippy);
     steps.step("docs", docs);
     steps.step("build", build);

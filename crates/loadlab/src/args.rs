@@ -50,6 +50,8 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
     Man,
+    /// Print the licences of all that loadlab is made of
+    Licenses,
 }
 
 #[derive(Debug, Arguments)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_plan::{Options, Outside, Plan};
 use loadlab_report::terminal::{self, Paint, Tone};
+use loadlab_run::needs;
 use loadlab_run::preflight::{self, Finding, Planned, Severity};
 
 use crate::args::{CheckArgs, PlanArgs, PlanChoice};
@@ -123,7 +124,7 @@ pub fn command(args: &CheckArgs) -> Ended {
 fn machine(plan: Option<&Plan>) -> Ended {
     let facts = preflight::read(WATCH);
     let threads = default_threads(&[]);
-    let findings = match plan {
+    let mut findings = match plan {
         None => preflight::findings(None, &facts),
         Some(plan) => {
             let of_case = |case: &loadlab_plan::Case| {
@@ -133,6 +134,7 @@ fn machine(plan: Option<&Plan>) -> Ended {
             preflight::worst(&plan.cases().iter().filter_map(of_case).collect::<Vec<_>>())
         }
     };
+    findings.extend(plan.map(needs::findings).unwrap_or_default());
     let width = output::out_width();
     output::print(&table(&findings, width, Paint { colour: output::out_has_colour() }));
     let blocked = findings.iter().any(|f| f.severity == Severity::Blocker);

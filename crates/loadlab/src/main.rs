@@ -67,6 +67,7 @@ fn main() -> std::process::ExitCode {
         Command::Schema => output::schema(),
         Command::Completions { shell } => output::completions(shell),
         Command::Man => output::man(),
+        Command::Licenses => output::licenses(),
     };
     exit.into_code()
 }

@@ -163,6 +163,12 @@ pub fn completions(shell: clap_complete::Shell) -> Ended {
     Ended::with(Exit::Ok)
 }
 
+/// `loadlab licenses`.
+pub fn licenses() -> Ended {
+    print_as(Form::Data, include_str!("../THIRD-PARTY-NOTICES"));
+    Ended::with(Exit::Ok)
+}
+
 /// `loadlab man`.
 pub fn man() -> Ended {
     let command = Args::command();

@@ -13,7 +13,7 @@ use loadlab_system::open_files;
 use crate::args::RunArgs;
 use crate::bench::default_threads;
 use crate::check::{self, ReadPlan};
-use crate::exit::{Ended, note};
+use crate::exit::{self, Ended, note};
 use crate::view::{Seen, Serving, View};
 use crate::{mask, output, report, signals};
 
@@ -141,6 +141,9 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     };
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
+    if args.quiet {
+        tell_failures(result);
+    }
     if !args.json {
         output::print(&report::brief(&run));
     }
@@ -154,6 +157,19 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
             Ended::with(result.exit)
         }
         Err(error) => Ended::error(Exit::of([result.exit, Exit::CouldNotRun]), error),
+    }
+}
+
+/// What spoiled trials, which nobody was told while they ran. What follows from the same is told once.
+fn tell_failures(result: &RunResult) {
+    let mut told: Vec<&str> = Vec::new();
+    for trial in &result.trials {
+        let Some(failure) = trial.failure.as_deref() else { continue };
+        if told.iter().any(|known| failure.contains(known)) {
+            continue;
+        }
+        exit::show(&format!("{}, trial {}: {failure}", trial.case, trial.trial));
+        told.extend(failure.lines().next());
     }
 }
 

@@ -189,3 +189,12 @@ fn what_loadlab_tells_about_itself() {
     lab.loadlab(&[]).expect(2, &["Usage: loadlab"]);
     lab.loadlab(&["run"]).expect(2, &["<PLAN>"]);
 }
+
+#[test]
+fn licences_are_told_of_what_is_in_the_program() {
+    let ran = Lab::new().loadlab(&["licenses"]);
+    ran.expect(0, &[]);
+    for text in ["rustls ", "uPlot", "Apache License", "Permission is hereby granted"] {
+        assert!(ran.out.contains(text), "{text}");
+    }
+}

@@ -73,6 +73,25 @@ fn limits_that_cannot_be_set_are_errors() {
     }
 }
 
+/// The first case needs nothing that is not given; it is not measured for a run that cannot be whole.
+#[test]
+fn limits_of_a_later_case_are_known_before_anything_is_built() {
+    let lab = Lab::new();
+    let web = component("web", "", &["build: \"touch built\"", "limits: { cpu: \"${case.cpu}\" }"]);
+    let cases = "matrix:\n  - { name: free, cpu: none }\n  - { name: limited, cpu: 50% }\n";
+    let text = plan(&[web], cases);
+    let name = lab.run_name();
+    let args = ["run", "plan.yaml", "--out", &name, "--quiet"];
+    let Some(mut command) = as_nobody(&lab, &text, &args) else { return };
+    let ran = run_support::Ran::of(command.output().unwrap());
+    ran.expect(3, &["error: component `web`: cannot limit cpu to 0.5 cores", "hint: "]);
+    assert!(!lab.path().join("built").exists(), "{}", ran.err);
+    let Some(mut command) = as_nobody(&lab, &text, &["check", "plan.yaml", "--preflight"]) else { return };
+    let ran = run_support::Ran::of(command.output().unwrap());
+    ran.expect(5, &[]);
+    assert!(ran.out.contains("blocker  limits") && ran.out.contains("1 blocker(s)"), "{}", ran.out);
+}
+
 #[test]
 fn killed_as_nobody() {
     let lab = Lab::new();

@@ -12,6 +12,10 @@ pub const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
 /// uPlot, which draws lines over time; it defines `uPlot`.
 pub const UPLOT_SCRIPT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 
+/// uPlot's licence, as a comment of the page: it asks to go with every copy.
+pub const UPLOT_LICENCE: &str =
+    concat!("<!-- uPlot draws the charts.\n\n", include_str!("../assets/uplot/LICENSE"), "-->\n");
+
 /// A content security policy: nothing is loaded, and no script runs but these, byte for byte.
 pub fn policy(scripts: &[&str]) -> String {
     let hash = |script: &&str| format!("'sha256-{}'", BASE64.encode(Sha256::digest(script.as_bytes())));

@@ -94,6 +94,12 @@ fn nothing_from_outside_becomes_markup() {
 }
 
 #[test]
+fn what_draws_the_charts_comes_with_its_licence() {
+    let page = html(&compose(&many()));
+    assert!(page.contains("Leon Sorokin") && page.contains("Permission is hereby granted"));
+}
+
+#[test]
 fn what_failed_or_is_missing_is_said() {
     let [text, markdown, html, _, csv] = write("ugly", &ugly());
     for page in [&text, &markdown, &html] {

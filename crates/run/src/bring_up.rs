@@ -89,6 +89,9 @@ pub enum SiteError {
         /// Why.
         error: std::io::Error,
     },
+    /// Something that the plan needs is not there.
+    #[error("{0}")]
+    Missing(String),
     /// Something happened before the load began.
     #[error("{0}")]
     BeforeLoad(String),

@@ -22,6 +22,7 @@ use crate::limits;
 use crate::logs;
 use crate::loss::Ids;
 use crate::manifest::Record;
+use crate::needs;
 use crate::stage::{Stage, Tell};
 use crate::translate::{TranslateError, check_targets};
 use crate::trial::{Conditions, Trial, TrialOutcome};
@@ -203,6 +204,7 @@ pub fn prepare(
     for missing in site.unavailable() {
         tell(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
+    needs::check(plan, &site)?;
     site.build(plan.cases(), cancel, builds, tell)?;
     if let Some(net) = isolated(plan)? {
         site.isolate(net);

@@ -39,6 +39,7 @@ mod urls;
 
 pub mod event;
 pub mod journey;
+pub mod needs;
 pub mod preflight;
 
 pub use bench::{Bench, BenchError, BenchResult, bench};

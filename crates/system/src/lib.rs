@@ -51,6 +51,7 @@ mod spread;
 pub mod state;
 pub mod system;
 pub mod target;
+pub mod tryout;
 pub mod watch;
 
 pub use cancel::Cancel;

@@ -224,6 +224,10 @@ impl System {
         }
     }
 
+    pub(crate) fn places(&self) -> &[crate::cgroup::Place] {
+        &self.groups.places
+    }
+
     /// What this host cannot give any component.
     pub fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable

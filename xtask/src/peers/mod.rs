@@ -22,6 +22,8 @@ pub mod table;
 mod targets;
 mod tools;
 
+pub use page::cpu_model;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;

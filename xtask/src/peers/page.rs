@@ -56,7 +56,8 @@ fn replaced(page: &str, text: &str) -> Result<String> {
     Ok(format!("{before}{BEGIN}\n{text}{END}{after}"))
 }
 
-fn cpu_model() -> String {
+/// The processor, by its model.
+pub fn cpu_model() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|l| l.starts_with("model name"));
     let model = line.and_then(|l| l.split_once(':')).map(|(_, model)| model.trim().to_owned());

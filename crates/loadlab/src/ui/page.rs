@@ -1,6 +1,6 @@
 //! The live page: one file that loads nothing; the report's look and its chart library, and a script of its own.
 
-use loadlab_report::assets::{self, STYLE, UPLOT_SCRIPT, UPLOT_STYLE};
+use loadlab_report::assets::{self, STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE};
 use loadlab_report::terminal::harmless;
 
 const OWN_STYLE: &str = include_str!("../../assets/live.css");
@@ -16,7 +16,7 @@ pub fn page(title: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n\
          <title>{title} – loadlab, live</title>\n<style>{UPLOT_STYLE}\n{STYLE}\n{OWN_STYLE}</style>\n</head>\n\
-         <body>\n{body}<script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
+         <body>\n{body}{UPLOT_LICENCE}<script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n"
     )
 }
 

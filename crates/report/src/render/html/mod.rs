@@ -15,7 +15,7 @@ use loadlab_record::summary::Verdict;
 
 use self::plot::Charts;
 use super::verdict_word;
-use crate::assets::{STYLE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
+use crate::assets::{STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
 use crate::document::{Document, Section};
 use crate::terminal::harmless;
 
@@ -58,7 +58,7 @@ pub fn html(document: &Document) -> String {
     let _ = write!(
         out,
         "<script type=\"application/json\" id=\"data\">{}</script>\n\
-         <script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+         {UPLOT_LICENCE}<script>{UPLOT_SCRIPT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
         charts.data()
     );
     out

@@ -1,0 +1,296 @@
+//! What a plan needs of this machine beside what its loads need: groups that can be limited, networks of a run's own, a
+//! container engine, ports, programs. It is tried out before anything is built, and by `check --preflight`: a plan that
+//! cannot be run here to its end is not begun.
+
+use std::path::Path;
+
+use loadlab_plan::{Command, ComponentSpec, Isolation, Part, Plan};
+use loadlab_system::{Engine, Error, Limits, Net, tryout};
+
+use crate::bring_up::{Site, SiteError};
+use crate::limits;
+use crate::preflight::{Finding, Severity};
+
+/// A kind of need: its name, and what is wrong with it; `None` where the plan has no such need.
+type Tried = (&'static str, Option<Result<(), SiteError>>);
+
+/// Tries everything out for a run, in its own groups.
+///
+/// # Errors
+/// The first that this machine does not give.
+pub fn check(plan: &Plan, site: &Site) -> Result<(), SiteError> {
+    try_all(plan, Some(site)).into_iter().filter_map(|(_, tried)| tried).collect()
+}
+
+/// The same where nothing is to be run: a blocker for each that is not given.
+pub fn findings(plan: &Plan) -> Vec<Finding> {
+    let finding = |(what, tried): Tried| {
+        let (figure, effect, severity) = match tried? {
+            Ok(()) => ("tried out".to_owned(), "as the plan needs it".to_owned(), Severity::Ok),
+            Err(error) => {
+                let text = error.to_string();
+                let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+                let rest = rest.lines().map(str::trim).collect::<Vec<_>>().join("; ");
+                (first.to_owned(), rest, Severity::Blocker)
+            }
+        };
+        Some(Finding { what, figure, effect, remedy: None, severity })
+    };
+    try_all(plan, None).into_iter().filter_map(finding).collect()
+}
+
+fn try_all(plan: &Plan, site: Option<&Site>) -> Vec<Tried> {
+    vec![
+        ("limits", limits_given(plan, site)),
+        ("networks", networks_given(plan)),
+        ("container engine", engine_given(plan, site)),
+        ("ports", ports_free(plan)),
+        ("programs", programs_there(plan)),
+    ]
+}
+
+/// Components of all cases.
+fn components(plan: &Plan) -> impl Iterator<Item = &ComponentSpec> {
+    plan.cases().iter().flat_map(|case| &case.system.components)
+}
+
+fn limits_given(plan: &Plan, site: Option<&Site>) -> Option<Result<(), SiteError>> {
+    let mut wanted: Vec<(&str, Limits)> = Vec::new();
+    for component in components(plan).filter(|c| matches!(c.part, Part::Process(_))) {
+        let limits = limits::of_plan(&component.limits);
+        let of_groups = Limits { open_files: None, link: Default::default(), ..limits };
+        let one = (component.name.as_str(), of_groups);
+        if of_groups != Limits::default() && !wanted.contains(&one) {
+            wanted.push(one);
+        }
+    }
+    let wanted: Vec<_> = wanted.iter().map(|(name, limits)| (*name, limits)).collect();
+    let given = match site {
+        _ if wanted.is_empty() => return None,
+        Some(site) => site.system.check_limits(wanted),
+        None => tryout::check_limits(wanted),
+    };
+    Some(given.map_err(SiteError::from))
+}
+
+fn networks_given(plan: &Plan) -> Option<Result<(), SiteError>> {
+    (plan.isolate != Isolation::None).then(|| Net::check().map_err(SiteError::from))
+}
+
+fn engine_given(plan: &Plan, site: Option<&Site>) -> Option<Result<(), SiteError>> {
+    let needs = |component: &&ComponentSpec| matches!(component.part, Part::Container(_) | Part::Service(_));
+    let mut needed = plan.cases().iter().filter_map(|case| {
+        let component = case.system.components.iter().find(needs)?;
+        Some((case.system.engine.as_deref(), component.name.as_str()))
+    });
+    let (engine, component) = needed.next()?;
+    let connected = match site {
+        Some(site) => {
+            site.system.use_engine(engine);
+            site.system.engine()
+        }
+        None => Engine::connect(engine),
+    };
+    Some(connected.map(drop).map_err(|source| Error::of_container(component, source).into()))
+}
+
+/// In a network of its own every port is free.
+fn ports_free(plan: &Plan) -> Option<Result<(), SiteError>> {
+    let mut wanted: Vec<(u16, &str)> = Vec::new();
+    for component in components(plan).filter(|_| plan.isolate == Isolation::None) {
+        for port in component.ports.iter().filter_map(|port| port.number) {
+            if !wanted.iter().any(|(known, _)| *known == port) {
+                wanted.push((port, &component.name));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut checks = wanted.into_iter().map(|(port, component)| tryout::check_ports(component, &[port]));
+    Some(checks.try_for_each(|checked| checked).map_err(SiteError::from))
+}
+
+fn programs_there(plan: &Plan) -> Option<Result<(), SiteError>> {
+    let mut wanted: Vec<(String, String)> = Vec::new();
+    let mut want = |command: &Command, by: &str| {
+        if let Some(program) = program_of(command)
+            && !wanted.iter().any(|(known, _)| *known == program)
+        {
+            wanted.push((program, by.to_owned()));
+        }
+    };
+    for case in plan.cases() {
+        for component in &case.system.components {
+            component.build.iter().for_each(|build| want(build, &format!("build of `{}`", component.group)));
+            // One with a PATH of its own is looked for there.
+            let has_path = component.env.iter().any(|(name, _)| name == "PATH");
+            if let (Part::Process(run), false) = (&component.part, has_path) {
+                want(run, &format!("component `{}`", component.group));
+            }
+        }
+        let system = &case.system;
+        for (name, commands) in [
+            ("seed", &system.seed),
+            ("before_trial", &system.before_trial),
+            ("after_trial", &system.after_trial),
+        ] {
+            commands.iter().for_each(|command| want(command, &format!("`{name}`")));
+        }
+    }
+    if wanted.is_empty() {
+        return None;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<_> = std::env::split_paths(&path).collect();
+    let missing =
+        wanted.into_iter().find(|(program, _)| !dirs.iter().any(|dir| is_program(&dir.join(program))));
+    Some(match missing {
+        None => Ok(()),
+        Some((program, by)) => Err(SiteError::Missing(format!(
+            "{by}: `{program}` is not on PATH\nhint: install it, or write the path of the program"
+        ))),
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// The program that a command begins with, where that is looked for on PATH: no path, which a build may yet make, nothing
+/// that is filled in later, nothing of the shell's own.
+fn program_of(command: &Command) -> Option<String> {
+    let (first, is_shell) = match command {
+        Command::Shell(line) => (line.to_string(), true),
+        Command::Words(words) => (words.first()?.to_string(), false),
+    };
+    let first = if is_shell { first.split_whitespace().next()?.to_owned() } else { first };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
+    let is_name = first.chars().all(is_plain) && first.starts_with(|c: char| c.is_ascii_alphanumeric());
+    (is_name && !(is_shell && OF_SHELLS.contains(&first.as_str()))).then_some(first)
+}
+
+/// Words that a shell knows without a program: built in, or part of its grammar (POSIX.1-2024, and those of dash and bash).
+const OF_SHELLS: &[&str] = &[
+    "alias",
+    "bg",
+    "bind",
+    "break",
+    "builtin",
+    "caller",
+    "case",
+    "cd",
+    "chdir",
+    "command",
+    "compgen",
+    "complete",
+    "compopt",
+    "continue",
+    "coproc",
+    "declare",
+    "dirs",
+    "disown",
+    "do",
+    "done",
+    "echo",
+    "elif",
+    "else",
+    "enable",
+    "esac",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "false",
+    "fc",
+    "fg",
+    "fi",
+    "for",
+    "function",
+    "getopts",
+    "hash",
+    "help",
+    "history",
+    "if",
+    "in",
+    "jobs",
+    "kill",
+    "let",
+    "local",
+    "logout",
+    "mapfile",
+    "popd",
+    "printf",
+    "pushd",
+    "pwd",
+    "read",
+    "readarray",
+    "readonly",
+    "return",
+    "select",
+    "set",
+    "shift",
+    "shopt",
+    "source",
+    "suspend",
+    "test",
+    "then",
+    "time",
+    "times",
+    "trap",
+    "true",
+    "type",
+    "typeset",
+    "ulimit",
+    "umask",
+    "unalias",
+    "unset",
+    "until",
+    "wait",
+    "while",
+];
+
+#[cfg(test)]
+mod tests {
+    use loadlab_plan::Template;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_what_is_looked_for_on_path() {
+        let check = |line: &str, expect: Option<&str>| {
+            assert_eq!(program_of(&Command::Shell(Template::text(line))).as_deref(), expect, "{line}");
+        };
+        check("nginx -c lb.conf", Some("nginx"));
+        check("  g++-13 x.cc", Some("g++-13"));
+        check("sleep 1000 & wait", Some("sleep"));
+        for line in [
+            "./server --port 1",
+            "/usr/bin/env x",
+            "cd x && make",
+            "A=1 server",
+            "(server)",
+            "{ a; }",
+            "",
+            "! x",
+            ". ./env",
+            "\"my server\"",
+            "$SERVER",
+            "exec server",
+            "ulimit -Sn > limit",
+            "a;b",
+            "server&",
+            "[ -f x ]",
+        ] {
+            check(line, None);
+        }
+        let words = |words: &[&str]| Command::Words(words.iter().map(|w| Template::text(*w)).collect());
+        assert_eq!(
+            program_of(&words(&["echo", "x"])).as_deref(),
+            Some("echo"),
+            "no shell, no word of its own"
+        );
+        assert_eq!(program_of(&words(&["./a b"])), None);
+    }
+}

@@ -1,0 +1,214 @@
+//! Licences and sources of all dependencies, quickly: what Cargo knows of each package, held to the list in
+//! `xtask/deny.toml`. `cargo xtask long` looks at the texts as well, with cargo-deny.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::command::cargo;
+use crate::root::{labs, root};
+use crate::steps::Outcome;
+
+/// What cargo-deny is told, and the list of licences.
+pub const CONFIG: &str = "xtask/deny.toml";
+/// Where a package may come from, beside this repository.
+const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+/// What loadlab is built for.
+pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
+
+/// Manifests of all workspaces: ours, fuzz, the labs' services; relative to the repository.
+///
+/// # Errors
+/// The labs cannot be read.
+pub fn workspaces() -> Result<Vec<String>> {
+    let mut manifests = vec!["Cargo.toml".to_owned(), "fuzz/Cargo.toml".to_owned()];
+    for lab in labs().context("cannot read labs/")? {
+        let manifest = lab.join("service/Cargo.toml");
+        if manifest.is_file() {
+            manifests.push(manifest.strip_prefix(root()).unwrap_or(&manifest).display().to_string());
+        }
+    }
+    Ok(manifests)
+}
+
+/// All packages of a workspace and how they stand together, as `cargo metadata` tells it.
+///
+/// # Errors
+/// Cargo fails; a lock file is out of date.
+pub fn metadata(manifest: &str) -> Result<Value> {
+    let args = ["metadata", "--format-version", "1", "--locked", "--filter-platform", PLATFORM];
+    // Longer than a pipe holds, and nobody has to see it.
+    let output = cargo(&args).args(["--manifest-path", manifest]).output().context("cargo metadata")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata of {manifest}: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    serde_json::from_slice(&output.stdout).with_context(|| format!("cargo metadata of {manifest}"))
+}
+
+/// A step of `cargo xtask test`.
+///
+/// # Errors
+/// Each package that is not allowed, and why.
+pub fn step() -> Outcome {
+    let config = fs::read_to_string(root().join(CONFIG)).context(CONFIG)?;
+    let allowed = allowed(&config)?;
+    let (mut looked_at, mut wrong) = (BTreeSet::new(), BTreeSet::new());
+    for manifest in workspaces()? {
+        let metadata = metadata(&manifest)?;
+        for package in metadata["packages"].as_array().context("no packages")? {
+            let name = format!("{} {}", text(package, "name"), text(package, "version"));
+            if let Err(why) = check(package, &allowed) {
+                wrong.insert(format!("{manifest}: {name}: {why}"));
+            }
+            looked_at.insert(name);
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.into_iter().collect::<Vec<_>>().join("\n"));
+    }
+    Ok(format!("{} packages", looked_at.len()))
+}
+
+fn check(package: &Value, allowed: &[String]) -> Result<(), String> {
+    match package["source"].as_str() {
+        None | Some(CRATES_IO) => {}
+        Some(other) => return Err(format!("it comes from {other}")),
+    }
+    match package["license"].as_str() {
+        None => Err("it names no licence".to_owned()),
+        Some(expression) => match is_allowed(expression, allowed) {
+            Some(true) => Ok(()),
+            Some(false) => Err(format!("`{expression}` is not in the list of {CONFIG}")),
+            None => Err(format!("`{expression}` is no expression of licences")),
+        },
+    }
+}
+
+/// A text of a JSON object; empty where there is none.
+pub fn text<'v>(value: &'v Value, key: &str) -> &'v str {
+    value[key].as_str().unwrap_or_default()
+}
+
+/// The list `allow` of the section `licenses`.
+fn allowed(config: &str) -> Result<Vec<String>> {
+    let section =
+        config.split("\n[").find(|s| s.starts_with("licenses]")).context("no section [licenses]")?;
+    let list = section.split_once("\nallow = [").context("no list `allow`")?.1;
+    let list = list.split_once(']').context("`allow` has no end")?.0;
+    let names: Vec<String> = list.split('"').skip(1).step_by(2).map(str::to_owned).collect();
+    ensure!(!names.is_empty(), "`allow` is empty");
+    Ok(names)
+}
+
+/// Whether an SPDX expression can be met by licences of the list; `None` where it is none. `/` is an old form of OR.
+fn is_allowed(expression: &str, allowed: &[String]) -> Option<bool> {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut rest = words.as_slice();
+    let met = any_of(&mut rest, allowed)?;
+    rest.is_empty().then_some(met)
+}
+
+fn any_of(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
+    let mut met = all_of(rest, allowed)?;
+    while let Some(("OR", more)) = rest.split_first().map(|(word, more)| (*word, more)) {
+        *rest = more;
+        // Both sides are read, whatever the first is.
+        met |= all_of(rest, allowed)?;
+    }
+    Some(met)
+}
+
+fn all_of(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
+    let mut met = one(rest, allowed)?;
+    while let Some(("AND", more)) = rest.split_first().map(|(word, more)| (*word, more)) {
+        *rest = more;
+        met &= one(rest, allowed)?;
+    }
+    Some(met)
+}
+
+fn one(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
+    let (first, more) = rest.split_first()?;
+    *rest = more;
+    match *first {
+        "(" => {
+            let met = any_of(rest, allowed)?;
+            let (")", more) = rest.split_first().map(|(word, more)| (*word, more))? else { return None };
+            *rest = more;
+            Some(met)
+        }
+        ")" | "OR" | "AND" | "WITH" => None,
+        name => {
+            let mut name = name.to_owned();
+            if let ["WITH", exception, more @ ..] = *rest {
+                name = format!("{name} WITH {exception}");
+                *rest = more;
+            }
+            Some(allowed.contains(&name))
+        }
+    }
+}
+
+/// A file of the repository by its path there.
+pub fn in_repository(path: &str) -> std::path::PathBuf {
+    root().join(Path::new(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn expressions_are_met_by_one_alternative() {
+        let allowed: Vec<String> = ["MIT", "ISC", "BSD-3-Clause"].map(str::to_owned).into();
+        for (expression, expect) in [
+            ("MIT", Some(true)),
+            ("Apache-2.0", Some(false)),
+            ("MIT OR Apache-2.0", Some(true)),
+            ("MIT/Apache-2.0", Some(true)),
+            ("MIT AND Apache-2.0", Some(false)),
+            ("ISC AND (Apache-2.0 OR MIT)", Some(true)),
+            ("(Apache-2.0 OR GPL-3.0) AND BSD-3-Clause", Some(false)),
+            ("Apache-2.0 WITH LLVM-exception OR MIT", Some(true)),
+            ("MIT WITH LLVM-exception", Some(false)),
+            // AND binds more than OR.
+            ("MIT OR Apache-2.0 AND GPL-3.0", Some(true)),
+            ("", None),
+            ("MIT OR", None),
+            ("(MIT", None),
+            ("MIT ISC", None),
+        ] {
+            assert_eq!(is_allowed(expression, &allowed), expect, "{expression}");
+        }
+    }
+
+    #[test]
+    fn packages_come_from_here_or_crates_io_and_name_a_licence() {
+        let allowed = vec!["MIT".to_owned()];
+        let is_good = |source: Value, license: Value| {
+            check(&json!({ "source": source, "license": license }), &allowed).is_ok()
+        };
+        assert!(is_good(Value::Null, "MIT".into()));
+        assert!(is_good(CRATES_IO.into(), "MIT".into()));
+        assert!(!is_good("git+https://github.com/x/y#1".into(), "MIT".into()));
+        assert!(!is_good("registry+https://elsewhere.example/index".into(), "MIT".into()));
+        assert!(!is_good(Value::Null, Value::Null));
+        assert!(!is_good(Value::Null, "GPL-3.0-only".into()));
+    }
+
+    #[test]
+    fn the_list_is_read_as_it_stands() {
+        let config = fs::read_to_string(in_repository(CONFIG)).unwrap();
+        let names = allowed(&config).unwrap();
+        assert!(names.contains(&"MIT".to_owned()) && names.iter().all(|n| !n.contains(' ')), "{names:?}");
+        assert!(allowed("[bans]\nallow = [\"x\"]\n").is_err());
+    }
+}
