@@ -82,6 +82,9 @@ pub struct Exchange {
     pub due_ns: u64,
     /// Its first action.
     pub started_ns: u64,
+    /// When the last of a paced user's requests fell due that it began or dropped. What is under way may be another one:
+    /// where it was redirected to, or what it does when it leaves.
+    pub paced_ns: u64,
     /// Requests begun or dropped in this place.
     pub begun: u64,
     /// Requests of a paced user that fell due while it was at an earlier one, and wait for it.
@@ -134,6 +137,7 @@ impl Exchange {
             unsent: 0,
             due_ns: 0,
             started_ns: 0,
+            paced_ns: 0,
             begun: 0,
             waiting: 0,
             reader: Reader::default(),

@@ -193,6 +193,7 @@ impl<'r> Worker<'r> {
         }
         if free {
             exchange.begun += 1;
+            exchange.paced_ns = due_ns;
             self.begin(ops, id, index, due_ns, now);
         } else if self.spec.pace_when_behind == WhenBehind::Drop {
             exchange.begun += 1;
@@ -217,11 +218,11 @@ impl<'r> Worker<'r> {
             return None;
         }
         // Nothing was dropped while something waits: it fell due right after the last one that began.
-        let due = self.paced_after(id, exchange.due_ns)?;
+        let due = self.paced_after(id, exchange.paced_ns)?;
         let exchange = &mut self.exchanges[id as usize];
         exchange.waiting -= 1;
         exchange.begun += 1;
-        exchange.due_ns = due;
+        exchange.paced_ns = due;
         Some((exchange.begun - 1, due))
     }
 

@@ -235,6 +235,20 @@ fn paced_users_may_drop_what_they_are_late_for() {
 }
 
 #[test]
+fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
+    // Steps at 0, 100, 200 … ms of a user whose answers take 300 ms: its fourth, due at 300 ms, is begun at 900 ms and
+    // answered at 1.2 s. The six behind it are dropped when the load ends.
+    let mut spec = staged(&[stage(1, 1, S)], false);
+    spec.pace_ns = Some(100 * MS);
+    let ran = go(&spec, 300 * MS);
+    let counts = &ran.outcome.measured.counts;
+    assert_eq!((counts.due, counts.ok, counts.dropped), (10, 4, 6));
+    let series = &ran.outcome.measured.series;
+    assert_eq!(series.response_ok.max_ns().map(|ns| ns / MS), Some(900));
+    assert_eq!(series.response_ok.sum_ns() / u128::from(MS), 300 + 500 + 700 + 900);
+}
+
+#[test]
 fn users_who_think_rest_as_well() {
     let mut spec = staged(&[stage(10, 10, 10 * S), stage(0, 0, 5 * S), stage(5, 5, 5 * S)], false);
     spec.think = Think::Constant(900 * MS);

@@ -416,6 +416,7 @@ impl Peer {
 
     fn frame(&mut self, link: &mut Link, head: FrameHead, payload: &[u8], at_ns: u64) -> Doings {
         let http2 = &mut link.http2;
+        let mut does = Vec::new();
         match head.kind {
             kind::HEADERS => {
                 assert!(head.has(flag::END_HEADERS));
@@ -427,7 +428,18 @@ impl Peer {
                 http2.streams.insert(head.stream, (text, Vec::new()));
             }
             kind::DATA => match http2.streams.get_mut(&head.stream) {
-                Some((_, body)) => body.extend_from_slice(payload),
+                Some((_, body)) => {
+                    body.extend_from_slice(payload);
+                    // There is room for as much again: on the connection, and on the stream unless that is what stalls.
+                    let mut room = Vec::new();
+                    if !payload.is_empty() {
+                        frame::write_window_update(&mut room, 0, payload.len() as u32);
+                    }
+                    if !payload.is_empty() && self.fault != Fault::Stalls && !head.has(flag::END_STREAM) {
+                        frame::write_window_update(&mut room, head.stream, payload.len() as u32);
+                    }
+                    does.push((at_ns, Does::Says(room)));
+                }
                 None => return Vec::new(),
             },
             kind::RST_STREAM => {
@@ -442,12 +454,13 @@ impl Peer {
             _ => return Vec::new(),
         }
         if !head.has(flag::END_STREAM) {
-            return Vec::new();
+            return does;
         }
-        let Some((text, body)) = http2.streams.remove(&head.stream) else { return Vec::new() };
+        let Some((text, body)) = http2.streams.remove(&head.stream) else { return does };
         let text = text + &String::from_utf8_lossy(&body);
         let at = at_ns + self.service_ns();
-        self.answers_stream(link, (head.stream, &text), at)
+        does.extend(self.answers_stream(link, (head.stream, &text), at));
+        does
     }
 
     fn answers_stream(&mut self, link: &mut Link, (stream, text): (u32, &str), at: u64) -> Doings {
@@ -679,6 +692,7 @@ impl Peer {
             replies.push((link.last_ns, Reply::Bytes(first)));
         }
         does.sort_by_key(|(at, _)| *at);
+        does.retain(|(_, one)| !matches!(one, Does::Says(bytes) if bytes.is_empty()));
         for (at, one) in does {
             link.last_ns = link.last_ns.max(at);
             let reply = match one {
