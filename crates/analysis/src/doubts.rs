@@ -466,7 +466,9 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let cap = grounds.planned.max_in_flight.filter(|_| summary.load.model == "open")?;
     // A record cut off has its ticks alone. Connections are no measure: those that are held have no request.
     let in_ticks = grounds.ticks.iter().map(|t| t.counts.in_flight).max().unwrap_or(0);
-    if in_ticks.max(summary.connections.in_flight_peak.unwrap_or(0)) < cap {
+    // Where arrivals are users, it is they who are allowed: those that think are there, too.
+    let users = summary.connections.users_peak;
+    if in_ticks.max(users.or(summary.connections.in_flight_peak).unwrap_or(0)) < cap {
         return None;
     }
     let blocked = summary
@@ -476,7 +478,17 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     doubt(
         "in_flight_cap",
         false,
-        format!("{} requests were in flight at once, the most allowed{blocked}", format_count(cap as f64)),
+        match users {
+            None => {
+                format!(
+                    "{} requests were in flight at once, the most allowed{blocked}",
+                    format_count(cap as f64)
+                )
+            }
+            Some(_) => {
+                format!("{} users were there at once, the most allowed{blocked}", format_count(cap as f64))
+            }
+        },
         "the system is behind, or raise `--max-in-flight`; waiting for a slot is in the response times",
     )
 }

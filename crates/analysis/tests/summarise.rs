@@ -465,6 +465,14 @@ fn the_cap_is_reached_by_requests_not_by_connections() {
     };
     check(99, 5000, false);
     check(100, 100, true);
+    // Of arrivals that are users it is the users, most of whom think.
+    let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+    (runs[0].measured.connections.in_flight_peak, runs[0].measured.connections.users_peak) =
+        (Some(3), Some(100));
+    let planned = Planned { max_in_flight: Some(100), ..Planned::default() };
+    let s = summarise(TrialInput { planned, ..input(open(100.0), &runs) });
+    assert_eq!(kinds(&s), [("in_flight_cap", false)]);
+    assert!(s.doubts[0].evidence.starts_with("100 users were there at once"), "{}", s.doubts[0].evidence);
 }
 
 #[test]

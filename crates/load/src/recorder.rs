@@ -49,8 +49,10 @@ pub struct Batch {
     pub in_window: InWindow,
     /// Sum of the time that requests ended in this interval were under way.
     pub busy_ns: u64,
-    /// Connections made in it; `peak` so far.
+    /// Connections made in it, and the most open in it.
     pub connections: Connections,
+    /// Most requests in flight in it.
+    pub flight_peak: u64,
     /// End of the last complete exchange so far.
     pub last_end_ns: u64,
     /// Times at which the worker did not run, so far.
@@ -118,6 +120,7 @@ impl Batch {
             numbers: (0..numbers).map(|_| Numbers::default()).collect(),
             in_window: InWindow::default(),
             busy_ns: 0,
+            flight_peak: 0,
             connections: Connections::default(),
             last_end_ns: 0,
             gaps: Gaps::default(),
@@ -172,7 +175,8 @@ pub struct Recorder {
     pub in_flight: u64,
     /// Connections open.
     pub open: u64,
-    peak: u64,
+    /// Most of both since the last batch.
+    peaks: (u64, u64),
     last_end_ns: u64,
     gaps: Gaps,
 }
@@ -211,7 +215,7 @@ impl Recorder {
             empty: setup.empty,
             in_flight: 0,
             open: 0,
-            peak: 0,
+            peaks: (0, 0),
             last_end_ns: 0,
             gaps: Gaps::default(),
         }
@@ -249,7 +253,8 @@ impl Recorder {
         full.until_ns = until_ns;
         full.in_flight = self.in_flight;
         full.open = self.open;
-        full.connections.peak = self.peak;
+        (full.flight_peak, full.connections.peak) = self.peaks;
+        self.peaks = (self.in_flight, self.open);
         full.last_end_ns = self.last_end_ns;
         full.gaps = self.gaps;
         full.last = last;
@@ -351,6 +356,7 @@ impl Recorder {
         self.batch.counts.started += 1;
         self.batch.in_window.started += u64::from(self.inside(now_ns));
         self.in_flight += 1;
+        self.peaks.0 = self.peaks.0.max(self.in_flight);
         if !self.closed {
             self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
         }
@@ -363,14 +369,14 @@ impl Recorder {
     pub fn connecting(&mut self) {
         self.batch.connections.attempted += 1;
         self.open += 1;
-        self.peak = self.peak.max(self.open);
+        self.peaks.1 = self.peaks.1.max(self.open);
     }
 
     /// One that stands already was taken over from the load before.
     pub fn taken_over(&mut self) {
         self.batch.connections.taken_over += 1;
         self.open += 1;
-        self.peak = self.peak.max(self.open);
+        self.peaks.1 = self.peaks.1.max(self.open);
     }
 
     /// It stands, after so long; for a request that fell due at `due_ns`.

@@ -20,7 +20,9 @@ use crate::recorder::{Batch, Gaps, Ids, Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec, Model};
 use crate::start::{Seat, Start};
 use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
+use peaks::Peaks;
 
+mod peaks;
 mod simulated;
 
 pub use simulated::{simulate, simulate_share};
@@ -322,8 +324,9 @@ struct Collector<'s> {
     first: u64,
     /// Emptied seconds for reuse.
     spare: Vec<Second>,
-    /// For each worker: up to when it has told, requests in flight, connections open, and their peak.
-    workers: Vec<(u64, u64, u64, u64)>,
+    /// For each worker: up to when it has told, requests in flight, and connections open.
+    workers: Vec<(u64, u64, u64)>,
+    peaks: Peaks,
     /// When each did not run.
     gaps: Vec<Gaps>,
 }
@@ -341,7 +344,8 @@ impl<'s> Collector<'s> {
             seconds: VecDeque::new(),
             first: 0,
             spare: Vec::new(),
-            workers: vec![(0, 0, 0, 0); spec.threads],
+            workers: vec![(0, 0, 0); spec.threads],
+            peaks: Peaks::new(spec.threads),
             gaps: vec![Gaps::default(); spec.threads],
         }
     }
@@ -400,7 +404,10 @@ impl<'s> Collector<'s> {
         let until = if batch.last { u64::MAX } else { batch.until_ns };
         // What was cut off at the end stays in flight for good.
         let in_flight = batch.in_flight + batch.counts.in_flight;
-        self.workers[batch.worker] = (until, in_flight, batch.open, batch.connections.peak);
+        self.workers[batch.worker] = (until, in_flight, batch.open);
+        let most = (batch.flight_peak, batch.connections.peak);
+        self.peaks.add(batch.worker, batch.from_ns, most, (batch.in_flight, batch.open));
+        self.totals.connections.peak = self.peaks.most().1;
         self.gaps[batch.worker] = batch.gaps;
         self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
         self.busy_ns += u128::from(batch.busy_ns);
@@ -435,7 +442,6 @@ impl<'s> Collector<'s> {
         totals.connections.taken_over += taken_over;
         totals.connections.reconnects += reconnects;
         totals.connections.own_limits.merge(own_limits);
-        totals.connections.peak = self.workers.iter().map(|w| w.3).sum();
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
         }
@@ -524,7 +530,9 @@ impl<'s> Collector<'s> {
                 held.map(|h| *grown as f64 / h.connections.max(1) as f64);
         }
         let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
-        measured.connections.in_flight_peak = ends.iter().map(|e| e.in_flight_peak).sum();
+        let is_open = matches!(self.spec.model, Model::Open { .. });
+        measured.connections.in_flight_peak = is_open.then_some(self.peaks.most().0);
+        measured.connections.users_peak = ends.iter().map(|e| e.users_peak).sum();
         let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
         measured.connections.per_user = PerUser::of(per_user);
         measured.connections.users_without_row = ends.iter().map(|e| e.users_without_row).sum();

@@ -100,8 +100,8 @@ pub struct WorkerEnd {
     pub per_user: Vec<u64>,
     /// Users that left since a feed had no row for them.
     pub users_without_row: u64,
-    /// Most requests in flight at one time, in the open model.
-    pub in_flight_peak: Option<u64>,
+    /// Most users there at one time, where arrivals are users.
+    pub users_peak: Option<u64>,
 }
 
 /// What follows a turn.
@@ -156,11 +156,12 @@ pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Resul
         gaps: worker.recorder.gaps(),
         per_user: worker.per_user(now),
         users_without_row: worker.journey.as_ref().map_or(0, |j| j.without_row),
-        in_flight_peak: match worker.feed {
-            // A place is made only when none is free.
-            Feed::Open(_) => Some(worker.exchanges.len() as u64),
-            Feed::Closed(_) => None,
-        },
+        // A place is made only when none is free.
+        users_peak: worker
+            .journey
+            .as_ref()
+            .filter(|j| matches!(worker.feed, Feed::Open(_)) && j.has_sessions())
+            .map(|_| worker.exchanges.len() as u64),
     })
 }
 

@@ -154,14 +154,14 @@ fn connections_that_are_made_before_the_window_are_not_in_it() {
 
 #[test]
 fn connects_that_begin_before_the_load_have_their_whole_time() {
-    // Ten connections, one each 100 ms; those of the last 400 ms do not stand yet when nobody waits for them any longer.
+    // Ten connections, one each 100 ms; the last does not stand yet when nobody waits for it any longer.
     let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
     load.held = Some(Held { connections: 10, rate_per_s: 10.0 });
     load.timeout_ns = 100 * MS;
-    let (outcome, _) = go(&load, Plain { connect_ns: 180 * MS, ..Plain::default() });
+    let (outcome, _) = go(&load, Plain { connect_ns: 280 * MS, ..Plain::default() });
     let connect = &outcome.measured.series.connect;
     assert_eq!((outcome.measured.counts.failed(), connect.count()), (0, 10));
-    assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (180, 180));
+    assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (280, 280));
 }
 
 /// Asks for the first host, then for something that it has no value for; of the second host if `elsewhere`.
@@ -218,4 +218,30 @@ fn what_cannot_be_written_makes_and_closes_no_connection() {
         let (outcome, server) = go(&load, Plain::default());
         assert_eq!((outcome.measured.counts.failed(), server.connects.len()), (5, 0));
     }
+}
+
+#[test]
+fn users_that_think_are_not_requests_in_flight() {
+    let mut load = forgetful(false);
+    let journey = load.journey.as_mut().unwrap();
+    journey.sessions = true;
+    journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
+    journey.scripts.truncate(1);
+    load.requests.truncate(1);
+    load.think = loadlab_load::spec::Think::Constant(S);
+    // Ten users a second stay for a second each; their two requests take a millisecond.
+    load.model = Model::Open {
+        rate_per_s: 10.0,
+        arrivals: loadlab_load::Arrivals::Constant,
+        when_behind: loadlab_load::WhenBehind::Queue,
+        max_in_flight: 100,
+    };
+    load.until = Until::Elapsed(5 * S);
+    load.threads = 2;
+    let (outcome, _) = go(&load, Plain::default());
+    let connections = &outcome.measured.connections;
+    assert!(connections.users_peak.unwrap() >= 10, "{connections:?}");
+    // In a tenth of a second one user arrives, and another asks a second time.
+    assert!((1..=4).contains(&connections.in_flight_peak.unwrap()), "{connections:?}");
+    assert!(connections.peak >= 10, "{connections:?}");
 }

@@ -252,7 +252,7 @@ pub struct Connections {
     /// Requests sent again on a new connection because the server had closed the idle one before it saw
     /// any byte of them. Not failures, not counted twice.
     pub reconnects: u64,
-    /// Most open at one time.
+    /// Most open at one time (within a tenth of a second).
     pub peak: u64,
     /// Time to open those that are held, before the load began; `null` when none are.
     #[serde(default)]
@@ -263,9 +263,13 @@ pub struct Connections {
     /// Attempts that failed on a limit of the machine loadlab runs on, not of the system's.
     #[serde(default)]
     pub own_limits: OwnLimits,
-    /// Most requests in flight at one time in the open model (of each load thread, added up); `null` in the closed.
+    /// Most requests in flight at one time (within a tenth of a second) in the open model; `null` in the closed.
     #[serde(default)]
     pub in_flight_peak: Option<u64>,
+    /// Most users there at one time where arrivals are users (of each load thread, added up), those that think included;
+    /// else missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users_peak: Option<u64>,
     /// How requests fell on users; `null` where each user has a number of its own, or there are none.
     #[serde(default)]
     pub per_user: Option<PerUser>,
