@@ -158,7 +158,10 @@ pub fn short_slices() {
         period_ns: 0,
     };
     // SAFETY: the kernel reads `size` bytes of a structure of this frame; 0 is the calling thread.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, std::ptr::addr_of!(attributes), 0) };
+    unsafe {
+        let (thread, flags): (libc::c_long, libc::c_ulong) = (0, 0);
+        libc::syscall(libc::SYS_sched_setattr, thread, std::ptr::addr_of!(attributes), flags)
+    };
 }
 
 /// Lets large blocks of memory stand by themselves: untouched until they are used, and given back when they are freed.

@@ -10,7 +10,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use self::socket::{connect_inet, make_inet, watch};
-use super::{ConnId, Event, Io, Ops, Sink, Wait};
+use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
 
 mod socket;
@@ -106,7 +106,7 @@ impl<'r> Epoll<'r> {
     pub fn new() -> std::io::Result<Self> {
         // Timers must fire when they are due: the kernel's default slack is 50 µs.
         // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, NONE, NONE, NONE) };
         Ok(Epoll {
             ops: EpollOps {
                 epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -373,12 +373,10 @@ impl<'r> Io<'r> for Epoll<'r> {
         for (key, address) in std::mem::take(&mut self.ops.crowded) {
             self.ops.connect_again(key, address);
         }
-        let failed = std::mem::take(&mut self.ops.failed);
-        for (key, ended) in std::mem::take(&mut self.unfinished) {
-            if self.receive(key, ended, sink) {
-                self.unfinished.push((key, ended));
-            }
-        }
+        let mut failed = std::mem::take(&mut self.ops.failed);
+        let mut unfinished = std::mem::take(&mut self.unfinished);
+        unfinished.retain(|(key, ended)| self.receive(*key, *ended, sink));
+        self.unfinished = unfinished;
         let mut i = 0;
         while i < self.events.len() {
             let taken = if self.ops.holds { self.receive_many(i, sink) } else { 0 };
@@ -388,10 +386,13 @@ impl<'r> Io<'r> for Epoll<'r> {
             i += taken.max(1);
         }
         // Sends that failed at once, last: what had come before the failure has been told by now.
-        for (key, error) in failed {
+        for (key, error) in failed.drain(..) {
             if self.ops.live(key).is_some() {
                 sink.event(&mut self.ops, Event::Failed(key as u32, error));
             }
+        }
+        if self.ops.failed.is_empty() {
+            self.ops.failed = failed;
         }
         Ok(())
     }

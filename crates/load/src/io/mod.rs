@@ -12,6 +12,9 @@ pub mod epoll;
 pub mod sim;
 pub mod uring;
 
+/// An argument of `prctl` that is not looked at. They are variadic, and words: an `int` would leave half of one to chance.
+const NONE: libc::c_ulong = 0;
+
 /// A connection's place in the worker's table; reused after a close.
 pub type ConnId = u32;
 

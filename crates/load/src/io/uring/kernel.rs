@@ -56,7 +56,7 @@ pub fn cancel_sends(ring: &IoUring) -> std::io::Result<()> {
         reserved: [u8; 7],
         also_reserved: [u64; 3],
     }
-    const REGISTER_SYNC_CANCEL: libc::c_uint = 24;
+    const REGISTER_SYNC_CANCEL: libc::c_ulong = 24;
     const ALL: u32 = 1;
     const BY_OPERATION: u32 = 1 << 5;
     let cancel = Cancel {
@@ -72,7 +72,9 @@ pub fn cancel_sends(ring: &IoUring) -> std::io::Result<()> {
     // SAFETY: the kernel reads one such structure, of this frame.
     let result = unsafe {
         let from = std::ptr::addr_of!(cancel);
-        libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), REGISTER_SYNC_CANCEL, from, 1)
+        // Variadic arguments are words: an `int` would leave the upper half to chance.
+        let (file, count) = (libc::c_long::from(ring.as_raw_fd()), 1 as libc::c_ulong);
+        libc::syscall(libc::SYS_io_uring_register, file, REGISTER_SYNC_CANCEL, from, count)
     };
     match result {
         0.. => Ok(()),

@@ -65,9 +65,12 @@ impl Buffers {
     }
 
     /// What the kernel wrote into a buffer.
-    pub fn bytes(&self, id: u16, length: usize) -> &'static [u8] {
-        // SAFETY: the kernel gave this buffer to us with so many bytes in it, and will not write to it again
-        // before it is given back; callers drop the slice before that.
+    ///
+    /// # Safety
+    /// The kernel has handed over this buffer with so many bytes in it. They must not be looked at after it was given
+    /// back, nor after this has been dropped: the lifetime is the caller's to choose, and bounds neither.
+    pub unsafe fn bytes<'a>(&self, id: u16, length: usize) -> &'a [u8] {
+        // SAFETY: the buffer lies within our mapping, and the kernel does not write to it before it is given back.
         unsafe {
             std::slice::from_raw_parts(self.memory.add(id as usize * self.stride), length.min(self.size))
         }

@@ -28,7 +28,7 @@ use self::kernel::{cancel_sends, is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
 use self::sends::{ONE, SILENT, What};
 use super::epoll::now_ns;
-use super::{ConnId, Event, Io, Ops, Sink, Wait};
+use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
 
 /// Entries of the submission queue; when it is full, what is in it is submitted early.
@@ -66,6 +66,8 @@ pub struct Uring<'r> {
     ops: UringOps<'r>,
     /// Completions of the present turn.
     turn: VecDeque<Completion>,
+    /// Failures that are told in it.
+    failed: Vec<(ConnId, u32, i32)>,
 }
 
 /// A ring with what belongs to it.
@@ -82,6 +84,8 @@ pub struct UringOps<'r> {
     per_ring: usize,
     /// Tells which rings have something, where there are several.
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
+    /// Room for what it tells.
+    signalled: Vec<rustix::event::epoll::Event>,
     slots: Vec<Slot>,
     /// Sends of this turn: where, which generation, what.
     sends: Vec<(ConnId, u32, What<'r>)>,
@@ -195,7 +199,7 @@ impl<'r> Uring<'r> {
     pub fn new(size: Size) -> std::io::Result<Self> {
         // Timers must fire when they are due: the kernel's default slack is 50 µs.
         // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
-        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+        unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, NONE, NONE, NONE) };
         if !is_at_least(NEEDED_KERNEL) {
             return Err(std::io::Error::from(std::io::ErrorKind::Unsupported));
         }
@@ -212,6 +216,7 @@ impl<'r> Uring<'r> {
             rings,
             per_ring,
             ready,
+            signalled: Vec::with_capacity(MAX_RINGS),
             slots: Vec::new(),
             sends: Vec::new(),
             held: Held::default(),
@@ -222,7 +227,7 @@ impl<'r> Uring<'r> {
             addresses: Vec::new(),
             keep_alive: size.keep_alive,
         };
-        Ok(Uring { ops, turn: VecDeque::with_capacity(COMPLETIONS as usize) })
+        Ok(Uring { ops, turn: VecDeque::with_capacity(COMPLETIONS as usize), failed: Vec::new() })
     }
 
     fn tell(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
@@ -240,7 +245,9 @@ impl<'r> Uring<'r> {
                 }
                 if let Some(id) = buffer {
                     if live {
-                        let bytes = self.ops.buffers(conn).bytes(id, result as usize);
+                        // SAFETY: the completion hands the buffer over; the sink keeps nothing of it, and it is given
+                        // back below.
+                        let bytes = unsafe { self.ops.buffers(conn).bytes(id, result as usize) };
                         sink.event(&mut self.ops, Event::Received { conn, bytes, last: false });
                     }
                     self.ops.buffers(conn).give_back(id);
@@ -325,7 +332,8 @@ impl<'r> Io<'r> for Uring<'r> {
             }
             _ => self.ops.enter_ready(wait.until_ns, &mut self.turn)?,
         }
-        for (conn, generation, error) in std::mem::take(&mut self.ops.failed) {
+        std::mem::swap(&mut self.ops.failed, &mut self.failed);
+        for (conn, generation, error) in self.failed.drain(..) {
             if self.ops.live(conn, generation) {
                 sink.event(&mut self.ops, Event::Failed(conn, error));
             }
@@ -368,14 +376,15 @@ impl<'r> UringOps<'r> {
             tv_sec: (left_ns / 1_000_000_000) as i64,
             tv_nsec: (left_ns % 1_000_000_000) as i64,
         };
-        let mut events = Vec::with_capacity(MAX_RINGS);
         let Some((epoll, _)) = &self.ready else { return Ok(()) };
-        match rustix::event::epoll::wait(epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout)) {
+        self.signalled.clear();
+        let room = rustix::buffer::spare_capacity(&mut self.signalled);
+        match rustix::event::epoll::wait(epoll, room, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        for event in events {
-            let ring = event.data.u64() as usize;
+        for at in 0..self.signalled.len() {
+            let ring = self.signalled[at].data.u64() as usize;
             self.enter(ring, 0)?;
             self.reap(ring, into);
         }
