@@ -32,6 +32,7 @@ pub mod first;
 pub mod judge;
 pub mod live;
 pub mod metric;
+mod names;
 pub mod partial;
 pub mod scalability;
 pub mod search;

@@ -24,6 +24,7 @@ use crate::components;
 use crate::counter::During;
 use crate::doubts::{self, Grounds};
 use crate::judge::{self, TrialNumbers};
+use crate::names;
 
 /// Everything a trial left in memory when it ended.
 #[derive(Clone, Debug)]
@@ -93,6 +94,7 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     let numbers = TrialNumbers::new(&summary, input.ticks, input.intervals, input.samples);
     summary.expectations = judge::expectations(input.expect, &numbers);
     summary.doubts = doubts::doubts(&summary, &grounds);
+    summary.doubts.extend(names::moved(input.events));
     summary.verdict = judge::verdict(&summary);
     summary
 }

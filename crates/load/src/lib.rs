@@ -36,6 +36,7 @@ pub mod http1;
 pub mod http2;
 pub mod io;
 pub mod journey;
+pub mod names;
 pub mod random;
 pub mod run;
 pub mod schedule;

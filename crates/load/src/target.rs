@@ -7,6 +7,8 @@ use std::sync::Arc;
 use base64::Engine;
 use loadlab_record::url::{self, UrlError};
 
+use crate::names::Names;
+
 /// Longest path of a Unix socket: the kernel's `sun_path` has 108 bytes, and one ends it (unix(7)).
 const MAX_SOCKET_PATH: usize = 107;
 
@@ -256,7 +258,10 @@ impl Url {
         let given: Vec<SocketAddr> = allowed.given(&self.host, self.port).collect();
         let addresses: Vec<SocketAddr> = match given.is_empty() {
             true => {
-                (self.host.as_str(), self.port).to_socket_addrs().map_err(|e| dns(e.to_string()))?.collect()
+                let found = (self.host.as_str(), self.port).to_socket_addrs();
+                let found: Vec<SocketAddr> = found.map_err(|e| dns(e.to_string()))?.collect();
+                allowed.names.found(&self.host, self.port, found.iter().map(SocketAddr::ip));
+                found
             }
             false => given,
         };
@@ -439,6 +444,8 @@ pub struct Allowed {
     pub hosts: Vec<String>,
     /// Addresses of this run's own making.
     pub addresses: Vec<IpAddr>,
+    /// Names that were looked up under this rule.
+    pub names: Names,
 }
 
 impl Allowed {

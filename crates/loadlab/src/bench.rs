@@ -146,6 +146,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         url: urls.first().cloned().unwrap_or_default(),
         expect,
         stop_when,
+        names: allowed.names,
         samples: args.samples.clone(),
         spec: LoadSpec {
             name: "bench".to_owned(),

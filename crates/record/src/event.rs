@@ -50,6 +50,8 @@ pub enum What {
     Acted { what: String, components: Vec<String>, error: Option<String> },
     /// What was accepted was compared with what was stored.
     Compared { accepted: u64, persisted: u64, lost_max: u64, missing: Vec<u64> },
+    /// A name that the load goes to stood for other addresses when it was over. Connections went to those before.
+    NameMoved { host: String, before: Vec<String>, after: Vec<String> },
     /// Something worth reading (log truncated, sample late …).
     Note { text: String },
     /// Something that spoils the trial.

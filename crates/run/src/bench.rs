@@ -6,8 +6,10 @@ use std::sync::Mutex;
 
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_load::LoadSpec;
+use loadlab_load::names::Names;
 use loadlab_load::run::Origin;
 use loadlab_load::target::TargetError;
+use loadlab_record::event::Event;
 use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
@@ -16,6 +18,7 @@ use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
 
 use crate::event::RunEvent;
+use crate::hosts::name_moved;
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::stage::{Stage, Tell};
 
@@ -32,6 +35,8 @@ pub struct Bench {
     pub expect: Vec<Expr>,
     /// Any of these ends it.
     pub stop_when: Vec<Expr>,
+    /// Names that its hosts were looked up by.
+    pub names: Names,
     /// Resource samples of the generator and the host go here, one JSON line each.
     pub samples: Option<PathBuf>,
 }
@@ -108,19 +113,26 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
         return Err(BenchError::Load(trouble.unwrap_or_else(|| "the load could not run".to_owned())));
     };
     tell(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
-    let summary = secrets.mask_value(summary_of(bench, facts, &measured));
+    let moved = bench.names.moved().into_iter();
+    let events: Vec<Event> = moved.map(|m| Event { at_s: stage.now_s(), what: name_moved(m) }).collect();
+    let summary = secrets.mask_value(summary_of(bench, facts, &measured, &events));
     let MeasuredLoad { run, examples, ticks, .. } = measured;
     let examples = secrets.mask_value(examples);
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 
-fn summary_of(bench: &Bench, facts: loadlab_record::summary::LoadFacts, measured: &MeasuredLoad) -> Summary {
+fn summary_of(
+    bench: &Bench,
+    facts: loadlab_record::summary::LoadFacts,
+    measured: &MeasuredLoad,
+    events: &[Event],
+) -> Summary {
     summarise(TrialInput {
         facts,
         loads: std::slice::from_ref(&measured.run),
         ticks: &measured.ticks,
         samples: &[],
-        events: &[],
+        events,
         generator: measured.generator.clone(),
         ended: measured.ended,
         expect: &bench.expect,

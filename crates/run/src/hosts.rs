@@ -1,9 +1,13 @@
 //! The hosts that a load goes to: each resolved once, all of its addresses kept, and how it is reached – directly, by a
 //! Unix socket, or through a proxy.
 
+use std::net::IpAddr;
+
 use loadlab_load::journey::redirect::Site;
+use loadlab_load::names::Moved;
 use loadlab_load::spec;
 use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url};
+use loadlab_record::event::What;
 
 /// A proxy that a load goes through.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +116,12 @@ impl<'a> Hosts<'a> {
     pub fn into_addresses(self) -> Vec<Vec<Address>> {
         self.addresses
     }
+}
+
+/// A name that stands for something else than when the load was prepared, as the record has it.
+pub fn name_moved(moved: Moved) -> What {
+    let words = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
+    What::NameMoved { host: moved.host, before: words(moved.before), after: words(moved.after) }
 }
 
 impl Via<'_> {

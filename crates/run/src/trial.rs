@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use loadlab_analysis::{Exit, LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
+use loadlab_load::names::Names;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case};
@@ -25,6 +26,7 @@ use crate::carried::Carried;
 use crate::event::RunEvent;
 use crate::events::{Actor, Changed};
 use crate::gauge::Gauge;
+use crate::hosts;
 use crate::loss::{self, Ids, Persisted};
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::program::{Program, Run};
@@ -102,6 +104,8 @@ struct Prepared {
     probes: Vec<Probe>,
     /// How what was stored is told.
     persisted: Option<Persisted>,
+    /// Names that its hosts were looked up by.
+    names: Names,
 }
 
 /// What a load does.
@@ -234,7 +238,7 @@ impl Trial<'_> {
         site.seed(self.case, stage, tell)?;
         site.commands("before_trial", &self.case.system.before_trial, stage, tell)?;
         let names = |name: &str| site.name(name, None);
-        let mut allowed = self.allowed.clone();
+        let mut allowed = Allowed { names: Names::default(), ..self.allowed.clone() };
         allowed.addresses.extend(site.addresses());
         let shared = set_up(self.case, self.plan_dir, &names, &allowed, stage)?;
         let shared_names: Vec<String> = self.case.setup.captures.iter().map(|c| c.name.clone()).collect();
@@ -265,7 +269,7 @@ impl Trial<'_> {
             let sends = Sends::Requests(Box::new(spec));
             loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
         }
-        Ok(Prepared { loads, probes, persisted })
+        Ok(Prepared { loads, probes, persisted, names: allowed.names })
     }
 
     /// Loads, drains, sums up.
@@ -291,6 +295,7 @@ impl Trial<'_> {
         site.take_changed(changed);
         let drained_s = self.drain(stage, ready, &measured, (tell, &site.notices));
         drop(watcher);
+        ready.names.moved().into_iter().for_each(|moved| stage.event(hosts::name_moved(moved)));
         site.tell_escaped(stage, tell);
         site.beside.look(stage, tell);
         read_last(stage, &ready.probes);

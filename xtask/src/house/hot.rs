@@ -11,7 +11,8 @@ use super::{Findings, House};
 /// The crate, and those of its files that are done before the loop starts or begin after it has ended. Any other
 /// file, a new one as well, belongs to the loop.
 const CRATE: &str = "crates/load/src/";
-const AROUND_LOOP: &[&str] = &["generator.rs", "lib.rs", "run.rs", "source.rs", "spec.rs", "target.rs"];
+const AROUND_LOOP: &[&str] =
+    &["generator.rs", "lib.rs", "names.rs", "run.rs", "source.rs", "spec.rs", "target.rs"];
 /// Locks, and what prints or logs.
 const LOCKS: &[&str] = &["Barrier", "Condvar", "Mutex", "ReentrantLock", "RwLock"];
 const TELLS: &[&str] =

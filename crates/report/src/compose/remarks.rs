@@ -162,6 +162,9 @@ pub fn event_words(event: &Event) -> String {
                 if ids.is_empty() { String::new() } else { format!("; missing: {} …", ids.join(", ")) };
             format!("{accepted} accepted, {persisted} stored, {lost_max} lost{ids}")
         }
+        What::NameMoved { host, before, after } => {
+            format!("{host} stood for {} and stands for {}", before.join(", "), after.join(", "))
+        }
         What::Note { text } => text.clone(),
         What::Failed { text } => format!("failed: {text}"),
     }

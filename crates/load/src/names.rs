@@ -1,0 +1,121 @@
+//! Names of hosts and what they stood for when a load was prepared: whether they stand for something else afterwards.
+//!
+//! Names are looked up once, before the load, and every connection goes to what was found. A name that is moved meanwhile –
+//! a fail-over, a deployment – would go unnoticed. It is looked up again when nothing is sent any more, on a thread of its
+//! own, since a resolver may take long to answer; load threads never look anything up.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// All names together are waited for so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A name that stands for other addresses than it did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The name.
+    pub host: String,
+    /// When the load was prepared.
+    pub before: Vec<IpAddr>,
+    /// Afterwards.
+    pub after: Vec<IpAddr>,
+}
+
+/// Names that were looked up, each with what was found last. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Names(Arc<Mutex<Vec<(String, u16, BTreeSet<IpAddr>)>>>);
+
+impl Names {
+    /// A name was looked up. Addresses stand for themselves, and `localhost` is nobody's to move.
+    pub fn found(&self, host: &str, port: u16, addresses: impl Iterator<Item = IpAddr>) {
+        if host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost") {
+            return;
+        }
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|(name, at, _)| !(name.eq_ignore_ascii_case(host) && *at == port));
+        names.push((host.to_owned(), port, addresses.collect()));
+    }
+
+    /// Those that stand for something else now. One that cannot be looked up, or not within two seconds, is not known to
+    /// have moved.
+    pub fn moved(&self) -> Vec<Moved> {
+        self.moved_by(&|host, port| Some((host, port).to_socket_addrs().ok()?.map(|a| a.ip()).collect()))
+    }
+
+    fn moved_by(
+        &self,
+        look_up: &'static (impl Fn(&str, u16) -> Option<BTreeSet<IpAddr>> + Sync),
+    ) -> Vec<Moved> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (tell, told) = channel();
+        let asked = names.clone();
+        if names.is_empty()
+            || !starts(move || {
+                asked.iter().for_each(|(host, port, _)| {
+                    let _ = tell.send(look_up(host, *port));
+                })
+            })
+        {
+            return Vec::new();
+        }
+        let until = Instant::now() + PATIENCE;
+        let mut moved: Vec<Moved> = Vec::new();
+        for (host, _, before) in names {
+            let Ok(after) = told.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
+            // In another order they are the same, as those of a name that is served in turn.
+            let Some(after) = after.filter(|after| !after.is_empty() && *after != before) else { continue };
+            let list = |addresses: BTreeSet<IpAddr>| addresses.into_iter().collect();
+            let one = Moved { host, before: list(before), after: list(after) };
+            if !moved.contains(&one) {
+                moved.push(one);
+            }
+        }
+        moved
+    }
+}
+
+/// On a thread that nobody waits for.
+fn starts(work: impl FnOnce() + Send + 'static) -> bool {
+    std::thread::Builder::new().name("names".into()).spawn(work).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(addresses: &[&str]) -> BTreeSet<IpAddr> {
+        addresses.iter().map(|a| a.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_has_moved_if_it_stands_for_other_addresses_in_whatever_order() {
+        let names = Names::default();
+        let found = |host: &str, addresses: &[&str]| names.found(host, 80, set(addresses).into_iter());
+        found("moved.test", &["192.0.2.1", "192.0.2.2"]);
+        found("more.test", &["192.0.2.1"]);
+        found("turned.test", &["192.0.2.9", "192.0.2.1"]);
+        found("gone.test", &["192.0.2.1"]);
+        found("empty.test", &["192.0.2.1"]);
+        found("again.test", &["192.0.2.5"]);
+        found("AGAIN.test", &["192.0.2.1"]);
+        found("127.0.0.1", &["127.0.0.1"]);
+        found("LocalHost", &["127.0.0.1"]);
+        let moved = names.moved_by(&|host, _| match host {
+            "moved.test" => Some(set(&["192.0.2.3"])),
+            "more.test" => Some(set(&["192.0.2.7", "192.0.2.1"])),
+            "turned.test" => Some(set(&["192.0.2.1", "192.0.2.9"])),
+            "gone.test" => None,
+            "empty.test" => Some(set(&[])),
+            "AGAIN.test" => Some(set(&["192.0.2.1"])),
+            other => panic!("{other} needs no looking up"),
+        });
+        let hosts: Vec<&str> = moved.iter().map(|m| m.host.as_str()).collect();
+        assert_eq!(hosts, ["moved.test", "more.test"]);
+        assert_eq!(moved[0].before.len(), 2);
+        assert_eq!(moved[0].after, ["192.0.2.3".parse::<IpAddr>().unwrap()]);
+        assert!(Names::default().moved().is_empty());
+    }
+}
