@@ -19,6 +19,7 @@
 //! written to the run's ledger, which the guardian process and `clean` read.
 
 pub mod background;
+mod boxes;
 pub mod cancel;
 mod cgroup;
 pub mod clock;

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use loadlab_record::Secrets;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::boxes::Boxes;
 use crate::cancel::{Cancel, Woke};
 use crate::cgroup::group::{Group, LimitError};
 use crate::cgroup::tree::RunGroups;
@@ -146,23 +147,6 @@ pub(crate) enum Role {
     Command,
     /// A relay before a component, with its standard input.
     Relay(OwnedFd),
-}
-
-/// What is known of the container engine.
-#[derive(Debug, Default)]
-pub(crate) struct Boxes {
-    /// As the plan names it.
-    pub named: Option<String>,
-    /// Once it was needed.
-    pub engine: Option<Engine>,
-    /// The Compose that is installed, once it was needed: its words.
-    pub compose: Option<Vec<String>>,
-    /// The run's network is there.
-    pub has_network: bool,
-    /// What is in the ledger.
-    pub made: Vec<Resource>,
-    /// What the engine was asked for and gave no answer to.
-    pub asked: Vec<Resource>,
 }
 
 impl System {
@@ -490,25 +474,6 @@ impl System {
         // A folder that stays is below the run's, which the ledger has.
         let _ = inner.group.remove(clock::now_ns() + KILLED_NS);
         self.ledger.done(Resource::Group(inner.id))
-    }
-
-    /// Which engine runs containers: `docker`, `podman`, a socket. To be said before the first one.
-    pub fn use_engine(&self, named: Option<&str>) {
-        lock(&self.boxes).named = named.map(str::to_owned);
-    }
-
-    /// The engine, looked for when it is first needed.
-    ///
-    /// # Errors
-    /// See [`Engine::connect`].
-    pub fn engine(&self) -> std::result::Result<Engine, crate::engine::EngineError> {
-        let mut boxes = lock(&self.boxes);
-        if let Some(engine) = &boxes.engine {
-            return Ok(engine.clone());
-        }
-        let engine = Engine::connect(boxes.named.as_deref())?;
-        boxes.engine = Some(engine.clone());
-        Ok(engine)
     }
 
     /// From here on whatever has the run's label at the engine goes with the run.
