@@ -437,7 +437,10 @@ impl<'r> Worker<'r> {
         let exchange = &self.exchanges[id as usize];
         let kept = exchange.kept.as_deref();
         let given = &self.spec.secrets;
-        let secrets = self.journey.as_ref().map_or_else(|| given.clone(), |j| j.secrets(id, given));
+        let secrets = self
+            .journey
+            .as_ref()
+            .map_or_else(|| given.clone(), |j| j.secrets(id, exchange.request, kept, given));
         // HTTP/2 has no bytes of a response: its fields were put into words.
         let worded = kept.filter(|k| self.multiplex.is_some() && !k.head().is_empty());
         let body = |k: &Kept| k.body()[..k.body().len().min(HEAD_BYTES + BODY_BYTES)].to_vec();

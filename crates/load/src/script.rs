@@ -249,6 +249,11 @@ impl Kept {
         }
     }
 
+    /// The body as it was meant, as far as that is known.
+    pub fn meant(&self) -> &[u8] {
+        if self.is_decoded { &self.decoded } else { &self.body }
+    }
+
     fn is_cut(&self) -> bool {
         self.size > self.body.len() as u64
     }

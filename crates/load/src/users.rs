@@ -555,8 +555,21 @@ impl<'r> Users<'r> {
 
     /// What must not be shown of a user's exchanges.
     #[cold]
-    pub fn secrets(&self, user: u32, given: &Secrets) -> Secrets {
-        with_captured(given, self.remembered(user))
+    pub fn secrets(&self, user: u32, request: u32, kept: Option<&Kept>, given: &Secrets) -> Secrets {
+        let mut secrets = with_captured(given, self.remembered(user));
+        let (own, shared) = (&self.users[user as usize].slots, self.journey.shared.count());
+        let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
+        let is_secret = |slot: &u16| named(*slot).is_some_and(|known| known.is_secret);
+        // A value that was captured anew: the request was written with the one before.
+        (0..own.count()).filter(is_secret).for_each(|slot| secrets.add_captured(own.before(slot)));
+        // Of an answer that is no good nothing is captured, and it shows what would have been.
+        for (_, capture) in self.script(request).captures.iter().filter(|(slot, _)| is_secret(slot)) {
+            let mut value = Vec::new();
+            if kept.is_some_and(|kept| capture.clone().take(kept.head(), kept.meant(), &mut value).is_ok()) {
+                secrets.add_captured(&value);
+            }
+        }
+        secrets
     }
 
     /// What a user captured under names.

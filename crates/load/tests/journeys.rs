@@ -984,6 +984,28 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
 }
 
 #[test]
+fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
+    // The answer has the token in it, and is no good.
+    let mut journey = shopping(1);
+    journey.scripts[0].checks.contains = vec![Text::new(b"nowhere")];
+    journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+    let (_, _, examples) = go(&spec(Model::Closed { users: 1 }, Until::Repeats(1), journey), Shop::default());
+    assert_eq!(examples[0].step.as_deref(), Some("before 1"));
+    assert!(examples[0].response_body.as_ref().is_some_and(|b| b.contains("\"***\"")), "{examples:?}");
+    // The first token is sent in a request whose answer has another value for it.
+    let mut journey = shopping(1);
+    let price = Capture { from: From::Json(Pointer::parse("/price").unwrap()), is_number: false };
+    journey.scripts[1].captures = vec![(0, price)];
+    journey.scripts[1].message = step(&format!("GET /item/{{c}} HTTP/1.1\r\n{BEARER}"), None).message;
+    journey.scripts[1].checks.contains = vec![];
+    journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+    let (outcome, _, examples) =
+        go(&spec(Model::Closed { users: 1 }, Until::Repeats(1), journey), Shop::default());
+    let all = format!("{examples:?}{:?}", outcome.slowest);
+    assert!(all.contains("GET /item/***") && !all.contains("token-"), "{all}");
+}
+
+#[test]
 fn what_was_given_as_a_secret_stands_in_no_example() {
     let mut load = spec(Model::Closed { users: 1 }, Until::Requests(2), shopping(1));
     load.journey = None;

@@ -164,6 +164,7 @@ pub struct Slots {
 struct Slot {
     is_set: bool,
     value: Vec<u8>,
+    before: Vec<u8>,
 }
 
 impl Slots {
@@ -199,9 +200,18 @@ impl Slots {
     /// Forgets a value.
     pub fn unset(&mut self, slot: u16) {
         if let Some(found) = self.values.get_mut(usize::from(slot)) {
+            if found.is_set {
+                std::mem::swap(&mut found.value, &mut found.before);
+            }
             found.is_set = false;
             found.value.clear();
         }
+    }
+
+    /// The value that a slot had last before the one it has now, which was in the request that brought this one; empty
+    /// if there was none.
+    pub fn before(&self, slot: u16) -> &[u8] {
+        self.values.get(usize::from(slot)).map_or(&[], |s| s.before.as_slice())
     }
 
     /// A slot's value, if it has one.
