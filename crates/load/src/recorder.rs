@@ -6,7 +6,7 @@
 use std::sync::mpsc::{Receiver, Sender};
 
 use loadlab_record::example::Example;
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, TagMeasured};
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, Stragglers, TagMeasured};
 use loadlab_record::numbers::Numbers;
 use loadlab_record::outcome::{Failure, Outcome};
 
@@ -49,6 +49,14 @@ pub struct Batch {
     pub in_window: InWindow,
     /// Sum of the time that requests ended in this interval were under way.
     pub busy_ns: u64,
+    /// The part of it that lies in the window.
+    pub busy_in_window_ns: u64,
+    /// Requests that began before the window's end and ended after it; `tail_s` is not for a batch to know.
+    pub stragglers: Stragglers,
+    /// Where the window ends, as far as is known; `u64::MAX` while it has no end.
+    pub window_to_ns: u64,
+    /// Start of the request that began last, so far.
+    pub last_start_ns: u64,
     /// Connections made in it, and the most open in it.
     pub connections: Connections,
     /// Most requests in flight in it.
@@ -121,6 +129,10 @@ impl Batch {
             in_window: InWindow::default(),
             busy_ns: 0,
             flight_peak: 0,
+            busy_in_window_ns: 0,
+            stragglers: Stragglers::default(),
+            window_to_ns: u64::MAX,
+            last_start_ns: 0,
             connections: Connections::default(),
             last_end_ns: 0,
             gaps: Gaps::default(),
@@ -143,6 +155,8 @@ impl Batch {
         self.numbers.iter_mut().for_each(Numbers::clear);
         self.in_window = InWindow::default();
         self.busy_ns = 0;
+        self.busy_in_window_ns = 0;
+        self.stragglers = Stragglers::default();
         self.connections = Connections::default();
         self.examples.clear();
     }
@@ -177,6 +191,7 @@ pub struct Recorder {
     pub open: u64,
     /// Most of both since the last batch.
     peaks: (u64, u64),
+    last_start_ns: u64,
     last_end_ns: u64,
     gaps: Gaps,
 }
@@ -191,7 +206,7 @@ pub struct Setup {
     pub numbers: usize,
     /// Start of the window.
     pub window_from_ns: u64,
-    /// End of the window for counting events; `u64::MAX` if it ends with the load.
+    /// End of the window for counting events; `u64::MAX` if it ends with the last answer.
     pub window_to_ns: u64,
     /// Requests start as they fall due.
     pub closed: bool,
@@ -216,6 +231,7 @@ impl Recorder {
             in_flight: 0,
             open: 0,
             peaks: (0, 0),
+            last_start_ns: 0,
             last_end_ns: 0,
             gaps: Gaps::default(),
         }
@@ -255,6 +271,8 @@ impl Recorder {
         full.open = self.open;
         (full.flight_peak, full.connections.peak) = self.peaks;
         self.peaks = (self.in_flight, self.open);
+        full.window_to_ns = self.window_to_ns;
+        full.last_start_ns = self.last_start_ns;
         full.last_end_ns = self.last_end_ns;
         full.gaps = self.gaps;
         full.last = last;
@@ -311,6 +329,20 @@ impl Recorder {
         at_ns >= self.window_from_ns && at_ns < self.window_to_ns
     }
 
+    /// A request was under way for so long, the window's part of it apart.
+    #[inline]
+    fn busy(&mut self, Times { started_ns, end_ns, .. }: Times) {
+        self.batch.busy_ns += end_ns - started_ns;
+        let (from_ns, to_ns) = (started_ns.max(self.window_from_ns), end_ns.min(self.window_to_ns));
+        self.batch.busy_in_window_ns += to_ns.saturating_sub(from_ns);
+    }
+
+    /// It began before the window's end and ended after it.
+    #[inline]
+    fn is_straggler(&self, Times { started_ns, end_ns, .. }: Times) -> bool {
+        end_ns >= self.window_to_ns && started_ns < self.window_to_ns
+    }
+
     /// A request fell due, and was noticed so much later.
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
@@ -355,6 +387,7 @@ impl Recorder {
     pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
         self.batch.counts.started += 1;
         self.batch.in_window.started += u64::from(self.inside(now_ns));
+        self.last_start_ns = now_ns;
         self.in_flight += 1;
         self.peaks.0 = self.peaks.0.max(self.in_flight);
         if !self.closed {
@@ -440,10 +473,11 @@ impl Recorder {
         let Times { due_ns, started_ns, end_ns } = times;
         let (response, service) = (end_ns - due_ns, end_ns - started_ns);
         self.in_flight -= 1;
-        self.batch.busy_ns += service;
-        let closed = self.closed;
+        self.busy(times);
+        let (closed, straggler) = (self.closed, u64::from(self.is_straggler(times)));
         match outcome {
             Outcome::Ok => {
+                self.batch.stragglers.ok += straggler;
                 self.batch.counts.ok += 1;
                 self.batch.in_window.ok += u64::from(self.inside(end_ns));
                 self.last_end_ns = end_ns;
@@ -454,6 +488,7 @@ impl Recorder {
                 }
             }
             Outcome::Failed(failure) => {
+                self.batch.stragglers.failed += straggler;
                 self.batch.counts.failures.add(failure, 1);
                 if failure == Failure::Timeout {
                     self.censored(due_ns, response, service);
@@ -495,7 +530,7 @@ impl Recorder {
         let Times { due_ns, started_ns, end_ns } = times;
         self.batch.counts.in_flight += 1;
         self.in_flight -= 1;
-        self.batch.busy_ns += end_ns - started_ns;
+        self.busy(times);
         self.censored(due_ns, end_ns - due_ns, end_ns - started_ns);
         for tag in &request.tags {
             let by_tag = &mut self.batch.by_tag[*tag as usize];

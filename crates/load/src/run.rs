@@ -297,13 +297,12 @@ fn recorder_for(
     slot: usize,
     (full, empty): (Sender<Box<Batch>>, Receiver<Box<Batch>>),
 ) -> Recorder {
-    let closed = matches!(spec.model, Model::Closed { .. });
     Recorder::new(Setup {
         worker: slot,
         tags: spec.tags.len(),
         numbers: spec.journey.as_ref().map_or(0, |j| j.numbers.len()),
         window_from_ns: spec.warmup_ns,
-        window_to_ns: if closed { u64::MAX } else { spec.schedule_ns().unwrap_or(u64::MAX) },
+        window_to_ns: spec.schedule_ns().unwrap_or(u64::MAX),
         closed: spec.starts_as_due(),
         full,
         empty,
@@ -318,7 +317,11 @@ struct Collector<'s> {
     totals: Measured,
     now: Totals,
     busy_ns: u128,
+    busy_in_window_ns: u128,
+    last_start_ns: u64,
     last_end_ns: u64,
+    /// Where the window ends for each worker, as far as is known.
+    window_to_ns: Vec<u64>,
     /// Seconds not yet complete, from number `first`.
     seconds: VecDeque<Second>,
     first: u64,
@@ -340,7 +343,10 @@ impl<'s> Collector<'s> {
             totals: Measured::default(),
             now: Totals::default(),
             busy_ns: 0,
+            busy_in_window_ns: 0,
+            last_start_ns: 0,
             last_end_ns: 0,
+            window_to_ns: vec![u64::MAX; spec.threads],
             seconds: VecDeque::new(),
             first: 0,
             spare: Vec::new(),
@@ -409,8 +415,11 @@ impl<'s> Collector<'s> {
         self.peaks.add(batch.worker, batch.from_ns, most, (batch.in_flight, batch.open));
         self.totals.connections.peak = self.peaks.most().1;
         self.gaps[batch.worker] = batch.gaps;
+        self.last_start_ns = self.last_start_ns.max(batch.last_start_ns);
         self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
+        self.window_to_ns[batch.worker] = batch.window_to_ns;
         self.busy_ns += u128::from(batch.busy_ns);
+        self.busy_in_window_ns += u128::from(batch.busy_in_window_ns);
         let by_tag = named(&self.spec.tags, &batch.by_tag);
         self.add_to_totals(batch, &by_tag);
         let number = batch.from_ns / SECOND_NS;
@@ -436,6 +445,8 @@ impl<'s> Collector<'s> {
         totals.in_window.due += batch.in_window.due;
         totals.in_window.started += batch.in_window.started;
         totals.in_window.ok += batch.in_window.ok;
+        totals.stragglers.ok += batch.stragglers.ok;
+        totals.stragglers.failed += batch.stragglers.failed;
         let Connections { attempted, opened, taken_over, reconnects, own_limits, .. } = batch.connections;
         totals.connections.attempted += attempted;
         totals.connections.opened += opened;
@@ -468,7 +479,6 @@ impl<'s> Collector<'s> {
                 batch: self.origin.batch,
                 from_s,
                 to_s: from_s,
-                in_window: self.in_window(number),
                 ..Tick::default()
             };
             self.seconds.push_back(second);
@@ -477,17 +487,21 @@ impl<'s> Collector<'s> {
         &mut self.seconds[index]
     }
 
+    /// Whether a second that every worker has left behind is of the window: where that ends is known then, even if the
+    /// load was stopped.
     fn in_window(&self, second: u64) -> bool {
         let from_ns = second * SECOND_NS;
-        from_ns >= self.spec.warmup_ns && self.spec.schedule_ns().is_none_or(|end| from_ns < end)
+        from_ns >= self.spec.warmup_ns && self.window_to_ns.iter().any(|end_ns| from_ns < *end_ns)
     }
 
     /// Tells the seconds that every worker has left behind.
     fn tell_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         let shift_s = self.shift_s();
         while !self.seconds.is_empty() && (self.first + 1) * SECOND_NS <= self.told_ns() {
+            let in_window = self.in_window(self.first);
             let Some(mut second) = self.seconds.pop_front() else { return };
             self.first += 1;
+            second.tick.in_window = in_window;
             second.tick.from_s += shift_s;
             second.tick.to_s += shift_s;
             fill_times(&mut second);
@@ -508,13 +522,15 @@ impl<'s> Collector<'s> {
             Some(planned) => stopped_ns.is_some_and(|at| at < planned),
             None => stopped_ns.is_some(),
         };
-        let to_ns = match self.spec.model {
-            Model::Open { .. } if !cut_short => planned_ns.unwrap_or(ended_ns),
-            Model::Open { .. } => stopped_ns.unwrap_or(ended_ns),
-            // Users finish what they are at: the window ends with the last response, but is not
-            // stretched by one that never came.
-            Model::Closed { .. } => stopped_ns.unwrap_or(0).max(self.last_end_ns).max(1),
-        };
+        // What was asked for, or what became of it. A load by number lasts until its last answer, and is not stretched
+        // by one that never came.
+        let bound_ns = if cut_short { stopped_ns } else { planned_ns };
+        let to_ns = bound_ns.unwrap_or(match self.spec.model {
+            Model::Open { .. } => ended_ns,
+            Model::Closed { .. } => self.last_end_ns.max(1),
+        });
+        // From when nothing more began: what was asked for was over, or its last request had begun.
+        let tail_from_ns = bound_ns.unwrap_or(self.last_start_ns);
         let from_ns = self.spec.warmup_ns.min(to_ns);
         let shift_s = self.shift_s();
         let mut measured = self.totals;
@@ -522,6 +538,8 @@ impl<'s> Collector<'s> {
         measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
         measured.elapsed_s = ended_ns as f64 / 1e9;
         measured.busy_s = self.busy_ns as f64 / 1e9;
+        measured.busy_in_window_s = self.busy_in_window_ns as f64 / 1e9;
+        measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
         if let Some((took_ns, grown)) = self.start.opened.get() {
             measured.connections.opening_s = Some(*took_ns as f64 / 1e9);
             // Those that stood before took their memory before.

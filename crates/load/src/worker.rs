@@ -441,9 +441,9 @@ impl<'r> Worker<'r> {
 
     /// Ends the schedule. What has fallen due and not been looked at still counts; what waits is dropped.
     fn stop(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
+        // What users are at has its times, and is in no rate: the load was asked for up to here.
+        self.recorder.end_window(at_ns);
         if let Feed::Open(_) = self.feed {
-            // In the closed model users finish what they are at, and the window lasts until they have.
-            self.recorder.end_window(at_ns);
             self.stopped_ns = Some(at_ns);
             if let Feed::Open(open) = &mut self.feed {
                 // Nor are connections by the thousand opened now.

@@ -11,7 +11,7 @@ use loadlab_load::source::{Request, RequestParts};
 use loadlab_load::spec::{Proxy, Think};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
-use loadlab_record::load::Counts;
+use loadlab_record::load::{Counts, Stragglers};
 use loadlab_record::summary::Distribution;
 use proptest::prelude::*;
 
@@ -194,6 +194,136 @@ fn requests_and_repeats_end_a_closed_load_exactly() {
     assert!((outcome.measured.busy_s / outcome.measured.elapsed_s - 7.0).abs() < 0.01);
 }
 
+/// Answers after a fixed time, and counts what it has answered before a moment. It holds what it has from `holds_from` on.
+struct Counting {
+    service_ns: u64,
+    holds_from_ns: u64,
+    held_until_ns: u64,
+    until_ns: u64,
+    answered_until: u64,
+}
+
+impl Counting {
+    fn new((holds_from_ns, held_until_ns): (u64, u64), until_ns: u64) -> Self {
+        Counting { service_ns: 10 * MS, holds_from_ns, held_until_ns, until_ns, answered_until: 0 }
+    }
+}
+
+impl Server for Counting {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        let end = at_ns + self.service_ns;
+        let end = if end >= self.holds_from_ns { end.max(self.held_until_ns) } else { end };
+        self.answered_until += u64::from(end < self.until_ns);
+        vec![(end, Reply::Bytes(OK.to_vec()))]
+    }
+}
+
+#[test]
+fn stragglers_keep_their_times_and_leave_the_rate_of_a_closed_load_alone() {
+    // Thirty users, 10 ms an answer, and from 2.995 s on nothing is answered before the eighth second.
+    let mut spec = spec(Model::Closed { users: 30 }, Until::Elapsed(3 * S));
+    spec.grace_ns = 10 * S;
+    let mut sim = Sim::new(Counting::new((2_995 * MS, 8 * S), 3 * S));
+    let (outcome, ticks) = go(&spec, &mut sim);
+    let measured = &outcome.measured;
+    assert_eq!(measured.counts, ticks);
+    // The rate is the server's own count of the duration that was asked for, over that duration.
+    assert_eq!(sim.into_server().answered_until, 30 * 299);
+    assert_eq!(measured.in_window.ok, 30 * 299);
+    assert_eq!((measured.window.from_s, measured.window.to_s, measured.elapsed_s), (0.0, 3.0, 8.0));
+    // All users were busy in all of it, and what they waited for afterwards is not in it.
+    assert_eq!((measured.busy_in_window_s, measured.busy_s), (30.0 * 3.0, 30.0 * 8.0));
+    // They are counted apart, and their times are whole.
+    let stragglers = Stragglers { ok: 30, failed: 0, tail_s: 5.0 };
+    assert_eq!(measured.stragglers, stragglers);
+    assert_eq!(measured.counts.ok, 30 * 300);
+    assert_eq!(measured.series.response_ok.max_ns(), Some(5_010 * MS));
+    assert_eq!(measured.series.response_ok.count(), 30 * 300);
+}
+
+#[test]
+fn seconds_after_the_window_are_told_and_are_not_of_it() {
+    let mut spec = spec(Model::Closed { users: 30 }, Until::Elapsed(3 * S));
+    spec.grace_ns = 10 * S;
+    let mut seconds = Vec::new();
+    let mut sim = Sim::new(Counting::new((2_995 * MS, 8 * S - MS), 3 * S));
+    simulate(&spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Second(second) = event {
+            seconds.push((second.tick.in_window, second.tick.counts.ok));
+        }
+    })
+    .unwrap();
+    let inside = |ok| (true, ok);
+    let after = |ok| (false, ok);
+    assert_eq!(
+        seconds,
+        [inside(30 * 99), inside(30 * 100), inside(30 * 100), after(0), after(0), after(0), after(0), after(30)]
+    );
+}
+
+#[test]
+fn a_load_that_is_stopped_has_a_window_up_to_there() {
+    // Stopped when the second second is told; what is in flight then ends in the fourth.
+    for (model, until) in [
+        (Model::Closed { users: 30 }, Until::Elapsed(60 * S)),
+        (Model::Closed { users: 30 }, Until::Requests(1_000_000)),
+        (open(3000.0, 10_000), Until::Elapsed(60 * S)),
+    ] {
+        let spec = spec(model, until);
+        let control = Control::default();
+        let mut sim = Sim::new(Counting::new((1_995 * MS, 4 * S), 2 * S));
+        let mut seconds = Vec::new();
+        let outcome = simulate(&spec, &control, &mut sim, &mut |event| {
+            if let LoadEvent::Second(second) = event {
+                seconds.push(second.tick.in_window);
+                if second.tick.to_s >= 2.0 {
+                    control.stop();
+                }
+            }
+        })
+        .unwrap();
+        let measured = &outcome.measured;
+        let to_s = measured.window.to_s;
+        assert!((2.0..=2.2).contains(&to_s), "{spec:?}: {to_s}");
+        assert_eq!(measured.in_window.ok, sim.into_server().answered_until, "{spec:?}");
+        assert!(measured.stragglers.ok >= 30, "{spec:?}: {:?}", measured.stragglers);
+        assert!((measured.stragglers.tail_s - (measured.elapsed_s - to_s)).abs() < 1e-9, "{spec:?}");
+        assert!(outcome.cut_short);
+        assert_eq!(seconds[..4], [true, true, true, false], "{spec:?}");
+    }
+}
+
+#[test]
+fn a_load_by_number_ends_with_its_last_answer_and_says_how_long_its_tail_was() {
+    // 300 requests of 30 users, ten each of 10 ms; what begins at 90 ms is answered at 2.09 s.
+    for until in [Until::Requests(300), Until::Repeats(10)] {
+        let spec = spec(Model::Closed { users: 30 }, until);
+        let mut sim = Sim::new(Counting::new((95 * MS, 2_090 * MS), S));
+        let (outcome, _) = go(&spec, &mut sim);
+        let measured = &outcome.measured;
+        assert_eq!((measured.in_window.ok, measured.window.to_s), (300, 2.09));
+        assert_eq!(measured.stragglers, Stragglers { ok: 0, failed: 0, tail_s: 2.0 });
+        assert_eq!(measured.busy_in_window_s, measured.busy_s);
+    }
+}
+
+#[test]
+fn what_ends_after_a_warm_up_has_only_its_part_of_the_window() {
+    let mut spec = spec(Model::Closed { users: 4 }, Until::Elapsed(2 * S));
+    spec.warmup_ns = 505 * MS;
+    let mut sim = Sim::new(Counting::new((1_995 * MS, 3 * S), 2 * S));
+    let (outcome, _) = go(&spec, &mut sim);
+    let measured = &outcome.measured;
+    assert_eq!(measured.window.length_s(), 1.495);
+    assert_eq!(measured.busy_in_window_s, 4.0 * 1.495);
+    // Answers at 510, 520 … 1,990 ms.
+    assert_eq!(measured.in_window.ok, 4 * 149);
+}
+
 #[test]
 fn users_ramp_up() {
     let mut ramped = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
@@ -256,12 +386,12 @@ fn users_think_between_an_answer_and_their_next_request() {
 }
 
 #[test]
-fn goodput_of_users_counts_their_last_answers() {
+fn goodput_of_users_counts_what_was_answered_in_the_duration() {
     let (outcome, _) =
         go(&spec(Model::Closed { users: 5 }, Until::Elapsed(S)), &mut Sim::new(Stub::new(400 * MS)));
     let measured = &outcome.measured;
-    assert_eq!((measured.counts.ok, measured.in_window.ok), (15, 15));
-    assert!((measured.window.length_s() - 1.2).abs() < 1e-6);
+    assert_eq!((measured.counts.ok, measured.in_window.ok), (15, 10));
+    assert_eq!((measured.window.to_s, measured.elapsed_s), (1.0, 1.2));
 }
 
 #[test]

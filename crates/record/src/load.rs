@@ -224,6 +224,10 @@ pub struct Measured {
     pub elapsed_s: f64,
     /// Sum over requests of the time each was started and not ended (∫ in-flight dt), whole load.
     pub busy_s: f64,
+    /// The part of it that lies inside the window.
+    pub busy_in_window_s: f64,
+    /// What the window's end found under way, and ended all the same.
+    pub stragglers: Stragglers,
     /// Connections made, remade and held.
     pub connections: Connections,
 }
@@ -237,6 +241,33 @@ pub struct InWindow {
     pub started: u64,
     /// Ended ok inside.
     pub ok: u64,
+}
+
+/// Requests that had begun when the load was over and ended afterwards, within the grace. Their times are in the
+/// percentiles, and they are in no rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stragglers {
+    /// Answered with success.
+    pub ok: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+    /// From when the load began nothing more to its last answer, seconds. That is the end of the window, or of a closed
+    /// load by number, whose window ends with its last answer, the start of its last request.
+    pub tail_s: f64,
+}
+
+impl Stragglers {
+    /// Together with those of another load or batch: the longest tail.
+    pub fn merge(&mut self, other: Stragglers) {
+        self.ok += other.ok;
+        self.failed += other.failed;
+        self.tail_s = self.tail_s.max(other.tail_s);
+    }
+
+    /// How many there were.
+    pub fn count(self) -> u64 {
+        self.ok + self.failed
+    }
 }
 
 /// Connections of a load.
