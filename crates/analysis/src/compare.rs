@@ -17,7 +17,7 @@
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::findings::{Spread, TRIALS_FOR_DIFFERENCES};
-use crate::metric::{self, Unit, Value};
+use crate::metric::{self, Better, Unit, Value};
 use crate::student;
 
 /// With more trials than this nobody waits for an answer.
@@ -265,11 +265,12 @@ pub struct Row {
     pub unit: Unit,
     /// How it was compared.
     pub scale: Scale,
-    /// Median over the base's trials.
-    pub base: Value,
-    /// Median over the other's.
-    pub other: Value,
-    /// What the trials say: a ratio, or a difference of shares.
+    /// Over the base's trials.
+    pub base: Spread,
+    /// Over the other's.
+    pub other: Spread,
+    /// What the trials say: a ratio, or a difference of shares. It is of pairs of trials, or of means over them, and not
+    /// one median over the other.
     pub effect: Option<Effect>,
     /// What follows.
     pub call: Call,
@@ -280,11 +281,19 @@ pub struct Row {
     pub trials_needed: Option<u64>,
 }
 
-/// A ratio, or a difference of shares, with its interval.
+/// A ratio, or a difference of shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
     /// The estimate: of ratios the geometric mean.
     pub value: f64,
+    /// Where it lies; `None` from fewer than [`TRIALS_FOR_DIFFERENCES`] trials: such an interval says how little they
+    /// tell, in figures as wide as they are meaningless.
+    pub interval: Option<Interval>,
+}
+
+/// An interval around an effect.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
     /// Lower end of the interval.
     pub low: f64,
     /// Upper end.
@@ -307,7 +316,8 @@ pub fn compare(base: &Side<'_>, other: &Side<'_>, method: Method, options: Optio
         MEASURES.into_iter().filter_map(|m| Some((m, read(&m, &base_trials, &other_trials)?))).collect();
     let samples: Vec<Option<Samples>> = told.iter().map(|(_, t)| t.samples.clone()).collect();
     let effects = judge(&samples, method, options.confidence);
-    let rows = told.drain(..).zip(effects).map(|((m, t), judged)| row(&m, t, judged, &why_not, options));
+    let has_interval = why_not.is_none();
+    let rows = told.drain(..).zip(effects).map(|((m, t), judged)| row(&m, t, judged, has_interval, options));
     Comparison {
         base: base.name.clone(),
         other: other.name.clone(),
@@ -328,13 +338,15 @@ fn too_few(trials: usize, method: Method) -> String {
         (Method::Welch, _) => "trials a case",
     };
     let count = if trials == 1 { String::new() } else { format!("{trials} ") };
-    format!("{count}{what}: too few to tell a difference from chance ({TRIALS_FOR_DIFFERENCES} are needed)")
+    format!(
+        "{count}{what}: too few for an interval, or to tell a difference from chance ({TRIALS_FOR_DIFFERENCES} are needed)"
+    )
 }
 
 /// A figure as the trials tell it.
 struct Told {
-    base: Value,
-    other: Value,
+    base: Spread,
+    other: Spread,
     /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not tell it.
     samples: Option<Samples>,
     /// The base, or the other, is known only from below.
@@ -386,7 +398,8 @@ fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) 
         note = Some(format!("{} is 0 in a trial, and nothing is a multiple of that", measure.id));
     }
     let samples = samples.filter(|_| note.is_none());
-    let (base, other) = (Spread::of(of_base).median, Spread::of(of_other).median);
+    let better = if measure.less_is_better { Better::Less } else { Better::More };
+    let (base, other) = (Spread::of(of_base, better), Spread::of(of_other, better));
     Some(Told { base, other, samples, bounds, note })
 }
 
@@ -554,13 +567,7 @@ fn same_range(scale: Scale, same_within: f64) -> (f64, f64) {
     }
 }
 
-fn row(
-    measure: &Measure,
-    told: Told,
-    judged: Option<Judged>,
-    why_not: &Option<String>,
-    options: Options,
-) -> Row {
+fn row(measure: &Measure, told: Told, judged: Option<Judged>, has_interval: bool, options: Options) -> Row {
     let same = same_range(measure.scale, options.same_within);
     let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.less_is_better));
     let mut note = told.note;
@@ -580,20 +587,20 @@ fn row(
             call = Call::CannotTell;
         }
     }
-    if why_not.is_some() {
+    if !has_interval {
         call = Call::CannotTell;
     }
     let settled = call != Call::CannotTell || unsupported && told.bounds != (false, false);
-    let trials_needed = judged.filter(|_| !settled).and_then(|j| j.trials_needed(same));
+    let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
     let told_effect = |j: Judged| {
         let out = |v: f64| if measure.scale == Scale::Ratio { v.exp() } else { v };
-        Effect {
-            value: out(j.mean),
+        let interval = Interval {
             low: out(j.mean - j.half),
             high: out(j.mean + j.half),
             confidence: j.confidence,
             chance: j.chance,
-        }
+        };
+        Effect { value: out(j.mean), interval: has_interval.then_some(interval) }
     };
     Row {
         id: measure.id,

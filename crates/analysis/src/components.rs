@@ -18,13 +18,14 @@ use crate::counter::{AT_REST_S, Counter, During};
 /// Components of this name are the generator, the machine, and probes that belong to nobody.
 const NOT_UNDER_TEST: [&str; 3] = ["loadlab", "host", "probes"];
 
-/// What each component under test used, by name. A component that has only events (it never came up far
+/// What each component under test used, by name, from the first load's start to the last outcome; a mean is over the
+/// `asked` part of that alone, as rates are: a component rests while stragglers are waited for. A component that has only events (it never came up far
 /// enough to be read) is listed too.
 pub fn summaries(
     samples: &[Sample],
     events: &[Event],
     cpu_limits: &BTreeMap<String, f64>,
-    during: During,
+    (during, asked): (During, During),
 ) -> BTreeMap<String, ComponentSummary> {
     let mut by_name: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
     for sample in samples.iter().filter(|s| !NOT_UNDER_TEST.contains(&s.component.as_str())) {
@@ -39,7 +40,7 @@ pub fn summaries(
         .into_iter()
         .map(|(name, mut readings)| {
             readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
-            let mut summary = of_component(&readings, during);
+            let mut summary = of_component(&readings, (during, asked));
             summary.cpu_limit = cpu_limits.get(name).copied();
             (summary.restarts, summary.died) = lives(name, events);
             summary.limits = limits(name, events, during);
@@ -49,7 +50,7 @@ pub fn summaries(
         .collect()
 }
 
-fn of_component(readings: &[&Sample], during: During) -> ComponentSummary {
+fn of_component(readings: &[&Sample], (during, asked): (During, During)) -> ComponentSummary {
     let counter = |get: fn(&Sample) -> Option<f64>| Counter::of(readings.iter().copied(), get);
     let cpu = counter(cpu_s);
     let bytes = |get| counter(get).used(during).map(|v| v.round() as u64);
@@ -57,7 +58,7 @@ fn of_component(readings: &[&Sample], during: During) -> ComponentSummary {
     let most = |get: fn(&Sample) -> Option<u64>| levels.iter().filter_map(|s| get(s)).max();
     ComponentSummary {
         cpu_percent: MeanMax {
-            mean: cpu.per_s(during).map(|v| v * 100.0),
+            mean: cpu.per_s(asked).or_else(|| cpu.per_s(during)).map(|v| v * 100.0),
             max: cpu.largest_per_s(during).map(|v| v * 100.0),
         },
         cpu_s: cpu.used(during),
@@ -309,7 +310,8 @@ mod tests {
             ..Sample::default()
         };
         let told = |samples: &[Sample], to_s: f64| {
-            let web = &summaries(samples, &[], &BTreeMap::new(), During { from_s: 0.0, to_s })["web"];
+            let during = During { from_s: 0.0, to_s };
+            let web = &summaries(samples, &[], &BTreeMap::new(), (during, during))["web"];
             let memory = &web.memory_bytes;
             (memory.mean, memory.max, memory.last, memory.limit, web.open_files_max)
         };
@@ -347,7 +349,7 @@ mod tests {
         assert!(limits("other", &events, DURING).is_empty());
         let up = Event { at_s: -3.0, what: What::Up { component: "web".into(), pid: None } };
         let all = [&[up][..], &events].concat();
-        assert_eq!(summaries(&[], &all, &BTreeMap::new(), DURING)["web"].oom_kills_at_s, [2.5]);
+        assert_eq!(summaries(&[], &all, &BTreeMap::new(), (DURING, DURING))["web"].oom_kills_at_s, [2.5]);
         let acted = super::acted(&events);
         assert_eq!((acted[0].at_s, acted[0].what.as_str()), (1.0, "limit web pids 3"));
     }

@@ -7,7 +7,7 @@ use loadlab_record::manifest::DerivedFacts;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::findings::{CaseFindings, Spread};
-use crate::metric::{Unit, Value};
+use crate::metric::{Better, Unit, Value};
 use crate::student;
 
 /// Rounds that an interval takes at least.
@@ -54,9 +54,10 @@ fn one(facts: &DerivedFacts, cases: &[CaseFindings<'_>], quick: bool) -> Derived
     Derived {
         facts: facts.clone(),
         unit: value.unit,
-        value: Spread::of(value.rounds),
-        against: against.map(|other| Spread::of(other.rounds)),
-        ratio: ratios.map(Spread::of),
+        // What is better of a sum of anybody's figures nobody knows.
+        value: Spread::of(value.rounds, Better::Neither),
+        against: against.map(|other| Spread::of(other.rounds, Better::Neither)),
+        ratio: ratios.map(|ratios| Spread::of(ratios, Better::Neither)),
         interval,
         why_not: value.why_not.or(other_why),
     }

@@ -5,13 +5,15 @@
 //! reason; a blameless generator in front of a slow or frozen system must raise no grave doubt, since
 //! waiting for the system is `blocked`, not `late`.
 
-use loadlab_record::Histogram;
+use std::collections::BTreeMap;
+
 use loadlab_record::expr::Expr;
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::OwnLimits;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, StoodStill, Summary};
+use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, Requests, StoodStill, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_record::{Failure, Histogram};
 
 use crate::steady;
 use crate::summarise::{Planned, Totals};
@@ -54,6 +56,8 @@ const UNFAIR_REQUESTS: u64 = 100;
 const SUSPENDED_S: f64 = 1e-3;
 /// A load shorter than this is its own start and end: a thread is busy with that, however much reserve it has.
 const SHORTEST_BUSY_S: f64 = 0.1;
+/// A tail beyond this share of the window shows in every rate of a load by number.
+const TAIL_SHARE: f64 = 0.10;
 /// Fewer samples than this tell not even a 90th percentile.
 const FEW_SAMPLES: u64 = 100;
 
@@ -66,8 +70,10 @@ pub struct Grounds<'a> {
     pub ticks: &'a [Tick],
     /// Limits of the plan.
     pub planned: &'a Planned,
-    /// Seconds in which at least one load ran.
+    /// Seconds in which at least one load ran and was not over: without the wait for stragglers.
     pub load_s: f64,
+    /// Seconds in which at least one window was open.
+    pub window_s: f64,
 }
 
 /// All doubts about a trial, grave ones first. `summary` needs its figures and its expectations, not yet
@@ -88,6 +94,8 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         backlog(summary, grounds),
         unfair(summary),
         feed_ran_out(summary),
+        all_failed(summary),
+        tail(summary, grounds),
         few_samples(summary),
         ended_early(summary),
     ]
@@ -342,8 +350,8 @@ pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt>
     )
 }
 
-/// Little's law, N = X · R, between two accounts of the same time: requests in flight as the engine added them up
-/// while they ended, and what the histograms hold of them. They differ only if durations were lost, doubled or
+/// Little's law, N = X · R, between two accounts of the window: requests in flight in it as the engine added them up
+/// while they ended, and what the histograms hold of them, without what stragglers took after it. They differ only if durations were lost, doubled or
 /// mistimed on the way into the record.
 ///
 /// R is the service time: waiting before the start is in no account of what was in flight.
@@ -358,10 +366,12 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let failing = has_due_times(&summary.load) && series.response_failed.count() * 100 > count;
     let at_once = summary.load.users.or(summary.load.rate_per_s.map(|_| 1))?;
     let needed = at_once.saturating_mul(LITTLE_REQUESTS_PER_USER).max(FEW_SAMPLES);
-    if !whole || failing || count < needed || grounds.load_s <= 0.0 {
+    if !whole || failing || count < needed || grounds.window_s <= 0.0 {
         return None;
     }
-    let from_times = timed.iter().map(|h| h.sum_ns() as f64 / 1e9).sum::<f64>() / grounds.load_s;
+    let after_s = grounds.measured.busy_s - grounds.measured.busy_in_window_s;
+    let from_times =
+        (timed.iter().map(|h| h.sum_ns() as f64 / 1e9).sum::<f64>() - after_s) / grounds.window_s;
     let off = (summary.concurrency_mean - from_times).abs() / summary.concurrency_mean.max(f64::MIN_POSITIVE);
     if off <= LITTLE_TOLERANCE {
         return None;
@@ -392,12 +402,9 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         || summary.requests.started < users.saturating_mul(LITTLE_REQUESTS_PER_USER)
         || summary.ended != Ended::Complete
         || summary.requests.failed * 100 > summary.requests.started;
-    // After its end a load only waits for what is in flight: the longest request bounds that.
-    let longest_s = responses(&grounds.measured.series).max_ns().unwrap_or(0) as f64 / 1e9;
-    let tolerance = LITTLE_TOLERANCE + longest_s / grounds.load_s.max(f64::MIN_POSITIVE);
     let users = users as f64;
     let idle = (users - summary.concurrency_mean) / users;
-    if explained || idle <= tolerance {
+    if explained || grounds.window_s <= 0.0 || idle <= LITTLE_TOLERANCE {
         return None;
     }
     doubt(
@@ -605,10 +612,94 @@ fn settling(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     }
 }
 
+/// Users that were done waited for stragglers, and the rates of a load by number count that time: it lasts until its
+/// last answer, whatever that waited for. A load that is bounded by time has no such tail in its window.
+fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
+    let load = &summary.load;
+    let by_number = load.model == "closed" && load.duration_s.is_none() && load.loads.is_empty();
+    let tail_s = summary.stragglers.tail_s;
+    let share = share_of(tail_s, grounds.window_s)?;
+    if !by_number || summary.ended != Ended::Complete || share <= TAIL_SHARE {
+        return None;
+    }
+    doubt(
+        "tail",
+        false,
+        format!(
+            "the last answer came {} after the last request had begun, {} of the load: few were in flight meanwhile, and the rates count that time",
+            ms(tail_s * 1e3),
+            percent(share)
+        ),
+        "bound the load by time (`-d`, `duration`), whose rates leave stragglers out",
+    )
+}
+
+/// Not one request succeeded. Never grave: what failed was measured, and may be what was looked for; but throughput and
+/// response times are then of nothing, and no longer load changes that.
+fn all_failed(summary: &Summary) -> Option<Doubt> {
+    let Requests { ok, failed, .. } = summary.requests;
+    if ok > 0 || failed == 0 || summary.load.is_command() {
+        return None;
+    }
+    let kinds: Vec<String> = summary
+        .failures
+        .nonzero()
+        .map(|(kind, n)| format!("{} {}", kind.name(), format_count(n as f64)))
+        .collect();
+    let statuses: Vec<String> = summary.statuses.keys().map(u16::to_string).collect();
+    let told = match statuses.is_empty() {
+        true => String::new(),
+        false => format!(", status {}", statuses.join(", ")),
+    };
+    let all = match failed {
+        1 => "the only request that ended failed".to_owned(),
+        n => format!("all {} requests that ended failed", format_count(n as f64)),
+    };
+    let worst = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind);
+    let hint = hint_for_failures(worst?, &summary.statuses);
+    doubt("all_failed", false, format!("{all}: {}{told}", kinds.join(", ")), hint)
+}
+
+/// What to look at where nothing but this happens.
+fn hint_for_failures(kind: Failure, statuses: &BTreeMap<u16, u64>) -> &'static str {
+    let most = statuses.iter().max_by_key(|(_, n)| **n).map(|(status, _)| *status);
+    match (kind, most) {
+        (Failure::Http4xx, Some(401 | 403 | 407)) => {
+            "the server wants to know who asks: give credentials in a header, and see the examples"
+        }
+        (Failure::Http4xx, Some(404 | 410)) => {
+            "is the path right, and does the server need another host name?"
+        }
+        (Failure::Http4xx, Some(429)) => {
+            "the server limits how often it may be asked: lower the load, or lift that limit"
+        }
+        (Failure::Http4xx, _) => {
+            "see the examples for what the server does not like: method, headers or body"
+        }
+        (Failure::Http5xx, _) => "see the server's own log, and the examples for what it answered",
+        (Failure::Check, _) => {
+            "a check refuses every answer: see the examples for what came, and whether the check is right"
+        }
+        (Failure::Timeout, _) => {
+            "nothing was answered within the timeout: does the server answer a single request at all?"
+        }
+        (Failure::Connect, _) => "is the server up, and is this its port?",
+        (Failure::Dns, _) => "is the host's name right?",
+        (Failure::Tls, _) => {
+            "see the examples for why there is no TLS; `--cacert` or `--insecure` help with certificates"
+        }
+        (Failure::Reset | Failure::Truncated | Failure::Protocol, _) => {
+            "does the server speak this protocol here: http or https, HTTP/1.1 or HTTP/2?"
+        }
+        (Failure::TooLarge, _) => "see the examples for what the server sends in its heads",
+    }
+}
+
 fn few_samples(summary: &Summary) -> Option<Doubt> {
     let count = summary.response_ms.count;
-    // A program's requests are never timed.
-    if count >= FEW_SAMPLES || summary.load.is_command() {
+    // A program's requests are never timed. Of those that failed more make no difference: that is another doubt.
+    let nothing_but_failures = summary.requests.ok == 0 && summary.requests.failed > 0;
+    if count >= FEW_SAMPLES || summary.load.is_command() || nothing_but_failures {
         return None;
     }
     let evidence = match count {

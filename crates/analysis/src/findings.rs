@@ -1,7 +1,8 @@
 //! What follows from a whole run, over cases and trials.
 //!
-//! Trials of a case are never pooled into one percentile: a figure of a case is the median of its trials'
-//! figures with the smallest and the largest beside it. Whether two cases differ is not said here for a
+//! Trials of a case are never pooled into one percentile. One rule makes every figure of a case: it is the figure's own
+//! median over the valid trials (of an even number the worse of the middle two), with the smallest and the largest beside
+//! it. Two figures of a case may therefore be of different trials. Whether two cases differ is not said here for a
 //! quick run or for fewer than [`TRIALS_FOR_DIFFERENCES`] trials, and it is said why.
 
 use std::borrow::Cow;
@@ -15,7 +16,7 @@ use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
 use crate::differences;
 use crate::first::{Seen, Suspect, gave_first};
-use crate::metric::{Metric, Value};
+use crate::metric::{Better, Metric, Value};
 use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
 
@@ -88,7 +89,7 @@ pub struct Statement {
 pub struct Spread {
     /// Of each trial, in order.
     pub values: Vec<Value>,
-    /// The middle one by nearest rank (of an even number, the lower), never an average.
+    /// The middle one; of an even number the worse of the middle two, never an average.
     pub median: Value,
     /// The smallest known.
     pub min: Option<f64>,
@@ -98,7 +99,7 @@ pub struct Spread {
 
 impl Spread {
     /// Of the figures of trials. A value that is only known from below sorts above all known ones.
-    pub fn of(values: Vec<Value>) -> Spread {
+    pub fn of(values: Vec<Value>, better: Better) -> Spread {
         let mut told: Vec<Value> =
             values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
         let key = |v: &Value| match v {
@@ -108,8 +109,12 @@ impl Spread {
         };
         told.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
         let untold = values.iter().copied().find(|v| matches!(v, Value::Needs(_))).unwrap_or(Value::Nothing);
+        let middle = match better {
+            Better::More => told.len().saturating_sub(1) / 2,
+            Better::Less | Better::Neither => told.len() / 2,
+        };
         Spread {
-            median: told.get(told.len().saturating_sub(1) / 2).copied().unwrap_or(untold),
+            median: told.get(middle).copied().unwrap_or(untold),
             min: told.iter().find_map(|v| v.known()),
             max: told.last().copied().unwrap_or(untold),
             values,
@@ -128,16 +133,31 @@ impl CaseFindings<'_> {
         self.trials.iter().filter_map(|t| t.summary.as_deref())
     }
 
-    /// The summaries its figures are made from: of trials that went to the end of their load. A cut-off
-    /// trial's counts are of another length; it stands in only where there is nothing better.
+    /// The summaries its figures are made from: of valid trials, which went to the end of their load and can be trusted.
+    /// Where there is none, of those that went to the end, and where there is none of these either, of all: reports say so.
     pub fn whole(&self) -> impl Iterator<Item = &Summary> {
-        let any_whole = self.summaries().any(|s| !is_cut_off(s));
-        self.summaries().filter(move |s| !any_whole || !is_cut_off(s))
+        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
+        self.summaries().filter(move |s| self::fitness(s) == fitness)
+    }
+
+    /// Trials that are left out of its figures, and why, in words.
+    pub fn left_out(&self) -> Vec<String> {
+        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
+        let why = |t: &TrialFindings<'_>| {
+            let summary = t.summary.as_deref()?;
+            let why = match self::fitness(summary) {
+                fit if fit == fitness => return None,
+                0 => "did not go to its end",
+                _ => "is INVALID",
+            };
+            Some(format!("trial {} of “{}” {why}", t.number, self.case.facts.name))
+        };
+        self.trials.iter().filter_map(why).collect()
     }
 
     /// A figure over its trials.
     pub fn spread(&self, metric: &Metric) -> Spread {
-        Spread::of(self.whole().map(|s| metric.of(s)).collect())
+        Spread::of(self.whole().map(|s| metric.of(s)).collect(), metric.better())
     }
 
     /// A figure of one of its components over its trials.
@@ -147,14 +167,14 @@ impl CaseFindings<'_> {
         read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
     ) -> Spread {
         let of = |s: &Summary| s.components.get(component).and_then(read).into();
-        Spread::of(self.whole().map(of).collect())
+        Spread::of(self.whole().map(of).collect(), Better::Less)
     }
 
-    /// The trial whose goodput is the median: the one to draw. One that was cut off only if all were.
+    /// The trial whose goodput is the median: the one to draw. One that is not valid only if none is.
     pub fn typical(&self) -> Option<&TrialFindings<'_>> {
-        let any_whole = self.summaries().any(|s| !is_cut_off(s));
+        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
         let fit = |t: &&TrialFindings<'_>| {
-            t.record.is_some() && t.summary.as_deref().is_some_and(|s| !any_whole || !is_cut_off(s))
+            t.record.is_some() && t.summary.as_deref().is_some_and(|s| self::fitness(s) == fitness)
         };
         let mut told: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
         let goodput = |t: &TrialFindings<'_>| t.summary.as_deref().map_or(0.0, |s| s.rate_per_s.ok);
@@ -163,8 +183,14 @@ impl CaseFindings<'_> {
     }
 }
 
-fn is_cut_off(summary: &Summary) -> bool {
-    matches!(summary.ended, Ended::Partial | Ended::Interrupted)
+/// How fit a trial is to make figures of: 2 is a valid one, 1 went to its end and cannot be trusted, 0 is of another
+/// length than was planned.
+fn fitness(summary: &Summary) -> u8 {
+    match (summary.ended, summary.verdict) {
+        (Ended::Partial | Ended::Interrupted | Ended::Broken, _) => 0,
+        (_, Verdict::Invalid) => 1,
+        _ => 2,
+    }
 }
 
 /// What follows from a run.

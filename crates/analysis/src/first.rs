@@ -223,10 +223,11 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// The load on the trial's clock.
+/// The load on the trial's clock, to the end of its window.
 fn during(seen: &Seen<'_>) -> During {
     let from_s = seen.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
-    let to_s = seen.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
+    // What comes after the window is the wait for stragglers, in which everything rests.
+    let to_s = seen.ticks.iter().filter(|t| t.in_window).map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
     if to_s > from_s { During { from_s, to_s } } else { During { from_s: 0.0, to_s: seen.summary.elapsed_s } }
 }
 

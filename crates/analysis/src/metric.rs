@@ -75,6 +75,17 @@ impl Unit {
     }
 }
 
+/// Which way a figure is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// The more, the better: the smaller of two is the worse one.
+    More,
+    /// The less, the better: the larger of two is the worse one.
+    Less,
+    /// Neither: the larger of two is taken.
+    Neither,
+}
+
 /// How a figure is read from a summary.
 #[derive(Clone, Copy, Debug)]
 enum Read {
@@ -100,6 +111,15 @@ impl Metric {
         Metric { id, about, unit, read: Read::Plain(read) }
     }
 
+    /// Which way it is better.
+    pub fn better(&self) -> Better {
+        match self.id {
+            id if MORE_IS_BETTER.contains(&id) => Better::More,
+            id if NEITHER_IS_BETTER.contains(&id) => Better::Neither,
+            _ => Better::Less,
+        }
+    }
+
     /// The figure of a trial.
     pub fn of(&self, summary: &Summary) -> Value {
         if summary.load.is_command() && !OF_COMMANDS.contains(&self.id) {
@@ -111,6 +131,21 @@ impl Metric {
         }
     }
 }
+
+/// Figures of which more is better.
+const MORE_IS_BETTER: [&str; 9] = [
+    "transactions",
+    "successful_transactions",
+    "availability",
+    "transaction_rate",
+    "throughput",
+    "goodput",
+    "goodput_max",
+    "accepted",
+    "persisted",
+];
+/// Figures of which neither more nor less is better.
+const NEITHER_IS_BETTER: [&str; 4] = ["elapsed_time", "data_transferred", "concurrency", "within_stdev"];
 
 /// What is measured of a load that a program makes: everything else of it nobody saw.
 const OF_COMMANDS: [&str; 13] = [
@@ -139,7 +174,7 @@ pub const SIEGE: [Metric; 12] = [
     Metric::new("data_transferred", "received", Unit::Bytes, |s| Value::Known(s.bytes.received as f64)),
     Metric::new("response_time", "mean", Unit::Ms, |s| figure(&s.response_ms, "mean")),
     Metric::new("transaction_rate", "ok per second", Unit::PerS, |s| Value::Known(s.rate_per_s.ok)),
-    Metric::new("throughput", "received per second", Unit::BytesPerS, |s| {
+    Metric::new("throughput", "received per second of the elapsed time", Unit::BytesPerS, |s| {
         Some(s.bytes.received as f64 / s.elapsed_s).filter(|v| v.is_finite()).into()
     }),
     Metric::new("concurrency", "mean in flight", Unit::Number, |s| Value::Known(s.concurrency_mean)),
@@ -150,7 +185,7 @@ pub const SIEGE: [Metric; 12] = [
 ];
 
 /// Our own rows beside siege's.
-pub const OWN: [Metric; 12] = [
+pub const OWN: [Metric; 14] = [
     Metric::new("goodput", "ok per second", Unit::PerS, |s| Value::Known(s.rate_per_s.ok)),
     Metric::new("goodput_stdev", "over the seconds of the window", Unit::PerS, |s| {
         s.rate_per_s.ok_stdev.into()
@@ -163,6 +198,12 @@ pub const OWN: [Metric; 12] = [
     Metric::new("dropped", "due and never sent", Unit::Count, |s| Value::Known(s.requests.dropped as f64)),
     Metric::new("in_flight", "neither at the end", Unit::Count, |s| {
         Value::Known(s.requests.in_flight as f64)
+    }),
+    Metric::new("stragglers", "ended after the load was over", Unit::Count, |s| {
+        Value::Known(s.stragglers.count() as f64)
+    }),
+    Metric::new("tail", "to the last answer, from when nothing more began", Unit::S, |s| {
+        Value::Known(s.stragglers.tail_s)
     }),
     Metric::new("p50", "median response", Unit::Ms, |s| figure(&s.response_ms, "p50")),
     Metric::new("p75", "of responses", Unit::Ms, |s| figure(&s.response_ms, "p75")),

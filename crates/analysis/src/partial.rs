@@ -106,7 +106,9 @@ fn measured_of(ticks: &[&Tick], at_s: f64) -> Measured {
             };
         }
         // In flight between two readings, by the trapezoid.
-        out.busy_s += (in_flight_before + tick.counts.in_flight as f64) / 2.0 * (tick.to_s - tick.from_s);
+        let busy_s = (in_flight_before + tick.counts.in_flight as f64) / 2.0 * (tick.to_s - tick.from_s);
+        out.busy_s += busy_s;
+        out.busy_in_window_s += if tick.in_window { busy_s } else { 0.0 };
         in_flight_before = tick.counts.in_flight as f64;
         out.connections = Connections { peak: out.connections.peak.max(tick.connections), ..out.connections };
     }

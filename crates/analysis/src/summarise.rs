@@ -11,7 +11,7 @@ use loadlab_record::event::Event;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{
-    Bytes, Connections, Counts, Measured, PerUser, Series, TagMeasured, Tick, Window,
+    Bytes, Connections, Counts, Measured, PerUser, Series, Stragglers, TagMeasured, Tick, Window,
 };
 use loadlab_record::numbers::Numbers;
 use loadlab_record::sample::Sample;
@@ -89,7 +89,8 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
         measured: &totals,
         ticks: input.ticks,
         planned: &input.planned,
-        load_s: span.busy_length_s,
+        load_s: span.asked_length_s,
+        window_s: windows_s(input.loads),
     };
     let numbers = TrialNumbers::new(&summary, input.ticks, input.intervals, input.samples);
     summary.expectations = judge::expectations(input.expect, &numbers);
@@ -105,6 +106,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
     let ended = counts.ok + counts.failed();
     let series = &totals.series;
     let during = During { from_s: span.from_s, to_s: span.to_s };
+    let asked = During { from_s: span.from_s, to_s: span.asked_to_s };
     Summary {
         loadlab: env!("CARGO_PKG_VERSION").to_owned(),
         verdict: Verdict::None,
@@ -114,11 +116,12 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         load: input.facts.clone(),
         elapsed_s: span.to_s - span.from_s,
         window: window_of(input.loads),
+        stragglers: totals.stragglers,
         requests: Requests::from(counts),
         failures: counts.failures.clone(),
         statuses: totals.statuses.clone(),
         availability: (ended > 0 && !input.facts.is_command()).then(|| counts.ok as f64 / ended as f64),
-        concurrency_mean: if span.busy_length_s > 0.0 { totals.busy_s / span.busy_length_s } else { 0.0 },
+        concurrency_mean: per_s(input.loads, |m| [m.busy_in_window_s])[0],
         rate_per_s: rates(input.loads, input.ticks),
         bytes: totals.bytes,
         response_ms: Distribution::with_censored(&series.response_ok, &series.response_censored),
@@ -136,7 +139,12 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         by_load: by_load(input),
         connections: totals.connections,
         generator: input.generator.clone(),
-        components: components::summaries(input.samples, input.events, &input.planned.cpu_limits, during),
+        components: components::summaries(
+            input.samples,
+            input.events,
+            &input.planned.cpu_limits,
+            (during, asked),
+        ),
         probes: components::probes(input.samples, during),
         drain_s: input.drain_s,
         loss: input.loss,
@@ -167,6 +175,7 @@ fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
         let series = &totals.series;
         let summary = LoadSummary {
             window: window_of(&runs),
+            stragglers: totals.stragglers,
             requests: Requests::from(&totals.counts),
             failures: totals.counts.failures.clone(),
             rate_per_s: rates(&runs, &ticks),
@@ -195,8 +204,12 @@ pub struct Totals {
     pub numbers: BTreeMap<String, Numbers>,
     /// Connections; `peak` is the largest of one load, since peaks of different moments do not add.
     pub connections: Connections,
-    /// ∫ in-flight dt.
+    /// ∫ in-flight dt, of the whole load.
     pub busy_s: f64,
+    /// The same within the windows.
+    pub busy_in_window_s: f64,
+    /// What was under way when a load was over, and ended all the same.
+    pub stragglers: Stragglers,
     /// The first identity of [`Counts::balance`] that a load breaks, with the load's name.
     pub unbalanced: Option<String>,
 }
@@ -252,6 +265,8 @@ impl Totals {
             told.into_iter().flatten().min_by(|a, b| evenness(a).total_cmp(&evenness(b)));
         self.connections.users_without_row += m.connections.users_without_row;
         self.busy_s += m.busy_s;
+        self.busy_in_window_s += m.busy_in_window_s;
+        self.stragglers.merge(m.stragglers);
     }
 }
 
@@ -269,18 +284,22 @@ struct Span {
     from_s: f64,
     /// End of the last.
     to_s: f64,
-    /// Length of the time in which at least one load ran: pauses between batches excluded.
-    busy_length_s: f64,
+    /// When the last was over; what comes after is the wait for stragglers.
+    asked_to_s: f64,
+    /// Length of the time in which at least one load ran and was not over: pauses between batches excluded.
+    asked_length_s: f64,
 }
 
 impl Span {
     fn of(loads: &[LoadRun]) -> Span {
         let intervals = loads.iter().map(|r| (r.at_s, r.at_s + r.measured.elapsed_s));
         let groups = overlapping(intervals.collect());
+        let asked = overlapping(loads.iter().map(|r| (r.at_s, r.at_s + r.measured.window.to_s)).collect());
         Span {
             from_s: groups.first().map_or(0.0, |g| g.from_s),
-            to_s: groups.last().map_or(0.0, |g| g.to_s),
-            busy_length_s: groups.iter().map(|g| g.to_s - g.from_s).sum(),
+            to_s: groups.iter().map(|g| g.to_s).fold(0.0, f64::max),
+            asked_to_s: asked.iter().map(|g| g.to_s).fold(0.0, f64::max),
+            asked_length_s: asked.iter().map(|g| g.to_s - g.from_s).sum(),
         }
     }
 }
@@ -325,31 +344,42 @@ fn overlapping(intervals: Vec<(f64, f64)>) -> Vec<Group> {
 }
 
 /// Rates per second of the measured window.
-///
-/// Loads that run at the same time add their rates, each over its own window and for as long as it ran; batches
-/// and loads that run one after the other share the time. For one load and its batches that is Σ events / Σ window
-/// lengths. A load that begins later or ends earlier than another did send nothing meanwhile, which counts; what
-/// it sent in its warm-up is not known to the window, and is taken to be as much as after it.
 fn rates(loads: &[LoadRun], ticks: &[Tick]) -> Rates {
-    let mut sums = [0.0; 3];
+    let [due, started, ok] = per_s(loads, |m| {
+        let events = m.in_window;
+        [events.due, events.started, events.ok].map(|n| n as f64)
+    });
+    let (ok_stdev, ok_max) = spread(loads, ticks);
+    Rates { due, started, ok, ok_stdev, ok_max }
+}
+
+/// What loads counted within their windows, per second.
+///
+/// Loads that run at the same time add up, each over its own window and for as long as it ran; batches and loads that
+/// run one after the other share the time. For one load and its batches that is Σ counted / Σ window lengths. A load
+/// that begins later or ends earlier than another did send nothing meanwhile, which counts; what it sent in its warm-up
+/// is not known to the window, and is taken to be as much as after it.
+fn per_s<const N: usize>(loads: &[LoadRun], counted: impl Fn(&Measured) -> [f64; N]) -> [f64; N] {
+    let mut sums = [0.0; N];
     let mut length_s = 0.0;
     for group in overlapping(loads.iter().map(window_interval).collect()) {
-        let group_s = group.to_s - group.from_s;
-        length_s += group_s;
+        length_s += group.to_s - group.from_s;
         for &i in &group.members {
             let m = &loads[i].measured;
             let own_s = m.window.length_s();
             if own_s > 0.0 {
-                let events = [m.in_window.due, m.in_window.started, m.in_window.ok];
-                for (sum, n) in sums.iter_mut().zip(events) {
-                    *sum += n as f64 / own_s * present_s(&loads[i], &group);
+                for (sum, n) in sums.iter_mut().zip(counted(m)) {
+                    *sum += n / own_s * present_s(&loads[i], &group);
                 }
             }
         }
     }
-    let per_s = sums.map(|sum| if length_s > 0.0 { sum / length_s } else { 0.0 });
-    let (ok_stdev, ok_max) = spread(ticks);
-    Rates { due: per_s[0], started: per_s[1], ok: per_s[2], ok_stdev, ok_max }
+    sums.map(|sum| if length_s > 0.0 { sum / length_s } else { 0.0 })
+}
+
+/// Length of the time in which at least one window was open.
+fn windows_s(loads: &[LoadRun]) -> f64 {
+    overlapping(loads.iter().map(window_interval).collect()).iter().map(|g| g.to_s - g.from_s).sum()
 }
 
 /// How long a load ran within a group's time, its warm-up included.
@@ -359,9 +389,14 @@ fn present_s(run: &LoadRun, group: &Group) -> f64 {
 }
 
 /// Sample standard deviation and maximum of goodput over whole ticks of the window. A tick counts as whole
-/// from 0.9 s; shorter ones would exaggerate both.
-fn spread(ticks: &[Tick]) -> (Option<f64>, Option<f64>) {
-    let rates = goodput_by_second(ticks.iter().filter(|t| t.in_window && t.to_s - t.from_s >= 0.9));
+/// from 0.9 s; shorter ones would exaggerate both, and so would one in which the window ended long before it did.
+fn spread(loads: &[LoadRun], ticks: &[Tick]) -> (Option<f64>, Option<f64>) {
+    let reaches_beyond = |t: &Tick| {
+        let own = loads.iter().filter(|r| r.load == t.load && r.batch == t.batch);
+        own.map(|r| r.at_s + r.measured.window.to_s).any(|end_s| t.to_s > end_s + 0.1)
+    };
+    let whole = |t: &&Tick| t.in_window && t.to_s - t.from_s >= 0.9 && !reaches_beyond(t);
+    let rates = goodput_by_second(ticks.iter().filter(whole));
     let n = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / n;
     let square: f64 = rates.iter().map(|v| (v - mean).powi(2)).sum();

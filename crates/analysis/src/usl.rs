@@ -14,8 +14,9 @@
 //!
 //! A fit that the data cannot carry is refused with the reason ([`Refused`]).
 
+use crate::findings::Spread;
+use crate::metric::{Better, Value};
 use crate::student;
-use crate::trend::median;
 
 /// Fewer levels leave two parameters of three to chance.
 pub const FEWEST_LEVELS: usize = 6;
@@ -388,9 +389,8 @@ pub fn measured_knee(points: &[Point]) -> Option<Knee> {
     levels.sort_by(f64::total_cmp);
     levels.dedup();
     let power = |users: f64| {
-        let per_s =
-            median(&mut points.iter().filter(|p| p.users == users).map(|p| p.per_s).collect::<Vec<_>>());
-        per_s.map_or(0.0, |x| x * x / users)
+        let trials = points.iter().filter(|p| p.users == users).map(|p| Value::Known(p.per_s)).collect();
+        Spread::of(trials, Better::More).median.known().map_or(0.0, |x| x * x / users)
     };
     let best = levels.iter().copied().max_by(|a, b| power(*a).total_cmp(&power(*b)))?;
     if levels.len() < 3 {

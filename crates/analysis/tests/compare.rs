@@ -190,7 +190,9 @@ fn each_figure_gets_its_verdict() {
         ];
         assert_eq!(calls(&found), expect, "{method:?}");
         let goodput = found.rows[0].effect.expect("five trials have one");
-        assert!((goodput.value - 0.9).abs() < 1e-6 && goodput.low < 0.9 && goodput.high < 1.0, "{goodput:?}");
+        let interval = goodput.interval.expect("and an interval");
+        assert!((goodput.value - 0.9).abs() < 1e-6, "{goodput:?}");
+        assert!(interval.low < 0.9 && interval.high < 1.0, "{goodput:?}");
     }
 }
 
@@ -202,8 +204,28 @@ fn below_five_trials_nothing_is_told() {
             let found = compared(&base[..trials], &other, method);
             assert!(found.rows.iter().all(|r| r.call == CannotTell), "{trials}: {found:?}");
             assert!(found.why_not.as_deref().is_some_and(|w| w.contains("too few")), "{found:?}");
+            // What is known is said, and nothing that has to be made up: an interval of two trials reaches from
+            // nothing to billions.
+            assert!(found.rows.iter().all(|r| r.effect.is_none_or(|e| e.interval.is_none())), "{found:?}");
+            assert!(found.rows.iter().all(|r| r.trials_needed.is_none()), "{found:?}");
+            let goodput = &found.rows[0];
+            assert_eq!((goodput.base.min, goodput.base.told()), (Some(990.0), trials));
         }
     }
+}
+
+/// The ratio of a paired comparison is of pairs: one column over the other is another figure, and is not shown as it.
+#[test]
+fn a_paired_ratio_is_not_one_median_over_the_other() {
+    let of = |p50: f64| trial(1000.0, p50, None);
+    let (base, other) = ([of(1.0), of(4.0)], [of(4.0), of(4.1)]);
+    let found = compared(&base, &other, Method::Paired);
+    let row = found.rows.iter().find(|r| r.id == "p50").expect("p50");
+    // of two trials the worse one …
+    assert_eq!((row.base.median, row.other.median), (Value::Known(4.0), Value::Known(4.1)));
+    // … and within rounds 4 × and 1.025 ×
+    let ratio = row.effect.expect("a ratio").value;
+    assert!((ratio - (4.0f64 * 1.025).sqrt()).abs() < 1e-9, "{ratio}");
 }
 
 #[test]
@@ -216,7 +238,9 @@ fn only_rounds_that_both_have_are_paired() {
     assert_eq!(found.left_out, ["trial 2 of “b” is INVALID", "trial 4 of “b” was cut off"]);
     assert_eq!(
         found.why_not.as_deref(),
-        Some("3 rounds that both have: too few to tell a difference from chance (5 are needed)")
+        Some(
+            "3 rounds that both have: too few for an interval, or to tell a difference from chance (5 are needed)"
+        )
     );
     assert_eq!(compared(&base, &other, Method::Welch).trials, (5, 3));
 }
@@ -256,7 +280,10 @@ fn errors_are_compared_by_difference_and_told_only_where_there_are_some() {
     }
     let found = compared(&base, &other, Method::Paired);
     let errors = found.rows.iter().find(|r| r.id == "errors").expect("some failed");
-    assert_eq!((errors.scale, errors.call, errors.base), (Scale::Difference, Worse, Value::Known(0.0)));
+    assert_eq!(
+        (errors.scale, errors.call, errors.base.median),
+        (Scale::Difference, Worse, Value::Known(0.0))
+    );
     assert!(errors.effect.is_some_and(|e| (e.value - 0.01).abs() < 1e-9), "{errors:?}");
 }
 

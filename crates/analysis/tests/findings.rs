@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use loadlab_analysis::findings::{Findings, Spread, findings};
-use loadlab_analysis::metric::{self, Value};
+use loadlab_analysis::metric::{self, Better, Value};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, partial, summarise};
 use loadlab_record::event::{Event, What};
 use loadlab_record::expr::Expr;
@@ -96,15 +96,64 @@ fn verdicts(findings: &Findings<'_>) -> Vec<Verdict> {
 #[test]
 fn the_median_is_a_trial_and_what_is_censored_is_above_all() {
     let check = |values: &[Value], median, min, max| {
-        let s = Spread::of(values.to_vec());
+        let s = Spread::of(values.to_vec(), Better::Less);
         assert_eq!((s.median, s.min, s.max), (median, min, max), "{values:?}");
     };
     check(&[], Nothing, None, Nothing);
     check(&[Known(3.0), Known(1.0), Known(2.0)], Known(2.0), Some(1.0), Known(3.0));
-    check(&[Known(4.0), Known(1.0)], Known(1.0), Some(1.0), Known(4.0));
+    check(&[Known(4.0), Known(1.0)], Known(4.0), Some(1.0), Known(4.0));
+    check(&[Known(4.0), Over(1.0)], Over(1.0), Some(4.0), Over(1.0));
     check(&[Known(1.0), Over(0.5), Known(2.0)], Known(2.0), Some(1.0), Over(0.5));
     check(&[Over(3.0), Over(2.0), Known(9.0)], Over(2.0), Some(9.0), Over(3.0));
     check(&[Needs(1000), Needs(1000)], Needs(1000), None, Needs(1000));
+}
+
+/// Every figure by the same rule, whichever trials they come from: its own median, of an even number the worse one.
+#[test]
+fn of_an_even_number_each_figure_is_the_worse_of_the_middle_two() {
+    let of = |per_s: u64, p50: f64| {
+        let mut s = summary(per_s, &[]);
+        s.response_ms.p50 = Some(p50);
+        s.requests.in_flight = per_s;
+        s
+    };
+    // The slower trial has the better latency: of neither figure is the other trial's taken.
+    for trials in
+        [vec![of(100, 2.0), of(110, 4.0)], vec![of(90, 1.0), of(110, 4.0), of(100, 2.0), of(120, 5.0)]]
+    {
+        let record = run(2, vec![(1..).zip(trials).map(|(n, s)| trial(n, Some(s))).collect()]);
+        let found = findings(&record);
+        let median = |id: &str| found.cases[0].spread(&metric::named(id).unwrap()).median;
+        assert_eq!((median("goodput"), median("p50")), (Known(100.0), Known(4.0)));
+        // the more, the better …
+        assert_eq!(median("transactions"), Known(1000.0));
+        // … the less, the better
+        assert_eq!(median("in_flight"), Known(110.0));
+    }
+}
+
+#[test]
+fn figures_are_of_valid_trials_as_long_as_there_is_one() {
+    let goodput = |trials: Vec<Summary>| {
+        let record = run(3, vec![(1..).zip(trials).map(|(n, s)| trial(n, Some(s))).collect()]);
+        let found = findings(&record);
+        let case = &found.cases[0];
+        (case.spread(&metric::named("goodput").unwrap()).values, case.left_out())
+    };
+    let marked = |per_s, verdict, ended| Summary { verdict, ended, ..summary(per_s, &[]) };
+    let good = || summary(100, &[]);
+    let invalid = || marked(50, Verdict::Invalid, Ended::Complete);
+    let broke = || marked(10, Verdict::Fail, Ended::Broken);
+    let (values, left_out) = goodput(vec![good(), invalid(), broke()]);
+    assert_eq!(values, [Known(100.0)]);
+    assert_eq!(left_out, ["trial 2 of “case 0” is INVALID", "trial 3 of “case 0” did not go to its end"]);
+    assert_eq!(goodput(vec![invalid(), broke()]).0, [Known(50.0)]);
+    assert_eq!(goodput(vec![broke()]), (vec![Known(10.0)], vec![]));
+    // A missed expectation makes no figure worth less.
+    assert_eq!(
+        goodput(vec![marked(70, Verdict::Fail, Ended::Complete), good()]).0,
+        [Known(70.0), Known(100.0)]
+    );
 }
 
 #[test]

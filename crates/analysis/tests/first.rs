@@ -63,6 +63,7 @@ fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Ma
         in_window: InWindow { due: n, started: n, ok: n },
         elapsed_s: LENGTH_S as f64,
         busy_s: (users * LENGTH_S) as f64,
+        busy_in_window_s: (users * LENGTH_S) as f64,
         ..Measured::default()
     };
     m.series.response_ok.record_n(fastest_ms * 1_000_000, 1);

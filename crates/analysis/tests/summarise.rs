@@ -8,7 +8,7 @@ use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::event::{Event, What};
 use loadlab_record::expr::Expr;
-use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Tick, Window};
+use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, StoodStill, Summary, Verdict};
 
@@ -22,6 +22,7 @@ fn load(name: &str, at_s: f64, n: u64, ms: u64, length_s: f64) -> LoadRun {
         in_window: InWindow { due: n, started: n, ok: n },
         elapsed_s: length_s,
         busy_s: (n * ms) as f64 / 1e3,
+        busy_in_window_s: (n * ms) as f64 / 1e3,
         ..Measured::default()
     };
     m.series.response_ok.record_n(ms * MS, n);
@@ -107,6 +108,99 @@ fn batches_share_the_time_and_concurrent_loads_add_their_rates() {
     assert_eq!(summarise(input(closed(1), &in_turn)).rate_per_s.ok, 100.0);
 }
 
+/// Ten users for 3 s at 10 ms an answer; each has one more request under way when that is over, and waits 5 s for it.
+fn with_stragglers() -> LoadRun {
+    let (n, users) = (3000, 10);
+    let mut run = load("main", 0.0, n, 10, 3.0);
+    let m = &mut run.measured;
+    m.counts = Counts { due: n + users, started: n + users, ok: n + users, ..Counts::default() };
+    m.in_window = InWindow { due: n + users, started: n + users, ok: n };
+    m.series.response_ok.record_n(5000 * MS, users);
+    (m.elapsed_s, m.busy_s) = (8.0, 30.0 + 50.0);
+    m.stragglers = Stragglers { ok: users, failed: 0, tail_s: 5.0 };
+    run
+}
+
+#[test]
+fn stragglers_are_in_no_rate_and_break_no_law() {
+    let facts = LoadFacts { duration_s: Some(3.0), ..closed(10) };
+    let runs = [with_stragglers()];
+    let s = summarise(input(facts.clone(), &runs));
+    assert_eq!((s.rate_per_s.ok, s.concurrency_mean, s.elapsed_s), (1000.0, 10.0, 8.0));
+    assert_eq!((s.requests.ok, s.stragglers.ok, s.response_ms.count), (3010, 10, 3010));
+    assert_eq!(s.response_ms.max, Some(5000.0));
+    assert_eq!(kinds(&s), []);
+    // A time that was lost on the way is seen all the same.
+    let mut runs = [with_stragglers()];
+    let m = &mut runs[0].measured;
+    (m.busy_s, m.busy_in_window_s) = (83.0, 33.0);
+    assert_eq!(kinds(&summarise(input(facts, &runs))), [("littles_law", true)]);
+}
+
+#[test]
+fn a_component_is_as_busy_as_it_was_while_it_was_loaded() {
+    // A core for 3 s, then nothing for the 5 s that stragglers take.
+    let sample = |at_s: f64| Sample {
+        component: "app".into(),
+        at_s,
+        cpu_s: Some(at_s.clamp(0.0, 3.0)),
+        ..Sample::default()
+    };
+    let samples: Vec<Sample> = (0..=8).map(|second| sample(f64::from(second))).collect();
+    let runs = [with_stragglers()];
+    let s = summarise(TrialInput { samples: &samples, ..input(closed(10), &runs) });
+    let app = &s.components["app"];
+    assert_eq!((app.cpu_percent.mean, app.cpu_s), (Some(100.0), Some(3.0)));
+}
+
+#[test]
+fn the_tail_of_a_load_by_number_is_told() {
+    let check = |tail_s: f64, told: bool| {
+        let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
+        runs[0].measured.stragglers.tail_s = tail_s;
+        let facts = LoadFacts { duration_s: None, requests: Some(1000), ..closed(1) };
+        let s = summarise(input(facts, &runs));
+        assert_eq!(kinds(&s), if told { &[("tail", false)][..] } else { &[] }, "{tail_s}");
+        s
+    };
+    check(1.0, false);
+    let s = check(5.0, true);
+    assert_eq!(
+        s.doubts[0].evidence,
+        "the last answer came 5.00 s after the last request had begun, 50 % of the load: few were in flight meanwhile, and the rates count that time"
+    );
+}
+
+#[test]
+fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
+    let check = |kind: Failure, status: Option<u16>, hint: &str| {
+        let mut runs = [load("main", 0.0, 0, 10, 10.0)];
+        let m = &mut runs[0].measured;
+        (m.counts.due, m.counts.started) = (50, 50);
+        m.counts.failures.add(kind, 50);
+        m.statuses = status.map(|status| (status, 50)).into_iter().collect();
+        let s = summarise(input(closed(1), &runs));
+        assert_eq!(kinds(&s), [("all_failed", false)], "{kind:?}");
+        assert!(s.doubts[0].hint.contains(hint), "{}", s.doubts[0].hint);
+        assert_eq!(Exit::of_summary(&s), if status.is_some() { Exit::Ok } else { Exit::CouldNotRun });
+        s.doubts[0].evidence.clone()
+    };
+    assert_eq!(
+        check(Failure::Http4xx, Some(404), "is the path right"),
+        "all 50 requests that ended failed: http_4xx 50, status 404"
+    );
+    check(Failure::Http4xx, Some(401), "credentials");
+    check(Failure::Http5xx, Some(503), "the server's own log");
+    check(Failure::Check, Some(200), "a check refuses");
+    check(Failure::Tls, None, "--insecure");
+    // One that succeeded is another story.
+    let mut runs = [load("main", 0.0, 1, 10, 10.0)];
+    let m = &mut runs[0].measured;
+    (m.counts.due, m.counts.started) = (50, 50);
+    m.counts.failures.add(Failure::Http4xx, 49);
+    assert_eq!(kinds(&summarise(input(closed(1), &runs))), [("few_samples", false)]);
+}
+
 #[test]
 fn spread_of_goodput_takes_whole_ticks_of_the_window() {
     let tick = |from_s: f64, to_s: f64, ok, in_window| Tick {
@@ -127,6 +221,10 @@ fn spread_of_goodput_takes_whole_ticks_of_the_window() {
     let loads = [load("main", 0.0, 1000, 10, 10.0)];
     let s = summarise(TrialInput { ticks: &ticks, ..input(closed(1), &loads) });
     assert_eq!((s.rate_per_s.ok_stdev, s.rate_per_s.ok_max), (Some(10.0), Some(110.0)));
+    // A second in which the window ends counts what came after it as well: it is not whole.
+    let loads = [load("main", 0.0, 1000, 10, 3.5)];
+    let s = summarise(TrialInput { ticks: &ticks[1..4], ..input(closed(1), &loads) });
+    assert_eq!(s.rate_per_s.ok_max, Some(100.0));
 }
 
 #[test]
@@ -226,7 +324,7 @@ fn waiting_for_the_system_is_no_fault_of_the_generator() {
     m.series.late.record_n(30_000, 10_000);
     m.series.blocked.record_n(600 * MS, 10_000);
     m.series.service_ok.record_n(100 * MS, 10_000);
-    m.busy_s = 1000.0;
+    (m.busy_s, m.busy_in_window_s) = (1000.0, 1000.0);
     m.counts.due += 500;
     m.counts.dropped = 500;
     m.connections.in_flight_peak = Some(100);
@@ -243,7 +341,7 @@ fn waiting_for_the_system_is_no_fault_of_the_generator() {
 #[test]
 fn little_finds_times_that_are_missing_and_users_that_idle() {
     let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
-    runs[0].measured.busy_s = 20.0; // the engine saw two in flight, the times say one
+    (runs[0].measured.busy_s, runs[0].measured.busy_in_window_s) = (20.0, 20.0); // the engine saw two in flight, the times say one
     assert_eq!(kinds(&summarise(input(closed(1), &runs))), [("littles_law", true)]);
 
     // 4 users and one request in flight: three of them idle
@@ -434,6 +532,7 @@ fn the_usual_request_must_leave_on_time() {
         series.response_ok.record_n((response_us + late_us) * 1000, late);
         series.service_ok.record_n(response_us * 1000, 10_000);
         runs[0].measured.busy_s = response_us as f64 / 100.0;
+        runs[0].measured.busy_in_window_s = runs[0].measured.busy_s;
         let series = &mut runs[0].measured.series;
         series.late.record_n(20_000, 10_000 - late);
         series.late.record_n(late_us * 1000, late);

@@ -97,6 +97,8 @@ pub struct Totals {
     pub numbers: BTreeMap<String, Numbers>,
     /// Bytes.
     pub bytes: Bytes,
+    /// Sum of the time that requests were under way, of those that have ended, seconds.
+    pub busy_s: f64,
     /// Connections open.
     pub open: u64,
     /// Connections made.
@@ -272,7 +274,8 @@ fn drive_from<'r, I: Io<'r>>(
     wait_until(start_ns);
     let before = ThreadUse::now();
     let end = drive(io, &mut worker, || {}).map_err(failed)?;
-    let used = ThreadUse::now().since(before);
+    // A thread rests while it waits for stragglers: that would hide that it was busy.
+    let used = end.used_at_stop.unwrap_or_else(ThreadUse::now).since(before);
     worker.hand_over(io.ops());
     Ok(ThreadEnd { end, used, backend: I::NAME })
 }
@@ -465,6 +468,7 @@ impl<'s> Collector<'s> {
         self.now.counts.merge(&batch.counts);
         self.now.counts.in_flight = in_flight;
         self.now.bytes = totals.bytes;
+        self.now.busy_s = self.busy_ns as f64 / 1e9;
         self.now.connections = totals.connections;
     }
 

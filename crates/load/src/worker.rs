@@ -12,6 +12,7 @@ use crate::conn::{Conn, Exchange, Phase, Stash, Unwritten};
 use crate::deadline::{Deadlines, NONE};
 use crate::due::STARTS_PER_TURN;
 use crate::feed::{Feed, share_of};
+use crate::generator::ThreadUse;
 use crate::http1::Memo;
 use crate::io::{ConnId, Io, Ops, Wait};
 use crate::keeper::{Keeper, Reason};
@@ -80,6 +81,8 @@ pub struct Worker<'r> {
     pub(crate) stashes: Vec<Box<Stash>>,
     pub(crate) stashed: usize,
     pub(crate) stopped_ns: Option<u64>,
+    /// What its thread had used by then.
+    used_at_stop: Option<ThreadUse>,
     /// When the next turn was asked for, on the load's clock.
     asked_ns: u64,
 }
@@ -90,6 +93,8 @@ pub struct WorkerEnd {
     pub ended_ns: u64,
     /// When its schedule was ended early or by time.
     pub stopped_ns: Option<u64>,
+    /// What its thread had used by then.
+    pub used_at_stop: Option<ThreadUse>,
     /// Slow exchanges.
     pub slowest: Vec<Example>,
     /// What its first user had captured at the end, slot by slot.
@@ -151,6 +156,7 @@ pub fn end<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Resul
     Ok(WorkerEnd {
         ended_ns: now,
         stopped_ns: worker.stopped_ns,
+        used_at_stop: worker.used_at_stop,
         slowest: worker.keeper.slowest(&worker.spec.requests),
         captured: worker.journey.as_ref().map(|j| j.captured(0)).unwrap_or_default(),
         gaps: worker.recorder.gaps(),
@@ -251,6 +257,7 @@ impl<'r> Worker<'r> {
             stashes: Vec::new(),
             stashed: 0,
             stopped_ns: None,
+            used_at_stop: None,
             asked_ns: 0,
         }
     }
@@ -443,6 +450,7 @@ impl<'r> Worker<'r> {
     fn stop(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
         // What users are at has its times, and is in no rate: the load was asked for up to here.
         self.recorder.end_window(at_ns);
+        self.used_at_stop = Some(ThreadUse::now());
         if let Feed::Open(_) = self.feed {
             self.stopped_ns = Some(at_ns);
             if let Feed::Open(open) = &mut self.feed {

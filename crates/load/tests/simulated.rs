@@ -261,7 +261,16 @@ fn seconds_after_the_window_are_told_and_are_not_of_it() {
     let after = |ok| (false, ok);
     assert_eq!(
         seconds,
-        [inside(30 * 99), inside(30 * 100), inside(30 * 100), after(0), after(0), after(0), after(0), after(30)]
+        [
+            inside(30 * 99),
+            inside(30 * 100),
+            inside(30 * 100),
+            after(0),
+            after(0),
+            after(0),
+            after(0),
+            after(30)
+        ]
     );
 }
 

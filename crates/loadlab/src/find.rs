@@ -233,6 +233,10 @@ fn finish(args: &FindArgs, found: &Found) -> Ended {
     match (&found.trouble, written) {
         (Some(trouble), _) => Ended::error(exit, trouble),
         (None, Err(error)) => Ended::error(exit, error),
+        (None, Ok(())) if found.answer.is_none() && exit == Exit::CouldNotRun => Ended::error(
+            exit,
+            "the search came to no answer\nhint: its probes are in the record, each with how it ended",
+        ),
         (None, Ok(())) => Ended::with(exit),
     }
 }

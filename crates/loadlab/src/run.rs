@@ -147,7 +147,11 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     if !args.json {
         output::print(&report::brief(&run));
     }
+    // What was not said while it ran is said now: no exit code stands without its reason.
+    let silent = args.quiet && result.exit == Exit::CouldNotRun;
+    let why = result.trials.iter().find_map(|t| t.failure.as_ref()).filter(|_| silent);
     match written {
+        Ok(()) if why.is_some() => Ended::error(result.exit, why.map_or("", String::as_str)),
         Ok(()) if args.json => Ended::with(result.exit),
         Ok(()) => {
             let dir = result.dir.display();

@@ -89,7 +89,7 @@ fn users_for_a_duration_finish_what_they_are_at() {
 }
 
 fn a_rate_that_counts_what_its_window_holds() {
-    // 10 users, 300 ms each: four rounds in 1.2 s are 33.3/s, whichever window that is told over
+    // 10 users, 300 ms each: the last of their rounds ends after the second that was asked for
     let server = Server::start(slow(Duration::from_millis(300)));
     let (json, _) = measured(&[&server.url("/"), "-c", "10", "-d", "1s"]);
     let (rate, ok) = (f(&json, "rate_per_s.ok").unwrap(), n(&json, "requests.ok") as f64);

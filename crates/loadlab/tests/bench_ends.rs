@@ -8,6 +8,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use common::nginx::Nginx;
 use common::server::{Counts, PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
 use common::{Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n};
 use serde_json::Value;
@@ -21,6 +22,8 @@ on_every_backend! {
     timeouts_are_counted_when_they_are_due
     grace_cuts_off_what_is_still_in_flight
     nobody_listens
+    a_certificate_that_is_not_trusted
+    every_request_fails
     refused_in_the_middle
     accepts_and_never_answers
     a_backlog_that_is_full
@@ -231,6 +234,54 @@ fn grace_cuts_off_what_is_still_in_flight() {
     let (json, _) = measured(&[&server.url("/"), "-c", "3", "-d", "200ms", "--grace", "0s"]);
     assert_eq!(n(&json, "requests.in_flight"), 3);
     assert!(f(&json, "elapsed_s").unwrap() < 5.0);
+}
+
+/// No handshake came about: that is exit code 5, and the reason stands on standard error, with what helps.
+fn a_certificate_that_is_not_trusted() {
+    let nginx = Nginx::start();
+    let url = format!("https://{}/page", nginx.secure);
+    for load in [&["-n", "20", "-c", "2"][..], &["-n", "4", "-c", "2", "--http2"], &["-n", "4", "--quiet"]] {
+        let ran = bench(&[&[url.as_str()], load].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (5, ""), "{load:?} {}", ran.stderr);
+        for said in
+            ["error: no TLS connection with 127.0.0.1:", "self-signed", "hint:", "--cacert", "--insecure"]
+        {
+            assert!(ran.stderr.contains(said), "{load:?}: no `{said}` in {}", ran.stderr);
+        }
+    }
+    // The document is there all the same, and its reason beside it.
+    let ran = bench(&[&url, "-n", "4", "--json"]);
+    assert_eq!((ran.code, n(&ran.json(), "failures.tls")), (5, 4));
+    assert!(ran.stderr.contains("self-signed"), "{}", ran.stderr);
+    // A server that speaks something else says that.
+    let ran = bench(&[&format!("https://{}/page", nginx.plain), "-n", "4"]);
+    assert_eq!(ran.code, 5);
+    assert!(ran.stderr.contains("does not speak TLS") && ran.stderr.contains("http://"), "{}", ran.stderr);
+    // With what the hint says it works.
+    let (json, code) = measured(&[&url, "-n", "4", "--cacert", &nginx.certificate()]);
+    assert_eq!((code, n(&json, "requests.ok")), (0, 4));
+}
+
+/// All answered, and all wrong: the exit code is that of a load that could run, and the doubt says what it was.
+fn every_request_fails() {
+    let server = Server::start(always(vec![send(response(404, "nothing here"))]));
+    let url = server.url("/");
+    let (json, code) = measured(&[&url, "-n", "50", "-c", "2"]);
+    let found = doubts(&json);
+    assert_eq!((code, n(&json, "requests.failed")), (0, 50), "{json:#}");
+    assert!(
+        found.contains(&"all_failed".to_owned()) && !found.contains(&"few_samples".to_owned()),
+        "{json:#}"
+    );
+    let ran = bench(&[&url, "-n", "50", "-c", "2"]);
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("all_failed: all 50 requests that ended failed: http_4xx 50, status 404"),
+        "{said}"
+    );
+    assert!(said.contains("is the path right") && !said.contains("load for longer"), "{said}");
+    let (json, code) = measured(&[&url, "-n", "50", "-c", "2", "--expect", "errors < 1%"]);
+    assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")), "{json:#}");
 }
 
 fn nobody_listens() {

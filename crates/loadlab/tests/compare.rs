@@ -21,8 +21,8 @@ fn two_trials_tell_nothing() {
     half a core & 64 MiB against free
     Ratios are of the second to the first: 1.10 × is a tenth more
 
-    Found  cannot tell: 1 round that both have: too few to tell a difference from
-           chance (5 are needed).
+    Found  cannot tell: 1 round that both have: too few for an interval, or to tell
+           a difference from chance (5 are needed).
     How    trials paired by round (1 round), Student's t on the differences of their
            logarithms; one false alarm in 20 comparisons of equal cases at most,
            however many figures (Holm). The trial is the unit, never the request.
@@ -32,17 +32,19 @@ fn two_trials_tell_nothing() {
     ═══════
 
     half a core & 64 MiB against free
-    figure                  free  half a core & 64 …  ratio  interval  verdict
-    goodput               59.2/s              26.5/s      –         –  cannot tell
-    p50                  7.99 ms             21.4 ms      –         –  cannot tell
-    p90                  10.4 ms             34.4 ms      –         –  cannot tell
-    p99              needs 1,000         needs 1,000      –         –  cannot tell
-    cpu_per_request      14.9 ms             45.5 ms      –         –  cannot tell
-    memory_peak          425 MiB             158 MiB      –         –  cannot tell
-    errors                   0 %               6.2 %      –         –  cannot tell
-    loss                       –               4.7 %      –         –  cannot tell
-    cannot tell  1 round that both have: too few to tell a difference from chance (5
-                 are needed).
+    figure                  free  half a core & 64 …  verdict
+    goodput               59.2/s              26.5/s  cannot tell
+    p50                  7.99 ms             21.4 ms  cannot tell
+    p90                  10.4 ms             34.4 ms  cannot tell
+    p99              needs 1,000         needs 1,000  cannot tell
+    cpu_per_request      14.9 ms             45.5 ms  cannot tell
+    memory_peak          425 MiB             158 MiB  cannot tell
+    errors                   0 %               6.2 %  cannot tell
+    loss                       –               4.7 %  cannot tell
+    Columns are medians over trials, of an even number the worse of the middle two,
+    with their ranges.
+    cannot tell  1 round that both have: too few for an interval, or to tell a
+                 difference from chance (5 are needed).
     p99  p99 needs 1000 requests in each trial.
     loss  loss is not told by every trial.
     left out  trial 2 of “half a core & 64 MiB” is INVALID.

@@ -342,6 +342,24 @@ fn what_a_server_speaks_has_to_be_learned() {
     assert_eq!(lab.record().summary("default", 1)["load"]["protocol"], "http/1.1");
 }
 
+/// Nothing was ever answered, since nobody trusts the server: exit code 5, with its reason, however quiet.
+#[test]
+fn a_certificate_that_is_not_trusted_is_the_reason_that_is_given() {
+    let server = shop(Arc::default());
+    let front = Front::start(server.url("").trim_end_matches('/'), false, 1000);
+    let lab = Lab::new();
+    let plan = format!(
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  requests: 2\n  journey: [{{ get: \"{}/x\" }}]\n",
+        front.url()
+    );
+    for args in [&[][..], &["--quiet"], &["--quiet", "--json"]] {
+        let ran = lab.run(&plan, args);
+        ran.expect(5, &["no TLS connection with", "self-signed", "hint:", "insecure"]);
+        std::fs::remove_dir_all(lab.path().join(lab.run_name())).expect("its record");
+    }
+    assert_eq!(server.counts().requests, 0);
+}
+
 /// A server without the protocol that the plan insists on fails by that, in words of its own.
 #[test]
 fn a_server_without_the_protocol_asked_for_fails_as_tls() {

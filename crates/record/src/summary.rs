@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::{Histogram, rank_of};
 use crate::limits::LimitsInForce;
-use crate::load::{Bytes, Connections, Counts, Window};
+use crate::load::{Bytes, Connections, Counts, Stragglers, Window};
 use crate::numbers::NumberSummary;
 use crate::outcome::Failures;
 
@@ -33,6 +33,9 @@ pub struct Summary {
     pub elapsed_s: f64,
     /// What percentiles and rates cover.
     pub window: Window,
+    /// What was under way when the load was over, and ended all the same: with its times, and in no rate.
+    #[serde(default)]
+    pub stragglers: Stragglers,
     /// Requests by what became of them.
     pub requests: Requests,
     /// Failures by kind; their sum is `requests.failed`.
@@ -41,7 +44,7 @@ pub struct Summary {
     pub statuses: BTreeMap<u16, u64>,
     /// ok / (ok + failed); `null` when nothing ended.
     pub availability: Option<f64>,
-    /// Mean number of requests in flight.
+    /// Mean number of requests in flight in the window.
     pub concurrency_mean: f64,
     /// Rates over the window.
     pub rate_per_s: Rates,
@@ -86,6 +89,18 @@ pub struct Summary {
     /// Events of the plan, as they were carried out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub acted: Vec<ActedSummary>,
+}
+
+impl Summary {
+    /// How long what was asked for lasted, seconds, the wait for stragglers left out.
+    pub fn asked_s(&self) -> f64 {
+        self.elapsed_s.min(self.window.to_s)
+    }
+
+    /// The load went on for stragglers so long that it shows: 2 % of its window.
+    pub fn has_tail(&self) -> bool {
+        self.stragglers.tail_s > 0.02 * self.window.length_s()
+    }
 }
 
 /// What to make of a trial.
@@ -237,6 +252,9 @@ pub enum ThinkFacts {
 pub struct LoadSummary {
     /// From its first window's start to its last one's end, on the trial's clock.
     pub window: Window,
+    /// What was under way when it was over, and ended all the same.
+    #[serde(default)]
+    pub stragglers: Stragglers,
     /// By what became of them.
     pub requests: Requests,
     /// Failures by kind.
@@ -454,7 +472,7 @@ pub struct Generator {
     pub threads: u64,
     /// Cores they were bound to; empty when free.
     pub cpus: Vec<u64>,
-    /// CPU time of the load threads during the load, seconds.
+    /// CPU time of the load threads up to the end of the load, seconds; the wait for stragglers is not in it.
     pub cpu_s: f64,
     /// Time load threads were ready and waited for a core, seconds; `null` where the kernel does not tell.
     pub run_delay_s: Option<f64>,
@@ -505,7 +523,7 @@ impl StoodStill {
 /// What a component used during the load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComponentSummary {
-    /// Of one core, over the load.
+    /// Of one core, over the load; the wait for stragglers is not in the mean.
     pub cpu_percent: MeanMax,
     /// CPU seconds over the load.
     pub cpu_s: Option<f64>,

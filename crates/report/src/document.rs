@@ -3,7 +3,7 @@
 //!
 //! It holds text and numbers as they are; each renderer escapes for its own form. Nothing in it is markup.
 
-use loadlab_analysis::metric::Unit;
+use loadlab_analysis::metric::{Unit, Value};
 use loadlab_record::summary::Verdict;
 
 use crate::plane::Plane;
@@ -268,11 +268,22 @@ impl Ratio {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Median.
-    pub median: Option<f64>,
+    pub median: Value,
     /// Smallest.
     pub min: Option<f64>,
     /// Largest.
-    pub max: Option<f64>,
+    pub max: Value,
+}
+
+impl Point {
+    /// Where its median is drawn: at what it is, or at what it is at least, beyond which it is open.
+    pub fn drawn(&self) -> Option<(f64, bool)> {
+        match self.median {
+            Value::Known(v) => Some((v, false)),
+            Value::Over(v) => Some((v, true)),
+            Value::Needs(_) | Value::Nothing => None,
+        }
+    }
 }
 
 /// Figures over the seconds of a trial, or over something else that runs from left to right.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use loadlab_analysis::compare::{Comparison, Row, Scale};
+use loadlab_analysis::compare::{Comparison, Method, Row, Scale};
 use loadlab_analysis::derived::Derived;
 use loadlab_analysis::findings::{CaseFindings, Spread, findings};
 use loadlab_analysis::first::Suspect;
@@ -106,18 +106,23 @@ pub fn comparisons_json(comparisons: &[Comparison]) -> String {
 }
 
 fn comparison(c: &Comparison) -> Json {
+    let method = c.method;
+    let interval = |r: &Row| r.effect.and_then(|e| e.interval);
     let row = |r: &Row| {
         json!({
             "figure": r.id,
             "unit": r.unit.name(),
-            "base": r.base.known(),
-            "other": r.other.known(),
+            "base": r.base.median.known(),
+            "base_range": [r.base.min, r.base.max.known()],
+            "other": r.other.median.known(),
+            "other_range": [r.other.min, r.other.max.known()],
             "scale": if r.scale == Scale::Ratio { "ratio" } else { "difference" },
             "effect": r.effect.map(|e| e.value),
-            "low": r.effect.map(|e| e.low),
-            "high": r.effect.map(|e| e.high),
-            "confidence": r.effect.map(|e| e.confidence),
-            "chance": r.effect.map(|e| e.chance),
+            "paired": method == Method::Paired,
+            "low": interval(r).map(|i| i.low),
+            "high": interval(r).map(|i| i.high),
+            "confidence": interval(r).map(|i| i.confidence),
+            "chance": interval(r).map(|i| i.chance),
             "verdict": r.call.name(),
             "trials_needed": r.trials_needed,
             "note": r.note,

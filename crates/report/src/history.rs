@@ -11,12 +11,12 @@ use loadlab_record::summary::Verdict;
 use serde_json::{Value as Json, json};
 
 use crate::compose::{ranged, worst};
-use crate::document::{Around, Block, Cell, Document, Fact, Section, Table, Weight};
+use crate::document::{Around, Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
 use crate::plane::{Axis, Group, Mark, Plane, Spot};
-use crate::render::text::{self, scale};
+use crate::render::text::{self, open_scale};
 use crate::render::verdict_word;
-use crate::terminal::{Paint, Tone, bar, cut, left, right, width_of};
+use crate::terminal::{Paint, Tone, cut, hanging, left, right, width_of};
 
 /// Behind the line of a baseline.
 const BASELINE: &str = "  ← baseline";
@@ -38,7 +38,9 @@ pub fn list_text(runs: &[Listed], width: usize, colour: bool) -> String {
         ["run", "started", "verdict", "cases", "ok", "p50", "p99", "errors"].map(str::to_owned).to_vec();
     let mut note = String::new();
     if runs.iter().any(|r| r.run.cases.len() > 1) {
-        note.push_str("Figures are the least … the most of a run’s cases, each its median trial’s.");
+        note.push_str(
+            "Figures are the least … the most of a run’s cases, each the median over its valid trials.",
+        );
     }
     for base in runs.iter().filter(|r| r.baseline) {
         let gap = if note.is_empty() { "" } else { " " };
@@ -122,15 +124,15 @@ fn verdict_cell(how: RunEnded, verdict: Verdict) -> Cell {
 fn over_cases(findings: &Findings<'_>, id: &str) -> Cell {
     let Some(metric) = metric::named(id) else { return Cell::new(figures::NOTHING) };
     let medians: Vec<Value> = findings.cases.iter().map(|c| c.spread(&metric).median).collect();
-    let all = Spread::of(medians);
+    let all = Spread::of(medians, metric.better());
     match figures::range(all.min, all.max, metric.unit) {
         Some(range) => Cell::new(range),
         None => Cell::new(figures::value(all.median, metric.unit)),
     }
 }
 
-/// How a figure moved: for each case the runs that have it, oldest first, with bars. `runs` are newest first; `wanted`
-/// says which cases.
+/// How a figure moved: for each case of each series the runs that have it, oldest first, with bars. `runs` are newest
+/// first; `wanted` says which cases.
 pub fn trend_text(
     runs: &[Listed],
     metric: &Metric,
@@ -138,24 +140,94 @@ pub fn trend_text(
     (width, colour): (usize, bool),
 ) -> String {
     let paint = Paint { colour };
-    let found = oldest_first(runs);
+    let all = series(oldest_first(runs));
     let mut out = String::new();
-    for name in cases_of(&found, wanted) {
-        let points: Vec<(&Listed, Cell, Option<f64>)> = found
-            .iter()
-            .filter_map(|(run, f)| {
-                let spread = case_of(f, name)?.spread(metric);
-                Some((*run, ranged(&spread, metric.unit), spread.median.known()))
-            })
-            .collect();
-        let title = format!("{name}: {}", figures::percentile_label_of(metric.id));
-        out.push_str(&format!(
-            "\n{}\n",
-            paint.tone(Tone::Strong, &cut(&crate::terminal::harmless(&title), width))
-        ));
-        trend_of(&mut out, &points, width, paint);
+    for one in &all {
+        for name in cases_of(&one.runs, wanted) {
+            let points: Vec<(&Listed, Cell, Value)> = one
+                .runs
+                .iter()
+                .filter_map(|(run, f)| {
+                    let spread = case_of(f, name)?.spread(metric);
+                    Some((*run, ranged(&spread, metric.unit), spread.median))
+                })
+                .collect();
+            let title =
+                format!("{}: {}", one.titled(name, all.len()), figures::percentile_label_of(metric.id));
+            out.push_str(&format!(
+                "\n{}\n",
+                paint.tone(Tone::Strong, &cut(&crate::terminal::harmless(&title), width))
+            ));
+            trend_of(&mut out, &points, width, paint);
+            if let Some(text) = one.without(name) {
+                hanging(&mut out, "", &text, width, |t| paint.tone(Tone::Faint, t));
+            }
+        }
     }
     out
+}
+
+/// Runs that belong together: of one plan, with the same profile and the same `--set`.
+struct Series<'a> {
+    /// The plan's name, and with which profile and settings it was run.
+    name: String,
+    /// Oldest first.
+    runs: Vec<(&'a Listed, Findings<'a>)>,
+}
+
+impl Series<'_> {
+    /// What a case is called among so many series.
+    fn titled(&self, case: &str, of: usize) -> String {
+        if of > 1 { format!("{} / {case}", self.name) } else { case.to_owned() }
+    }
+
+    /// Runs that have no such case, in words.
+    fn without(&self, case: &str) -> Option<String> {
+        let without = self.runs.iter().filter(|(_, f)| case_of(f, case).is_none()).count();
+        let runs = figures::plural(self.runs.len() as u64, "run", "runs");
+        (without > 0).then(|| format!("Left out: {without} of {runs} without this case."))
+    }
+}
+
+/// Whether two runs are of one plan: of the same name, and of the same text, or of the file at the same place, which may
+/// have been edited in between. A search is not its plan's runs.
+fn is_same_plan(a: &Manifest, b: &Manifest) -> bool {
+    let same_file = a.plan_sha256 == b.plan_sha256 || a.plan_path == b.plan_path;
+    a.name == b.name && same_file && a.search.is_some() == b.search.is_some()
+}
+
+/// What changed the plan: a profile, and settings.
+fn changes(manifest: &Manifest) -> Vec<&str> {
+    let changes = |option: &&str| option.starts_with("--profile") || option.starts_with("--set");
+    let mut all: Vec<&str> = manifest.options.iter().map(String::as_str).filter(changes).collect();
+    all.sort_unstable();
+    all
+}
+
+/// Runs by series, in the order in which series begin.
+fn series<'a>(runs: Vec<(&'a Listed, Findings<'a>)>) -> Vec<Series<'a>> {
+    let mut all: Vec<Series<'a>> = Vec::new();
+    for (listed, findings) in runs {
+        let m = &listed.run.manifest;
+        let belongs = |(run, _): &(&Listed, Findings<'_>)| {
+            is_same_plan(&run.run.manifest, m) && changes(&run.run.manifest) == changes(m)
+        };
+        match all.iter_mut().find(|s| s.runs.iter().any(belongs)) {
+            Some(series) => series.runs.push((listed, findings)),
+            None => {
+                let search = if m.search.is_some() { vec!["search"] } else { Vec::new() };
+                let words: Vec<&str> =
+                    std::iter::once(m.name.as_str()).chain(search).chain(changes(m)).collect();
+                let mut name = words.join(" ");
+                // Two files of one name are told apart by where they are.
+                if all.iter().any(|s| s.name == name) {
+                    name = format!("{name} ({})", m.plan_path);
+                }
+                all.push(Series { name, runs: vec![(listed, findings)] });
+            }
+        }
+    }
+    all
 }
 
 /// Runs come newest first; time goes on the other way.
@@ -179,7 +251,7 @@ fn case_of<'a, 'b>(findings: &'b Findings<'a>, name: &str) -> Option<&'b CaseFin
     findings.cases.iter().find(|c| c.case.facts.name == name)
 }
 
-fn trend_of(out: &mut String, points: &[(&Listed, Cell, Option<f64>)], width: usize, paint: Paint) {
+fn trend_of(out: &mut String, points: &[(&Listed, Cell, Value)], width: usize, paint: Paint) {
     let told = |cell: &Cell| match &cell.detail {
         Some(detail) if width >= 72 => format!("{} ({detail})", cell.text),
         _ => cell.text.clone(),
@@ -188,9 +260,10 @@ fn trend_of(out: &mut String, points: &[(&Listed, Cell, Option<f64>)], width: us
     let values = points.iter().map(|(_, cell, _)| width_of(&told(cell))).max().unwrap_or(0).min(width / 3);
     let mark = if points.iter().any(|(run, ..)| run.baseline) { BASELINE } else { "" };
     let columns = width.saturating_sub(names + values + 4 + width_of(mark)).min(40);
-    let scale = scale(points.iter().filter_map(|(.., value)| *value), false);
+    let at = |value: Value| Point { median: value, min: None, max: value }.drawn();
+    let drawn = open_scale(points.iter().map(|(.., value)| at(*value)), false);
     for (run, cell, value) in points {
-        let drawn = paint.tone(Tone::Bar, &bar(value.map_or(0.0, &scale), columns));
+        let drawn = paint.tone(Tone::Bar, &drawn.bar(at(*value), columns));
         let line = format!(
             "{}  {}  {drawn}",
             left(&cut(&run.name, names), names),
@@ -205,21 +278,25 @@ fn trend_of(out: &mut String, points: &[(&Listed, Cell, Option<f64>)], width: us
 /// How figures moved, as a document: for each case a drawing of each figure over the runs that have it, with the
 /// baseline’s height, and a table. `runs` are newest first; `wanted` says which cases.
 pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool) -> Document {
-    let found = oldest_first(runs);
-    let cases = cases_of(&found, wanted);
+    let all = series(oldest_first(runs));
+    let cases: Vec<(&Series<'_>, &str)> = all
+        .iter()
+        .flat_map(|one| cases_of(&one.runs, wanted).into_iter().map(move |case| (one, case)))
+        .collect();
     let names: Vec<String> = metrics.iter().map(|m| figures::percentile_label_of(m.id)).collect();
     let baselines = runs.iter().filter(|r| r.baseline);
     let told: Vec<String> = baselines.map(|r| format!("{} of `{}`", r.name, r.run.manifest.name)).collect();
-    let section = |(i, name): (usize, &&str)| Section {
+    let section = |(i, (one, case)): (usize, &(&Series<'_>, &str))| Section {
         id: format!("trend-{}", i + 1),
-        title: (*name).to_owned(),
+        title: one.titled(case, all.len()),
         case: None,
-        blocks: trend_blocks(&found, name, metrics),
+        blocks: trend_blocks(one, (case, all.len()), metrics),
     };
     Document {
         title: format!("{} from run to run", names.join(", ")),
-        subtitle: match (found.first(), found.last()) {
-            (Some((first, _)), Some((last, _))) => format!(
+        // The newest is the first.
+        subtitle: match (runs.last(), runs.first()) {
+            (Some(first), Some(last)) => format!(
                 "{}, {} to {}",
                 figures::plural(runs.len() as u64, "run", "runs"),
                 started(&first.run.manifest),
@@ -231,7 +308,8 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
             Fact::new("Baseline", if told.is_empty() { "none.".to_owned() } else { told.join(", ") + "." }),
             Fact::new(
                 "How sure",
-                "Points are medians over trials. Whether two runs differ by more than chance, `loadlab compare` tells.",
+                "Points are medians over valid trials. A series is one plan’s: runs of its name and of its text or its file, \
+                 with the same profile and settings. Whether two runs differ by more than chance, `loadlab compare` tells.",
             ),
         ],
         verdict: Verdict::None,
@@ -240,11 +318,12 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
     }
 }
 
-fn trend_blocks(found: &[(&Listed, Findings<'_>)], name: &str, metrics: &[Metric]) -> Vec<Block> {
+fn trend_blocks(one: &Series<'_>, (case, of_series): (&str, usize), metrics: &[Metric]) -> Vec<Block> {
     let of: Vec<(&Listed, &CaseFindings<'_>)> =
-        found.iter().filter_map(|(run, f)| Some((*run, case_of(f, name)?))).collect();
+        one.runs.iter().filter_map(|(run, f)| Some((*run, case_of(f, case)?))).collect();
     let mut blocks: Vec<Block> = metrics.iter().map(|m| Block::Plane(trend_plane(&of, m))).collect();
-    blocks.push(Block::Table(trend_table(&of, name, metrics)));
+    blocks.push(Block::Table(trend_table(&of, &one.titled(case, of_series), metrics)));
+    blocks.extend(one.without(case).map(Block::Paragraph));
     blocks
 }
 
@@ -311,7 +390,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
         head,
         words: vec![1, 2],
         rows: of.iter().map(row).collect(),
-        note: Some("Each figure is the median over the trials that were whole, with their range.".into()),
+        note: Some("Each figure is the median over the valid trials, of an even number the worse of the middle two, with their range.".into()),
     }
 }
 

@@ -247,6 +247,13 @@ pub fn bar(share: f64, columns: usize) -> String {
     out
 }
 
+/// A bar to where a value lies at least, and hatched from there to the end: it may be anything beyond.
+pub fn open_bar(share: f64, columns: usize) -> String {
+    let solid = bar(share, columns);
+    let rest = columns.saturating_sub(width_of(&solid));
+    format!("{solid}{}", "░".repeat(rest))
+}
+
 /// A line of blocks, one per value, scaled to the largest; `·` where there is no value.
 pub fn sparkline(values: &[Option<f64>]) -> String {
     let max = values.iter().flatten().copied().fold(0.0, f64::max);

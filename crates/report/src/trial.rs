@@ -6,6 +6,7 @@ use std::fmt::Write;
 
 use loadlab_record::Histogram;
 use loadlab_record::example::{Example, Kept};
+use loadlab_record::load::Stragglers;
 use loadlab_record::summary::{
     Distribution, Doubt, Expectation, Generator, LoadFacts, Summary, ThinkFacts, Verdict,
 };
@@ -70,8 +71,14 @@ impl Page {
             0 => "none failed".to_owned(),
             n => format!("{} failed ({})", count(n), percent(n as f64 / s.requests.started.max(1) as f64)),
         };
+        // Where rates are of a part alone, whoever divides must know of which.
+        let window_s = s.window.length_s();
+        let over = match (s.elapsed_s - window_s).abs() > 0.02 * s.elapsed_s {
+            true => format!(" over {}", seconds(window_s)),
+            false => String::new(),
+        };
         let text = format!(
-            "{} ok in {}: {}, {failed}",
+            "{} ok in {}: {}{over}, {failed}",
             plural(s.requests.ok, "request", "requests"),
             seconds(s.elapsed_s),
             rate(s.rate_per_s.ok),
@@ -84,6 +91,9 @@ impl Page {
         let body = body.split_at(width_of(&lead)).1;
         let _ = write!(out, "{}{body}", self.paint.tone(tone, &lead));
         items(out, &load_words(&s.load), self.width);
+        if let Some(text) = straggler_words(s) {
+            hanging(out, "", &text, self.width, |t| t.to_owned());
+        }
         if waits_unseen(&s.load) {
             let users = s.load.users.map_or("these".to_owned(), |n| format!("{n}"));
             let text = format!(
@@ -225,8 +235,10 @@ impl Page {
 
     fn traffic(&self, out: &mut String, s: &Summary) {
         let length_s = s.elapsed_s;
-        let per_s = |n: u64| {
-            if length_s > 0.0 { format!(" ({}/s)", bytes(n as f64 / length_s)) } else { String::new() }
+        let over = if s.has_tail() { format!(" over {}", seconds(length_s)) } else { String::new() };
+        let per_s = |n: u64| match length_s > 0.0 {
+            true => format!(" ({}/s{over})", bytes(n as f64 / length_s)),
+            false => String::new(),
         };
         let mut lines = String::new();
         let mut list = vec![
@@ -258,7 +270,7 @@ impl Page {
         indent(out, &lines);
         self.heading(out, "Generator");
         lines.clear();
-        items(&mut lines, &generator_words(&s.generator, length_s), self.width - 2);
+        items(&mut lines, &generator_words(&s.generator, s.asked_s()), self.width - 2);
         indent(out, &lines);
     }
 
@@ -350,6 +362,23 @@ pub fn waits_unseen(load: &LoadFacts) -> bool {
 /// Users pause after an answer.
 pub fn thinks(load: &LoadFacts) -> bool {
     load.think_s.is_some_and(|s| s > 0.0)
+}
+
+/// What went on after the load was over; nothing where it was soon done.
+pub fn straggler_words(s: &Summary) -> Option<String> {
+    let Stragglers { ok, failed, tail_s } = s.stragglers;
+    let who = match (ok, failed) {
+        _ if !s.has_tail() => return None,
+        (0, 0) => return None,
+        (n, 0) => plural(n, "straggler", "stragglers"),
+        (ok, failed) => {
+            format!("{} ({} failed)", plural(ok + failed, "straggler", "stragglers"), count(failed))
+        }
+    };
+    Some(format!(
+        "{who} began in time and ended after the load was over, the last answer {} later: their times count, in no rate.",
+        seconds(tail_s)
+    ))
 }
 
 /// What was asked for, an item a fact.

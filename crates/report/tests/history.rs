@@ -27,11 +27,11 @@ fn a_list_says_when_how_and_how_much() {
     insta::assert_snapshot!(list_text(&runs(), 120, false), @"
     3 runs
     run                       started           verdict      cases            ok             p50            p99  errors
-    checkout-20261120-093000  2026-11-20 09:30  interrupted  2 × 2  52.2 … 112/s  12.0 … 48.2 ms  69.7 … 222 ms     0 %
-    checkout-20261119-093000  2026-11-19 09:30  PASS         2 × 2  77.5 … 162/s  7.97 … 32.2 ms  42.1 … 170 ms     0 %
-    checkout-20261118-093000  2026-11-18 09:30  PASS         2 × 2  78.7 … 158/s  7.86 … 31.6 ms  33.8 … 162 ms     0 %
-    Figures are the least … the most of a run’s cases, each its median trial’s. checkout-20261118-093000 is the baseline of
-    `checkout`.
+    checkout-20261120-093000  2026-11-20 09:30  interrupted  2 × 2  52.2 … 112/s  12.0 … 48.4 ms  90.1 … 276 ms     0 %
+    checkout-20261119-093000  2026-11-19 09:30  PASS         2 × 2  77.5 … 162/s  8.00 … 32.3 ms  44.7 … 170 ms     0 %
+    checkout-20261118-093000  2026-11-18 09:30  PASS         2 × 2  78.7 … 158/s  7.91 … 31.8 ms  48.8 … 181 ms     0 %
+    Figures are the least … the most of a run’s cases, each the median over its valid trials. checkout-20261118-093000 is
+    the baseline of `checkout`.
     ");
 }
 
@@ -40,14 +40,14 @@ fn a_trend_runs_from_old_to_new() {
     let p50 = named("p50").expect("a figure");
     insta::assert_snapshot!(trend_text(&runs(), &p50, &|_| true, (80, false)), @"
     10 users: p50
-    checkout-20261118-093000  7.86 ms (7.86 … 7.91 ms)  ██████████▌  ← baseline
-    checkout-20261119-093000  7.97 ms (7.97 … 8.00 ms)  ██████████▋
+    checkout-20261118-093000  7.91 ms (7.86 … 7.91 ms)  ██████████▌  ← baseline
+    checkout-20261119-093000  8.00 ms (7.97 … 8.00 ms)  ██████████▋
     checkout-20261120-093000                   12.0 ms  ████████████████
 
     100 users: p50
-    checkout-20261118-093000  31.6 ms (31.6 … 31.8 ms)  ██████████▌  ← baseline
-    checkout-20261119-093000  32.2 ms (32.2 … 32.3 ms)  ██████████▊
-    checkout-20261120-093000  48.2 ms (48.2 … 48.4 ms)  ████████████████
+    checkout-20261118-093000  31.8 ms (31.6 … 31.8 ms)  ██████████▌  ← baseline
+    checkout-20261119-093000  32.3 ms (32.2 … 32.3 ms)  ██████████▊
+    checkout-20261120-093000  48.4 ms (48.2 … 48.4 ms)  ████████████████
     ");
     let some = trend_text(&runs(), &p50, &|name| name == "10 users", (80, false));
     assert!(some.contains("10 users") && !some.contains("100 users"), "{some}");
@@ -87,8 +87,8 @@ fn a_trend_is_drawn_case_by_case_with_the_baseline() {
     insta::assert_snapshot!(table, @"
     | run | started | verdict | trials | p50 | goodput |
     |---|---|---|---:|---:|---:|
-    | checkout-20261118-093000 | 2026-11-18 09:30 | PASS | 2 | 7.86 ms (7.86 … 7.91 ms) | 78.7/s (78.7 … 81/s) |
-    | checkout-20261119-093000 | 2026-11-19 09:30 | PASS | 2 | 7.97 ms (7.97 … 8.00 ms) | 77.5/s (77.5 … 78.3/s) |
+    | checkout-20261118-093000 | 2026-11-18 09:30 | PASS | 2 | 7.91 ms (7.86 … 7.91 ms) | 78.7/s (78.7 … 81/s) |
+    | checkout-20261119-093000 | 2026-11-19 09:30 | PASS | 2 | 8.00 ms (7.97 … 8.00 ms) | 77.5/s (77.5 … 78.3/s) |
     | checkout-20261120-093000 | 2026-11-20 09:30 | interrupted | 2 | 12.0 ms | 52.2/s (52.2 … 55.4/s) |
     ");
     assert!(markdown.contains("**Baseline.** checkout-20261118-093000 of \\`checkout\\`."), "{markdown}");
@@ -100,4 +100,40 @@ fn a_trend_is_drawn_case_by_case_with_the_baseline() {
     let some = html(&trend(&runs(), &metrics[..1], &|name| name == "100 users"));
     assert_eq!(some.matches("<i class=\"dot s").count(), 3);
     assert!(html(&trend(&[], &metrics, &|_| true)).contains("no runs"));
+}
+
+/// Runs of other plans, of other files of one name, and with other settings are other series.
+#[test]
+fn a_series_is_one_plans() {
+    let with = |change: &dyn Fn(&mut loadlab_record::manifest::Manifest)| {
+        let mut all = runs();
+        change(&mut all[1].run.manifest);
+        let p50 = named("p50").expect("a figure");
+        let text = trend_text(&all, &p50, &|name| name == "10 users", (100, false));
+        let titles = text.lines().filter(|l| l.ends_with(": p50")).map(str::to_owned);
+        titles.collect::<Vec<_>>()
+    };
+    assert_eq!(with(&|_| ()), ["10 users: p50"]);
+    assert_eq!(with(&|m| m.name = "search".into()), ["checkout / 10 users: p50", "search / 10 users: p50"]);
+    assert_eq!(
+        with(&|m| m.options = vec!["--trials 2".into(), "--set load.users=10".into()]),
+        ["checkout / 10 users: p50", "checkout --set load.users=10 / 10 users: p50"]
+    );
+    // The file was edited, or copied: still the same plan.
+    assert_eq!(with(&|m| m.plan_sha256 = "other".into()), ["10 users: p50"]);
+    assert_eq!(with(&|m| m.plan_path = "elsewhere/plan.yaml".into()), ["10 users: p50"]);
+    // Another file with another text that happens to have the name.
+    let other = with(&|m| {
+        m.plan_sha256 = "other".into();
+        m.plan_path = "elsewhere/plan.yaml".into();
+    });
+    assert_eq!(other, ["checkout / 10 users: p50", "checkout (elsewhere/plan.yaml) / 10 users: p50"]);
+    // What a series lacks is said.
+    let mut all = runs();
+    all[0].run.cases.truncate(1);
+    all[0].run.manifest.cases.truncate(1);
+    let p50 = named("p50").expect("a figure");
+    let text = trend_text(&all, &p50, &|_| true, (100, false));
+    assert!(text.contains("Left out: 1 of 3 runs without this case."), "{text}");
+    assert!(html(&trend(&all, &[p50], &|_| true)).contains("Left out: 1 of 3 runs without this case."));
 }

@@ -146,3 +146,26 @@ fn many_cases_can_be_picked() {
     // whatever a reader has, there is nothing to fetch
     assert!(!html.contains("src=\"http") && !html.contains("<link") && html.contains("default-src 'none'"));
 }
+
+/// A case whose times are known from below alone has a bar to there, open from there on: a blank would look fast.
+#[test]
+fn bars_of_what_is_known_from_below_are_long_and_open() {
+    let mut record = run("censored", &[spec("fast", 10, 100, 4.0), spec("slow", 10, 100, 60.0)], 1, &[]);
+    for trial in &mut record.cases[1].trials {
+        let times = &mut trial.summary.as_mut().expect("a summary").response_ms;
+        for name in ["p50", "p95", "p99"] {
+            times.over_ms.insert(name.into(), 66.0);
+        }
+        (times.p50, times.p95, times.p99) = (None, None, None);
+    }
+    let [text, markdown, html, ..] = write("censored", &record);
+    let bar = |name: &str| {
+        let line = text.lines().find(|l| l.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
+        (line.matches('█').count(), line.matches('░').count(), line.contains("> 66.0 ms"))
+    };
+    let (fast, slow) = (bar("fast p50"), bar("slow p50"));
+    assert!(fast.0 < slow.0 && fast.1 == 0 && slow.1 > 0 && slow.2, "{fast:?} {slow:?}\n{text}");
+    assert!(markdown.lines().any(|l| l.starts_with("| slow |") && l.contains('█') && l.contains('░')));
+    assert_eq!(html.matches("<i class=\"beyond c").count(), 3, "one for each percentile");
+    assert!(html.contains("it may be anything beyond"));
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::example::{Example, Kept};
-use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, TagMeasured, Window};
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window};
 use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, StoodStill, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
@@ -40,6 +40,7 @@ fn measured() -> Measured {
     m.series.response_censored.record_n(1_000_000, 8);
     m.series.connect.record_n(90_000, 52);
     m.busy_s = m.series.response_ok.sum_ns() as f64 / 1e9 + 2.0;
+    m.busy_in_window_s = m.busy_s;
     let mut page = TagMeasured { response_ok: m.series.response_ok.clone(), ..TagMeasured::default() };
     page.counts = m.counts.clone();
     m.by_tag.insert("page".into(), page);
@@ -353,4 +354,27 @@ fn what_the_generator_suffered() {
         Generator { throttled_s: Some(0.2), stood_still: still, suspended_s: Some(30.0), ..quiet },
         "epoll, 1 thread · 10.0 % busy · stopped by a CPU limit for 200 ms · stood still for 700 ms · suspended for 30.0 s · 0 B at most · 0 connections at most",
     );
+}
+
+#[test]
+fn stragglers_are_named_and_the_rate_says_of_what_it_is() {
+    let mut m = measured();
+    (m.window.to_s, m.elapsed_s) = (3.0, 8.0);
+    m.in_window.ok = 3870;
+    m.stragglers = Stragglers { ok: 30, failed: 2, tail_s: 5.0 };
+    let s = summary(LoadFacts { duration_s: Some(3.0), ..LoadFacts::default() }, m.clone());
+    let text = trial_text(Trial { summary: &s, ok_responses: &Histogram::new(), examples: &[] }, 200, false);
+    assert!(
+        text.starts_with("19,950 requests ok in 8.00 s: 1,290/s over 3.00 s, 42 failed (0.21 %)"),
+        "{text}"
+    );
+    let told = "32 stragglers (2 failed) began in time and ended after the load was over, the last answer 5.00 s later: \
+                their times count, in no rate.";
+    assert!(text.contains(told), "{text}");
+    // What every load has – answers that come a moment after its end – is nothing to tell.
+    (m.window.to_s, m.elapsed_s, m.stragglers.tail_s) = (3.0, 3.004, 0.004);
+    let s = summary(LoadFacts { duration_s: Some(3.0), ..LoadFacts::default() }, m);
+    let text = trial_text(Trial { summary: &s, ok_responses: &Histogram::new(), examples: &[] }, 200, false);
+    assert!(text.starts_with("19,950 requests ok in 3.00 s: 1,290/s, 42 failed"), "{text}");
+    assert!(!text.contains("stragglers"), "{text}");
 }

@@ -21,6 +21,7 @@ use crate::event::RunEvent;
 use crate::hosts::name_moved;
 use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::stage::{Stage, Tell};
+use crate::unanswered::unanswered;
 
 /// Time for the load's threads to be there when it begins.
 pub const LEAD_NS: u64 = 10_000_000;
@@ -118,6 +119,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     let summary = secrets.mask_value(summary_of(bench, facts, &measured, &events));
     let MeasuredLoad { run, examples, ticks, .. } = measured;
     let examples = secrets.mask_value(examples);
+    let trouble = trouble.or_else(|| unanswered(&summary, &examples));
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 

@@ -35,6 +35,7 @@ mod talk;
 mod translate;
 mod trial;
 mod trust;
+mod unanswered;
 mod urls;
 
 pub mod event;

@@ -207,16 +207,17 @@ impl Measuring<'_> {
                 merged(&format!("tag.{tag}.{name}"), histogram);
             }
         }
-        let mut inside = InWindow::default();
-        for tick in &mut self.ticks {
-            tick.in_window &= stays(tick.from_s);
-            if tick.in_window {
-                inside.due += tick.counts.due;
-                inside.started += tick.counts.started;
-                inside.ok += tick.counts.ok;
-            }
+        // Its seconds lie before the window's end, with all that happened in them.
+        for tick in self.ticks.iter_mut().filter(|tick| tick.in_window && !stays(tick.from_s)) {
+            tick.in_window = false;
+            let inside = &mut measured.in_window;
+            inside.due = inside.due.saturating_sub(tick.counts.due);
+            inside.started = inside.started.saturating_sub(tick.counts.started);
+            inside.ok = inside.ok.saturating_sub(tick.counts.ok);
+            // What was in flight as it ended is taken to have been so all through it.
+            let busy_s = tick.counts.in_flight as f64 * (tick.to_s - tick.from_s);
+            measured.busy_in_window_s = (measured.busy_in_window_s - busy_s).max(0.0);
         }
-        measured.in_window = inside;
         measured.window.from_s = warm.until_s - at_s;
         let text = format!(
             "warm-up found: the first {:.0} s are left out of percentiles and rates",
@@ -244,7 +245,9 @@ impl Measuring<'_> {
                 .spoil(Trouble::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
             return self.control.abort();
         }
-        if self.stopped_by.is_none() && !self.order.stop_when.is_empty() {
+        // What is over cannot be ended early, and its rates fall while stragglers are waited for.
+        let is_over = self.order.spec.schedule_ns().is_some_and(|ns| totals.at_s >= ns as f64 / 1e9);
+        if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
             let summary = self.so_far(totals);
             let readings = self.stage.readings();
             let gauge = Gauge { summary: &summary, readings: &readings };
@@ -290,6 +293,8 @@ impl Measuring<'_> {
             in_window: InWindow { due: counts.due, started: counts.started, ok: counts.ok },
             window: Window { from_s: 0.0, to_s: totals.at_s },
             elapsed_s: totals.at_s,
+            busy_s: totals.busy_s,
+            busy_in_window_s: totals.busy_s,
             connections: totals.connections,
             ..Measured::default()
         };

@@ -13,6 +13,7 @@ use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
 use loadlab_record::event::What;
+use loadlab_record::example::{Example, Kept};
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Counts, Tick};
@@ -33,6 +34,7 @@ use crate::program::{Program, Run};
 use crate::setup::set_up;
 use crate::stage::{Stage, Tell, Trouble};
 use crate::translate;
+use crate::unanswered::unanswered;
 
 /// A case's conditions, parsed.
 #[derive(Clone, Debug, Default)]
@@ -161,6 +163,8 @@ struct Measured {
     loads: Vec<LoadRun>,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
+    /// The first that failed.
+    examples: Vec<Example>,
     generator: Generator,
     ended: Option<Ended>,
 }
@@ -305,9 +309,15 @@ impl Trial<'_> {
         let summary = self.sum_up(stage, ready, &measured, (drained_s, loss));
         stage.write(|w| w.summary(&summary));
         let trouble = stage.trouble();
-        let unwritten = stage.unwritten().map(|_| Exit::CouldNotRun);
-        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit), unwritten];
-        let failure = trouble.map(|t| t.words());
+        let unwritten = stage.unwritten();
+        let lost = unwritten.as_ref().map(|_| Exit::CouldNotRun);
+        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit), lost];
+        let failure = trouble.map(|t| t.words()).or_else(|| unwritten.map(|error| error.to_string()));
+        let failure = failure.or_else(|| {
+            let why = unanswered(&summary, &measured.examples).filter(|_| !stage.cancel.is_cancelled())?;
+            stage.event(What::Failed { text: why.clone() });
+            Some(why)
+        });
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
     }
 
@@ -642,6 +652,7 @@ impl Measured {
             sum.loads.push(load.run);
             sum.ticks.extend(load.ticks);
             sum.intervals.extend(load.intervals);
+            sum.examples.extend(load.examples.into_iter().filter(|e| e.kept == Kept::Failed));
             sum.ended = first_bad(sum.ended, Some(load.ended));
         }
         sum
@@ -670,6 +681,7 @@ impl Measured {
         self.loads.append(&mut other.loads);
         self.ticks.append(&mut other.ticks);
         self.intervals.append(&mut other.intervals);
+        self.examples.append(&mut other.examples);
         self.ended = first_bad(self.ended, other.ended);
     }
 }

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use loadlab_analysis::findings::{CaseFindings, Spread};
-use loadlab_analysis::metric::{self, Unit, Value};
+use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 
-use super::{Order, case_id, charts, remarks, sockets, tables};
+use super::{Order, case_id, charts, ranged, remarks, sockets, tables};
 use crate::document::{Block, Cell, Fact, Section, Table, Weight};
-use crate::figures;
 use crate::trial::{generator_words, load_words};
 
 /// Its section: what it is, how it went, what its components used, its seconds, and its exchanges.
@@ -66,7 +65,7 @@ fn facts(case: &CaseFindings<'_>) -> Vec<Fact> {
         for (name, load) in &summary.load.loads {
             facts.push(Fact::new(format!("load {name}"), load_words(load).join(" · ")));
         }
-        let generator = generator_words(&summary.generator, summary.elapsed_s);
+        let generator = generator_words(&summary.generator, summary.asked_s());
         facts.push(Fact::new("generator", generator.join(" · ")));
     }
     facts
@@ -80,7 +79,8 @@ fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
     }
     let cell = |name: &str, unit: Unit, read: &dyn Fn(&LoadSummary) -> Value| {
         let of = |s: &Summary| s.by_load.get(name).map_or(Value::Nothing, read);
-        Cell::new(figures::value(Spread::of(case.whole().map(of).collect()).median, unit))
+        let better = if unit == Unit::PerS { Better::More } else { Better::Less };
+        ranged(&Spread::of(case.whole().map(of).collect(), better), unit)
     };
     let times = ["p50", "p95", "p99", "max"];
     let rows = loads.iter().map(|name| {
@@ -117,7 +117,7 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
     }
     let count = |tag: &str, read: fn(&loadlab_record::summary::Requests) -> u64| {
         let of = |s: &Summary| s.by_tag.get(tag).map(|t| read(&t.requests) as f64).into();
-        figures::value(Spread::of(case.whole().map(of).collect()).median, Unit::Count)
+        ranged(&Spread::of(case.whole().map(of).collect(), Better::Less), Unit::Count)
     };
     let time = |tag: &str, name: &str| {
         let of = |s: &Summary| {
@@ -125,15 +125,14 @@ fn by_tag(case: &CaseFindings<'_>) -> Option<Table> {
                 .get(tag)
                 .map_or(Value::Nothing, |t| metric::figure(&t.response_ms as &Distribution, name))
         };
-        figures::value(Spread::of(case.whole().map(of).collect()).median, Unit::Ms)
+        ranged(&Spread::of(case.whole().map(of).collect(), Better::Less), Unit::Ms)
     };
     let times = ["mean", "p50", "p95", "p99", "max"];
     let rows = tags.iter().map(|tag| {
         let failed = count(tag, |r| r.failed);
-        let weight = if failed == "0" { Weight::Plain } else { Weight::Doubtful };
-        let mut row =
-            vec![Cell::new(*tag), Cell::new(count(tag, |r| r.started)), Cell::new(failed).weighing(weight)];
-        row.extend(times.iter().map(|name| Cell::new(time(tag, name))));
+        let weight = if failed.text == "0" { Weight::Plain } else { Weight::Doubtful };
+        let mut row = vec![Cell::new(*tag), count(tag, |r| r.started), failed.weighing(weight)];
+        row.extend(times.iter().map(|name| time(tag, name)));
         row
     });
     Some(Table {
@@ -154,7 +153,7 @@ fn numbers(case: &CaseFindings<'_>) -> Option<Table> {
     let cell = |name: &str, figure: &str| {
         let of = |s: &Summary| s.numbers.get(name).and_then(|n| n.figure(figure).flatten()).into();
         let unit = if figure == "count" { Unit::Count } else { Unit::Number };
-        Cell::new(figures::value(Spread::of(case.whole().map(of).collect()).median, unit))
+        ranged(&Spread::of(case.whole().map(of).collect(), Better::Neither), unit)
     };
     let shown = ["count", "mean", "min", "p50", "p95", "p99", "max"];
     let rows = names.iter().map(|name| {
@@ -178,7 +177,7 @@ fn probes(case: &CaseFindings<'_>) -> Option<Table> {
     }
     let cell = |name: &str, read: fn(&loadlab_record::summary::ProbeSummary) -> Option<f64>| {
         let of = |s: &Summary| s.probes.get(name).and_then(read).into();
-        Cell::new(figures::value(Spread::of(case.whole().map(of).collect()).median, Unit::Number))
+        ranged(&Spread::of(case.whole().map(of).collect(), Better::Neither), Unit::Number)
     };
     let rows = names.iter().map(|name| {
         vec![

@@ -530,6 +530,12 @@ fn bands(record: &TrialRecord) -> Vec<Band> {
     if let (Some(to_s), true) = (warm, ticks.iter().any(|t| t.in_window)) {
         bands.push(Band { from_s: ticks.first().map_or(0.0, |t| t.from_s), to_s, text: "warm-up".into() });
     }
+    // A moment of it would be a line.
+    let last = |ticks: &mut dyn Iterator<Item = &&Tick>| ticks.map(|t| t.to_s).reduce(f64::max);
+    let ends = last(&mut ticks.iter().filter(|t| t.in_window)).zip(last(&mut ticks.iter()));
+    if let Some((from_s, to_s)) = ends.filter(|(from_s, to_s)| to_s - from_s > 0.5) {
+        bands.push(Band { from_s, to_s, text: "stragglers".into() });
+    }
     let at = |wanted: fn(&What) -> bool| record.events.iter().find(|e| wanted(&e.what)).map(|e| e.at_s);
     let drain = at(|w| matches!(w, What::DrainStarted { .. })).zip(at(|w| matches!(w, What::Drained { .. })));
     if let Some((from_s, to_s)) = drain.filter(|(from_s, to_s)| to_s > from_s) {

@@ -1,10 +1,12 @@
 //! Differences between cases: a table for each pair, and the document of `loadlab compare`.
 
-use loadlab_analysis::compare::{Call, Comparison, Effect, Method, Row, Scale};
+use loadlab_analysis::compare::{Call, Comparison, Interval, Method, Row, Scale};
 use loadlab_record::summary::Verdict;
 
 use crate::document::{Around, Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
+
+use super::{ranged, tables::drop_untold};
 
 /// Comparisons as a document of their own.
 pub fn document(comparisons: &[Comparison]) -> Document {
@@ -105,9 +107,13 @@ fn label(row: &Row) -> String {
 /// By how much.
 fn by(row: &Row) -> String {
     let Some(effect) = row.effect else { return String::new() };
-    match row.scale {
-        Scale::Ratio => format!("{} ({})", ratio(effect.value), interval(row.scale, effect)),
-        Scale::Difference => format!("{} ({})", points(effect.value), interval(row.scale, effect)),
+    let value = match row.scale {
+        Scale::Ratio => ratio(effect.value),
+        Scale::Difference => points(effect.value),
+    };
+    match effect.interval {
+        Some(around) => format!("{value} ({})", interval(row.scale, around)),
+        None => value,
     }
 }
 
@@ -119,28 +125,36 @@ fn points(value: f64) -> String {
     format!("{:+} points", figures::round(value * 100.0, 2))
 }
 
-fn interval(scale: Scale, effect: Effect) -> String {
+/// Ratios beyond this, and below one over it, are told as that: no digit of them means anything.
+const FAR: f64 = 1000.0;
+
+fn interval(scale: Scale, around: Interval) -> String {
     let end = |v: f64| match scale {
+        Scale::Ratio if v > FAR => format!("> {}", figures::number(FAR)),
+        Scale::Ratio if v < 1.0 / FAR => format!("< {}", 1.0 / FAR),
         Scale::Ratio => figures::number(figures::round(v, 3)),
         Scale::Difference => format!("{:+}", figures::round(v * 100.0, 2)),
     };
-    format!("{} … {}", end(effect.low), end(effect.high))
+    format!("{} … {}", end(around.low), end(around.high))
 }
 
 /// A row a figure, drawn; nothing where no figure has an interval.
 fn ratios(comparison: &Comparison) -> Option<Ratios> {
     let row = |r: &Row| {
         let (call, weight) = call_words(r.call);
-        let around = |e: Effect| Around { value: e.value, low: e.low, high: e.high };
-        let drawn = r.effect.filter(|e| r.scale == Scale::Ratio && e.low > 0.0);
+        let around = r.effect.and_then(|e| {
+            let interval = e.interval?;
+            Some(Around { value: e.value, low: interval.low, high: interval.high })
+        });
+        let drawn = around.filter(|a| r.scale == Scale::Ratio && a.low > 0.0);
         let instead = match r.scale {
             Scale::Ratio => None,
             Scale::Difference => r.effect.map(|_| by(r)),
         };
-        Ratio { name: label(r), call: call.to_owned(), weight, value: drawn.map(around), instead }
+        Ratio { name: label(r), call: call.to_owned(), weight, value: drawn, instead }
     };
     let within = figures::percent(comparison.options.same_within);
-    comparison.rows.iter().any(|r| r.effect.is_some()).then(|| Ratios {
+    comparison.rows.iter().any(|r| r.effect.is_some_and(|e| e.interval.is_some())).then(|| Ratios {
         title: format!("{} over {}, with intervals", comparison.other, comparison.base),
         same_within: comparison.options.same_within,
         rows: comparison.rows.iter().map(row).collect(),
@@ -159,28 +173,43 @@ pub fn table(comparison: &Comparison) -> Table {
             Scale::Ratio => ratio(e.value),
             Scale::Difference => points(e.value),
         });
-        let confidence = r.effect.map(|e| figures::percent(e.confidence));
+        let around = r.effect.and_then(|e| e.interval);
         vec![
             Cell { detail: Some(r.about.to_owned()), ..Cell::new(label(r)) },
-            Cell::new(figures::value(r.base, r.unit)),
-            Cell::new(figures::value(r.other, r.unit)),
+            ranged(&r.base, r.unit),
+            ranged(&r.other, r.unit),
             Cell::new(effect),
             Cell {
-                detail: confidence,
-                ..Cell::new(r.effect.map_or(NOTHING.to_owned(), |e| interval(r.scale, e)))
+                detail: around.map(|i| figures::percent(i.confidence)),
+                ..Cell::new(around.map_or(NOTHING.to_owned(), |i| interval(r.scale, i)))
             },
             Cell::new(word).weighing(weight),
         ]
     };
-    Table {
+    let (ratio_head, of) = match comparison.method {
+        Method::Paired => (
+            "paired ratio",
+            " The ratio is paired: the geometric mean of the ratios within each round, so it is not one column over the other.",
+        ),
+        Method::Welch => (
+            "ratio of means",
+            " The ratio is that of geometric means over trials, so it is not one column over the other.",
+        ),
+    };
+    let of = if comparison.rows.iter().any(|r| r.effect.is_some()) { of } else { "" };
+    let columns =
+        "Columns are medians over trials, of an even number the worse of the middle two, with their ranges.";
+    let mut table = Table {
         caption: format!("{} against {}", comparison.other, comparison.base),
-        head: ["figure", &comparison.base, &comparison.other, "ratio", "interval", "verdict"]
+        head: ["figure", &comparison.base, &comparison.other, ratio_head, "interval", "verdict"]
             .map(str::to_owned)
             .to_vec(),
         words: vec![5],
         rows: comparison.rows.iter().map(row).collect(),
-        note: None,
-    }
+        note: Some(format!("{columns}{of}")),
+    };
+    drop_untold(&mut table);
+    table
 }
 
 fn call_words(call: Call) -> (&'static str, Weight) {

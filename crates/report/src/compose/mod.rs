@@ -129,7 +129,7 @@ fn compare(findings: &Findings<'_>, title: &str, ids: &[&str]) -> Block {
         .iter()
         .map(|case| (case.case.facts.name.clone(), metrics.iter().map(|m| point(case, m)).collect()))
         .collect();
-    let known = || rows.iter().flat_map(|(_, points)| points).filter_map(|p| p.median);
+    let known = || rows.iter().flat_map(|(_, points)| points).filter_map(|p| Some(p.drawn()?.0));
     let (least, most) = (known().fold(f64::INFINITY, f64::min), known().fold(0.0, f64::max));
     Block::Compare(Compare {
         title: title.to_owned(),
@@ -143,7 +143,7 @@ fn compare(findings: &Findings<'_>, title: &str, ids: &[&str]) -> Block {
 
 fn point(case: &CaseFindings<'_>, metric: &Metric) -> Point {
     let spread = case.spread(metric);
-    Point { median: spread.median.known(), min: spread.min, max: spread.max.known() }
+    Point { median: spread.median, min: spread.min, max: spread.max }
 }
 
 /// A value in words.

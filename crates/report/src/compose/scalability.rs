@@ -144,7 +144,7 @@ fn latency(curve: &Scalability) -> Option<Plane> {
         heights: Vec::new(),
         behind: "the table below".into(),
         note: Some(
-            "Each point is a level of users, as the numbers beside them say, with the median trial and the range of all. \
+            "Each point is a level of users, as the numbers beside them say, with the medians over its trials and the ranges. \
              Where it rises without going on to the right, more users only wait."
                 .into(),
         ),

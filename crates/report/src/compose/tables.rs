@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use loadlab_analysis::derived::Derived;
 use loadlab_analysis::findings::{CaseFindings, Findings, Spread};
-use loadlab_analysis::metric::{self, Metric, Unit, Value};
+use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
 use loadlab_record::summary::{ComponentSummary, Summary};
 
 use super::{Order, ranged, spread_cell};
@@ -21,6 +21,7 @@ pub fn figures(findings: &Findings<'_>) -> Table {
     };
     let own = metric::OWN.into_iter().filter(|m| match m.id {
         "dropped" | "in_flight" => happened(m),
+        "stragglers" | "tail" => cases.iter().flat_map(|c| c.summaries()).any(Summary::has_tail),
         _ => true,
     });
     let failures = metric::failures().filter(happened);
@@ -36,13 +37,26 @@ pub fn figures(findings: &Findings<'_>) -> Table {
         rows: rows.collect(),
         note: joined([
             (trials > 1).then(|| {
-                "The median trial's figure, and the smallest … the largest over trials. Percentiles are of one trial each \
-                 and never averaged."
+                "Each figure is its own median over the valid trials, of an even number the worse of the middle two, and \
+                 below it the smallest … the largest. Percentiles are of one trial each and never averaged."
                     .to_owned()
             }),
+            left_out(findings),
             not_measured(findings),
         ]),
     }
+}
+
+/// Trials that no figure is made from.
+fn left_out(findings: &Findings<'_>) -> Option<String> {
+    const MOST: usize = 4;
+    let all: Vec<String> = findings.cases.iter().flat_map(CaseFindings::left_out).collect();
+    let more = match all.len().saturating_sub(MOST) {
+        0 => String::new(),
+        n => format!("; and {n} more"),
+    };
+    let named = all.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
+    (!all.is_empty()).then(|| format!("Left out: {named}{more}."))
 }
 
 /// Where programs make the load, what a table cannot have.
@@ -58,7 +72,7 @@ fn not_measured(findings: &Findings<'_>) -> Option<String> {
     })
 }
 
-fn joined(notes: [Option<String>; 2]) -> Option<String> {
+fn joined<const N: usize>(notes: [Option<String>; N]) -> Option<String> {
     notes.into_iter().flatten().reduce(|a, b| format!("{a} {b}"))
 }
 
@@ -220,7 +234,7 @@ pub fn components(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
         words: vec![head.len() - 1],
         rows: names.iter().map(|name| component_row(case, name)).collect(),
         note: Some(
-            "CPU % is of one core, its mean over the load; memory % is of the component's limit. “–”: this host cannot tell."
+            "CPU % is of one core, its mean over the load without the wait for stragglers; memory % is of the component's limit. “–”: this host cannot tell."
                 .into(),
         ),
     };
@@ -275,7 +289,7 @@ fn cpu_per_request(case: &CaseFindings<'_>, name: &str) -> Cell {
         let cpu_s = s.components.get(name).and_then(|c| c.cpu_s);
         cpu_s.filter(|_| s.requests.ok > 0).map(|cpu_s| cpu_s / s.requests.ok as f64 * 1e3).into()
     });
-    ranged(&Spread::of(per_request.collect()), Unit::Ms)
+    ranged(&Spread::of(per_request.collect(), Better::Less), Unit::Ms)
 }
 
 fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {

@@ -117,12 +117,11 @@ fn compare(out: &mut String, compare: &Compare) {
         compare.figures.iter().map(|f| cell(f)).collect::<Vec<_>>().join(" | ")
     );
     let _ = writeln!(out, "|---|{}---|", "---:|".repeat(compare.figures.len()));
-    let last = |points: &[crate::document::Point]| points.last().and_then(|p| p.median);
-    let scale = super::text::scale(compare.rows.iter().filter_map(|(_, p)| last(p)), compare.logarithmic);
+    let last = |points: &[crate::document::Point]| points.last().and_then(|p| p.drawn());
+    let drawn = super::text::open_scale(compare.rows.iter().map(|(_, p)| last(p)), compare.logarithmic);
     for (name, points) in &compare.rows {
-        let values: Vec<String> =
-            points.iter().map(|p| figures::value(p.median.into(), compare.unit)).collect();
-        let bar = crate::terminal::bar(last(points).map_or(0.0, &scale), SPARK);
+        let values: Vec<String> = points.iter().map(|p| figures::value(p.median, compare.unit)).collect();
+        let bar = drawn.bar(last(points), SPARK);
         let _ = writeln!(out, "| {} | {} | {bar} |", cell(name), values.join(" | "));
     }
     out.push('\n');

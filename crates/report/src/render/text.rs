@@ -11,7 +11,9 @@ use crate::document::{
 };
 use crate::figures;
 use crate::plane::Plane;
-use crate::terminal::{Paint, Tone, bar, cut, hanging, harmless, left, right, sparkline, width_of, wrap};
+use crate::terminal::{
+    Paint, Tone, bar, cut, hanging, harmless, left, open_bar, right, sparkline, width_of, wrap,
+};
 
 /// The document for a terminal so many columns wide.
 pub fn text(document: &Document, width: usize, colour: bool) -> String {
@@ -237,14 +239,12 @@ impl Page {
             }
         }
         let names = rows.iter().map(|(n, _)| width_of(n)).max().unwrap_or(0).min((self.width / 3).max(10));
-        let values: Vec<String> =
-            rows.iter().map(|(_, p)| figures::value(p.median.into(), compare.unit)).collect();
+        let values: Vec<String> = rows.iter().map(|(_, p)| figures::value(p.median, compare.unit)).collect();
         let value = values.iter().map(|v| width_of(v)).max().unwrap_or(0);
         let columns = self.width.saturating_sub(names + value + 4).min(60);
-        let scale = scale(rows.iter().filter_map(|(_, p)| p.median), compare.logarithmic);
+        let drawn = open_scale(rows.iter().map(|(_, p)| p.drawn()), compare.logarithmic);
         for ((name, point), text) in rows.iter().zip(values) {
-            let share = point.median.map_or(0.0, &scale);
-            let drawn = self.paint.tone(Tone::Bar, &bar(share, columns));
+            let drawn = self.paint.tone(Tone::Bar, &drawn.bar(point.drawn(), columns));
             // A name too long for its place loses its middle's end, not the figure's name behind it.
             let line = format!("{}  {}  {drawn}", left(&cut(name, names), names), right(&text, value));
             let _ = writeln!(out, "{}", line.trim_end());
@@ -338,6 +338,35 @@ impl Page {
         }
         if let Some(note) = &chart.note {
             hanging(out, "", &harmless(note), self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+    }
+}
+
+/// Values to bars, of which some may be open: known from below alone.
+pub(crate) struct OpenScale<F>(F);
+
+/// A scale for values and whether each is open. The largest bar leaves room to be seen as open if one is.
+pub(crate) fn open_scale(
+    values: impl Iterator<Item = Option<(f64, bool)>> + Clone,
+    logarithmic: bool,
+) -> OpenScale<impl Fn(f64) -> f64> {
+    let room = if values.clone().flatten().any(|(_, open)| open) { 0.85 } else { 1.0 };
+    let scale = scale(values.flatten().map(|(value, _)| value), logarithmic);
+    OpenScale(move |value| scale(value) * room)
+}
+
+impl<F: Fn(f64) -> f64> OpenScale<F> {
+    /// Where a value stands, as a share of the whole length.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        (self.0)(value)
+    }
+
+    /// The bar of a value.
+    pub(crate) fn bar(&self, value: Option<(f64, bool)>, columns: usize) -> String {
+        match value {
+            None => String::new(),
+            Some((value, false)) => bar(self.share(value), columns),
+            Some((value, true)) => open_bar(self.share(value), columns),
         }
     }
 }

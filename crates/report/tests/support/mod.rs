@@ -183,6 +183,7 @@ fn runs_of(seconds: &[Second], users: u64) -> Vec<LoadRun> {
         m.in_window = InWindow { due: m.counts.due, started: m.counts.started, ok: m.counts.ok };
         let times = [&m.series.response_ok, &m.series.response_censored, &m.series.response_failed];
         m.busy_s = times.iter().map(|h| h.sum_ns() as f64 / 1e9).sum();
+        m.busy_in_window_s = m.busy_s;
         m.connections = Connections {
             attempted: users,
             opened: users,

@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 
+use loadlab_analysis::metric::Value;
+
 use super::plot::Charts;
 use super::{escape, escape_raw};
 use crate::document::{Block, Cell, Compare, Fact, Point, Ratios, Remark, Table, Weight};
 use crate::figures;
-use crate::render::text::scale;
+use crate::render::text::open_scale;
 use crate::terminal::harmless;
 
 pub(super) fn block(out: &mut String, charts: &Charts<'_>, block: &Block) {
@@ -123,45 +125,62 @@ fn compare(out: &mut String, compare: &Compare) {
         out.push_str("</ul>");
     }
     out.push_str("</figcaption>\n<div class=\"rows\">\n");
-    let ends = |p: &Point| [p.median, p.min, p.max].into_iter().flatten().collect::<Vec<f64>>();
-    let scale = scale(compare.rows.iter().flat_map(|(_, points)| points).flat_map(ends), compare.logarithmic);
-    let at = |value: f64| scale(value) * 100.0;
+    let ends = |p: &Point| {
+        let most = match p.max {
+            Value::Known(max) | Value::Over(max) => Some((max, false)),
+            Value::Needs(_) | Value::Nothing => None,
+        };
+        [p.drawn(), p.min.map(|min| (min, false)), most]
+    };
+    let all: Vec<_> = compare.rows.iter().flat_map(|(_, points)| points).flat_map(ends).collect();
+    let scale = open_scale(all.iter().copied(), compare.logarithmic);
+    let at = |value: f64| scale.share(value) * 100.0;
     for (name, points) in &compare.rows {
-        let told: Vec<String> =
-            points.iter().map(|p| figures::value(p.median.into(), compare.unit)).collect();
+        let told: Vec<String> = points.iter().map(|p| figures::value(p.median, compare.unit)).collect();
         let _ = write!(
             out,
             "<div class=\"row\"><span class=\"name\">{}</span><span class=\"track\">",
             escape(name)
         );
         for (i, point) in points.iter().enumerate() {
-            match (point.median, compare.figures.len()) {
-                (None, _) => {}
-                (Some(median), 1) => {
-                    let _ = write!(out, "<i class=\"bar c0\" style=\"width:{:.2}%\"></i>", at(median));
-                }
-                (Some(median), _) => {
-                    let _ = write!(out, "<i class=\"dot c{i}\" style=\"left:{:.2}%\"></i>", at(median));
-                }
-            }
-            if let (Some(min), Some(max)) = (point.min, point.max)
-                && max > min
-            {
-                let (from, to) = (at(min), at(max));
-                let _ = write!(
-                    out,
-                    "<i class=\"range c{i}\" style=\"left:{from:.2}%;width:{:.2}%\"></i>",
-                    to - from
-                );
-            }
+            self::point(out, (i, compare.figures.len()), point, &at);
         }
         let _ = writeln!(out, "</span><span class=\"told\">{}</span></div>", escape(&told.join(" · ")));
     }
     out.push_str("</div>\n");
-    if compare.logarithmic {
-        out.push_str("<p class=\"note\">Logarithmic scale.</p>\n");
+    let open =
+        compare.rows.iter().flat_map(|(_, points)| points).any(|p| matches!(p.drawn(), Some((_, true))));
+    let notes = [
+        (compare.logarithmic, "Logarithmic scale."),
+        (open, "Hatched: known to be at least this (“>”); it may be anything beyond."),
+    ];
+    let notes: Vec<&str> = notes.iter().filter(|(wanted, _)| *wanted).map(|(_, text)| *text).collect();
+    if !notes.is_empty() {
+        let _ = writeln!(out, "<p class=\"note\">{}</p>", notes.join(" "));
     }
     out.push_str("</figure>\n");
+}
+
+/// A figure of a case: a bar or a point, open from there on where it is known from below alone, and its range.
+fn point(out: &mut String, (i, figures): (usize, usize), point: &Point, at: &dyn Fn(f64) -> f64) {
+    let (mark, place) = if figures == 1 { ("bar", "width") } else { ("dot", "left") };
+    if let Some((median, is_open)) = point.drawn() {
+        let median = at(median);
+        let _ = write!(out, "<i class=\"{mark} c{i}\" style=\"{place}:{median:.2}%\"></i>");
+        if is_open {
+            let _ = write!(out, "<i class=\"beyond c{i}\" style=\"left:{median:.2}%\"></i>");
+        }
+    }
+    let most = match point.max {
+        Value::Known(max) | Value::Over(max) => Some(max),
+        Value::Needs(_) | Value::Nothing => None,
+    };
+    if let (Some(min), Some(max)) = (point.min, most)
+        && max > min
+    {
+        let (from, to) = (at(min), at(max));
+        let _ = write!(out, "<i class=\"range c{i}\" style=\"left:{from:.2}%;width:{:.2}%\"></i>", to - from);
+    }
 }
 
 /// Each ratio as a point in its interval, 1 in the middle of what counts as the same.

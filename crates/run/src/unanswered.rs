@@ -1,0 +1,45 @@
+//! Why a load that nothing answered could not run, in words: the reason behind exit code 5.
+
+use loadlab_analysis::judge::could_not_run;
+use loadlab_record::Failure;
+use loadlab_record::example::{Example, Kept};
+use loadlab_record::summary::Summary;
+
+/// The reason and what to do about it, if no request ever had a connection that it could be sent on.
+pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
+    if !could_not_run(summary) {
+        return None;
+    }
+    let most = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind)?;
+    let example = examples.iter().find(|e| e.kept == Kept::Failed && e.outcome == most.name());
+    let address = example.map_or_else(|| summary.load.url.clone(), |e| e.address.clone());
+    let why = example.and_then(|e| e.error.clone()).unwrap_or_else(|| "no request was answered".to_owned());
+    Some(match most {
+        Failure::Tls => format!("no TLS connection with {address}: {why}\nhint: {}", hint(&why)),
+        Failure::Dns => format!("no address of {address}: {why}\nhint: is the host's name right?"),
+        _ => format!("cannot connect to {address}: {why}\nhint: is the server up, and is this its port?"),
+    })
+}
+
+/// What helps with a handshake that failed so.
+fn hint(why: &str) -> &'static str {
+    match why {
+        _ if why.contains("does not speak TLS") => {
+            "is the URL meant to begin with http://, or is the port another?"
+        }
+        _ if why.contains("self-signed") => {
+            "give the authority's certificate (`--cacert FILE`, in a plan `tls: { ca: FILE }`), or accept any certificate (`--insecure`, `tls: { insecure: true }`)"
+        }
+        _ if why.contains("certificate is not for") => {
+            "use a name that it is for, or accept any certificate (`--insecure`, in a plan `tls: { insecure: true }`)"
+        }
+        _ if why.contains("client certificate") => {
+            "give one that it trusts, with its key (`--cert` and `--key`, in a plan `tls: { cert: FILE, key: FILE }`)"
+        }
+        _ if why.contains("ALPN") => "try it without HTTP/2, or with it",
+        _ if why.contains("certificate") => {
+            "mend the server's certificate, or accept any (`--insecure`, in a plan `tls: { insecure: true }`)"
+        }
+        _ => "does the server speak TLS here, and a version of it that both know?",
+    }
+}
