@@ -1,0 +1,70 @@
+//! The doubt about a load of which nothing succeeded: what failed, and what to look at. It must not advise more of the same.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::Failure;
+use loadlab_record::summary::{Doubt, Requests, Summary};
+use loadlab_record::units::format_count;
+
+use super::doubt;
+
+/// Not one request succeeded. Never grave: what failed was measured, and may be what was looked for; but throughput and
+/// response times are then of nothing, and no longer load changes that.
+pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
+    let Requests { ok, failed, .. } = summary.requests;
+    if ok > 0 || failed == 0 || summary.load.is_command() {
+        return None;
+    }
+    let kinds: Vec<String> = summary
+        .failures
+        .nonzero()
+        .map(|(kind, n)| format!("{} {}", kind.name(), format_count(n as f64)))
+        .collect();
+    let statuses: Vec<String> = summary.statuses.keys().map(u16::to_string).collect();
+    let told = match statuses.is_empty() {
+        true => String::new(),
+        false => format!(", status {}", statuses.join(", ")),
+    };
+    let all = match failed {
+        1 => "the only request that ended failed".to_owned(),
+        n => format!("all {} requests that ended failed", format_count(n as f64)),
+    };
+    let worst = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind);
+    let hint = hint_for_failures(worst?, &summary.statuses);
+    doubt("all_failed", false, format!("{all}: {}{told}", kinds.join(", ")), hint)
+}
+
+/// What to look at where nothing but this happens.
+fn hint_for_failures(kind: Failure, statuses: &BTreeMap<u16, u64>) -> &'static str {
+    let most = statuses.iter().max_by_key(|(_, n)| **n).map(|(status, _)| *status);
+    match (kind, most) {
+        (Failure::Http4xx, Some(401 | 403 | 407)) => {
+            "the server wants to know who asks: give credentials in a header, and see the examples"
+        }
+        (Failure::Http4xx, Some(404 | 410)) => {
+            "is the path right, and does the server need another host name?"
+        }
+        (Failure::Http4xx, Some(429)) => {
+            "the server limits how often it may be asked: lower the load, or lift that limit"
+        }
+        (Failure::Http4xx, _) => {
+            "see the examples for what the server does not like: method, headers or body"
+        }
+        (Failure::Http5xx, _) => "see the server's own log, and the examples for what it answered",
+        (Failure::Check, _) => {
+            "a check refuses every answer: see the examples for what came, and whether the check is right"
+        }
+        (Failure::Timeout, _) => {
+            "nothing was answered within the timeout: does the server answer a single request at all?"
+        }
+        (Failure::Connect, _) => "is the server up, and is this its port?",
+        (Failure::Dns, _) => "is the host's name right?",
+        (Failure::Tls, _) => {
+            "see the examples for why there is no TLS; `--cacert` or `--insecure` help with certificates"
+        }
+        (Failure::Reset | Failure::Truncated | Failure::Protocol, _) => {
+            "does the server speak this protocol here: http or https, HTTP/1.1 or HTTP/2?"
+        }
+        (Failure::TooLarge, _) => "see the examples for what the server sends in its heads",
+    }
+}
