@@ -24,9 +24,17 @@ pub struct Moved {
     pub after: Vec<IpAddr>,
 }
 
+/// A name and what was found.
+#[derive(Clone, Debug)]
+struct LookedUp {
+    host: String,
+    port: u16,
+    addresses: BTreeSet<IpAddr>,
+}
+
 /// Names that were looked up, each with what was found last. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Arc<Mutex<Vec<(String, u16, BTreeSet<IpAddr>)>>>);
+pub struct Names(Arc<Mutex<Vec<LookedUp>>>);
 
 impl Names {
     /// A name was looked up. Addresses stand for themselves, and `localhost` is nobody's to move.
@@ -35,8 +43,8 @@ impl Names {
             return;
         }
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.retain(|(name, at, _)| !(name.eq_ignore_ascii_case(host) && *at == port));
-        names.push((host.to_owned(), port, addresses.collect()));
+        names.retain(|n| !(n.host.eq_ignore_ascii_case(host) && n.port == port));
+        names.push(LookedUp { host: host.to_owned(), port, addresses: addresses.collect() });
     }
 
     /// Those that stand for something else now. One that cannot be looked up, or not within two seconds, is not known to
@@ -54,8 +62,8 @@ impl Names {
         let asked = names.clone();
         if names.is_empty()
             || !starts(move || {
-                asked.iter().for_each(|(host, port, _)| {
-                    let _ = tell.send(look_up(host, *port));
+                asked.iter().for_each(|name| {
+                    let _ = tell.send(look_up(&name.host, name.port));
                 })
             })
         {
@@ -63,7 +71,7 @@ impl Names {
         }
         let until = Instant::now() + PATIENCE;
         let mut moved: Vec<Moved> = Vec::new();
-        for (host, _, before) in names {
+        for LookedUp { host, addresses: before, .. } in names {
             let Ok(after) = told.recv_timeout(until.saturating_duration_since(Instant::now())) else { break };
             // In another order they are the same, as those of a name that is served in turn.
             let Some(after) = after.filter(|after| !after.is_empty() && *after != before) else { continue };
