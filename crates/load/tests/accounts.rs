@@ -238,7 +238,7 @@ fn requests_of(case: &Case, choice: &mut Choice, count: u16) -> Vec<Request> {
             host: "sim".into(),
             path: format!("/{tag}"),
             body: length.map(|length| vec![b'b'; length as usize]),
-            keep_alive: case.protocol != Protocol::Http1 || case.seed % 5 > 0,
+            keep_alive: case.protocol != Protocol::Http1 || !case.seed.is_multiple_of(5),
             ..RequestParts::default()
         };
         Request { tags: vec![tag], ..parts.build().unwrap() }
@@ -439,7 +439,7 @@ fn run(case: &Case) -> (LoadSpec, Network, Ran) {
     if choice.one_in(6) {
         let connect = b"CONNECT sim:80 HTTP/1.1\r\nHost: sim:80\r\n\r\n";
         spec.proxy = Some(Box::new(Proxy { connects: vec![Some(connect.as_slice().into())] }));
-        server = server.as_proxy(true);
+        server = server.behind_proxy(true);
     }
     let network = network(case, &mut choice);
     let mut sim = Sim::new(server).network(network);
@@ -616,7 +616,7 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
         spec.journey.as_ref().is_some_and(|j| j.sessions || j.scripts.iter().any(|s| s.talk.is_some()));
     if network.resets == 0.0
         && quiet
-        && case.seed % 5 > 0
+        && !case.seed.is_multiple_of(5)
         && spec.keep_alive
         && !sessions
         && spec.held.is_none()

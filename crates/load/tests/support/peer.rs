@@ -148,7 +148,7 @@ impl Peer {
         self
     }
 
-    pub fn as_proxy(mut self, is_proxy: bool) -> Peer {
+    pub fn behind_proxy(mut self, is_proxy: bool) -> Peer {
         self.is_proxy = is_proxy;
         self
     }
@@ -706,7 +706,8 @@ impl Peer {
                 },
                 Does::Spills(bytes) => Reply::Bytes(bytes),
                 Does::Fin => {
-                    if let Some(tls) = link.tls.as_mut().filter(|_| self.random.next_u64() % 4 > 0) {
+                    if let Some(tls) = link.tls.as_mut().filter(|_| !self.random.next_u64().is_multiple_of(4))
+                    {
                         tls.send_close_notify();
                         replies.push((link.last_ns, Reply::Bytes(all_of(tls))));
                     }
