@@ -157,11 +157,11 @@ fn connects_that_begin_before_the_load_have_their_whole_time() {
     // Ten connections, one each 100 ms; the last does not stand yet when nobody waits for it any longer.
     let mut load = spec(Model::Closed { users: 10 }, Until::Elapsed(2 * S));
     load.held = Some(Held { connections: 10, rate_per_s: 10.0 });
-    load.timeout_ns = 100 * MS;
-    let (outcome, _) = go(&load, Plain { connect_ns: 280 * MS, ..Plain::default() });
+    load.timeout_ns = 300 * MS;
+    let (outcome, _) = go(&load, Plain { connect_ns: 550 * MS, ..Plain::default() });
     let connect = &outcome.measured.series.connect;
     assert_eq!((outcome.measured.counts.failed(), connect.count()), (0, 10));
-    assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (280, 280));
+    assert_eq!((connect.min_ns().unwrap() / MS, connect.max_ns().unwrap() / MS), (550, 550));
 }
 
 /// Asks for the first host, then for something that it has no value for; of the second host if `elsewhere`.
