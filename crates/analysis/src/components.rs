@@ -271,7 +271,7 @@ mod tests {
         let told = |times: &[f64]| {
             let samples: Vec<Sample> = times.iter().map(|at_s| read(*at_s)).collect();
             let during = During { from_s: 0.0, to_s: 10.0 };
-            let web = &summaries(&samples, &[], &BTreeMap::new(), during)["web"];
+            let web = &summaries(&samples, &[], &BTreeMap::new(), (during, during))["web"];
             let rounded = |v: Option<f64>| (v.unwrap() * 1e3).round() / 1e3;
             (rounded(web.cpu_s), rounded(web.cpu_percent.mean), rounded(web.cpu_percent.max))
         };
