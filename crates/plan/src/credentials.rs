@@ -71,11 +71,11 @@ pub fn places(name: &str, value: &str) -> Vec<Range<usize>> {
     if lower.ends_with("authorization")
         && let Some((_, rest)) = scheme(value)
     {
-        return vec![value.len() - rest.len()..value.len()];
+        return std::iter::once(value.len() - rest.len()..value.len()).collect();
     }
     match cookies(value) {
         Some(places) if lower.ends_with("cookie") => places,
-        _ => vec![0..value.len()],
+        _ => std::iter::once(0..value.len()).collect(),
     }
 }
 

@@ -46,7 +46,7 @@ impl Hidden {
     pub fn hide_unread(&mut self, value: &str, span: Span, path: &str) {
         let at = path.split('.').fold(At { key: "", in_auth: false, is_named: true }, At::below);
         if at.is_secret() {
-            self.found.push((span, value.to_owned(), vec![0..value.len()]));
+            self.found.push((span, value.to_owned(), std::iter::once(0..value.len()).collect()));
         }
     }
 
