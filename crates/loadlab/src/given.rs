@@ -174,7 +174,9 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
     let mut out = message.to_owned();
     let mut is_header = false;
     for word in words {
-        for text in [Some(word.as_str()), behind_option(word)].into_iter().flatten() {
+        let texts = [Some(word.as_str()), behind_option(word)].into_iter().flatten();
+        // `-H` by itself has nothing behind it, which is found everywhere.
+        for text in texts.filter(|text| !text.is_empty()) {
             let shown = match text.split_once(':') {
                 // Whoever forgot the colon did not forget the credential.
                 None if is_header || is_header_of(word) && text != word => MASK.to_owned(),
