@@ -3,7 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use loadlab_fuzz::{capture, expr, files_of, hpack, http1, http2, plan, record, secrets, template, websocket};
+use loadlab_fuzz::{
+    capture, expr, files_of, hpack, http1, http2, plan, record, secrets, template, websocket,
+};
 use loadlab_load::http1::{Memo, Reader};
 use loadlab_load::http2::hpack::Decoder;
 use loadlab_load::http2::{Session, Settings};
