@@ -137,6 +137,17 @@ pub enum TargetError {
         /// What the resolver said.
         why: String,
     },
+    /// No address of the family that connections come from.
+    #[error(
+        "`{host}` has no {} address, so nothing can be sent to it from {from}\nhint: give `--source` an {} address, or leave it out",
+        family(*from), other_family(*from)
+    )]
+    OtherFamily {
+        /// The host as named.
+        host: String,
+        /// Where connections come from.
+        from: IpAddr,
+    },
     /// Not allowed.
     #[error(
         "`{host}` ({address}) is not loopback, and loads go nowhere else unless they are told to\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
@@ -275,8 +286,22 @@ impl Url {
         if unique.is_empty() {
             return Err(dns("it has no address".to_owned()));
         }
+        if let Some(from) = allowed.source {
+            unique.retain(|address| address.is_ipv4() == from.is_ipv4());
+            if unique.is_empty() {
+                return Err(TargetError::OtherFamily { host: self.host.clone(), from });
+            }
+        }
         Ok(unique)
     }
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+fn other_family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv6" } else { "IPv4" }
 }
 
 /// One name, both kinds of loopback.
@@ -446,6 +471,8 @@ pub struct Allowed {
     pub addresses: Vec<IpAddr>,
     /// Names that were looked up under this rule.
     pub names: Names,
+    /// Where connections come from, if that is given: only addresses of its family can be reached from there.
+    pub source: Option<IpAddr>,
 }
 
 impl Allowed {
@@ -665,5 +692,22 @@ mod tests {
         let by_name = Allowed { hosts: vec!["example.org".into()], ..Allowed::default() };
         assert!(by_name.check("example.org", "192.0.2.7".parse().unwrap()).is_ok());
         assert!(by_name.check("example.net", "192.0.2.7".parse().unwrap()).is_err());
+    }
+
+    #[test]
+    fn addresses_of_the_other_family_than_the_source_are_left_out() {
+        let resolved = ["127.0.0.1", "::1"].map(|a| format!("both.test:80:{a}").parse().unwrap()).to_vec();
+        let from = |source: &str| Allowed {
+            resolved: resolved.clone(),
+            source: Some(source.parse().unwrap()),
+            ..Allowed::default()
+        };
+        let both = Url::parse("http://both.test/").unwrap();
+        let inet = |text: &str| vec![Address::Inet(text.parse().unwrap())];
+        assert_eq!(both.resolve(&from("127.0.0.9")).unwrap(), inet("127.0.0.1:80"));
+        assert_eq!(both.resolve(&from("::1")).unwrap(), inet("[::1]:80"));
+        let error = Url::parse("http://[::1]/").unwrap().resolve(&from("127.0.0.9")).unwrap_err();
+        let words = "has no IPv4 address, so nothing can be sent to it from 127.0.0.9\nhint: give `--source` an IPv6 address";
+        assert!(error.to_string().contains(words), "{error}");
     }
 }

@@ -21,6 +21,7 @@ on_every_backend! {
     a_unix_socket_with_a_short_queue_is_waited_for
     a_list_of_urls_may_name_sockets_and_hosts
     ipv6
+    a_source_reaches_addresses_of_its_family
 }
 
 fn counted(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
@@ -226,4 +227,27 @@ fn ipv6() {
     assert_eq!(ran.code, 5, "{}", ran.stderr);
     assert!(ran.stderr.contains("`shop.invalid` cannot be resolved (dns)"), "{}", ran.stderr);
     assert!(ran.stderr.contains("--resolve shop.invalid:"), "{}", ran.stderr);
+}
+
+fn a_source_reaches_addresses_of_its_family() {
+    let v4 = Server::start(good);
+    let port = v4.address.port();
+    let v6 = Server::at(&format!("[::1]:{port}"), good);
+    let url = format!("http://both.test:{port}/");
+    let given = ["127.0.0.1", "::1"].map(|address| format!("both.test:{port}:{address}"));
+    for (source, server, other) in [("127.0.0.5", &v4, &v6), ("::1", &v6, &v4)] {
+        let before = other.settled().requests;
+        let resolve = ["--resolve", &given[0], "--resolve", &given[1]];
+        let (json, code) =
+            measured(&[&[&url, "--source", source, "-c", "2", "-n", "20"], &resolve[..]].concat());
+        assert_eq!((code, n(&json, "requests.ok")), (0, 20), "{source}: {json:#}");
+        assert_eq!((server.settled().requests, other.settled().requests), (20, before), "{source}");
+    }
+    let ran = bench(&[&format!("http://[::1]:{port}/"), "--source", "127.0.0.5", "-n", "1"]);
+    assert_eq!(ran.code, 5, "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("`::1` has no IPv4 address, so nothing can be sent to it from 127.0.0.5"),
+        "{}",
+        ran.stderr
+    );
 }

@@ -1,6 +1,6 @@
 //! A Compose file brought up by the Compose that is installed; its containers become components.
 //!
-//! What the file means is Compose's to say ([`config`]). Limits and variables go into a second file that Compose lays
+//! What the file means is Compose's to say (`config.rs`). Limits and variables go into a second file that Compose lays
 //! over it, the project gets a name of the run's own, and what came up is found by the labels that Compose gives. So
 //! whatever Compose understands works, and goes away by the same labels. By nothing else: a name in the file may be
 //! another's, whose volumes must never be removed.

@@ -1,7 +1,7 @@
 //! The watcher: every component once a second (or more often), on the trial's clock, and every probe beside it.
 //!
-//! Readings are spread over the interval ([`crate::spread`]), at moments when no requests of a round rate fall due, by a
-//! thread that runs behind those of the load ([`crate::background`]): what is read must not be made worse by the reading.
+//! Readings are spread over the interval (`spread.rs`), at moments when no requests of a round rate fall due, by a
+//! thread that runs behind those of the load (`background.rs`): what is read must not be made worse by the reading.
 //! Each sample has the time at which it was read. All are read at once where that disturbs nobody and counters need it:
 //! before the clock's zero, when the load's schedule ends, and when told to. Each probe has a thread of its own, since a
 //! system under load answers late, and that must not make the samples late. What is read goes to one closure; nothing is

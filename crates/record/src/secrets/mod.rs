@@ -1,8 +1,8 @@
 //! Values that nothing loadlab writes or serves may show, and how they are found in text.
 //!
 //! A secret is found however it is written: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and in
-//! any mixture of these, each up to twice over. [`decode`] reads one character in all of its ways of being written,
-//! [`needle`] holds what is looked for, [`scan`] looks for it. Nothing here decides what is a secret.
+//! any mixture of these, each up to twice over. `decode` reads one character in all of its ways of being written,
+//! `needle` holds what is looked for, `scan` looks for it. Nothing here decides what is a secret.
 
 mod decode;
 mod entities;
