@@ -53,24 +53,19 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
         }
         Watched::Note(text) => notes.push(text),
     };
-    // Each is read by itself, once a second.
-    let mut alone = BTreeMap::new();
-    while alone.len() < 4 || alone.values().any(|seconds| *seconds < 3) {
+    // So few are read in a row, once a second.
+    let mut seconds = 0;
+    while seconds < 3 {
         let watched = receive.recv_timeout(Duration::from_nanos(PATIENCE_NS)).unwrap();
-        if let Watched::Samples(all) = &watched
-            && let [one] = all.as_slice()
-            && one.component != "probes"
-            && one.at_s >= 0.0
-        {
-            *alone.entry(one.component.clone()).or_insert(0) += 1;
-        }
+        seconds +=
+            i32::from(matches!(&watched, Watched::Samples(all) if all.len() == 4 && all[0].at_s >= 0.0));
         take(watched);
     }
     watcher.read_all().unwrap();
     watcher.stop();
     let rest: Vec<Watched> = receive.into_iter().collect();
     let together = rest.iter().filter(|w| matches!(w, Watched::Samples(all) if all.len() == 4)).count();
-    assert_eq!(together, 2, "all at the load's end, and all when stopped: {rest:?}");
+    assert!(together >= 2, "all at the load's end, and all when stopped: {rest:?}");
     rest.into_iter().for_each(&mut take);
     // Each sample has its own time, those of one reading as well.
     let mut times: Vec<f64> = samples
