@@ -198,7 +198,8 @@ fn mistakes_of_usage() {
         &["--otlp", "https://collector", "--otlp-ca", "/dev/null"],
         "--otlp: the CA file holds no certificate",
     );
-    check(&["--otlp", "https://bad_host!"], "no name that a certificate could be for");
+    check(&["--otlp", "https://bad_host!"], "`bad_host!` is not a host");
+    check(&["--otlp", "https://-bad"], "`-bad` is no name that a certificate could be for");
     check(&["--otlp", "http://c", "--otlp-header", "a b: c"], "--otlp: `a b` is not a header name");
     check(&["--otlp", "http://c", "--otlp-header", "secret"], "expected `Name: value`");
     check(&["--otlp-header", "a: b"], "--otlp <URL>");
