@@ -35,9 +35,10 @@ fn a_build_that_fails_starts_nothing() {
 #[test]
 fn a_program_that_is_not_there() {
     let lab = Lab::new();
-    let web = "    web: { run: [no-such-program, --x], port: 0 }\n".replace("port: 0", "port: auto");
+    // By its path: a build might have made it. What has no path is looked for on PATH before anything is built.
+    let web = "    web: { run: [./no-such-program, --x], port: auto }\n".to_owned();
     let ran = lab.run(&plan(&[web], ""), &[]);
-    ran.expect(3, &["component `web`: cannot start `no-such-program --x`", "no such program", "hint:"]);
+    ran.expect(3, &["component `web`: cannot start `./no-such-program --x`", "no such program", "hint:"]);
 }
 
 #[test]
