@@ -130,12 +130,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     // What was typed has been looked at; from here on it is the world that may not agree.
     let keep_alive = !args.no_keep_alive;
     let parts = RequestParts { method, headers, body, keep_alive, ..RequestParts::default() };
-    let allowed = Allowed {
-        hosts: args.allow_host.clone(),
-        resolved: args.resolve.clone(),
-        source: args.source.as_ref().and_then(|sources| sources.0.first().copied()),
-        ..Allowed::default()
-    };
+    let allowed = allowed_of(args);
     let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all: args.http2 });
     let targets = requests_for_urls(&urls, &parts, &allowed, via).map_err(|error| {
         let exit = if error.is_usage() { Exit::BadPlan } else { Exit::CouldNotRun };
@@ -186,6 +181,16 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             secrets: mask::secrets(),
         },
     })
+}
+
+/// What may be loaded, and how it is reached.
+fn allowed_of(args: &BenchArgs) -> Allowed {
+    Allowed {
+        hosts: args.allow_host.clone(),
+        resolved: args.resolve.clone(),
+        source: args.source.as_ref().and_then(|sources| sources.0.first().copied()),
+        ..Allowed::default()
+    }
 }
 
 /// Addresses to connect from.
