@@ -98,7 +98,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// What was there before is none of this run's, and nothing was changed.
+    /// What was there before does not belong to this run, and nothing was changed.
     pub fn is_in_the_way(&self) -> bool {
         matches!(self, StoreError::Exists { .. } | StoreError::NotOwn { .. })
     }
