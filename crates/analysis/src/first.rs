@@ -322,8 +322,10 @@ fn cpu_limit(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample])
     let load = during(seen);
     let length_s = load.to_s - load.from_s;
     let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
-    // Added up over cores: a component on four of them is stopped four seconds in each.
-    let stopped = c.throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
+    // Of the load alone: the summary's counter goes on while stragglers are waited for. Added up over cores: a
+    // component on four of them is stopped four seconds in each.
+    let throttled_s = throttled.used(load);
+    let stopped = throttled_s.filter(|_| length_s > 0.0).map(|s| s / length_s).unwrap_or(0.0);
     let used = c.cpu_limit.filter(|l| *l > 0.0).zip(c.cpu_percent.mean).map(|(l, p)| p / 100.0 / l);
     let at_limit = used.is_some_and(|u| u >= BUSY_SHARE);
     if stopped < THROTTLED_SHARE && !at_limit {
@@ -343,7 +345,7 @@ fn cpu_limit(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample])
         }
         _ => " has a CPU limit".to_owned(),
     };
-    let was = match c.throttled_s.filter(|s| *s > 0.0) {
+    let was = match throttled_s.filter(|s| *s > 0.0) {
         Some(s) => format!(
             " and was stopped by it for {} of {} (added up over cores)",
             seconds(s),

@@ -152,6 +152,18 @@ fn limits_are_told_with_their_figures() {
 }
 
 #[test]
+fn a_limit_is_not_said_to_have_stopped_a_component_for_longer_than_the_load() {
+    let edge = Does { cores: 0.0098, limit: Some(0.01), throttled: 0.7, ..QUIET };
+    let mut made = made(10, 1000, 900, &[("edge", edge), ("db", QUIET)]);
+    // The second half is the wait for stragglers, all of which the summary's counter covers.
+    for (i, tick) in made.ticks.iter_mut().enumerate() {
+        tick.in_window = i < 5;
+    }
+    let first = &made.suspects()[0];
+    assert!(first.text.contains("stopped by it for 3.50 s of 5.00 s"), "{}", first.text);
+}
+
+#[test]
 fn what_leaves_no_choice_comes_first() {
     let full = Does { memory: 99 << 20, memory_limit: Some(100 << 20), ..QUIET };
     let limited = Does { cores: 0.5, limit: Some(0.5), throttled: 0.5, ..QUIET };
