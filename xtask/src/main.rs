@@ -18,6 +18,7 @@ mod live_cost;
 mod long;
 mod million;
 mod notices;
+mod ordinary_user;
 mod packages;
 mod page;
 mod peers;

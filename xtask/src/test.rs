@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{Ran, cargo, program, shown};
 use crate::steps::{Outcome, Steps};
-use crate::{book, house, lab, licences, notices, packages, page, readme, root};
+use crate::{book, house, lab, licences, notices, ordinary_user, packages, page, readme, root};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -46,6 +46,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         steps.step("labs end to end", lab::run_all);
         steps.step("reports in a browser", page::open_all);
         steps.step("readme", readme::run_all);
+        steps.step("readme as an ordinary user", ordinary_user::run);
         steps.step("book", book::step);
         steps.step("commands of the book", book::commands::run_all);
     }
