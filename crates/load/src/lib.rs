@@ -24,6 +24,7 @@ mod multiplex;
 mod next;
 pub mod proxy;
 mod recorder;
+mod rooms;
 mod secure;
 mod start;
 mod talk;

@@ -8,6 +8,7 @@ use crate::conn::Phase;
 use crate::deadline::NONE;
 use crate::io::{ConnId, Ops};
 use crate::keeper::Reason;
+use crate::rooms::Rooms;
 use crate::spec::TlsSpec;
 use crate::tls::{Tls, TlsConfig, TlsError, TlsEvent};
 use crate::worker::Worker;
@@ -22,6 +23,8 @@ pub struct Secure<'r> {
     input: Vec<u8>,
     plain: Vec<u8>,
     wire: Vec<u8>,
+    /// For records that come in pieces.
+    rooms: Rooms,
     /// What the server is told of a connection that failed (an alert).
     alert: Vec<u8>,
     /// What went wrong last, for examples.
@@ -37,6 +40,7 @@ impl<'r> Secure<'r> {
             input: Vec::new(),
             plain: Vec::new(),
             wire: Vec::new(),
+            rooms: Rooms::default(),
             alert: Vec::new(),
             words: String::new(),
         }
@@ -150,11 +154,13 @@ impl<'r> Worker<'r> {
         secure.input.clear();
         secure.input.extend_from_slice(bytes);
         let mut opened = false;
+        secure.rooms.lend(tls.room());
         let result = tls.receive(&mut secure.input, &mut secure.wire, &mut |event| match event {
             TlsEvent::Open => opened = true,
             TlsEvent::Plain(bytes) => plain.extend_from_slice(bytes),
             TlsEvent::Closed => {}
         });
+        secure.rooms.take_back(tls.room());
         *secure.link(id) = Some(tls);
         if result.is_err() {
             std::mem::swap(&mut secure.alert, &mut secure.wire);

@@ -126,7 +126,7 @@ impl<'r> Worker<'r> {
         let Some(Part::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
         let mut kept = journey.room(request, exchange.kept.take());
-        let Talks { links, out, .. } = talks;
+        let Talks { links, out, rooms, .. } = talks;
         let Some(link) = &mut links[conn as usize] else { return };
         link.passed = 0;
         (exchange.length, exchange.unsent) = (0, 0);
@@ -149,7 +149,7 @@ impl<'r> Worker<'r> {
             (Ok(_), None) => {}
         }
         if waits && kind.is_some() {
-            link.asks();
+            link.asks(rooms);
         }
         let all_gone = link.unsent == 0;
         exchange.id = journey.last_id().filter(|_| kind.is_some() && result.is_ok());
@@ -165,10 +165,15 @@ impl<'r> Worker<'r> {
     /// What is waited for may have come before.
     fn looks_back(&mut self, id: u32, now: u64) {
         let conn = self.exchanges[id as usize].conn;
-        while let Some(message) = self.talks.as_mut().and_then(|t| t.link(conn)).and_then(Link::take) {
-            if let Some((outcome, trouble)) = self.judge_message(id, &message, now) {
+        while let Some(mut message) = self.talks.as_mut().and_then(|t| t.link(conn)).and_then(Link::take) {
+            let verdict = self.judge_message(id, &message, now);
+            if verdict.is_some() {
                 self.unstash(id);
                 self.stash(id, &message, Some(0));
+            }
+            message.clear();
+            self.talks.iter_mut().for_each(|talks| talks.rooms.take_back(&mut message));
+            if let Some((outcome, trouble)) = verdict {
                 return self.ends_at_once(id, End::Heard(outcome, trouble));
             }
         }
@@ -278,7 +283,8 @@ impl<'r> Worker<'r> {
             self.opening_received(ops, conn, bytes, now);
             return true;
         }
-        let Talks { heard, ends, out, .. } = talks;
+        let Talks { heard, ends, out, rooms, .. } = talks;
+        rooms.lend(&mut link.partial);
         heard.clear();
         ends.clear();
         out.clear();
@@ -289,18 +295,20 @@ impl<'r> Worker<'r> {
             Event::Message { end: false, .. } if !wants || *stale => {}
             Event::Message { bytes, end: false, .. } => partial.extend_from_slice(bytes),
             Event::Message { .. } if !wants || *stale => {
-                (*stale, *partial) = (false, Vec::new());
+                *stale = false;
+                partial.clear();
                 *passed += 1;
             }
             Event::Message { bytes, .. } => {
                 heard.extend_from_slice(partial);
                 heard.extend_from_slice(bytes);
                 ends.push(heard.len());
-                *partial = Vec::new();
+                partial.clear();
             }
             Event::Close { code, .. } => closed = Some(code),
             Event::Ping(_) | Event::Pong(_) => {}
         });
+        rooms.take_back(&mut link.partial);
         let mut flooded = false;
         if !out.is_empty() {
             let (length, sent) = put(&mut self.secure, ops, conn, out);
@@ -351,8 +359,8 @@ impl<'r> Worker<'r> {
     fn heard_one(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, message: &[u8], now: u64) {
         let id = self.conns[conn as usize].exchange;
         if self.doing(conn) != Doing::Waiting {
-            if let Some(link) = self.talks.as_mut().and_then(|talks| talks.link(conn)) {
-                link.store(message);
+            if let Some(talks) = &mut self.talks {
+                talks.store(conn, message);
             }
         } else if let Some(verdict) = self.judge_message(id, message, now) {
             self.unstash(id);

@@ -4,7 +4,7 @@
 //! lie, and a connection at rest keeps no buffers of its own. What goes wrong is told in words users know. Nothing
 //! here reads a file, and nothing decides whether a lack of verification is allowed.
 //!
-//! rustls itself allocates for each record, in both directions; that is the one place in the loop that does.
+//! rustls itself allocates once for each record, in both directions; that is the one place in the loop that does.
 
 pub mod blocking;
 
@@ -33,8 +33,6 @@ const MAX_PARTIAL: usize = 256 * 1024;
 const MAX_PLAIN: usize = 16 * 1024;
 /// Room for a record that is tried first; rustls says if it needs more.
 const ROOM: usize = 512;
-/// Scratch larger than this is given back.
-const KEEP: usize = 512;
 
 /// Types of records; in TLS 1.3 what is encrypted calls itself application data.
 const ALERT: u8 = 0x15;
@@ -508,6 +506,13 @@ impl Tls {
         })
     }
 
+    /// Room for the beginning of a record, which is borrowed before bytes come and given back when no record is left
+    /// in pieces.
+    #[inline]
+    pub fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.partial
+    }
+
     /// Takes the next bytes of the wire, which are overwritten: they are decrypted in place. What is to be answered
     /// (handshake, alerts) is appended to `out`, also when this fails.
     ///
@@ -538,8 +543,7 @@ impl Tls {
             let used = self.pump(&mut whole, out, sink);
             used.map(|used| {
                 whole.drain(..used);
-                let emptied = whole.is_empty() && whole.capacity() > KEEP;
-                self.partial = if emptied { Vec::new() } else { whole };
+                self.partial = whole;
             })
         };
         if result.is_ok() && self.partial.len() > MAX_PARTIAL {

@@ -4,10 +4,11 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use loadlab_load::course::Course;
 use loadlab_load::http2::frame::{self, FrameHead, HEAD_LEN, flag, kind};
@@ -22,10 +23,15 @@ use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::run::{Origin, simulate};
 use loadlab_load::script::{Journey, Message, Script};
-use loadlab_load::spec::Http2;
+use loadlab_load::spec::{Http2, TlsSpec};
+use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection};
 
 use support::http2::over_http2;
+use support::talks::{accept_of, ask, listen, open, pause, say, talk};
 
 /// Counts what each thread takes and gives back.
 struct Counting;
@@ -73,7 +79,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-const MS: u64 = 1_000_000;
+const US: u64 = 1_000;
+const MS: u64 = 1_000 * US;
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 64;
 const USERS: u64 = 64;
@@ -175,100 +182,327 @@ fn bodies_that_nobody_looks_at_are_not_kept() {
     }
 }
 
-/// A server that answers each request with two bytes, over HTTP/1 and HTTP/2; its threads end with the process.
-fn server() -> SocketAddr {
+/// A body that looks as tests want it.
+const BODY: &[u8] = &[b'o'; 4_000];
+
+/// The other end of one connection: it answers each request with [`BODY`], over HTTP/1.1 and HTTP/2, and each message
+/// of a WebSocket with itself, plain or under TLS.
+struct Peer {
+    tls: Option<ServerConnection>,
+    came: Vec<u8>,
+    speaks: Speaks,
+}
+
+#[derive(PartialEq)]
+enum Speaks {
+    Http1,
+    Http2,
+    WebSocket,
+}
+
+impl Peer {
+    fn new(tls: Option<&Arc<ServerConfig>>) -> Peer {
+        let tls = tls.map(|config| ServerConnection::new(config.clone()).expect("a connection under TLS"));
+        Peer { tls, came: Vec::new(), speaks: Speaks::Http1 }
+    }
+
+    /// What it says when these bytes of the wire come.
+    fn answer(&mut self, mut bytes: &[u8]) -> Vec<u8> {
+        let Some(mut tls) = self.tls.take() else { return self.answer_plain(bytes) };
+        let (mut plain, mut out) = (Vec::new(), Vec::new());
+        while !bytes.is_empty() {
+            tls.read_tls(&mut bytes).expect("bytes in memory");
+            tls.process_new_packets().expect("TLS");
+            // That nothing more has come is an error, which is as it should be.
+            let _ = tls.reader().read_to_end(&mut plain);
+        }
+        tls.writer().write_all(&self.answer_plain(&plain)).expect("room");
+        while tls.wants_write() {
+            tls.write_tls(&mut out).expect("bytes in memory");
+        }
+        self.tls = Some(tls);
+        out
+    }
+
+    fn answer_plain(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let (came, mut out) = (&mut self.came, Vec::new());
+        came.extend_from_slice(bytes);
+        if self.speaks == Speaks::Http1 && came.starts_with(frame::PREFACE) {
+            self.speaks = Speaks::Http2;
+            came.drain(..frame::PREFACE.len());
+            frame::write_settings(&mut out, &[]);
+        }
+        match self.speaks {
+            Speaks::Http1 if came.starts_with(b"PRI") => {}
+            Speaks::Http1 => {
+                while let Some(end) = came.windows(4).position(|w| w == b"\r\n\r\n") {
+                    let head = String::from_utf8(came.drain(..end + 4).collect()).expect("ASCII");
+                    if head.contains("Upgrade: websocket") {
+                        let accept = accept_of(&head);
+                        let words = "HTTP/1.1 101 -\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
+                        out.extend(format!("{words}Sec-WebSocket-Accept: {accept}\r\n\r\n").bytes());
+                        self.speaks = Speaks::WebSocket;
+                    } else {
+                        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", BODY.len());
+                        out.extend([head.as_bytes(), BODY].concat());
+                    }
+                }
+            }
+            Speaks::Http2 => {
+                let whole = |came: &[u8]| {
+                    FrameHead::read(came).filter(|head| came.len() >= HEAD_LEN + head.len as usize)
+                };
+                while let Some(head) = whole(came) {
+                    came.drain(..HEAD_LEN + head.len as usize);
+                    if head.kind == kind::HEADERS {
+                        frame::write(&mut out, kind::HEADERS, flag::END_HEADERS, head.stream, &[0x88]);
+                        frame::write(&mut out, kind::DATA, flag::END_STREAM, head.stream, BODY);
+                    }
+                }
+            }
+            Speaks::WebSocket => {
+                // A short frame of a client: two bytes, four of the mask, what it says.
+                while came.len() >= 6 && came.len() >= 6 + usize::from(came[1] & 0x7f) {
+                    let frame: Vec<u8> = came.drain(..6 + usize::from(came[1] & 0x7f)).collect();
+                    out.extend([frame[0], frame[1] & 0x7f]);
+                    out.extend(frame[6..].iter().zip(frame[2..6].iter().cycle()).map(|(b, mask)| b ^ mask));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Peers behind real sockets; their threads end with the process.
+fn server(tls: Option<Arc<ServerConfig>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("its address");
     std::thread::spawn(move || {
         LOADS.set(false);
         for socket in listener.incoming().flatten() {
+            let peer = Peer::new(tls.as_ref());
             std::thread::spawn(move || {
                 LOADS.set(false);
-                serve(socket)
+                serve(socket, peer)
             });
         }
     });
     address
 }
 
-fn serve(mut socket: TcpStream) {
-    let (mut came, mut buffer, mut out) = (Vec::new(), [0; 4096], Vec::new());
-    let mut is_http2 = false;
+fn serve(mut socket: TcpStream, mut peer: Peer) {
+    let mut buffer = [0; 4096];
     socket.set_nodelay(true).expect("a socket option");
     while let Ok(n @ 1..) = socket.read(&mut buffer) {
-        came.extend_from_slice(&buffer[..n]);
-        out.clear();
-        if !is_http2 && came.starts_with(frame::PREFACE) {
-            is_http2 = true;
-            came.drain(..frame::PREFACE.len());
-            frame::write_settings(&mut out, &[]);
-        }
-        if is_http2 {
-            while let Some(head) = FrameHead::read(&came).filter(|h| came.len() >= HEAD_LEN + h.len as usize)
-            {
-                came.drain(..HEAD_LEN + head.len as usize);
-                if head.kind == kind::HEADERS {
-                    frame::write(&mut out, kind::HEADERS, flag::END_HEADERS, head.stream, &[0x88]);
-                    frame::write(&mut out, kind::DATA, flag::END_STREAM, head.stream, b"ok");
-                }
-            }
-        } else if !came.starts_with(b"PRI") {
-            while let Some(end) = came.windows(4).position(|w| w == b"\r\n\r\n") {
-                came.drain(..end + 4);
-                out.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-            }
-        }
-        if socket.write_all(&out).is_err() {
+        if socket.write_all(&peer.answer(&buffer[..n])).is_err() {
             return;
         }
     }
 }
 
-/// How often load threads take memory for so many requests.
-fn taken(spec: &LoadSpec, requests: u64) -> u64 {
+/// The same peers in simulated time. What they take is theirs.
+struct Peers {
+    tls: Option<Arc<ServerConfig>>,
+    /// What they say comes in this many pieces.
+    pieces: usize,
+    /// Each with the time at which all that it said before has come.
+    peers: BTreeMap<ConnId, (Peer, u64)>,
+    /// Records of TLS, in both directions.
+    records: u64,
+}
+
+impl Server for Peers {
+    fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
+        LOADS.set(false);
+        self.peers.insert(conn, (Peer::new(self.tls.as_ref()), 0));
+        LOADS.set(true);
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        LOADS.set(false);
+        let (peer, all_came_ns) = self.peers.get_mut(&conn).expect("a connection");
+        let answer = peer.answer(bytes);
+        if self.tls.is_some() {
+            self.records += records(bytes) + records(&answer);
+        }
+        *all_came_ns = at_ns.max(*all_came_ns);
+        let mut come = |piece: &[u8]| {
+            *all_came_ns += US;
+            (*all_came_ns, Reply::Bytes(piece.to_vec()))
+        };
+        let replies = answer.chunks(answer.len().div_ceil(self.pieces).max(1)).map(&mut come).collect();
+        LOADS.set(true);
+        replies
+    }
+}
+
+/// How many records of TLS these bytes are.
+fn records(mut wire: &[u8]) -> u64 {
+    let mut count = 0;
+    while let [_, _, _, a, b, rest @ ..] = wire {
+        wire = &rest[usize::from(u16::from_be_bytes([*a, *b]))..];
+        count += 1;
+    }
+    count
+}
+
+/// Where a load runs.
+#[derive(Clone, Copy, Debug)]
+enum On {
+    Sockets(IoChoice),
+    /// In simulated time, where what the server says comes in so many pieces.
+    Simulated(usize),
+}
+
+/// How often load threads take memory for so many requests, and the records of TLS of a simulated load.
+fn taken(spec: &LoadSpec, requests: u64, on: On, tls: Option<&Arc<ServerConfig>>) -> (u64, u64) {
     let mut spec = spec.clone();
     spec.until = Until::Requests(requests);
     if let Some(journey) = &mut spec.journey {
         journey.course.rounds = u64::MAX;
     }
-    let origin = Origin { start_ns: now_ns(), zero_ns: 0, batch: 0, first_id: 0 };
-    let before = TAKEN.load(Ordering::Relaxed);
-    let outcome = loadlab_load::run(&spec, &Control::default(), origin, &mut |_| {}).expect("it runs");
-    assert_eq!(outcome.measured.counts.ok, requests);
-    TAKEN.load(Ordering::Relaxed) - before
+    let (before, mut records) = (TAKEN.load(Ordering::Relaxed), 0);
+    let outcome = match on {
+        On::Sockets(io) => {
+            spec.io = io;
+            let origin = Origin { start_ns: now_ns(), zero_ns: 0, batch: 0, first_id: 0 };
+            loadlab_load::run(&spec, &Control::default(), origin, &mut |_| {})
+        }
+        On::Simulated(pieces) => {
+            LOADS.set(true);
+            let mut sim = Sim::new(Peers { tls: tls.cloned(), pieces, peers: BTreeMap::new(), records: 0 });
+            let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |_| {});
+            LOADS.set(false);
+            records = sim.into_server().records;
+            outcome
+        }
+    };
+    assert_eq!(outcome.expect("it runs").measured.counts.ok, requests);
+    (TAKEN.load(Ordering::Relaxed) - before, records)
 }
 
-#[test]
-fn requests_cost_load_threads_no_memory() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    LOADS.set(false);
-    let address = server();
+impl On {
+    /// Numbers of requests to compare: what is taken once, at the start, is the same for both.
+    fn requests(self) -> [u64; 2] {
+        match self {
+            On::Simulated(_) => [200, 1_200],
+            On::Sockets(_) => [500, 2_500],
+        }
+    }
+
+    /// How often the requests that the second has more may take memory.
+    fn now_and_then(self) -> u64 {
+        match self {
+            // Room that grows once.
+            On::Simulated(_) => 20,
+            // What is reported ten times a second takes some, however long it lasts: but not for every second request.
+            On::Sockets(_) => 1_000,
+        }
+    }
+}
+
+/// Where loads can run here.
+fn everywhere() -> Vec<On> {
+    let mut on = vec![On::Simulated(1), On::Simulated(3), On::Sockets(IoChoice::Epoll)];
+    let size = Size { connections: 8, in_flight: 8, keep_alive: true, sources: false };
+    if Uring::new(size).is_ok() {
+        on.push(On::Sockets(IoChoice::Uring));
+    }
+    on
+}
+
+/// Loads of every kind.
+fn loads() -> Vec<(&'static str, LoadSpec)> {
     let http2 = |spec: LoadSpec| {
         let parts = HeadParts { method: "GET", scheme: "http", authority: "sim", path: "/", headers: &[] };
         let heads = vec![Heads::default().add(&parts).expect("a head")];
         LoadSpec { http2: Some(Http2 { heads, written: vec![], streams: 4 }), ..spec }
     };
     let look = |mut spec: LoadSpec| {
-        spec.journey.as_mut().expect("a journey").scripts[0].checks.contains = vec![Text::new(b"ok")];
+        spec.journey.as_mut().expect("a journey").scripts[0].checks.contains = vec![Text::new(b"oo")];
         spec
     };
-    let backends = match Uring::new(Size { connections: 8, in_flight: 8, keep_alive: true, sources: false }) {
-        Ok(_) => vec![IoChoice::Epoll, IoChoice::Uring],
-        Err(_) => vec![IoChoice::Epoll],
+    // Each user opens one WebSocket, and says the rest on it.
+    let talk_of = |parts: &[Script]| {
+        let mut spec = journey();
+        let scripts = talk([vec![open()], vec![parts; 2_600 / parts.len()].concat()].concat());
+        spec.requests = vec![support::get(); scripts.len()];
+        let journey = spec.journey.as_mut().expect("a journey");
+        journey.course.round = scripts.len() as u32;
+        journey.scripts = scripts;
+        spec
     };
-    for io in backends {
-        for (what, spec) in [
-            ("HTTP/1.1", plain()),
-            ("HTTP/2", http2(plain())),
-            ("a journey", journey()),
-            ("a journey with a check of the body", look(journey())),
-            ("a journey over HTTP/2", over_http2(journey(), 4, &[vec![]])),
-        ] {
-            let mut spec = LoadSpec { io, model: Model::Closed { users: 8 }, ..spec };
+    let loads = [
+        ("HTTP/1.1", plain()),
+        ("HTTP/2", http2(plain())),
+        ("a journey", journey()),
+        ("a journey with a check of the body", look(journey())),
+        ("a journey over HTTP/2", over_http2(journey(), 4, &[vec![]])),
+        ("a WebSocket on which something is said", talk_of(&[say("{n} is said")])),
+        ("a WebSocket on which something is asked", talk_of(&[ask("{n} is said", "is said")])),
+        (
+            "a WebSocket on which what comes early is kept",
+            talk_of(&[pause(say("it"), 10 * US), listen("it")]),
+        ),
+    ];
+    loads
+        .into_iter()
+        .map(|(what, spec)| (what, LoadSpec { model: Model::Closed { users: 8 }, ..spec }))
+        .collect()
+}
+
+#[test]
+fn requests_cost_load_threads_no_memory() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    LOADS.set(false);
+    let address = server(None);
+    for on in everywhere() {
+        for (what, mut spec) in loads() {
             spec.hosts = vec![vec![address.into()]];
-            let (few, many) = (taken(&spec, 1_000), taken(&spec, 10_000));
-            // What is told ten times a second may take memory now and then; nine thousand requests must not, one in ten.
-            assert!(many < few + 900, "{what}, {io:?}: {few} times for 1,000 requests, {many} for 10,000");
+            let [(few, _), (many, _)] = on.requests().map(|requests| taken(&spec, requests, on, None));
+            let [from, to] = on.requests();
+            let most = few + on.now_and_then();
+            assert!(many <= most, "{what}, {on:?}: {few} times for {from} requests, {many} for {to}");
+        }
+    }
+}
+
+/// rustls allocates once for each record, in both directions: for what it encrypts, and for what it has decrypted. There is no
+/// way around that. All else is ours, and takes nothing.
+#[test]
+fn requests_under_tls_cost_what_rustls_takes() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    LOADS.set(false);
+    let key = KeyPair::generate().expect("a key");
+    let certificate = CertificateParams::new(vec!["sim".to_owned()]).expect("a name").self_signed(&key);
+    let chain = vec![certificate.expect("a certificate").der().clone()];
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let private = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, private);
+    let mut config = config.expect("its settings");
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let config = Arc::new(config);
+    let address = server(Some(config.clone()));
+    for on in everywhere() {
+        for (what, mut spec) in loads() {
+            let alpn = if spec.http2.is_some() { b"h2".to_vec() } else { b"http/1.1".to_vec() };
+            let (trust, versions, alpn) = (Trust::Anyone, Versions::Both, vec![alpn]);
+            let parts = TlsParts { trust, identity: None, versions, resumption: false, alpn };
+            let names = vec![Some(server_name("sim").expect("a name"))];
+            let client = TlsConfig::new(&parts).expect("settings");
+            spec.tls = Some(Box::new(TlsSpec { config: client, names }));
+            spec.hosts = vec![vec![address.into()]];
+            let [from, to] = on.requests();
+            let [few, many] = [from, to].map(|requests| taken(&spec, requests, on, Some(&config)));
+            // One record each way for a request, or fewer where several go together.
+            let records = match on {
+                On::Simulated(_) => many.1 - few.1,
+                On::Sockets(_) => 2 * (to - from),
+            };
+            let (few, many, most) = (few.0, many.0, few.0 + records + on.now_and_then());
+            assert!(many <= most, "{what}, {on:?}: {few} times for {from} requests, {many} for {to}");
         }
     }
 }

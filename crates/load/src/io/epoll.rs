@@ -370,9 +370,9 @@ impl<'r> Io<'r> for Epoll<'r> {
         }
         self.ops.holds = wait.at_least > 1;
         self.wait(wait)?;
-        for (key, address) in std::mem::take(&mut self.ops.crowded) {
-            self.ops.connect_again(key, address);
-        }
+        let mut crowded = std::mem::take(&mut self.ops.crowded);
+        crowded.retain(|(key, address)| self.ops.is_crowded(*key, address));
+        self.ops.crowded = crowded;
         let mut failed = std::mem::take(&mut self.ops.failed);
         let mut unfinished = std::mem::take(&mut self.unfinished);
         unfinished.retain(|(key, ended)| self.receive(*key, *ended, sink));
@@ -485,23 +485,26 @@ impl<'r> EpollOps<'r> {
         // There is no Nagle here to be switched off.
         (slot.is_unix, slot.no_delay, slot.socket) = (true, true, Some(socket));
         let (key, address) = (self.key(conn), net::SocketAddrUnix::new(path)?);
-        self.connect_again(key, address);
+        if self.is_crowded(key, &address) {
+            self.crowded.push((key, address));
+        }
         Ok(())
     }
 
-    /// Connects to a Unix socket: at once, or as soon as there is room in its queue. Until then the kernel must not
+    /// Connects to a Unix socket, unless there is no room in its queue: then again later. Until then the kernel must not
     /// be asked about the socket: it would call it writable.
-    fn connect_again(&mut self, key: u64, address: net::SocketAddrUnix) {
+    fn is_crowded(&mut self, key: u64, address: &net::SocketAddrUnix) -> bool {
         if self.live(key).is_none() {
-            return;
+            return false;
         }
-        let Some(socket) = &self.slots[key as u32 as usize].socket else { return };
-        let watched = net::connect(socket, &address).and_then(|()| watch(&self.epoll, socket, key));
+        let Some(socket) = &self.slots[key as u32 as usize].socket else { return false };
+        let watched = net::connect(socket, address).and_then(|()| watch(&self.epoll, socket, key));
         match watched {
-            Ok(()) => {}
-            Err(Errno::AGAIN) => self.crowded.push((key, address)),
+            Err(Errno::AGAIN) => return true,
             Err(error) => self.failed.push((key, error.raw_os_error())),
+            Ok(()) => {}
         }
+        false
     }
 
     fn open_inet(&mut self, conn: ConnId, address: &SocketAddr, source: Option<IpAddr>) -> Result<(), Errno> {

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::ConnId;
+use crate::rooms::Rooms;
 use crate::script::{MAX_BODY, Trouble};
 use crate::spec::LoadSpec;
 use crate::talk::NORMAL;
@@ -27,6 +28,8 @@ pub struct Talks {
     /// Messages that came together, end to end, and where each of them ends.
     pub heard: Vec<u8>,
     pub ends: Vec<usize>,
+    /// For messages that come in pieces, or too early.
+    pub rooms: Rooms,
     /// Parts that ended as soon as they began, to be finished in the next turn.
     pub settled: Vec<Settled>,
     pub spare: Vec<Settled>,
@@ -45,7 +48,7 @@ pub struct Link {
     pub stale: bool,
     /// Beginning of a message that comes in pieces; first, of the answer to the opening.
     pub partial: Vec<u8>,
-    inbox: VecDeque<Box<[u8]>>,
+    inbox: VecDeque<Vec<u8>>,
     inbox_bytes: usize,
     /// Bytes that have not gone out.
     pub unsent: usize,
@@ -120,7 +123,7 @@ impl Link {
     }
 
     /// Keeps a message for later, if that is wanted and there is room.
-    pub fn store(&mut self, message: &[u8]) {
+    fn store(&mut self, message: &[u8], rooms: &mut Rooms) {
         let room = self.inbox.len() < INBOX_MESSAGES && self.inbox_bytes + message.len() <= INBOX_BYTES;
         if !self.keeps {
             return;
@@ -130,21 +133,28 @@ impl Link {
             return;
         }
         self.inbox_bytes += message.len();
-        self.inbox.push_back(message.into());
+        let mut kept = Vec::new();
+        rooms.lend(&mut kept);
+        kept.extend_from_slice(message);
+        self.inbox.push_back(kept);
     }
 
-    pub fn take(&mut self) -> Option<Box<[u8]>> {
+    /// The first message that was kept; its room is to be given back.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
         let message = self.inbox.pop_front()?;
         self.inbox_bytes -= message.len();
         Some(message)
     }
 
     /// What was kept answers nothing that is said from now on; nor does what is under way.
-    pub fn asks(&mut self) {
-        self.inbox.clear();
+    pub fn asks(&mut self, rooms: &mut Rooms) {
+        for mut message in self.inbox.drain(..) {
+            message.clear();
+            rooms.take_back(&mut message);
+        }
         (self.inbox_bytes, self.unkept) = (0, 0);
         self.stale = self.socket.is_inside();
-        self.partial = Vec::new();
+        self.partial.clear();
         self.asked += 1;
     }
 
@@ -166,6 +176,7 @@ impl Talks {
             out: Vec::new(),
             heard: Vec::new(),
             ends: Vec::new(),
+            rooms: Rooms::default(),
             settled: Vec::new(),
             spare: Vec::new(),
             words: String::new(),
@@ -180,6 +191,13 @@ impl Talks {
     #[inline]
     pub fn link(&mut self, conn: ConnId) -> Option<&mut Link> {
         self.links.get_mut(conn as usize)?.as_deref_mut()
+    }
+
+    /// Keeps a message of a connection for later, if that is wanted.
+    pub fn store(&mut self, conn: ConnId, message: &[u8]) {
+        if let Some(Some(link)) = self.links.get_mut(conn as usize) {
+            link.store(message, &mut self.rooms);
+        }
     }
 
     /// The part that a connection is at has ended.

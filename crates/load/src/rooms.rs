@@ -1,0 +1,67 @@
+//! Room that a connection borrows while it holds something whose rest is to come.
+//!
+//! A connection at rest holds none, however many there are; what is given back is lent again, so that nothing is
+//! allocated for each record or message that comes in pieces.
+
+/// What is lent again, in bytes; what is beyond is freed.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+/// A room that has grown beyond this is freed as well.
+const LARGEST: usize = 64 * 1024;
+
+/// Rooms of one load thread that nobody uses at present.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    rooms: Vec<Vec<u8>>,
+    /// Their capacities, summed.
+    bytes: usize,
+}
+
+impl Rooms {
+    /// Makes room where there is none.
+    #[inline]
+    pub fn lend(&mut self, room: &mut Vec<u8>) {
+        if room.capacity() == 0
+            && let Some(spare) = self.rooms.pop()
+        {
+            self.bytes -= spare.capacity();
+            *room = spare;
+        }
+    }
+
+    /// Takes a room back in which nothing is any more.
+    #[inline]
+    pub fn take_back(&mut self, room: &mut Vec<u8>) {
+        if !room.is_empty() || room.capacity() == 0 {
+            return;
+        }
+        let room = std::mem::take(room);
+        if room.capacity() <= LARGEST && self.bytes + room.capacity() <= MOST_BYTES {
+            self.bytes += room.capacity();
+            self.rooms.push(room);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rooms_are_lent_again_and_bounded() {
+        let mut rooms = Rooms::default();
+        let mut room = Vec::with_capacity(100);
+        room.push(1);
+        rooms.take_back(&mut room);
+        assert_eq!((room.len(), rooms.rooms.len()), (1, 0), "something is in it");
+        room.clear();
+        let at = room.as_ptr();
+        rooms.take_back(&mut room);
+        assert_eq!((room.capacity(), rooms.bytes >= 100), (0, true));
+        rooms.lend(&mut room);
+        assert_eq!((room.as_ptr(), rooms.bytes), (at, 0));
+        rooms.take_back(&mut Vec::with_capacity(LARGEST + 1));
+        assert_eq!(rooms.bytes, 0);
+        (0..1000).for_each(|_| rooms.take_back(&mut Vec::with_capacity(LARGEST)));
+        assert!((1..=MOST_BYTES).contains(&rooms.bytes), "{} bytes", rooms.bytes);
+    }
+}
