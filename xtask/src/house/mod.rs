@@ -8,7 +8,6 @@ mod book;
 mod budgets;
 mod exceptions;
 mod files;
-mod hot;
 mod imports;
 mod leftovers;
 mod links;
@@ -90,12 +89,6 @@ pub const RULES: &[Rule] = &[
     Rule { name: "outside", says: "only programs print, exit and handle signals", check: purity::outside },
     Rule { name: "terminal", says: "the binary prints in one place", check: purity::terminal },
     Rule { name: "pure", says: "plan, analysis and report are pure", check: purity::pure },
-    Rule { name: "hot-loop", says: "the worker's loop neither locks nor logs", check: hot::no_locks },
-    Rule {
-        name: "hot-path",
-        says: "what runs for each request does not allocate",
-        check: hot::no_allocation,
-    },
     Rule {
         name: "leftovers",
         says: "no todo!, unimplemented!, dbg! or ignored test",

@@ -45,15 +45,13 @@ pub struct Named {
 }
 
 /// A function with a body.
-pub struct Function<'s> {
+pub struct Function {
     /// Its name.
     pub name: String,
     /// From its `fn` to its last brace.
     pub lines: RangeInclusive<usize>,
     /// How many arguments it takes, beside self.
     pub arguments: usize,
-    /// Its attributes.
-    pub attributes: &'s [syn::Attribute],
 }
 
 impl Source {
@@ -149,7 +147,7 @@ impl Source {
     }
 
     /// Its functions, those of tests excepted.
-    pub fn functions(&self) -> Vec<Function<'_>> {
+    pub fn functions(&self) -> Vec<Function> {
         let mut finder = FunctionFinder { source: self, found: Vec::new() };
         finder.visit_file(&self.file);
         finder.found
@@ -284,34 +282,34 @@ impl Imports<'_> {
 
 struct FunctionFinder<'s> {
     source: &'s Source,
-    found: Vec<Function<'s>>,
+    found: Vec<Function>,
 }
 
-impl<'s> FunctionFinder<'s> {
-    fn add(&mut self, signature: &syn::Signature, end: proc_macro2::Span, attributes: &'s [syn::Attribute]) {
+impl FunctionFinder<'_> {
+    fn add(&mut self, signature: &syn::Signature, end: proc_macro2::Span) {
         let start = signature.span().start().line;
         if self.source.in_test(start) {
             return;
         }
         let arguments = signature.inputs.iter().filter(|i| matches!(i, syn::FnArg::Typed(_))).count();
         let lines = start..=end.end().line;
-        self.found.push(Function { name: signature.ident.to_string(), lines, arguments, attributes });
+        self.found.push(Function { name: signature.ident.to_string(), lines, arguments });
     }
 }
 
-impl<'s> Visit<'s> for FunctionFinder<'s> {
+impl<'s> Visit<'s> for FunctionFinder<'_> {
     fn visit_item_fn(&mut self, item: &'s syn::ItemFn) {
-        self.add(&item.sig, item.block.span(), &item.attrs);
+        self.add(&item.sig, item.block.span());
         syn::visit::visit_item_fn(self, item);
     }
 
     fn visit_impl_item_fn(&mut self, item: &'s syn::ImplItemFn) {
-        self.add(&item.sig, item.block.span(), &item.attrs);
+        self.add(&item.sig, item.block.span());
         syn::visit::visit_impl_item_fn(self, item);
     }
 
     fn visit_trait_item_fn(&mut self, item: &'s syn::TraitItemFn) {
-        self.add(&item.sig, item.span(), &item.attrs);
+        self.add(&item.sig, item.span());
         syn::visit::visit_trait_item_fn(self, item);
     }
 }
@@ -363,12 +361,8 @@ mod tests {
     #[test]
     fn functions_have_lines_and_arguments() {
         let source = source();
-        let found: Vec<_> = source
-            .functions()
-            .into_iter()
-            .map(|f| (f.name, f.lines, f.arguments, f.attributes.len()))
-            .collect();
-        assert_eq!(found, [("long".to_owned(), 6..=10, 2, 2)]);
+        let found: Vec<_> = source.functions().into_iter().map(|f| (f.name, f.lines, f.arguments)).collect();
+        assert_eq!(found, [("long".to_owned(), 6..=10, 2)]);
     }
 
     #[test]
