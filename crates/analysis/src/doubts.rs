@@ -84,6 +84,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         late(summary, grounds),
         throttled(summary, grounds),
         stood_still(summary, grounds),
+        coarse_ticks(summary),
         own_limits(summary),
         littles_law(summary, grounds),
         users_idle(summary, grounds),
@@ -296,6 +297,24 @@ fn stood_still(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         grave,
         words.join("; "),
         "find what stops it: a signal, a suspended or moved virtual machine, or others on its cores (`--cpus`)",
+    )
+}
+
+/// What merges the counts of load threads had too little time, and ticks are longer than a second. Counts, rates and
+/// percentiles of the whole load miss nothing.
+fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
+    let coarse_s = summary.generator.coarse_s;
+    if coarse_s <= 0.0 {
+        return None;
+    }
+    doubt(
+        "coarse_ticks",
+        false,
+        format!(
+            "what merges the counts of load threads fell behind: {} of the load are in ticks longer than a second",
+            ms(coarse_s * 1e3)
+        ),
+        "totals miss nothing, but what happened within these ticks cannot be seen: leave loadlab a core, or use fewer tags",
     )
 }
 

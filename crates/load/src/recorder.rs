@@ -1,7 +1,9 @@
 //! What one worker counts, in batches that it hands over ten times a second.
 //!
 //! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty
-//! through a second channel, so that after the first few none is allocated.
+//! through a second channel. There are [`BATCHES`] of them at most: where none has come back, since what collects them
+//! gets no time, the present one is filled further and stands for a longer interval. So a load thread neither
+//! waits nor takes more and more memory, and nothing is lost.
 
 use std::sync::mpsc::{Receiver, Sender};
 
@@ -15,6 +17,10 @@ use crate::source::Request;
 /// How often a batch is handed over. Divides a second.
 pub const BATCH_NS: u64 = 100_000_000;
 
+/// Batches of one worker: what collects them may be two seconds behind before intervals become longer.
+const BATCHES: usize = 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
 /// A batch waits no longer than this for a turn that has nothing else to do.
 const TELL_NS: u64 = 20_000_000;
 
@@ -27,6 +33,8 @@ pub struct Batch {
     pub from_ns: u64,
     /// … and before here.
     pub until_ns: u64,
+    /// It is longer than [`BATCH_NS`], since no empty batch had come back. It lies within a second, or ends with one.
+    pub is_long: bool,
     /// By event. `in_flight` is set in the last batch alone, to what was cut off.
     pub counts: Counts,
     /// Requests under way when the interval ended.
@@ -117,6 +125,7 @@ impl Batch {
             worker,
             from_ns: 0,
             until_ns: 0,
+            is_long: false,
             counts: Counts::default(),
             in_flight: 0,
             open: 0,
@@ -144,6 +153,7 @@ impl Batch {
 
     /// Empties it for its next use.
     pub fn clear(&mut self) {
+        self.is_long = false;
         self.counts = Counts::default();
         self.statuses.fill(0);
         self.bytes = Bytes::default();
@@ -185,6 +195,8 @@ pub struct Recorder {
     closed: bool,
     full: Sender<Box<Batch>>,
     empty: Receiver<Box<Batch>>,
+    /// Batches made so far.
+    made: usize,
     /// Requests under way.
     pub in_flight: u64,
     /// Connections open.
@@ -228,6 +240,7 @@ impl Recorder {
             closed: setup.closed,
             full: setup.full,
             empty: setup.empty,
+            made: 1,
             in_flight: 0,
             open: 0,
             peaks: (0, 0),
@@ -246,25 +259,55 @@ impl Recorder {
     #[inline]
     pub fn roll(&mut self, now_ns: u64) {
         if now_ns >= self.next_ns {
-            self.hand_over(self.next_ns, false);
-            self.batch.from_ns = now_ns / BATCH_NS * BATCH_NS;
-            self.next_ns = self.batch.from_ns + BATCH_NS;
+            self.end_interval(now_ns);
         }
+    }
+
+    /// The interval is over: the batch is handed over if there is another one to go on with.
+    #[cold]
+    fn end_interval(&mut self, now_ns: u64) {
+        let from_ns = now_ns / BATCH_NS * BATCH_NS;
+        if let Some(until_ns) = self.may_end_at(from_ns)
+            && let Some(next) = self.empty_batch()
+        {
+            self.hand_over(until_ns, next, false);
+            self.batch.from_ns = from_ns;
+        } else {
+            self.batch.is_long = true;
+        }
+        self.next_ns = from_ns + BATCH_NS;
+    }
+
+    /// Where the batch's interval may end, at the latest there. One that reaches beyond its second's end goes on to the end of
+    /// another one: so whole seconds become one, and no second belongs to two such.
+    fn may_end_at(&self, from_ns: u64) -> Option<u64> {
+        let is_within = self.batch.from_ns / SECOND_NS == (self.next_ns - 1) / SECOND_NS;
+        // Nothing was counted since `next_ns`.
+        let end_ns = from_ns / SECOND_NS * SECOND_NS;
+        if is_within { Some(self.next_ns) } else { Some(end_ns).filter(|end_ns| *end_ns >= self.next_ns) }
+    }
+
+    /// One that came back, or a new one while there are few.
+    fn empty_batch(&mut self) -> Option<Box<Batch>> {
+        self.empty.try_recv().ok().or_else(|| (self.made < BATCHES).then(|| self.new_batch()))
+    }
+
+    fn new_batch(&mut self) -> Box<Batch> {
+        self.made += 1;
+        let batch = &self.batch;
+        let sizes = (batch.worker, batch.by_tag.len(), batch.numbers.len());
+        Box::new(Batch::new(sizes, batch.before.is_some()))
     }
 
     /// Hands over what is left.
     pub fn finish(&mut self, now_ns: u64) {
-        self.hand_over(now_ns, true);
+        let next = self.empty.try_recv().unwrap_or_else(|_| self.new_batch());
+        self.hand_over(now_ns, next, true);
         self.give_away();
     }
 
     #[cold]
-    fn hand_over(&mut self, until_ns: u64, last: bool) {
-        let next = self.empty.try_recv().unwrap_or_else(|_| {
-            let batch = &self.batch;
-            let sizes = (batch.worker, batch.by_tag.len(), batch.numbers.len());
-            Box::new(Batch::new(sizes, batch.before.is_some()))
-        });
+    fn hand_over(&mut self, until_ns: u64, next: Box<Batch>, last: bool) {
         let mut full = std::mem::replace(&mut self.batch, next);
         full.until_ns = until_ns;
         full.in_flight = self.in_flight;

@@ -1,6 +1,6 @@
 //! A load from start to end: threads, and the merging of what they hand over into ticks and totals.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,8 +21,10 @@ use crate::spec::{IoChoice, LoadSpec, Model};
 use crate::start::{Seat, Start};
 use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 use peaks::Peaks;
+use seconds::Seconds;
 
 mod peaks;
+mod seconds;
 mod simulated;
 
 pub use simulated::{simulate, simulate_share};
@@ -69,7 +71,7 @@ pub enum LoadEvent<'a> {
     Progress(&'a Totals),
 }
 
-/// A complete second.
+/// A complete second; several where what merges them had too little time ([`Generator::coarse_s`]).
 #[derive(Clone, Debug, Default)]
 pub struct Second {
     /// Its line in the record.
@@ -325,11 +327,10 @@ struct Collector<'s> {
     last_end_ns: u64,
     /// Where the window ends for each worker, as far as is known.
     window_to_ns: Vec<u64>,
-    /// Seconds not yet complete, from number `first`.
-    seconds: VecDeque<Second>,
-    first: u64,
-    /// Emptied seconds for reuse.
-    spare: Vec<Second>,
+    /// Seconds not yet complete.
+    seconds: Seconds,
+    /// Seconds of the load that were told several at once.
+    coarse_s: f64,
     /// For each worker: up to when it has told, requests in flight, and connections open.
     workers: Vec<(u64, u64, u64)>,
     peaks: Peaks,
@@ -350,9 +351,8 @@ impl<'s> Collector<'s> {
             last_start_ns: 0,
             last_end_ns: 0,
             window_to_ns: vec![u64::MAX; spec.threads],
-            seconds: VecDeque::new(),
-            first: 0,
-            spare: Vec::new(),
+            seconds: Seconds::default(),
+            coarse_s: 0.0,
             workers: vec![(0, 0, 0); spec.threads],
             peaks: Peaks::new(spec.threads),
             gaps: vec![Gaps::default(); spec.threads],
@@ -415,7 +415,7 @@ impl<'s> Collector<'s> {
         let in_flight = batch.in_flight + batch.counts.in_flight;
         self.workers[batch.worker] = (until, in_flight, batch.open);
         let most = (batch.flight_peak, batch.connections.peak);
-        self.peaks.add(batch.worker, batch.from_ns, most, (batch.in_flight, batch.open));
+        self.peaks.add(batch.worker, (batch.from_ns, batch.until_ns), most, (batch.in_flight, batch.open));
         self.totals.connections.peak = self.peaks.most().1;
         self.gaps[batch.worker] = batch.gaps;
         self.last_start_ns = self.last_start_ns.max(batch.last_start_ns);
@@ -425,12 +425,15 @@ impl<'s> Collector<'s> {
         self.busy_in_window_ns += u128::from(batch.busy_in_window_ns);
         let by_tag = named(&self.spec.tags, &batch.by_tag);
         self.add_to_totals(batch, &by_tag);
-        let number = batch.from_ns / SECOND_NS;
         let (in_flight, open) =
             self.workers.iter().fold((0, 0), |(flight, open), w| (flight + w.1, open + w.2));
         self.now.counts.in_flight = in_flight;
         self.now.open = open;
-        let second = self.second(number);
+        // What a thread says last was taken to be of the second it began in.
+        let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
+        let (name, batch_number) = (&self.spec.name, self.origin.batch);
+        let tick = || Tick { load: name.clone(), batch: batch_number, ..Tick::default() };
+        let second = self.seconds.of((batch.from_ns, until_ns), tick);
         add_to_second(second, batch, &by_tag);
         second.ids.append(&mut batch.ids);
         second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
@@ -472,25 +475,6 @@ impl<'s> Collector<'s> {
         self.now.connections = totals.connections;
     }
 
-    /// The second with this number, made if it is not there.
-    fn second(&mut self, number: u64) -> &mut Second {
-        while self.first + self.seconds.len() as u64 <= number {
-            let number = self.first + self.seconds.len() as u64;
-            let mut second = self.spare.pop().unwrap_or_default();
-            let from_s = number as f64;
-            second.tick = Tick {
-                load: self.spec.name.clone(),
-                batch: self.origin.batch,
-                from_s,
-                to_s: from_s,
-                ..Tick::default()
-            };
-            self.seconds.push_back(second);
-        }
-        let index = number.saturating_sub(self.first) as usize;
-        &mut self.seconds[index]
-    }
-
     /// Whether a second that every worker has left behind is of the window: where that ends is known then, even if the
     /// load was stopped.
     fn in_window(&self, second: u64) -> bool {
@@ -501,20 +485,16 @@ impl<'s> Collector<'s> {
     /// Tells the seconds that every worker has left behind.
     fn tell_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         let shift_s = self.shift_s();
-        while !self.seconds.is_empty() && (self.first + 1) * SECOND_NS <= self.told_ns() {
-            let in_window = self.in_window(self.first);
-            let Some(mut second) = self.seconds.pop_front() else { return };
-            self.first += 1;
-            second.tick.in_window = in_window;
+        while let Some((number, length, mut second)) = self.seconds.complete(self.told_ns()) {
+            second.tick.in_window = self.in_window(number);
+            if length > 1 {
+                self.coarse_s += second.tick.to_s - second.tick.from_s;
+            }
             second.tick.from_s += shift_s;
             second.tick.to_s += shift_s;
             fill_times(&mut second);
             observer(LoadEvent::Second(&second));
-            second.window.clear();
-            second.before.clear();
-            second.by_tag.values_mut().for_each(TagMeasured::clear);
-            second.ids = Ids::default();
-            self.spare.push(second);
+            self.seconds.give_back(second);
         }
     }
 
@@ -559,6 +539,7 @@ impl<'s> Collector<'s> {
         measured.connections.per_user = PerUser::of(per_user);
         measured.connections.users_without_row = ends.iter().map(|e| e.users_without_row).sum();
         let still = ends.iter().map(|e| stood_still(e.gaps, shift_s));
+        generator.coarse_s = self.coarse_s;
         generator.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);

@@ -23,7 +23,7 @@ use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::run::{Origin, simulate};
 use loadlab_load::script::{Journey, Message, Script};
-use loadlab_load::spec::{Http2, TlsSpec};
+use loadlab_load::spec::{Http2, Think, TlsSpec};
 use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
 use rcgen::{CertificateParams, KeyPair};
@@ -81,6 +81,7 @@ static COUNTING: Counting = Counting;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000 * US;
+const S: u64 = 1_000 * MS;
 const PIECE: usize = 16 * 1024;
 const PIECES: usize = 64;
 const USERS: u64 = 64;
@@ -180,6 +181,41 @@ fn bodies_that_nobody_looks_at_are_not_kept() {
         let seen = held_late(&over(checked(|c| c.contains = vec![Text::new(b"xx")])));
         assert!(seen > bodies, "{seen} bytes: it looks where nothing is kept");
     }
+}
+
+/// Answers at once, and watches how much the load holds meanwhile.
+struct Watching {
+    most: isize,
+}
+
+impl Server for Watching {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        self.most = self.most.max(HELD.get());
+        vec![(at_ns + MS, Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec()))]
+    }
+}
+
+#[test]
+fn what_is_not_collected_takes_no_more_memory_the_longer_it_lasts() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    LOADS.set(false);
+    let held_after = |seconds: u64| {
+        let mut spec = plain();
+        (spec.model, spec.until) = (Model::Closed { users: 2 }, Until::Elapsed((seconds + 2) * S));
+        spec.think = Think::Constant(100 * MS);
+        spec.tags = (0..5).map(|tag| format!("tag{tag}")).collect();
+        spec.requests[0].tags = (0..5).collect();
+        let before = HELD.get();
+        let mut sim = Sim::new(Watching { most: 0 }).uncollected(S, (seconds + 1) * S);
+        simulate(&spec, &Control::default(), &mut sim, &mut |_| {}).expect("it runs");
+        sim.into_server().most - before
+    };
+    let (short, long) = (held_after(5), held_after(50));
+    assert!(long < short + short / 4, "{short} bytes after 5 s, {long} after 50 s");
 }
 
 /// A body that looks as tests want it.

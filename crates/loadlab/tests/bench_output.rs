@@ -66,6 +66,7 @@ const SHAPE: &[(&str, &str)] = &[
     ("generator.stood_still.times", "n"),
     ("generator.stood_still.longest_s", "n"),
     ("generator.suspended_s", "n?"),
+    ("generator.coarse_s", "n"),
     ("connections.own_limits.open_files", "n"),
     ("connections.own_limits.ports", "n"),
     ("connections.own_limits.memory", "n"),

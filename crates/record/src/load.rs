@@ -403,7 +403,8 @@ pub struct Tick {
     pub batch: u32,
     /// Start, seconds on the trial's clock (0 = first load's start).
     pub from_s: f64,
-    /// End, likewise. A tick is a second long; the last one of a load may be shorter.
+    /// End, likewise. A tick is a second long; the last one of a load may be shorter, and any may be several seconds
+    /// long (see `Generator::coarse_s`).
     pub to_s: f64,
     /// Falls inside the measured window.
     pub in_window: bool,

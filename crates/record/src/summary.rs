@@ -487,6 +487,10 @@ pub struct Generator {
     /// Time this machine was suspended during the load, seconds: no clock of the load shows it.
     #[serde(default)]
     pub suspended_s: Option<f64>,
+    /// Time of the load that is in ticks longer than a second, seconds: what merges the counts had too little time. What
+    /// is counted over the whole load is complete all the same.
+    #[serde(default)]
+    pub coarse_s: f64,
     /// Peak resident memory of loadlab.
     pub peak_rss_bytes: u64,
     /// Most connections open at one time.

@@ -635,18 +635,18 @@ impl Measured {
     fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
         let mut sum = Measured::default();
         for load in batches {
-            let Generator { threads, throttled_s, peak_rss_bytes, connections_peak, .. } = sum.generator;
-            let Generator { time_slices, stood_still, suspended_s, .. } = sum.generator;
+            let before = std::mem::take(&mut sum.generator);
             sum.generator = Generator {
-                threads: threads.max(load.generator.threads),
-                cpu_s: sum.generator.cpu_s + load.generator.cpu_s,
-                run_delay_s: add(sum.generator.run_delay_s, load.generator.run_delay_s),
-                time_slices: add(time_slices, load.generator.time_slices),
-                throttled_s: add(throttled_s, load.generator.throttled_s),
-                stood_still: stood_still.then(load.generator.stood_still),
-                suspended_s: add(suspended_s, load.generator.suspended_s),
-                peak_rss_bytes: peak_rss_bytes.max(load.generator.peak_rss_bytes),
-                connections_peak: connections_peak.max(load.generator.connections_peak),
+                threads: before.threads.max(load.generator.threads),
+                cpu_s: before.cpu_s + load.generator.cpu_s,
+                run_delay_s: add(before.run_delay_s, load.generator.run_delay_s),
+                time_slices: add(before.time_slices, load.generator.time_slices),
+                throttled_s: add(before.throttled_s, load.generator.throttled_s),
+                stood_still: before.stood_still.then(load.generator.stood_still),
+                suspended_s: add(before.suspended_s, load.generator.suspended_s),
+                coarse_s: before.coarse_s + load.generator.coarse_s,
+                peak_rss_bytes: before.peak_rss_bytes.max(load.generator.peak_rss_bytes),
+                connections_peak: before.connections_peak.max(load.generator.connections_peak),
                 ..load.generator
             };
             sum.loads.push(load.run);
@@ -673,6 +673,7 @@ impl Measured {
         sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
         sum.time_slices = add(sum.time_slices, own.time_slices);
         sum.stood_still = sum.stood_still.beside(own.stood_still);
+        sum.coarse_s = sum.coarse_s.max(own.coarse_s);
         sum.connections_peak += own.connections_peak;
         // These are of the whole process.
         sum.throttled_s = own.throttled_s.or(sum.throttled_s);
@@ -691,11 +692,8 @@ fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
     a.filter(|e| *e != Ended::Complete).or(b).or(a)
 }
 
-fn add<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a + b),
-        (one, other) => one.or(other),
-    }
+fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
+    a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }
 
 #[cfg(test)]

@@ -212,6 +212,23 @@ fn a_generator_that_stood_still() {
 }
 
 #[test]
+fn a_collector_that_fell_behind() {
+    let check = |until_ns: u64, expect: Option<&str>| {
+        let sim = Sim::new(Stub::new(|_, _| MS)).uncollected(2_500 * MS, until_ns);
+        let s = go(&spec(users(4)), sim);
+        let told: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
+        assert_eq!(
+            told,
+            expect.map(|evidence| ("coarse_ticks", false, evidence)).into_iter().collect::<Vec<_>>()
+        );
+        s.requests
+    };
+    let counts = check(4 * S, None);
+    let behind = "what merges the counts of load threads fell behind: 4.00 s of the load are in ticks longer than a second";
+    assert_eq!(check(7_500 * MS, Some(behind)), counts);
+}
+
+#[test]
 fn users_that_think_have_due_times_to_miss() {
     let mut thinking = spec(users(100));
     thinking.think = Think::Constant(100 * MS);

@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use super::{ConnId, Event, Io, Ops, Sink, Wait};
@@ -83,6 +84,8 @@ pub struct SimOps<S> {
     stalls: Vec<(u64, u64)>,
     /// What it costs the generator to open a connection.
     connect_ns: u64,
+    /// When nobody collects what is counted.
+    uncollected: Range<u64>,
     network: Option<Chance>,
     books: Books,
     server: S,
@@ -109,6 +112,7 @@ impl<S: Server> Sim<S> {
                 at: 0,
                 stalls: Vec::new(),
                 connect_ns: 0,
+                uncollected: 0..0,
                 network: None,
                 books: Books::default(),
                 server,
@@ -143,6 +147,17 @@ impl<S: Server> Sim<S> {
     pub fn connect_costs(mut self, ns: u64) -> Self {
         self.ops.connect_ns = ns;
         self
+    }
+
+    /// Nobody has time to collect what load threads count, from here to there on the simulated clock.
+    pub fn uncollected(mut self, from_ns: u64, until_ns: u64) -> Self {
+        self.ops.uncollected = from_ns..until_ns;
+        self
+    }
+
+    /// What load threads have counted is collected now.
+    pub(crate) fn is_collected(&self) -> bool {
+        !self.ops.uncollected.contains(&self.ops.now_ns())
     }
 
     /// Bytes go as they do between real sockets: in pieces, late, or not at all.

@@ -1,7 +1,8 @@
 //! How many requests were in flight, and connections open, at one time over all load threads.
 //!
 //! Each thread tells the most it had in each tenth of a second; those of one tenth are added up, not those of the
-//! whole load: threads seldom have their most at the same time. Within a tenth the sum is an upper bound.
+//! whole load: threads seldom have their most at the same time. Within a tenth the sum is an upper bound, and so it is
+//! over a longer time of which a thread tells at once.
 
 use std::collections::VecDeque;
 
@@ -28,9 +29,18 @@ impl Peaks {
         Peaks { most: (0, 0), levels: vec![(0, 0); threads], tenths: VecDeque::new() }
     }
 
-    /// A thread tells the most it had in the tenth that began then, and what it had at its end.
-    pub fn add(&mut self, thread: usize, from_ns: u64, most: Levels, end: Levels) {
-        let number = from_ns / BATCH_NS;
+    /// A thread tells the most it had in the tenths from here to there, and what it had at their end.
+    pub fn add(&mut self, thread: usize, (from_ns, until_ns): (u64, u64), most: Levels, end: Levels) {
+        let first = from_ns / BATCH_NS;
+        let last = (until_ns.max(from_ns + 1) - 1) / BATCH_NS;
+        // Earlier ones are not kept.
+        for number in first.max((last + 1).saturating_sub(KEPT as u64))..=last {
+            self.add_to_tenth(thread, number, most);
+        }
+        self.levels[thread] = end;
+    }
+
+    fn add_to_tenth(&mut self, thread: usize, number: u64, most: Levels) {
         let known = self.tenths.iter().rposition(|(n, _)| *n == number);
         let at = known.unwrap_or_else(|| {
             if self.tenths.len() == KEPT {
@@ -43,7 +53,6 @@ impl Peaks {
         of_tenth[thread] = larger(of_tenth[thread], most);
         let sum = of_tenth.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         self.most = larger(self.most, sum);
-        self.levels[thread] = end;
     }
 
     /// The most at one time so far.
@@ -60,21 +69,30 @@ fn larger(a: Levels, b: Levels) -> Levels {
 mod tests {
     use super::*;
 
+    fn tenth(number: u64) -> (u64, u64) {
+        (number * BATCH_NS, (number + 1) * BATCH_NS)
+    }
+
     #[test]
     fn threads_that_are_busy_at_different_times_are_not_added_up() {
         let mut peaks = Peaks::new(2);
-        for tenth in 0..10 {
+        for number in 0..10 {
             let busy = |at: bool| if at { (50, 60) } else { (1, 10) };
-            peaks.add(0, tenth * BATCH_NS, busy(tenth == 3), (1, 10));
-            peaks.add(1, tenth * BATCH_NS, busy(tenth == 7), (1, 10));
+            peaks.add(0, tenth(number), busy(number == 3), (1, 10));
+            peaks.add(1, tenth(number), busy(number == 7), (1, 10));
         }
         assert_eq!(peaks.most(), (51, 70));
         // One tells late of a tenth, another passes some over: it had what it had.
-        peaks.add(0, 10 * BATCH_NS, (40, 40), (30, 30));
-        peaks.add(0, 14 * BATCH_NS, (30, 30), (30, 30));
-        peaks.add(1, 10 * BATCH_NS, (2, 20), (2, 20));
+        peaks.add(0, tenth(10), (40, 40), (30, 30));
+        peaks.add(0, tenth(14), (30, 30), (30, 30));
+        peaks.add(1, tenth(10), (2, 20), (2, 20));
         assert_eq!(peaks.most(), (51, 70));
-        peaks.add(1, 14 * BATCH_NS, (40, 50), (2, 20));
+        peaks.add(1, tenth(14), (40, 50), (2, 20));
         assert_eq!(peaks.most(), (70, 80));
+        // One tells of several at once: its most was in any of them.
+        peaks.add(0, tenth(20), (1, 1), (1, 1));
+        peaks.add(0, tenth(24), (60, 60), (1, 1));
+        peaks.add(1, (20 * BATCH_NS, 25 * BATCH_NS), (50, 50), (2, 20));
+        assert_eq!(peaks.most(), (110, 110));
     }
 }

@@ -105,7 +105,9 @@ fn take_turns<'r, S: sim::Server>(
         let Thread { worker, state } = &mut threads[lane];
         if let State::Waits(wait) = *state {
             io.poll(wait, worker)?;
-            between();
+            if io.is_collected() {
+                between();
+            }
         }
         *state = match worker.turn(io.ops()) {
             Next::Wait(wait) => State::Waits(wait),
