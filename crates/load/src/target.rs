@@ -125,6 +125,16 @@ pub enum TargetError {
         /// The host as named.
         host: String,
     },
+    /// A host of its own for a request that asks a proxy for a whole URL.
+    #[error(
+        "`Host: {given}` cannot be sent through a proxy beside `http://{authority}`: a proxy goes by the URL, and one that does not would lead the load elsewhere\nhint: put the host into the URL, or leave out `Host` or the proxy; to https, `Host` is sent as given"
+    )]
+    HostByProxy {
+        /// What was given.
+        given: String,
+        /// The URL's.
+        authority: String,
+    },
     /// No address.
     #[error(
         "the name `{host}` cannot be resolved (dns): {why}\nhint: is it spelled right? an address of your own goes with `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
@@ -170,6 +180,7 @@ impl TargetError {
                 | TargetError::Proxy { .. }
                 | TargetError::SocketByProxy { .. }
                 | TargetError::ResolvedByProxy
+                | TargetError::HostByProxy { .. }
         )
     }
 }

@@ -17,6 +17,7 @@ on_every_backend! {
     a_proxy_that_wants_a_user_is_told_one_or_refuses
     a_proxy_that_gives_no_tunnel
     a_proxy_is_sent_no_name_that_is_not_allowed
+    a_proxy_is_sent_no_host_but_the_urls
     unix_sockets
     a_unix_socket_with_a_short_queue_is_waited_for
     a_list_of_urls_may_name_sockets_and_hosts
@@ -149,6 +150,34 @@ fn a_proxy_is_sent_no_name_that_is_not_allowed() {
     let local = format!("http://localhost:{port}/");
     let (json, code) = measured(&[&[local.as_str()], &through[..]].concat());
     assert_eq!((code, n(&json, "requests.ok")), (0, 1), "{json:#}");
+}
+
+fn a_proxy_is_sent_no_host_but_the_urls() {
+    let (server, nginx) = (Server::start(good), Nginx::start());
+    let proxy = Proxy::start(Some("Basic YTpi"));
+    let (plain, secure) = (server.url("/"), format!("https://{}/page", nginx.secure));
+    let with_user = format!("http://a:b@{}", proxy.address);
+    let through = ["--proxy", with_user.as_str(), "--insecure", "-c", "1", "-n", "3"];
+    let with_host = |url: &str, host: &str| bench(&[&[url, "-H", host, "--json"], &through[..]].concat());
+    for host in ["Host: shop.invalid", "HOST: 127.0.0.1", "Host:"] {
+        let ran = with_host(&plain, host);
+        assert_eq!(ran.code, 2, "{host}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("cannot be sent through a proxy beside `http://127.0.0.1:"),
+            "{}",
+            ran.stderr
+        );
+        assert!(ran.stderr.contains("hint: put the host into the URL"), "{}", ran.stderr);
+    }
+    assert_eq!((proxy.counts().connections, server.settled().connections), (0, 0));
+    // The URL's own, however it is spelled, changes nothing; in a tunnel the proxy does not see it.
+    let same = with_host(&plain, &format!("hOST: {}", server.address));
+    assert_eq!((same.code, server.settled().requests), (0, 3), "{}", same.stderr);
+    let tunnelled = with_host(&secure, "Host: shop.invalid");
+    assert_eq!((tunnelled.code, nginx.answered("HTTP/1.1 200 /page")), (0, 3), "{}", tunnelled.stderr);
+    let direct = bench(&[&plain, "-H", "Host: shop.invalid", "-n", "1", "--json"]);
+    assert_eq!(direct.code, 0, "{}", direct.stderr);
+    assert_eq!(server.settled().last.unwrap().header("host"), Some("shop.invalid"));
 }
 
 fn unix_sockets() {

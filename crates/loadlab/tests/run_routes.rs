@@ -56,6 +56,40 @@ fn a_journey_goes_through_a_proxy_in_whole_urls() {
 }
 
 #[test]
+fn redirects_go_through_the_proxy_and_its_user_to_nobody_else() {
+    let (nginx, second, proxy) = (Nginx::start(), Server::start(good), Proxy::start(Some("Basic YTpi")));
+    let (page, there) = (format!("https://{}/page", nginx.secure), second.url("/there"));
+    let to = [page.clone(), there.clone()];
+    let first = Server::start(move |request: &Request| {
+        let to = &to[usize::from(request.target == "/second")];
+        vec![send(format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n").into_bytes())]
+    });
+    let lab = Lab::new();
+    let load = format!(
+        "  repeats: 5\n  redirects: 2\n  proxy: http://a:b@{}\n  tls: {{ ca: \"{}\" }}\n",
+        proxy.address,
+        nginx.certificate()
+    );
+    // Redirects lead to hosts of the journey alone, so each has a step.
+    let urls = [&first.url("/first"), &first.url("/second"), &page, &there];
+    let journey: String = urls.iter().map(|url| format!("    - {{ get: \"{url}\" }}\n")).collect();
+    lab.run(&plan(&load, &journey), &[]).expect(0, &[]);
+    assert_eq!(statuses(&lab), serde_json::json!({ "200": 40, "302": 20 }));
+    let counts = proxy.counts();
+    let asked = [(first.url("/first"), 10), (first.url("/second"), 10), (there, 20)];
+    assert_eq!((counts.refused, counts.asked), (0, asked.into()));
+    // What went to nginx went through tunnels, all of it, and the others were connected to by the proxy alone.
+    let tunnels = counts.tunnels.get(&nginx.secure.to_string()).copied().unwrap_or(0);
+    assert_eq!((tunnels, counts.tunnels.len()), (nginx.connections("HTTP/1.1") as u64, 1));
+    assert_eq!(counts.users, [("Basic YTpi".to_owned(), 40 + tunnels)].into());
+    assert_eq!(nginx.proxy_users(), [("-".to_owned(), 20)].into());
+    assert_eq!((first.counts().requests, second.counts().requests), (20, 20));
+    assert!(
+        first.counts().connections <= counts.connections && second.counts().connections <= counts.connections
+    );
+}
+
+#[test]
 fn https_goes_through_tunnels_of_a_proxy() {
     let (nginx, proxy) = (Nginx::start(), Proxy::start(None));
     for (protocol, answered, times) in [
@@ -110,6 +144,12 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let socket = plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"unix:/run/x:/\" }\n");
     lab.run(&socket, &[]).expect(2, &["`unix:/run/x` cannot be reached through a proxy"]);
     lab.run(&with("http://127.0.0.1:9/x"), &[]).expect(2, &["plan.yaml:6:10: a proxy has no path"]);
+
+    let host = "    - { get: \"http://127.0.0.1:9/\", headers: { host: shop.invalid } }\n";
+    lab.run(&plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", host), &[]).expect(
+        2,
+        &["step 1 of `load`: `Host: shop.invalid` cannot be sent through a proxy beside `http://127.0.0.1:9`"],
+    );
 
     let proxy = Proxy::start(Some("Basic YTpi"));
     let lab = Lab::new();

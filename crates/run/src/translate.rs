@@ -134,7 +134,7 @@ pub fn requests_for_urls(
         let url = Url::parse(text)?;
         let host = hosts.index(&url)?;
         let mut parts = RequestParts { host: url.authority.clone(), path: url.path.clone(), ..parts.clone() };
-        ask_whole(&mut parts, &hosts, &url);
+        ask_whole(&mut parts, &hosts, &url)?;
         requests.push(Request { host, ..parts.build()? });
     }
     let (sites, proxy) = (hosts.sites().collect(), hosts.proxy());
@@ -142,11 +142,17 @@ pub fn requests_for_urls(
 }
 
 /// A request that goes to a proxy names its whole URL.
-fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) {
-    if let Some((target, field)) = hosts.whole(url) {
-        parts.path = target;
-        parts.headers.extend(field);
+fn ask_whole(parts: &mut RequestParts, hosts: &Hosts<'_>, url: &Url) -> Result<(), TargetError> {
+    let Some((target, field)) = hosts.whole(url) else { return Ok(()) };
+    let mut given = parts.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("host"));
+    // Proxies have to go by the URL, but not all do: the load would end up at a host that nobody allowed.
+    if let Some((_, given)) = given.find(|(_, host)| !host.trim().eq_ignore_ascii_case(&url.authority)) {
+        let (given, authority) = (given.clone(), url.authority.clone());
+        return Err(TargetError::HostByProxy { given, authority });
     }
+    parts.path = target;
+    parts.headers.extend(field);
+    Ok(())
 }
 
 /// The heads of the same requests as HTTP/2 says them.
@@ -491,7 +497,7 @@ pub fn request_of(
     let (mut parts, url) = parts_of(step, what, load, desk)?;
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
-    ask_whole(&mut parts, hosts, &url);
+    ask_whole(&mut parts, hosts, &url).map_err(target)?;
     // Secrets are named and not shown.
     let shown = step.url.shown(desk.names);
     let is_secret = step.url.render(desk.names).is_ok_and(|text| text != shown);

@@ -1,5 +1,6 @@
 //! A real nginx for a test: listeners over TLS and on a Unix socket, and its own books.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ impl Nginx {
             .collect();
         let config = format!(
             "daemon off; master_process off; pid {path}/pid; error_log stderr error;\nevents {{ worker_connections 500; }}\n\
-             http {{ log_format short '$server_protocol $status $uri'; log_format lone '$connection $server_protocol'; access_log {path}/log short; access_log {path}/connections lone; keepalive_requests 1000000; {temporary}\n\
+             http {{ log_format short '$server_protocol $status $uri'; log_format lone '$connection $server_protocol'; log_format user '$http_proxy_authorization'; access_log {path}/log short; access_log {path}/users user; access_log {path}/connections lone; keepalive_requests 1000000; {temporary}\n\
              server {{ listen {secure} ssl http2; listen {plain}; listen unix:{path}/sock; root {path};\n\
              ssl_certificate {path}/cert.pem; ssl_certificate_key {path}/key.pem; }} }}\n"
         );
@@ -74,6 +75,14 @@ impl Nginx {
         let log = std::fs::read_to_string(self.dir.path().join("connections")).unwrap();
         let lines = log.lines().filter(|line| line.ends_with(protocol));
         lines.collect::<std::collections::BTreeSet<_>>().len()
+    }
+
+    /// How many requests came with each value of `Proxy-Authorization`; `-` is none.
+    pub fn proxy_users(&self) -> BTreeMap<String, u64> {
+        let log = std::fs::read_to_string(self.dir.path().join("users")).unwrap();
+        let mut users = BTreeMap::new();
+        log.lines().for_each(|line| *users.entry(line.to_owned()).or_default() += 1);
+        users
     }
 
     /// Requests that it answered, such as `HTTP/2.0 200 /page`.
