@@ -66,7 +66,7 @@ pub fn command(args: &BenchArgs) -> Ended {
 
 fn finish(args: &BenchArgs, result: &BenchResult) -> Ended {
     if args.json {
-        output::print_json(&result.summary);
+        output::print_summary(&result.summary);
     } else if !loadlab_analysis::judge::could_not_run(&result.summary) {
         // Where nothing ever answered, the error says it all.
         let trial = loadlab_report::trial::Trial {

@@ -11,8 +11,9 @@ use std::path::Path;
 use clap::CommandFactory;
 use loadlab_analysis::Exit;
 use loadlab_record::files;
+use loadlab_record::summary::Summary;
 use loadlab_report::terminal::{harmless_painted, is_harmful};
-use serde::Serialize;
+use serde_json::Value;
 
 use crate::args::Args;
 use crate::exit::Ended;
@@ -48,9 +49,20 @@ pub fn print_as(form: Form, text: &str) {
 }
 
 /// Prints a document, on lines of its own. Its texts are masked one by one, names of its fields are not.
-pub fn print_json(document: &impl Serialize) {
-    let text = serde_json::to_string_pretty(&mask::secrets().masked(document));
-    let text = json_escaped(&text.unwrap_or_else(|e| e.to_string()));
+pub fn print_json(document: &Value) {
+    print_json_text(mask::secrets().json_pretty(document));
+}
+
+/// The same of a trial's document.
+pub fn print_summary(summary: &Summary) {
+    print_json_text(mask::secrets().summary_json(summary));
+}
+
+fn print_json_text(text: serde_json::Result<Vec<u8>>) {
+    let text = match text {
+        Ok(text) => json_escaped(&String::from_utf8_lossy(&text)),
+        Err(e) => e.to_string(),
+    };
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -1,5 +1,6 @@
 //! One load against URLs: no plan, no system, no record.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -9,11 +10,11 @@ use loadlab_load::LoadSpec;
 use loadlab_load::names::Names;
 use loadlab_load::run::Origin;
 use loadlab_load::target::TargetError;
+use loadlab_record::Secrets;
 use loadlab_record::event::Event;
 use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::sample::Sample;
 use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
 
@@ -87,7 +88,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     let zero_ns = clock::now_ns() + LEAD_NS;
     stage.set_clock(zero_ns);
     let watcher = match &bench.samples {
-        Some(path) => Some(watch_self(path, zero_ns)?),
+        Some(path) => Some(watch_self(path, zero_ns, secrets.clone())?),
         None => None,
     };
     tell(RunEvent::LoadStarted {
@@ -146,28 +147,17 @@ fn summary_of(
 }
 
 /// Watches the generator and the host into a file.
-fn watch_self(path: &std::path::Path, origin_ns: u64) -> Result<Watcher, BenchError> {
+fn watch_self(path: &std::path::Path, origin_ns: u64, secrets: Secrets) -> Result<Watcher, BenchError> {
     let failed = |error| BenchError::Samples { path: path.to_owned(), error };
     let file = loadlab_record::files::create_named(path).map_err(failed)?;
     let file = Mutex::new(file);
     let emit = move |watched: Watched| {
         if let (Watched::Samples(samples), Ok(mut file)) = (watched, file.lock()) {
-            write_lines(&mut *file, &samples);
+            // A disk that is full ends the file, not the load.
+            let _ = secrets.samples_lines(&samples).map(|lines| file.write_all(&lines));
         }
     };
     let targets = vec![Target::generator(), Target::host()];
     Watcher::start(TrialClock { origin_ns }, targets, Vec::new(), Arc::new(emit))
         .map_err(|e| BenchError::Load(e.to_string()))
-}
-
-/// Whole lines; a disk that is full ends the file, not the load.
-fn write_lines(file: &mut impl std::io::Write, samples: &[Sample]) {
-    let mut lines = String::new();
-    for sample in samples {
-        if let Ok(line) = serde_json::to_string(sample) {
-            lines.push_str(&line);
-            lines.push('\n');
-        }
-    }
-    let _ = file.write_all(lines.as_bytes());
 }

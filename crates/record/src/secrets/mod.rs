@@ -7,11 +7,12 @@
 mod decode;
 mod entities;
 mod files;
+mod json;
 mod needle;
 mod scan;
-mod serialize;
+mod values;
 
-pub use serialize::Masked;
+pub use values::Maskable;
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,6 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use needle::Needle;
 use scan::Scan;
@@ -142,19 +142,25 @@ impl Secrets {
         Cow::Owned(masked)
     }
 
-    /// The value, its texts masked wherever it is serialized; names of fields and variants are no texts.
-    pub fn masked<'a, T: ?Sized>(&'a self, value: &'a T) -> Masked<'a, T> {
-        Masked { value, secrets: self }
+    /// The value as JSON on one line, its texts masked; names of fields and variants are no texts.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn json<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Vec<u8>> {
+        json::write(value, self, false)
+    }
+
+    /// The same on many lines, with an indent of two spaces.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn json_pretty<T: Serialize + ?Sized>(&self, value: &T) -> serde_json::Result<Vec<u8>> {
+        json::write(value, self, true)
     }
 
     /// The value with its texts masked, for who reads it from memory.
-    pub fn mask_value<T: Serialize + DeserializeOwned>(&self, value: T) -> T {
-        if self.is_empty() {
-            return value;
-        }
-        // Whatever the record holds reads back as it was written.
-        let text = serde_json::to_vec(&self.masked(&value));
-        text.and_then(|text| serde_json::from_slice(&text)).unwrap_or(value)
+    pub fn mask_value<T: Maskable>(&self, value: T) -> T {
+        if self.is_empty() { value } else { value.masked(self) }
     }
 
     /// Copies a stream with [`MASK`] in place of each secret, wherever reading happens to cut it. Tells whether there

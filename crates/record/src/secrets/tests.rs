@@ -89,8 +89,59 @@ fn names_of_fields_and_variants_are_no_texts() {
     }
     let by = [("my password", Some("password")), ("none", None)].into();
     let line = Line { password: "the password", kind: Kind::Password, by };
-    let json = serde_json::to_string(&secrets(&["password"]).masked(&line)).unwrap();
-    assert_eq!(json, r#"{"password":"the ***","kind":"password","by":{"my ***":"***","none":null}}"#);
+    let json = secrets(&["password"]).json(&line).unwrap();
+    assert_eq!(
+        String::from_utf8(json).unwrap(),
+        r#"{"password":"the ***","kind":"password","by":{"my ***":"***","none":null}}"#
+    );
+}
+
+/// Every kind of thing that can be written as JSON.
+#[derive(Clone, Debug, serde::Serialize)]
+enum Any {
+    Nothing,
+    One(f64),
+    Two(String, Option<u8>),
+    Named { number: i64, none: Option<()>, list: Vec<Any> },
+    Map(std::collections::BTreeMap<u16, Any>),
+    By(std::collections::BTreeMap<String, Any>),
+    Flag(bool, char, Unit, f32),
+    Value(serde_json::Value),
+}
+
+#[derive(Clone, Debug, serde::Serialize)]
+struct Unit;
+
+fn any_value() -> impl Strategy<Value = Any> {
+    let value = prop_oneof![
+        any::<i64>().prop_map(|n| serde_json::json!({"a": n, "b": [null, "\u{1}\"ü", []], "c": {}})),
+        ".{0,9}".prop_map(|text| serde_json::json!([text, {}])),
+    ];
+    let leaf = prop_oneof![
+        Just(Any::Nothing),
+        any::<f64>().prop_map(Any::One),
+        (".{0,12}", any::<Option<u8>>()).prop_map(|(text, n)| Any::Two(text, n)),
+        (any::<bool>(), any::<char>(), any::<f32>()).prop_map(|(flag, c, n)| Any::Flag(flag, c, Unit, n)),
+        value.prop_map(Any::Value),
+    ];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        prop_oneof![
+            (any::<i64>(), prop::collection::vec(inner.clone(), 0..4))
+                .prop_map(|(number, list)| Any::Named { number, none: None, list }),
+            prop::collection::btree_map(any::<u16>(), inner.clone(), 0..4).prop_map(Any::Map),
+            prop::collection::btree_map(".{0,4}", inner, 0..4).prop_map(Any::By),
+        ]
+    })
+}
+
+#[test]
+fn only_what_can_be_a_key_is_one() {
+    use std::collections::BTreeMap;
+    let of = secrets(&["password"]);
+    assert_eq!(of.json(&BTreeMap::from([(true, 1)])).unwrap(), br#"{"true":1}"#);
+    assert_eq!(of.json(&BTreeMap::from([(-1, "my password")])).unwrap(), br#"{"-1":"my ***"}"#);
+    assert!(of.json(&BTreeMap::from([(None::<u8>, 1)])).is_err());
+    assert!(of.json(&BTreeMap::from([(vec![1], 1)])).is_err());
 }
 
 /// Hands out a few bytes at a time.
@@ -177,6 +228,14 @@ fn written(c: char, way: u8) -> String {
 }
 
 proptest! {
+    #[test]
+    fn json_is_written_as_it_always_is(value in any_value()) {
+        for secrets in [Secrets::default(), secrets(&["not in there at all"])] {
+            prop_assert_eq!(secrets.json(&value).unwrap(), serde_json::to_vec(&value).unwrap());
+            prop_assert_eq!(secrets.json_pretty(&value).unwrap(), serde_json::to_vec_pretty(&value).unwrap());
+        }
+    }
+
     #[test]
     fn every_way_of_writing_a_secret_is_found(
         secret in r#"[a-z/+ &"<>%\\ü😀-]{8,20}"#,

@@ -79,7 +79,7 @@ impl RunWriter {
     /// # Errors
     /// [`StoreError::Write`]; the old manifest is then still there.
     pub fn manifest(&self, manifest: &Manifest) -> Result<()> {
-        replace(&self.dir.join(MANIFEST), &self.secrets.masked(manifest))
+        replace(&self.dir.join(MANIFEST), manifest, &self.secrets)
     }
 
     /// Starts a trial's folder. `case_dir` is a name from [`super::case_dir_names`], `trial` counts from 1.
@@ -251,7 +251,7 @@ impl TrialWriter {
             lines.lock().unwrap_or_else(PoisonError::into_inner).sync()?;
         }
         self.latency.lock().unwrap_or_else(PoisonError::into_inner).1.sync()?;
-        replace(&self.dir.join(SUMMARY), &self.secrets.masked(summary))
+        replace(&self.dir.join(SUMMARY), summary, &self.secrets)
     }
 
     fn append<T: Serialize>(&self, to: &Mutex<Appender<File>>, values: &[T]) -> Result<()> {
@@ -341,17 +341,17 @@ impl<S: Sink> Appender<S> {
 fn append_lines<T: Serialize>(appender: &mut Appender<File>, values: &[T], secrets: &Secrets) -> Result<()> {
     let mut lines = Vec::new();
     for value in values {
-        serde_json::to_writer(&mut lines, &secrets.masked(value))
-            .map_err(|e| StoreError::write("append to", &appender.path, e.into()))?;
+        let line = secrets.json(value);
+        lines.extend(line.map_err(|e| StoreError::write("append to", &appender.path, e.into()))?);
         lines.push(b'\n');
     }
     appender.append(&lines)
 }
 
 /// Writes a document as a whole or not at all.
-fn replace<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+fn replace<T: Serialize>(path: &Path, value: &T, secrets: &Secrets) -> Result<()> {
     let failed = |e| StoreError::write("replace", path, e);
-    let mut text = serde_json::to_vec_pretty(value).map_err(|e| failed(e.into()))?;
+    let mut text = secrets.json_pretty(value).map_err(|e| failed(e.into()))?;
     text.push(b'\n');
     files::replace(path, &text).map_err(failed)
 }

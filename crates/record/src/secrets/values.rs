@@ -1,0 +1,73 @@
+//! Values of the record that are shown from memory as well. They are masked as the record's files are: written as JSON, and
+//! read again. All of it is done here and not where it is asked for, so that what writes and reads a type is in the program
+//! once.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Secrets;
+use crate::event::{Event, What};
+use crate::example::Example;
+use crate::load::Tick;
+use crate::sample::Sample;
+use crate::summary::{Doubt, Summary};
+
+/// What can be masked by [`Secrets::mask_value`].
+pub trait Maskable {
+    /// The same with its texts masked.
+    #[must_use]
+    fn masked(self, secrets: &Secrets) -> Self;
+}
+
+macro_rules! maskable {
+    ($($of:ty),* $(,)?) => {
+        $(impl Maskable for $of {
+            fn masked(self, secrets: &Secrets) -> Self {
+                read_back(self, secrets)
+            }
+        })*
+    };
+}
+
+maskable!(Doubt, Event, Example, Sample, Summary, Tick);
+
+impl Maskable for What {
+    fn masked(self, secrets: &Secrets) -> Self {
+        Event { at_s: 0.0, what: self }.masked(secrets).what
+    }
+}
+
+impl<T: Maskable> Maskable for Vec<T> {
+    fn masked(self, secrets: &Secrets) -> Self {
+        self.into_iter().map(|value| value.masked(secrets)).collect()
+    }
+}
+
+impl Secrets {
+    /// The document of a trial as JSON, as in the record, its texts masked.
+    ///
+    /// # Errors
+    /// It cannot be written as JSON.
+    pub fn summary_json(&self, summary: &Summary) -> serde_json::Result<Vec<u8>> {
+        self.json_pretty(summary)
+    }
+
+    /// Samples as lines of JSON, as in the record, their texts masked.
+    ///
+    /// # Errors
+    /// They cannot be written as JSON.
+    pub fn samples_lines(&self, samples: &[Sample]) -> serde_json::Result<Vec<u8>> {
+        let mut lines = Vec::new();
+        for sample in samples {
+            lines.extend(self.json(sample)?);
+            lines.push(b'\n');
+        }
+        Ok(lines)
+    }
+}
+
+/// Whatever the record holds reads back as it was written.
+fn read_back<T: Serialize + DeserializeOwned>(value: T, secrets: &Secrets) -> T {
+    let text = secrets.json(&value);
+    text.and_then(|text| serde_json::from_slice(&text)).unwrap_or(value)
+}
