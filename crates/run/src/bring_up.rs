@@ -515,8 +515,13 @@ impl Site {
             logs.dedup();
             logs
         };
-        let around =
-            Around { names: &names, plan_dir: &self.plan_dir, mark: self.system.mark(), logs: &logs };
+        let around = Around {
+            names: &names,
+            plan_dir: &self.plan_dir,
+            mark: self.system.mark(),
+            logs: &logs,
+            secrets: &stage.secrets,
+        };
         let mut probes = Vec::new();
         for planned in &case.system.probes {
             probes.push(Probe::new(probes::probe(planned, &around)?)?);

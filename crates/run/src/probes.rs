@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_plan as plan;
+use loadlab_record::Secrets;
 use loadlab_system::{OutputCommand, ProbeSource, ProbeSpec};
 
 use crate::translate::{self, Names, TranslateError};
@@ -17,6 +18,8 @@ pub struct Around<'a> {
     pub mark: (String, String),
     /// The logs of a component.
     pub logs: &'a dyn Fn(&str) -> Vec<PathBuf>,
+    /// What no message may quote.
+    pub secrets: &'a Secrets,
 }
 
 /// A probe.
@@ -61,5 +64,6 @@ pub fn output(
         command: translate::command(command, what, around.names)?,
         dir: around.plan_dir.to_owned(),
         env: vec![around.mark.clone()],
+        secrets: around.secrets.clone(),
     })
 }

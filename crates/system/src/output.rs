@@ -13,12 +13,16 @@ use std::process::{Child, Command as Process, Stdio};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
+use loadlab_record::Secrets;
+
 use crate::cancel::{Cancel, Woke};
 use crate::clock;
 use crate::spec::Command;
 
 /// How long a wait is before asking whether to go on.
 const SLICE_NS: u64 = 20_000_000;
+/// So much of what a failed one printed to its standard error is looked at.
+const ERROR_BYTES: u64 = 4096;
 
 /// A command that is run for what it prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +33,8 @@ pub struct OutputCommand {
     pub dir: PathBuf,
     /// Variables added to loadlab's own environment; the run's mark should be among them.
     pub env: Vec<(String, String)>,
+    /// What no message about it may quote.
+    pub secrets: Secrets,
 }
 
 impl OutputCommand {
@@ -79,11 +85,7 @@ impl OutputCommand {
         let status = child.wait().map_err(|e| format!("its end was not seen: {e}"))?;
         ended?;
         if !status.success() {
-            let mut said = String::new();
-            let _ =
-                errors.seek(SeekFrom::Start(0)).and_then(|_| (&errors).take(4096).read_to_string(&mut said));
-            let said = said.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or("it printed no error");
-            return Err(format!("it failed with {status}: {}", said.trim()));
+            return Err(format!("it failed with {status}: {}", self.said(&mut errors)));
         }
         let mut bytes = Vec::new();
         let read = output
@@ -94,6 +96,23 @@ impl OutputCommand {
             true => Err(format!("it printed more than {most_bytes} bytes")),
             false => Ok(bytes),
         }
+    }
+}
+
+impl OutputCommand {
+    /// The last line of what it printed to its standard error, or of the beginning of that.
+    fn said(&self, errors: &mut File) -> String {
+        let mut bytes = Vec::new();
+        let _ = errors
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| (&*errors).take(ERROR_BYTES).read_to_end(&mut bytes));
+        let is_whole = errors.metadata().is_ok_and(|m| m.len() <= ERROR_BYTES);
+        let masked = match is_whole {
+            true => self.secrets.mask_bytes(&bytes),
+            false => self.secrets.mask_beginning(&bytes),
+        };
+        let text = String::from_utf8_lossy(&masked);
+        text.lines().rev().map(str::trim).find(|l| !l.is_empty()).unwrap_or("it printed no error").to_owned()
     }
 }
 
@@ -129,6 +148,7 @@ mod tests {
             command: Command::Shell(line.into()),
             dir: "/".into(),
             env: vec![("A".into(), "b".into())],
+            secrets: secrets(),
         };
         let patience_ns = clock::now_ns() + 30_000_000_000;
         command.run(patience_ns, most, &mut || false).map(|b| String::from_utf8_lossy(&b).into_owned())
@@ -146,12 +166,31 @@ mod tests {
         assert_eq!(run("yes", 1 << 20).unwrap_err(), "it printed more than 1048576 bytes");
     }
 
+    fn secrets() -> Secrets {
+        let mut secrets = Secrets::default();
+        secrets.add(b"s3cret+token").unwrap();
+        secrets
+    }
+
+    #[test]
+    fn what_it_says_holds_no_secret_nor_a_part_of_one() {
+        let failed = |said: &str| run(&format!("{said} >&2; exit 1"), 100).unwrap_err();
+        assert_eq!(failed("echo no s3cret%2Btoken"), "it failed with exit status: 1: no ***");
+        // Wherever the end of what is looked at cuts it.
+        for before in ERROR_BYTES - 13..ERROR_BYTES {
+            let said = failed(&format!("printf '%{before}s s3cret+token and more' x"));
+            assert!(said.ends_with("x") || said.ends_with("x ***"), "{before}: {said}");
+        }
+        assert_eq!(failed("printf 'not \\377 text'"), "it failed with exit status: 1: not \u{fffd} text");
+    }
+
     #[test]
     fn one_that_takes_too_long_is_killed_with_all_it_started() {
         let command = OutputCommand {
             command: Command::Shell("sleep 1000 & sleep 1000".into()),
             dir: "/".into(),
             env: vec![("LOADLAB_TEST_OUTPUT".into(), std::process::id().to_string())],
+            secrets: Secrets::default(),
         };
         let why = command.run(clock::now_ns() + 1, 10, &mut || false).unwrap_err();
         assert_eq!(why, "it was not done in time");

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
+use loadlab_record::Secrets;
 use rustix::process::{Pid, PidfdFlags, Resource, pidfd_open};
 use serde_json::{Value, json};
 
@@ -106,6 +107,8 @@ pub(crate) struct Held {
     pub id: String,
     pub address: Option<IpAddr>,
     follower: Mutex<Option<Follower>>,
+    /// What no message about it may quote.
+    secrets: Secrets,
 }
 
 /// How a container is, by its own check.
@@ -156,6 +159,7 @@ impl Held {
             Some(status) => {
                 let last = health["Log"].as_array().and_then(|log| log.last());
                 let said = last.and_then(|l| l["Output"].as_str()).unwrap_or_default().trim();
+                let said = self.secrets.mask(said);
                 let said: String = said.chars().filter(|c| !c.is_control()).take(200).collect();
                 let exit = last.and_then(|l| l["ExitCode"].as_i64());
                 Health::Not(match exit {
@@ -268,7 +272,8 @@ impl System {
         let (held_engine, id) = (engine.clone(), id.to_owned());
         let address = address_in(&found);
         let follower = Mutex::new(Some(follower));
-        let held = Held { engine: held_engine, id, address, follower };
+        let secrets = self.secrets.clone();
+        let held = Held { engine: held_engine, id, address, follower, secrets };
         let leader = ProcessId { pid, start_ticks: stat.start_ticks };
         let inner = Arc::new(Inner {
             spec: spec.clone(),

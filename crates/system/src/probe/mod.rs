@@ -308,7 +308,12 @@ mod tests {
         let probe = |source| Probe::new(ProbeSpec { name: "p".into(), source }).unwrap().read_now();
         let command = |line: &str| {
             let command = crate::spec::Command::Shell(line.into());
-            ProbeSource::Command(OutputCommand { command, dir: "/".into(), env: Vec::new() })
+            ProbeSource::Command(OutputCommand {
+                command,
+                dir: "/".into(),
+                env: Vec::new(),
+                secrets: loadlab_record::Secrets::default(),
+            })
         };
         assert_eq!(probe(command("echo 5; echo 6")).unwrap(), 6.0);
         let error = probe(command("exit 4")).unwrap_err().to_string();
