@@ -29,8 +29,8 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// Of this exchange, without these.
-    pub fn of(ending: &Ending<'_>, secrets: &Secrets) -> Hidden {
+    /// Of this exchange, without these; the body is left out unless it is known that they are all that it holds.
+    pub fn of(ending: &Ending<'_>, secrets: &Secrets, is_known: bool) -> Hidden {
         let (bytes, head_end) = ending.response;
         let head_end = head_end.or_else(|| end_of_head(bytes));
         let (head, body) = match head_end {
@@ -40,7 +40,11 @@ impl Hidden {
         let mut response = mask(secrets, head, head_end.is_some()).into_owned();
         let head_end = head_end.map(|_| response.len());
         let is_whole = is_complete(ending.outcome) && body.len() < MOST_BYTES && bytes.len() != MOST_BYTES;
-        match readable(head, &body[..body.len().min(MOST_BYTES)], is_whole) {
+        let readable = match is_known || body.is_empty() {
+            true => readable(head, &body[..body.len().min(MOST_BYTES)], is_whole),
+            false => Readable::Not("[not shown: a secret is captured from it, and it is not whole]"),
+        };
+        match readable {
             Readable::Text { note, bytes, is_whole } => {
                 response.extend_from_slice(note.as_bytes());
                 response.extend_from_slice(&mask(secrets, &bytes, is_whole));
@@ -67,7 +71,7 @@ fn mask<'a>(secrets: &Secrets, bytes: &'a [u8], is_whole: bool) -> Cow<'a, [u8]>
 }
 
 /// The response came to its end.
-fn is_complete(outcome: Outcome) -> bool {
+pub fn is_complete(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Ok | Outcome::Failed(Failure::Http4xx | Failure::Http5xx | Failure::Check))
 }
 
@@ -213,7 +217,7 @@ mod tests {
         bytes.extend_from_slice(body);
         let request = request();
         let ending = ending(&request, outcome, (&bytes, Some(head_end)));
-        let hidden = Hidden::of(&ending, &secrets());
+        let hidden = Hidden::of(&ending, &secrets(), true);
         let (shown, end) = hidden.instead_of(ending).response;
         assert_eq!(String::from_utf8_lossy(&shown[end.unwrap()..]), expect);
     }
@@ -281,7 +285,7 @@ mod tests {
         bytes.extend_from_slice(&half[..half.len() / 2]);
         let request = request();
         let ending = ending(&request, cut, (&bytes, Some(head_end)));
-        let shown = Hidden::of(&ending, &secrets()).response;
+        let shown = Hidden::of(&ending, &secrets(), true).response;
         assert!(String::from_utf8_lossy(&shown).contains("[gzip, decoded] token=***; 0123"));
     }
 

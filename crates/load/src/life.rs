@@ -7,7 +7,7 @@ use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::conn::{Exchange, Phase};
 use crate::deadline::NONE;
-use crate::hidden::{Hidden, end_of_head};
+use crate::hidden::{self, Hidden, end_of_head};
 use crate::http1::Fault;
 use crate::io::{ConnId, Event, Ops, Sink};
 use crate::keeper::{Ending, Reason};
@@ -437,13 +437,19 @@ impl<'r> Worker<'r> {
         let exchange = &self.exchanges[id as usize];
         let kept = exchange.kept.as_deref();
         let given = &self.spec.secrets;
-        let secrets = self
-            .journey
-            .as_ref()
-            .map_or_else(|| given.clone(), |j| j.secrets(id, exchange.request, kept, given));
+        let whole = (kept, hidden::is_complete(ending.outcome));
+        let (secrets, is_known) = match &self.journey {
+            Some(journey) => journey.secrets((id, exchange.request), whole, given),
+            None => (given.clone(), true),
+        };
         // HTTP/2 has no bytes of a response: its fields were put into words.
         let worded = kept.filter(|k| self.multiplex.is_some() && !k.head().is_empty());
-        let body = |k: &Kept| k.body()[..k.body().len().min(HEAD_BYTES + BODY_BYTES)].to_vec();
+        // What is hidden in it is looked for as it came.
+        let as_it_came = !secrets.is_empty() || !is_known;
+        let body = |k: &Kept| {
+            let body = if as_it_came { k.received() } else { k.body() };
+            body[..body.len().min(HEAD_BYTES + BODY_BYTES)].to_vec()
+        };
         let worded = worded.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
         let response = match (&worded, &stash) {
             (Some((bytes, head)), _) => (bytes.as_slice(), Some(*head)),
@@ -469,7 +475,7 @@ impl<'r> Worker<'r> {
         let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
         let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j), &secrets));
         let ending = Ending { response, told: told.as_deref(), written, shown: shown.as_ref(), ..ending };
-        let hidden = (!secrets.is_empty()).then(|| Hidden::of(&ending, &secrets));
+        let hidden = as_it_came.then(|| Hidden::of(&ending, &secrets, is_known));
         let ending = hidden.as_ref().map_or(ending, |hidden| hidden.instead_of(ending));
         if let Some(example) = self.keeper.keep(&ending, number) {
             self.recorder.example(example);

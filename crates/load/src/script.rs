@@ -1,6 +1,8 @@
 //! What a step of a journey adds to a request: a text that is written anew each time, checks of the answer, values
 //! taken out of it. Nothing here sends or counts.
 
+use std::borrow::Cow;
+
 use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
@@ -249,9 +251,24 @@ impl Kept {
         }
     }
 
-    /// The body as it was meant, as far as that is known.
-    pub fn meant(&self) -> &[u8] {
-        if self.is_decoded { &self.decoded } else { &self.body }
+    /// What came of the body, as far as it is kept.
+    pub fn received(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The body as it was meant, also of an answer that nobody had to look into; as much of it as can be decoded, and whether
+    /// that is all.
+    #[cold]
+    pub fn looked_into(&self) -> (Cow<'_, [u8]>, bool) {
+        if self.is_decoded {
+            return (Cow::Borrowed(&self.decoded), !self.is_cut());
+        }
+        let mut decoded = Vec::new();
+        match decode::decode(&self.head, &self.body, MAX_BODY, &mut decoded) {
+            Ok(false) => (Cow::Borrowed(&self.body), !self.is_cut()),
+            Ok(true) => (Cow::Owned(decoded), !self.is_cut()),
+            Err(_) => (Cow::Owned(decoded), false),
+        }
     }
 
     fn is_cut(&self) -> bool {

@@ -553,9 +553,15 @@ impl<'r> Users<'r> {
         Shown::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
     }
 
-    /// What must not be shown of a user's exchanges.
+    /// What must not be shown of a user's exchange, and whether that is known of all of its body. `is_whole`: the answer came
+    /// to its end.
     #[cold]
-    pub fn secrets(&self, user: u32, request: u32, kept: Option<&Kept>, given: &Secrets) -> Secrets {
+    pub fn secrets(
+        &self,
+        (user, request): (u32, u32),
+        (kept, is_whole): (Option<&Kept>, bool),
+        given: &Secrets,
+    ) -> (Secrets, bool) {
         let mut secrets = with_captured(given, self.remembered(user));
         let (own, shared) = (&self.users[user as usize].slots, self.journey.shared.count());
         let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
@@ -563,13 +569,17 @@ impl<'r> Users<'r> {
         // A value that was captured anew: the request was written with the one before.
         (0..own.count()).filter(is_secret).for_each(|slot| secrets.add_captured(own.before(slot)));
         // Of an answer that is no good nothing is captured, and it shows what would have been.
+        let mut is_known = true;
         for (_, capture) in self.script(request).captures.iter().filter(|(slot, _)| is_secret(slot)) {
-            let mut value = Vec::new();
-            if kept.is_some_and(|kept| capture.clone().take(kept.head(), kept.meant(), &mut value).is_ok()) {
-                secrets.add_captured(&value);
+            let Some(kept) = kept else { continue };
+            let ((body, is_all), mut value) = (kept.looked_into(), Vec::new());
+            match capture.clone().take(kept.head(), &body, &mut value) {
+                Ok(()) => secrets.add_captured(&value),
+                // The value may be what was cut off in the middle.
+                Err(_) => is_known &= is_all && is_whole || !capture.needs_body(),
             }
         }
-        secrets
+        (secrets, is_known)
     }
 
     /// What a user captured under names.

@@ -1005,6 +1005,83 @@ fn a_login_that_failed_and_a_token_that_was_renewed_are_not_shown() {
     assert!(all.contains("GET /item/***") && !all.contains("token-"), "{all}");
 }
 
+/// Refuses everybody with a page that has a token in it, of which so many bytes are sent.
+struct Gate {
+    is_packed: bool,
+    most: usize,
+}
+
+impl Gate {
+    const TOKEN: &str = "tk-Zx81Qw7Lm2Rp";
+
+    /// What comes of it, and what of it does not.
+    fn page(&self) -> (Vec<u8>, Vec<u8>) {
+        let text = format!("{{\"note\": \"not today\", \"token\": \"{}\", \"more\": \"then\"}}", Gate::TOKEN);
+        let mut page = text.into_bytes();
+        if self.is_packed {
+            // Stored, so that a part of it has its text in it.
+            let mut encoder = flate2::read::GzEncoder::new(page.as_slice(), flate2::Compression::none());
+            let mut packed = Vec::new();
+            std::io::Read::read_to_end(&mut encoder, &mut packed).unwrap();
+            page = packed;
+        }
+        let rest = page.split_off(self.most.min(page.len()));
+        (page, rest)
+    }
+}
+
+impl Server for Gate {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        let (page, rest) = self.page();
+        let encoding = if self.is_packed { "Content-Encoding: gzip\r\n" } else { "" };
+        let length = page.len() + rest.len();
+        let head = format!("HTTP/1.1 403 No\r\n{encoding}Content-Length: {length}\r\n\r\n");
+        let mut replies = vec![(at_ns + MS, Reply::Bytes([head.into_bytes(), page].concat()))];
+        if !rest.is_empty() {
+            replies.push((at_ns + 2 * MS, Reply::Fin));
+        }
+        replies
+    }
+}
+
+#[test]
+fn a_login_that_is_refused_shows_no_token_however_it_comes() {
+    for is_packed in [false, true] {
+        let length = Gate { is_packed, most: usize::MAX }.page().0.len();
+        for most in 1..=length {
+            let gate = || Gate { is_packed, most };
+            let shows_token = gate().page().0.windows(4).any(|w| w == &Gate::TOKEN.as_bytes()[..4]);
+            let mut journey = shopping(1);
+            journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 };
+            journey.remembered = vec![Remembered { name: "token".into(), is_secret: true }];
+            let spec = spec(Model::Closed { users: 1 }, Until::Repeats(1), journey);
+            let mut examples: Vec<Example> = Vec::new();
+            let mut hear = |event: LoadEvent| {
+                if let LoadEvent::Example(example) = event {
+                    examples.push(*example);
+                }
+            };
+            let outcome = simulate(&spec, &Control::default(), &mut Sim::new(gate()), &mut hear).unwrap();
+            let all = format!("{examples:?}{:?}", outcome.slowest);
+            assert_eq!((examples.len(), outcome.measured.counts.failed()), (1, 1), "{all}");
+            assert!(!all.contains(&Gate::TOKEN[..4]), "{is_packed} {most} of {length}: {all}");
+            let body = examples[0].response_body.as_deref().unwrap_or_default();
+            if most == length {
+                assert!(
+                    body.ends_with("{\"note\": \"not today\", \"token\": \"***\", \"more\": \"then\"}"),
+                    "{body}"
+                );
+            } else if shows_token {
+                assert!(body.contains("***") || body.starts_with("[not shown"), "{most} of {length}: {body}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_was_given_as_a_secret_stands_in_no_example() {
     let mut load = spec(Model::Closed { users: 1 }, Until::Requests(2), shopping(1));
