@@ -1,7 +1,7 @@
 //! Values that nothing loadlab writes or serves may show, and how they are found in text.
 //!
 //! A secret is found however it is written: raw, percent-encoded, form-encoded, escaped as in JSON or HTML, in base64, and in
-//! any mixture of these, each up to twice over. `decode` reads one character in all of its ways of being written,
+//! any mixture of these, each up to twice over; one of several lines also line by line. `decode` reads one character in all of its ways of being written,
 //! `needle` holds what is looked for, `scan` looks for it. Nothing here decides what is a secret.
 
 mod decode;
@@ -57,8 +57,18 @@ impl Kept {
         let decoded = decode::percent_decoded(value);
         for form in std::iter::once(value).chain(decoded.as_deref()).filter(|v| v.len() >= least_bytes) {
             self.scan.add(Needle::all_of(form));
+            lines_of(form).for_each(|line| self.scan.add(Needle::all_of(line)));
         }
     }
+}
+
+/// Lines of a value that has several, such as a key: whoever shows it may put something before each of them. What frames a
+/// key is no secret.
+fn lines_of(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let lines = value.split(|b| matches!(b, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
+    let is_whole = !value.iter().any(|b| matches!(b, b'\n' | b'\r'));
+    let frames = |line: &[u8]| line.starts_with(b"-----") && line.ends_with(b"-----");
+    lines.filter(move |line| !is_whole && line.len() >= LEAST_BYTES && !frames(line))
 }
 
 /// A value is too short to be masked.
@@ -70,7 +80,8 @@ pub struct TooShort {
 }
 
 impl Secrets {
-    /// Adds a value. One that is percent-encoded is masked in its decoded form, too.
+    /// Adds a value. One that is percent-encoded is masked in its decoded form, too; of one that has several lines, so is
+    /// each line of at least [`LEAST_BYTES`].
     ///
     /// # Errors
     /// It is shorter than [`LEAST_BYTES`].

@@ -10,14 +10,15 @@ use super::needle::Needle;
 /// What is looked for, and how it may begin.
 #[derive(Clone)]
 pub struct Scan {
-    needles: Vec<Needle>,
+    /// By their first byte: a key file is hundreds of them, few of which begin alike.
+    needles: Box<[Vec<Needle>; 256]>,
     /// Whether something may begin with a byte.
     begins: Box<[bool; 256]>,
 }
 
 impl Default for Scan {
     fn default() -> Self {
-        Scan { needles: Vec::new(), begins: Box::new([false; 256]) }
+        Scan { needles: Box::new([const { Vec::new() }; 256]), begins: Box::new([false; 256]) }
     }
 }
 
@@ -59,7 +60,7 @@ impl Scan {
         for needle in needles {
             if let Some(first) = needle.bytes.first() {
                 self.begins[usize::from(*first)] = true;
-                self.needles.push(needle);
+                self.needles[usize::from(*first)].push(needle);
             }
         }
         for special in *b"%\\&+" {
@@ -75,7 +76,7 @@ impl Scan {
             if !self.begins[usize::from(*byte)] {
                 continue;
             }
-            for needle in &self.needles {
+            for needle in self.needles_at(text, at).flat_map(|first| &self.needles[usize::from(first)]) {
                 match tries.at(needle, text, at) {
                     Tried::No => {}
                     Tried::CutOff if is_whole => {}
@@ -95,6 +96,44 @@ impl Scan {
             }
         }
         found
+    }
+
+    /// First bytes of the needles that may begin at a place.
+    fn needles_at(&self, text: &[u8], at: usize) -> Firsts {
+        let mut firsts = Firsts::default();
+        match decode::is_special(text[at]) {
+            false => firsts.add(text[at]),
+            true => decode::each(text, at, DEPTH, &mut |read| match read {
+                Read::Unit(unit) => unit.bytes().iter().take(1).for_each(|first| firsts.add(*first)),
+                Read::CutOff => firsts = Firsts::ALL,
+            }),
+        }
+        firsts
+    }
+}
+
+/// A set of bytes.
+#[derive(Clone, Copy, Default)]
+struct Firsts([u128; 2]);
+
+impl Firsts {
+    /// Of an escape that is cut off nobody knows what it stands for.
+    const ALL: Firsts = Firsts([u128::MAX; 2]);
+
+    fn add(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 7)] |= 1 << (byte & 0x7f);
+    }
+}
+
+impl Iterator for Firsts {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let half = usize::from(self.0[0] == 0);
+        let bits = self.0[half];
+        let lowest = (bits != 0).then(|| bits.trailing_zeros())?;
+        self.0[half] = bits & (bits - 1);
+        Some((half as u32 * 128 + lowest) as u8)
     }
 }
 

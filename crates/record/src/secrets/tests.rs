@@ -55,6 +55,35 @@ fn what_is_given_percent_encoded_is_found_decoded() {
     assert_eq!(secrets(&["p%40ss%2Fword"]).mask(&STANDARD.encode("abcp@ss/word")), "YWJj***");
 }
 
+/// A key as tools make them, of made-up bytes: 26 lines, the last of them short.
+fn key() -> String {
+    let bytes: Vec<u8> = (0..1220u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let text = STANDARD.encode(bytes);
+    let lines: Vec<&str> = text.as_bytes().chunks(64).map(|l| std::str::from_utf8(l).unwrap()).collect();
+    format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
+}
+
+#[test]
+fn a_secret_of_several_lines_is_found_line_by_line() {
+    let key = key();
+    let of = secrets(&[&key]);
+    assert_eq!(of.mask(&format!("a {key} b")), "a *** b");
+    assert_eq!(of.mask(&format!("a {} b", key.escape_debug())), "a *** b");
+    let body: Vec<&str> = key.lines().filter(|line| !line.starts_with("-----")).collect();
+    assert!(body.len() == 26 && body.iter().all(|line| line.len() >= LEAST_BYTES), "{key}");
+    let logged: Vec<String> = key.lines().map(|line| format!("12:00 web | {line}")).collect();
+    for shown in
+        [logged.join("\n"), body.concat(), body.join(" "), STANDARD.encode(body[0]), body.join("\\r\\n")]
+    {
+        let masked = of.mask(&shown).into_owned();
+        assert!(masked.contains("***"), "{shown}");
+        assert!(!body.iter().any(|line| masked.contains(&line[..line.len() - 1])), "{masked}");
+    }
+    assert_eq!(of.mask(&logged[0]), "12:00 web | -----BEGIN PRIVATE KEY-----");
+    assert_eq!(of.mask(&logged[1]), "12:00 web | ***");
+    check("first line;\r\n  short\r\n\r\n  third line ", "first line; short third line", "*** short ***");
+}
+
 #[test]
 fn overlapping_secrets_leave_nothing_between_them() {
     let both = secrets(&["abcdefgh", "efghijkl"]);
