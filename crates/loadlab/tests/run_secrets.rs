@@ -2,6 +2,9 @@
 //! sent in every encoding, plain and compressed, in heads and bodies; a component that logs its token; a collector that
 //! answers with the key it was sent. The encodings looked for are made here, not by what masks them.
 
+#[path = "common/chat.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod chat;
 #[path = "common/proxy.rs"]
 #[allow(dead_code, reason = "a part of it is used")]
 mod proxy;
@@ -19,9 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use chat::Chat;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use proxy::Proxy;
+use run_support::front::Front;
 use run_support::{Lab, eventually};
 use server::{Request, Server, Step, send};
 
@@ -141,10 +146,10 @@ fn echo(request: &Request, stop: &AtomicBool) -> Vec<Step> {
 }
 
 /// A step for every part of every secret, each with a tag of its own, so that examples of each are kept.
-fn echoes(server: &Server, load: &str) -> String {
+fn echoes(server: &str, load: &str) -> String {
     let mut steps = String::new();
     for (secret, part) in (0..SECRETS.len()).flat_map(|s| (0..PARTS).map(move |p| (s, p))) {
-        let url = server.url(&format!("/{load}/{secret}/{part}"));
+        let url = format!("{server}/{load}/{secret}/{part}");
         steps.push_str(&format!("      - {{ get: \"{url}\", tags: [s{secret}p{part}] }}\n"));
     }
     steps
@@ -196,8 +201,8 @@ expect: ["errors < 1%"]
         login = url("/login"),
         echo = url("/0"),
         proxy = proxy.address,
-        direct = echoes(server, "direct"),
-        packed = echoes(server, "packed"),
+        direct = echoes(&server.url(""), "direct"),
+        packed = echoes(&server.url(""), "packed"),
     )
 }
 
@@ -351,6 +356,127 @@ fn nothing_a_run_leaves_or_serves_holds_a_secret() {
     assert_eq!(server.counts().last.map(|r| r.header("x-key").is_some()), Some(false));
 }
 
+/// Each way of writing each secret, by the variable that holds it.
+fn written() -> Vec<(String, String)> {
+    let all = SECRETS.iter().flat_map(|secret| encodings(secret));
+    all.enumerate().map(|(n, written)| (format!("E2E_WRITTEN_{n}"), written)).collect()
+}
+
+/// Over HTTP/2, plain and compressed, and over WebSockets; beside a component that outlives its trials, says its secret at
+/// its beginning and again at its end, and one with a key of several lines.
+fn plan_of_others(front: &Front, chat: &Chat) -> String {
+    let known =
+        ["E2E_PASSWORD", "E2E_BASIC", "E2E_PROXY", "E2E_SET", "E2E_LITERAL", "E2E_OTLP", "E2E_SESSION"];
+    let headers: Vec<String> = known.iter().map(|name| format!("{name}: \"${{env.{name}}}\"")).collect();
+    let messages = written().into_iter().map(|(name, _)| {
+        let part = format!("send: \"${{public:env.{name}}}\", expect: {{ contains: nowhere }}, others: fail");
+        format!("          - {{ {part}, tags: [{}] }}\n", name.to_lowercase())
+    });
+    format!(
+        r#"loadlab: 1
+name: others
+trials: 2
+system:
+  components:
+    talker:
+      fresh: experiment
+      run: "trap 'echo bye with $API_TOKEN; exit 0' TERM; echo my token is $API_TOKEN; sleep 1000 & wait $!"
+      env: {{ API_TOKEN: "${{env.E2E_COMPONENT}}" }}
+      ready: {{ log: "my token" }}
+    signer:
+      run: "printf '%s\\n' \"$KEY\" | while read -r line; do echo \"12:00 key $line\"; done; echo all; exec sleep 1000"
+      env: {{ KEY: "${{file:key.pem}}" }}
+      ready: {{ log: all }}
+loads:
+  plain:
+    users: 2
+    repeats: 1
+    protocol: http/2
+    tls: {{ insecure: true }}
+    journey:
+      - {{ get: "{front}/0/0", headers: {{ {headers}, File: "${{file:token.txt}}" }} }}
+{plain}  packed:
+    users: 2
+    repeats: 1
+    protocol: http/2
+    tls: {{ insecure: true }}
+    compressed: true
+    journey:
+{packed}  talk:
+    users: 1
+    repeats: 1
+    journey:
+      - websocket: "{chat}"
+        headers: {{ Authorization: "Bearer ${{env.E2E_PASSWORD}}" }}
+        messages:
+{messages}expect: ["errors < 1%"]
+"#,
+        front = front.url(),
+        headers = headers.join(", "),
+        plain = echoes(&front.url(), "plain"),
+        packed = echoes(&front.url(), "packed"),
+        chat = chat.url("/echo?key=${env.E2E_PASSWORD}"),
+        messages = messages.collect::<String>(),
+    )
+}
+
+#[test]
+fn nothing_over_other_protocols_holds_a_secret_nor_do_logs_of_who_lives_on() {
+    let never = AtomicBool::new(false);
+    let server = Server::start(move |request: &Request| echo(request, &never));
+    let (front, chat, lab) = (Front::start(&server.url(""), true, 1000), Chat::start(), Lab::new());
+    let body = STANDARD.encode((0..=255).collect::<Vec<u8>>());
+    let lines: Vec<&str> =
+        body.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    lab.file(
+        "key.pem",
+        &format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n")),
+    );
+    lab.file("token.txt", FILE_TOKEN);
+    lab.file("plan.yaml", &plan_of_others(&front, &chat));
+    let out = lab.run_name();
+    let mut command = lab.command(&["run", "plan.yaml", "--out", &out]);
+    let more = [("E2E_SET", SET), ("E2E_LITERAL", LITERAL), ("E2E_OTLP", OTLP), ("E2E_SESSION", SESSION)];
+    command.envs(more).envs(written());
+    let status = started(command, &lab).wait().expect("it ends");
+    assert!(matches!(status.code(), Some(1 | 4)), "{status:?}: {}", lab.read("stderr"));
+
+    let mut all = Vec::new();
+    files(&lab.record().dir, &mut all);
+    all.extend(["stdout", "stderr"].map(|name| (name.to_owned(), lab.read(name).into_bytes())));
+    all.extend(
+        ["text", "html"]
+            .map(|form| (format!("the report as {form}"), lab.record().report(form).into_bytes())),
+    );
+    // It was there to be found: all of it was sent, came back, and is in examples.
+    let kept = lab.record().lines("default", 1, "examples.jsonl");
+    let tags = |load: &str| {
+        let of_load = kept
+            .iter()
+            .filter(|e| e["load"] == load && e["response_body"].is_string() && e["tag"].is_string());
+        of_load.map(|e| e["tag"].to_string()).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    assert_eq!((tags("plain"), tags("packed")), (SECRETS.len() * PARTS, SECRETS.len() * PARTS));
+    assert_eq!(tags("talk"), written().len(), "{kept:?}");
+    let heard = chat.settled().texts;
+    assert!(written().iter().all(|(_, text)| heard.contains_key(text)), "{heard:?}");
+    assert!(front.answered("HTTP/2.0") > 0);
+    let found: Vec<String> = all.iter().flat_map(|(what, bytes)| leaks(what, bytes)).collect();
+    assert!(
+        found.is_empty(),
+        "{} secrets are shown:\n{}",
+        found.len(),
+        found[..found.len().min(40)].join("\n")
+    );
+
+    // One file through both trials, to its last line.
+    let log = |name: &str| lab.read(&format!("{out}/cases/default/1/logs/{name}.out"));
+    assert_eq!(log("talker"), "my token is ***\nbye with ***\n");
+    // What frames it looks like a scheme and its credential.
+    let (key, lines) = (log("signer"), "12:00 key ***\n".repeat(lines.len()));
+    assert_eq!(key, format!("12:00 key -----BEGIN ***\n{lines}12:00 key -----END ***\nall\n"));
+}
+
 #[test]
 fn nothing_that_a_bench_prints_holds_a_secret() {
     let never = AtomicBool::new(false);
@@ -407,16 +533,16 @@ fn nothing_that_a_bench_prints_holds_a_secret() {
     }
     let last = server.counts().last.unwrap();
     assert_eq!(last.header("authorization"), Some(format!("Bearer {FILE_TOKEN}").as_str()));
-    let shown = |text: &str| all.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(text));
-    assert!(
-        shown("***") && shown("errors &lt; 1%") && shown("http_5xx"),
-        "there is something to look through"
-    );
     let found: Vec<String> = all.iter().flat_map(|(what, bytes)| leaks(what, bytes)).collect();
     assert!(
         found.is_empty(),
         "{} secrets are shown:\n{}",
         found.len(),
         found[..found.len().min(40)].join("\n")
+    );
+    let shown = |text: &str| all.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains(text));
+    assert!(
+        shown("***") && shown("errors &lt; 1%") && shown("http_5xx"),
+        "there is something to look through"
     );
 }
