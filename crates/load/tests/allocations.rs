@@ -23,11 +23,8 @@ use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::run::{Origin, simulate};
 use loadlab_load::script::{Journey, Message, Script};
-use loadlab_load::spec::{Http2, Think, TlsSpec};
-use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
+use loadlab_load::spec::{Http2, Think};
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
-use rcgen::{CertificateParams, KeyPair};
-use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};
 
 use support::http2::over_http2;
@@ -510,25 +507,12 @@ fn requests_cost_load_threads_no_memory() {
 fn requests_under_tls_cost_what_rustls_takes() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     LOADS.set(false);
-    let key = KeyPair::generate().expect("a key");
-    let certificate = CertificateParams::new(vec!["sim".to_owned()]).expect("a name").self_signed(&key);
-    let chain = vec![certificate.expect("a certificate").der().clone()];
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let private = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
-    let config = builder.expect("versions").with_no_client_auth().with_single_cert(chain, private);
-    let mut config = config.expect("its settings");
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let config = Arc::new(config);
+    let config = support::tls::config(&["h2", "http/1.1"]);
     let address = server(Some(config.clone()));
     for on in everywhere() {
         for (what, mut spec) in loads() {
-            let alpn = if spec.http2.is_some() { b"h2".to_vec() } else { b"http/1.1".to_vec() };
-            let (trust, versions, alpn) = (Trust::Anyone, Versions::Both, vec![alpn]);
-            let parts = TlsParts { trust, identity: None, versions, resumption: false, alpn };
-            let names = vec![Some(server_name("sim").expect("a name"))];
-            let client = TlsConfig::new(&parts).expect("settings");
-            spec.tls = Some(Box::new(TlsSpec { config: client, names }));
+            let alpn = if spec.http2.is_some() { "h2" } else { "http/1.1" };
+            spec.tls = Some(Box::new(support::tls::spec(alpn)));
             spec.hosts = vec![vec![address.into()]];
             let [from, to] = on.requests();
             let [few, many] = [from, to].map(|requests| taken(&spec, requests, on, Some(&config)));

@@ -12,8 +12,7 @@ use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::run::simulate;
 use loadlab_load::script::{Journey, Message, Script};
-use loadlab_load::spec::{Held, Http2, Proxy, TlsSpec};
-use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
+use loadlab_load::spec::{Held, Http2, Proxy};
 use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
 use loadlab_record::Failure;
 
@@ -89,7 +88,7 @@ impl Server for Plain {
     }
 }
 
-fn go(spec: &LoadSpec, server: Plain) -> (Outcome, Plain) {
+fn go<S: Server>(spec: &LoadSpec, server: S) -> (Outcome, S) {
     let mut sim = Sim::new(server);
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
     outcome.measured.counts.balance().unwrap();
@@ -114,16 +113,8 @@ fn shared_connections_that_never_stand_are_replaced() {
     let mut tunnelled = users();
     tunnelled.proxy =
         Some(Box::new(Proxy { connects: vec![Some((*b"CONNECT sim:80 HTTP/1.1\r\n\r\n").into())] }));
-    let parts = TlsParts {
-        trust: Trust::Anyone,
-        identity: None,
-        versions: Versions::Both,
-        resumption: false,
-        alpn: vec![b"h2".to_vec()],
-    };
     let mut secured = users();
-    let config = TlsConfig::new(&parts).unwrap();
-    secured.tls = Some(Box::new(TlsSpec { config, names: vec![Some(server_name("sim").unwrap())] }));
+    secured.tls = Some(Box::new(support::tls::spec("h2")));
     for load in [tunnelled, secured] {
         let (outcome, server) = go(&load, dead(NEVER, true));
         assert_eq!((outcome.measured.counts.ok, server.connects.len()), (0, 20), "{:?}", server.connects);
@@ -149,6 +140,35 @@ fn connections_that_are_made_before_the_window_are_not_in_it() {
         let (outcome, _) = go(&load, server());
         assert_eq!(outcome.measured.series.connect.count(), 4 / u64::from(streams));
         assert_eq!(outcome.measured.series.connect.min_ns().unwrap() / MS, 30);
+    }
+}
+
+#[test]
+fn handshakes_of_before_the_window_are_not_in_it() {
+    let config = support::tls::config(&["h2", "http/1.1"]);
+    // With streams, users share connections.
+    for streams in [None, Some(1), Some(4)] {
+        let plain = spec(Model::Closed { users: 4 }, Until::Elapsed(4 * S));
+        let mut load = streams.map_or(plain.clone(), |streams| over_http2(plain, streams));
+        load.tls = Some(Box::new(support::tls::spec(if streams.is_some() { "h2" } else { "http/1.1" })));
+        let mut check = |warmup_ns: u64, in_window: bool| {
+            load.warmup_ns = warmup_ns;
+            let server = Plain { connect_ns: 30 * MS, ..Plain::default() };
+            let (outcome, _) = go(&load, support::tls::Under::new(server, config.clone(), 50 * MS));
+            let (measured, opened) = (&outcome.measured, 4 / u64::from(streams.unwrap_or(1)));
+            assert_eq!((measured.counts.failed(), measured.connections.opened), (0, opened));
+            let times = [&measured.series.connect, &measured.series.tls];
+            let expect = if in_window { opened } else { 0 };
+            assert_eq!(times.map(|times| times.count()), [expect; 2], "{streams:?}, {warmup_ns}");
+            if in_window {
+                assert_eq!(times.map(|times| times.min_ns().unwrap() / MS), [30, 50]);
+            }
+        };
+        check(0, true);
+        check(S, false);
+        // The window begins when they stand and TLS is not agreed on, or right before all is done.
+        check(40 * MS, false);
+        check(79 * MS, false);
     }
 }
 

@@ -5,6 +5,7 @@ pub mod http2;
 pub mod peer;
 pub mod steps;
 pub mod talks;
+pub mod tls;
 
 use std::net::SocketAddr;
 
