@@ -9,10 +9,12 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use self::slot::Slot;
 use self::socket::{connect_inet, make_inet, watch};
 use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
 
+mod slot;
 mod socket;
 
 /// Bytes one receive can take. Large enough that a 128 KiB body costs two.
@@ -30,8 +32,6 @@ const NEAR: usize = 16 * 1024;
 const OPENING: usize = 64;
 /// Longer requests are not held back, as what the kernel takes of them is told exactly.
 const SHORT: usize = 4096;
-/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
-const ONE_SEGMENT: usize = 1400;
 /// How long until a Unix socket whose queue is full is tried again: nothing tells when there is room.
 const CROWDED_NS: u64 = 1_000_000;
 
@@ -71,34 +71,6 @@ pub struct EpollOps<'r> {
     failed: Vec<(u64, i32)>,
     /// Connects to Unix sockets whose queue was full, to be tried again.
     crowded: Vec<(u64, net::SocketAddrUnix)>,
-}
-
-#[derive(Default)]
-struct Slot<'r> {
-    /// Taken by the worker; events may be told.
-    open: bool,
-    /// Absent if the kernel gave none; that failure is told like any other.
-    socket: Option<OwnedFd>,
-    /// Raised at each close, so that events of an earlier socket in the same place are known as such.
-    generation: u32,
-    connecting: bool,
-    no_delay: bool,
-    /// Its peer is on this machine, by a Unix socket.
-    is_unix: bool,
-    /// `rest` is held back.
-    held: bool,
-    /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
-    rest: &'r [u8],
-    taken: usize,
-    /// Bytes of `rest` that were told as sent when they were held back.
-    told: usize,
-    /// Copied bytes that wait behind `rest`, from `copied_at` on.
-    copied: Vec<u8>,
-    copied_at: usize,
-    /// What it received is not told yet.
-    untold: bool,
-    /// The peer's end was told.
-    ended: bool,
 }
 
 impl<'r> Epoll<'r> {
@@ -631,59 +603,6 @@ impl<'r> Ops<'r> for EpollOps<'r> {
         // SAFETY: TIOCOUTQ (SIOCOUTQ for sockets) writes one int to the given address.
         let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &mut queued) };
         slot.taken == 0 || (result == 0 && queued as usize >= slot.taken)
-    }
-}
-
-impl Slot<'_> {
-    #[inline]
-    fn has_more(&self) -> bool {
-        !self.rest.is_empty() || !self.copied.is_empty()
-    }
-
-    /// Nothing is under way on it but what it may receive.
-    #[inline]
-    fn is_quiet(&self) -> bool {
-        !self.connecting && !self.ended && !self.has_more()
-    }
-
-    /// Writes as much of what waits as the kernel takes.
-    #[inline]
-    fn push(&mut self) -> Result<usize, Errno> {
-        let mut pushed = self.write(self.rest)?;
-        self.rest = &self.rest[pushed..];
-        if self.rest.is_empty() && !self.copied.is_empty() {
-            let copied = std::mem::take(&mut self.copied);
-            let written = self.write(&copied[self.copied_at..])?;
-            pushed += written;
-            self.copied_at += written;
-            if self.copied_at < copied.len() {
-                self.copied = copied;
-            } else {
-                self.copied_at = 0;
-            }
-        }
-        Ok(pushed)
-    }
-
-    /// Writes as much as the kernel takes.
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
-        let Some(socket) = &self.socket else { return Ok(0) };
-        if bytes.len() > ONE_SEGMENT && !self.no_delay {
-            net::sockopt::set_tcp_nodelay(socket, true)?;
-            self.no_delay = true;
-        }
-        let mut written = 0;
-        while written < bytes.len() {
-            match net::send(socket, &bytes[written..], net::SendFlags::NOSIGNAL) {
-                Ok(n) => written += n,
-                Err(Errno::AGAIN) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.taken += written;
-        Ok(written)
     }
 }
 

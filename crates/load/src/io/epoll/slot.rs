@@ -1,0 +1,91 @@
+//! A connection of epoll's, and what goes out on it.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net;
+
+/// Requests longer than this need TCP_NODELAY, or Nagle's algorithm holds back their last segment.
+const ONE_SEGMENT: usize = 1400;
+
+/// A connection, or the place for one.
+#[derive(Default)]
+pub(super) struct Slot<'r> {
+    /// Taken by the worker; events may be told.
+    pub(super) open: bool,
+    /// Absent if the kernel gave none; that failure is told like any other.
+    pub(super) socket: Option<OwnedFd>,
+    /// Raised at each close, so that events of an earlier socket in the same place are known as such.
+    pub(super) generation: u32,
+    pub(super) connecting: bool,
+    pub(super) no_delay: bool,
+    /// Its peer is on this machine, by a Unix socket.
+    pub(super) is_unix: bool,
+    /// `rest` is held back.
+    pub(super) held: bool,
+    /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
+    pub(super) rest: &'r [u8],
+    pub(super) taken: usize,
+    /// Bytes of `rest` that were told as sent when they were held back.
+    pub(super) told: usize,
+    /// Copied bytes that wait behind `rest`, from `copied_at` on.
+    pub(super) copied: Vec<u8>,
+    pub(super) copied_at: usize,
+    /// What it received is not told yet.
+    pub(super) untold: bool,
+    /// The peer's end was told.
+    pub(super) ended: bool,
+}
+
+impl Slot<'_> {
+    #[inline]
+    pub(super) fn has_more(&self) -> bool {
+        !self.rest.is_empty() || !self.copied.is_empty()
+    }
+
+    /// Nothing is under way on it but what it may receive.
+    #[inline]
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.connecting && !self.ended && !self.has_more()
+    }
+
+    /// Writes as much of what waits as the kernel takes.
+    #[inline]
+    pub(super) fn push(&mut self) -> Result<usize, Errno> {
+        let mut pushed = self.write(self.rest)?;
+        self.rest = &self.rest[pushed..];
+        if self.rest.is_empty() && !self.copied.is_empty() {
+            let copied = std::mem::take(&mut self.copied);
+            let written = self.write(&copied[self.copied_at..])?;
+            pushed += written;
+            self.copied_at += written;
+            if self.copied_at < copied.len() {
+                self.copied = copied;
+            } else {
+                self.copied_at = 0;
+            }
+        }
+        Ok(pushed)
+    }
+
+    /// Writes as much as the kernel takes.
+    #[inline]
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize, Errno> {
+        let Some(socket) = &self.socket else { return Ok(0) };
+        if bytes.len() > ONE_SEGMENT && !self.no_delay {
+            net::sockopt::set_tcp_nodelay(socket, true)?;
+            self.no_delay = true;
+        }
+        let mut written = 0;
+        while written < bytes.len() {
+            match net::send(socket, &bytes[written..], net::SendFlags::NOSIGNAL) {
+                Ok(n) => written += n,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.taken += written;
+        Ok(written)
+    }
+}
