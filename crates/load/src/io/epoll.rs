@@ -520,7 +520,13 @@ impl<'r> Ops<'r> for EpollOps<'r> {
             self.release(key);
         }
         let slot = &mut self.slots[conn as usize];
-        (slot.rest, slot.taken, slot.told) = (bytes, 0, 0);
+        slot.taken = 0;
+        if slot.has_more() {
+            // An answer came before its request had gone: what is left of that one, which counts as sent, goes first.
+            slot.copied.extend_from_slice(bytes);
+            return 0;
+        }
+        (slot.rest, slot.told) = (bytes, 0);
         if self.holds && bytes.len() <= SHORT {
             slot.held = true;
             if self.held.len() == HELD {

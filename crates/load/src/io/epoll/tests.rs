@@ -128,6 +128,49 @@ fn a_second_request_does_not_take_the_place_of_one_that_is_held_back() {
     assert_eq!(&came, b"one two");
 }
 
+#[test]
+fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
+    for second in [b"second".to_vec(), vec![b's'; SHORT + 1]] {
+        let (mut io, mut same, theirs) = connected();
+        let mut filled = 0;
+        while let Ok(n) = same.write(&[b'x'; 65536]) {
+            filled += n;
+        }
+        let first = [b'f'; SHORT];
+        assert_eq!(io.ops.send(0, &first), SHORT, "it counts as sent");
+        io.ops.flush();
+        assert!(io.ops.slots[0].has_more(), "none of it fitted");
+        // What a worker does that has its answer by then.
+        let at_once = io.ops.send(0, &second);
+        io.ops.flush();
+        let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
+        let all = expected.len();
+        let reader = std::thread::spawn(move || {
+            let mut came = Vec::new();
+            theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
+            // Less comes only if something was lost.
+            let _ = (&theirs).take(all as u64).read_to_end(&mut came);
+            (came, theirs)
+        });
+        let mut told = Told::default();
+        while io.ops.slots[0].has_more() {
+            poll(&mut io, &mut told);
+        }
+        let (came, _theirs) = reader.join().expect("the reader ends");
+        assert_eq!(came.len(), all, "all of it comes");
+        assert!(came == expected, "in its order");
+        let later: usize = told.0.iter().map(|event| sent_of(event)).sum();
+        assert_eq!(at_once + later, second.len(), "the second counts once: {:?}", told.0);
+        assert_eq!(io.ops.slots[0].told, 0);
+    }
+}
+
+/// The bytes that an event says have gone out.
+fn sent_of(event: &str) -> usize {
+    let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));
+    bytes.expect("nothing else happens").parse().expect("a number")
+}
+
 fn poll_at_once(io: &mut Epoll<'_>) {
     io.poll(Wait::until(0), &mut Told::default()).expect("epoll does not wait");
 }
