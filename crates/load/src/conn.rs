@@ -82,9 +82,12 @@ pub struct Exchange {
     pub due_ns: u64,
     /// Its first action.
     pub started_ns: u64,
-    /// When the last of a paced user's requests fell due that it began or dropped. What is under way may be another one:
-    /// where it was redirected to, or what it does when it leaves.
+    /// When the last of a paced user's requests fell due that it began, dropped or left out while nothing waited. What is
+    /// under way may be another one: where it was redirected to, or what it does when it leaves.
     pub paced_ns: u64,
+    /// Times behind it at which nothing fell due for a paced user, since what waited was all it had to do: the first and
+    /// the last of each run, in order.
+    pub left_out: Vec<(u64, u64)>,
     /// Requests begun or dropped in this place.
     pub begun: u64,
     /// Requests of a paced user that fell due while it was at an earlier one, and wait for it.
@@ -138,6 +141,7 @@ impl Exchange {
             due_ns: 0,
             started_ns: 0,
             paced_ns: 0,
+            left_out: Vec::new(),
             begun: 0,
             waiting: 0,
             reader: Reader::default(),

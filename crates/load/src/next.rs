@@ -176,8 +176,7 @@ impl<'r> Worker<'r> {
             let at_work = u64::from(exchange.under_way) + exchange.waiting;
             if at_work >= journey.most_left(id) {
                 // All that it has to do has fallen due, unless something fails and is tried again.
-                let next = self.paced_after(id, due_ns);
-                return next.into_iter().for_each(|due| self.user_later(id, due));
+                return self.leave_out(id, due_ns);
             }
         }
         users.budget -= 1;
@@ -194,12 +193,28 @@ impl<'r> Worker<'r> {
         if free {
             exchange.begun += 1;
             exchange.paced_ns = due_ns;
+            exchange.left_out.clear();
             self.begin(ops, id, index, due_ns, now);
         } else if self.spec.pace_when_behind == WhenBehind::Drop {
             exchange.begun += 1;
             self.recorder.dropped(request, due_ns, now);
         } else {
             exchange.waiting += 1;
+        }
+        if let Some(due) = self.paced_after(id, due_ns) {
+            self.user_later(id, due);
+        }
+    }
+
+    /// Nothing falls due for a paced user at that time, which what waits or will wait must not be dated by.
+    fn leave_out(&mut self, id: u32, due_ns: u64) {
+        let last_run = self.exchanges[id as usize].left_out.last().map(|(_, last)| *last);
+        let goes_on = last_run.is_some_and(|last| self.paced_after(id, last) == Some(due_ns));
+        let exchange = &mut self.exchanges[id as usize];
+        match exchange.left_out.last_mut() {
+            Some((_, last)) if goes_on => *last = due_ns,
+            _ if exchange.waiting == 0 => exchange.paced_ns = due_ns,
+            _ => exchange.left_out.push((due_ns, due_ns)),
         }
         if let Some(due) = self.paced_after(id, due_ns) {
             self.user_later(id, due);
@@ -217,8 +232,15 @@ impl<'r> Worker<'r> {
         if exchange.waiting == 0 {
             return None;
         }
-        // Nothing was dropped while something waits: it fell due right after the last one that began.
-        let due = self.paced_after(id, exchange.paced_ns)?;
+        // Nothing was dropped while something waits: it fell due right after the last one that began, but for what was left
+        // out.
+        let mut due = self.paced_after(id, exchange.paced_ns)?;
+        if let Some((first, last)) = exchange.left_out.first()
+            && *first == due
+        {
+            due = self.paced_after(id, *last)?;
+            self.exchanges[id as usize].left_out.remove(0);
+        }
         let exchange = &mut self.exchanges[id as usize];
         exchange.waiting -= 1;
         exchange.begun += 1;

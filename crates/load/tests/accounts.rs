@@ -30,7 +30,7 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use support::http2::over_http2;
 use support::peer::{Asked, Fault, Ledger, Peer, Protocol};
-use support::steps::{step, template};
+use support::steps::{plain_journey, step, template};
 use support::talks;
 
 const MS: u64 = 1_000_000;
@@ -289,23 +289,6 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
         ..plain_journey()
     };
     LoadSpec { requests: (0..count as u16).map(request).collect(), journey: Some(Box::new(journey)), ..spec }
-}
-
-fn plain_journey() -> Journey {
-    Journey {
-        course: Course::default(),
-        scripts: vec![],
-        sites: vec![],
-        cookies: false,
-        feeds: vec![],
-        dealings: vec![],
-        shared: loadlab_load::journey::capture::Slots::new(0),
-        own: 0,
-        remembered: vec![],
-        numbers: vec![],
-        sessions: false,
-        unix_ns: 1_790_000_000 * S,
-    }
 }
 
 fn thinking(choice: &mut Choice, script: Script) -> Script {

@@ -4,14 +4,18 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loadlab_load::course::{Course, Step};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::{simulate, simulate_share};
+use loadlab_load::script::{Journey, Script};
 use loadlab_load::spec::Think;
 use loadlab_load::stages::Stage;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{Counts, Tick};
 use proptest::prelude::*;
+
+use support::steps::plain_journey;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
@@ -246,6 +250,56 @@ fn what_is_dropped_at_the_end_leaves_what_is_under_way_its_time() {
     let series = &ran.outcome.measured.series;
     assert_eq!(series.response_ok.max_ns().map(|ns| ns / MS), Some(900));
     assert_eq!(series.response_ok.sum_ns() / u128::from(MS), 300 + 500 + 700 + 900);
+}
+
+/// Answers the n-th request after a time and with a status of its own.
+struct InTurn(std::vec::IntoIter<(u64, u16)>);
+
+impl Server for InTurn {
+    fn connect(&mut self, at_ns: u64, _: ConnId) -> Result<u64, (u64, i32)> {
+        Ok(at_ns)
+    }
+
+    fn request(&mut self, at_ns: u64, _: ConnId, _: &[u8]) -> Vec<(u64, Reply)> {
+        let (after_ms, status) = self.0.next().expect("no further request");
+        let answer = format!("HTTP/1.1 {status} Status\r\nContent-Length: 2\r\n\r\nok");
+        vec![(at_ns + after_ms * MS, Reply::Bytes(answer.into_bytes()))]
+    }
+}
+
+/// A user that goes through these steps at a pace of 100 ms: its response times in ms, good ones and failed ones.
+fn paced_way(course: Course, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
+    let count = (course.before + course.round + course.after) as usize;
+    let script = || Script { on_failure: Step::EndRound, ..Script::plain() };
+    let scripts = (0..count).map(|_| script()).collect();
+    let journey = Journey { course, scripts, ..plain_journey() };
+    let requests = (0..count).map(|_| support::get()).collect();
+    let model = Model::Closed { users: 1 };
+    let spec = LoadSpec {
+        journey: Some(Box::new(journey)),
+        pace_ns: Some(100 * MS),
+        ..LoadSpec::new(model, Until::Elapsed(until_ns), requests, support::address())
+    };
+    let mut sim = Sim::new(InTurn(answers.into_iter()));
+    let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |_| {}).unwrap();
+    assert_eq!(sim.into_server().0.len(), 0, "all of it was asked for");
+    let (counts, series) = (outcome.measured.counts, outcome.measured.series);
+    counts.balance().unwrap();
+    let ms = |sum_ns: u128| sum_ns / u128::from(MS);
+    (counts, ms(series.response_ok.sum_ns()), ms(series.response_failed.sum_ns()))
+}
+
+#[test]
+fn what_waits_behind_a_due_time_that_was_left_out_has_its_own() {
+    // Two steps to log in, and two rounds of one: four requests, if none fails.
+    let course = Course { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
+    // The first begins at 0 ms, the second at 100 and fails at 550. At 200 and 300 two fall due and wait; with those the user has
+    // all it may still do, and at 400 and 500 none does. It logs in again, which makes it one request more: that of 200
+    // until 650, while one of 600 falls due and waits, that of 300 until 660, and that of 600 until 670.
+    let answers = vec![(10, 200), (450, 500), (100, 200), (10, 200), (10, 200)];
+    let (counts, ok_ms, failed_ms) = paced_way(course, answers, 680 * MS);
+    assert_eq!((counts.due, counts.ok, counts.failed(), counts.dropped), (5, 4, 1, 0));
+    assert_eq!((ok_ms, failed_ms), (10 + 450 + 360 + 70, 450));
 }
 
 #[test]

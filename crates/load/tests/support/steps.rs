@@ -1,7 +1,9 @@
 //! Steps of journeys: requests that are written anew each time.
 
+use loadlab_load::course::Course;
+use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::template::{Escape, Template, Variable};
-use loadlab_load::script::{Message, Script};
+use loadlab_load::script::{Journey, Message, Script};
 
 /// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}` for the first
 /// columns of feeds 0 and 1, `{c}` for what was captured.
@@ -38,4 +40,22 @@ pub fn step(head: &str, body: Option<&str>) -> Script {
         body: body.map(template),
     };
     Script { has_id: message.has_id(), message: Some(message), ..Script::plain() }
+}
+
+/// Nothing to do, and nothing to remember.
+pub fn plain_journey() -> Journey {
+    Journey {
+        course: Course::default(),
+        scripts: vec![],
+        sites: vec![],
+        cookies: false,
+        feeds: vec![],
+        dealings: vec![],
+        shared: Slots::new(0),
+        own: 0,
+        remembered: vec![],
+        numbers: vec![],
+        sessions: false,
+        unix_ns: 1_790_000_000_000_000_000,
+    }
 }
