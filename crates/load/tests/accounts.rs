@@ -258,7 +258,7 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let scripts = match case.protocol {
         Protocol::WebSocket => conversation(choice),
         Protocol::Http1 | Protocol::Http2 => {
-            let body = "b".repeat(choice.of(&[1, 5000]));
+            let body = "b".repeat(choice.of(&[1, 5000, 20_000]));
             let ask = step("GET /ask?id={x}&for={u} HTTP/1.1", None);
             let tell = step("POST /tell?id={x}&for={u} HTTP/1.1", Some(&body));
             let scripts = [ask, tell].map(|script| Script { checks: mine(), expected: expected(), ..script });
@@ -452,7 +452,7 @@ fn run(case: &Case) -> (LoadSpec, Network, Ran) {
 fn check(case: &Case, spec: &LoadSpec, ran: &Ran) {
     check_counts(spec, ran);
     check_times(spec, ran);
-    check_network(ran);
+    check_network(case, ran);
     check_ids(case, spec, ran);
     check_server(case, spec, ran);
     let measured = &ran.measured;
@@ -514,7 +514,7 @@ fn check_times(spec: &LoadSpec, ran: &Ran) {
 }
 
 /// What was sent and received is what went over the network, and nothing is left of it.
-fn check_network(ran: &Ran) {
+fn check_network(case: &Case, ran: &Ran) {
     let Ran { measured, books, ledger, .. } = ran;
     assert_eq!((measured.bytes.sent, measured.bytes.received), (books.sent, books.received));
     assert_eq!(books.delivered, ledger.received);
@@ -525,6 +525,9 @@ fn check_network(ran: &Ran) {
     );
     assert_eq!((books.closes, ran.open), (books.connects, 0), "every connection is closed at the end");
     assert!(connections.opened <= connections.attempted);
+    if case.protocol == Protocol::Http1 && !case.tls {
+        assert_eq!(books.after_last, 0, "nothing is asked where no answer can come");
+    }
     assert!(books.most_waiting <= MOST_WAITING, "{} bytes wait on one connection", books.most_waiting);
 }
 
@@ -609,7 +612,8 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
             Model::Open { max_in_flight, .. } => max_in_flight.max(spec.threads as u64),
         };
         let opened = ran.measured.connections.attempted;
-        assert!(opened <= places + counts.failed(), "{opened} connections for {places}, {counts:?}");
+        let most = places + counts.failed() + ran.ledger.early;
+        assert!(opened <= most, "{opened} connections for {places}, {counts:?}");
     }
 }
 
@@ -629,15 +633,17 @@ fn accounts(protocol: Protocol, tls: bool) {
                 // The same again, to the last byte and nanosecond.
                 assert_eq!(run(&case).2, ran, "a replay differs");
             }
-            ran.measured.counts
+            (ran.measured.counts, ran.ledger)
         }));
-        let counts = counts.unwrap_or_else(|panic| {
+        let (counts, ledger) = counts.unwrap_or_else(|panic| {
             eprintln!("{case:?}");
             resume_unwind(panic);
         });
         *ended.entry("ok").or_default() += counts.ok;
         *ended.entry("dropped").or_default() += counts.dropped;
         *ended.entry("in flight").or_default() += counts.in_flight;
+        *ended.entry("answered early").or_default() += ledger.early;
+        *ended.entry("never read").or_default() += ledger.unread;
         for (failure, n) in counts.failures.nonzero() {
             *ended.entry(failure.name()).or_default() += n;
         }
@@ -646,6 +652,9 @@ fn accounts(protocol: Protocol, tls: bool) {
         // It is worth little if next to nothing goes well, or nothing wrong.
         for end in ["ok", "dropped", "in flight", "connect", "reset", "timeout", "truncated", "protocol"] {
             assert!(ended.get(end).is_some_and(|n| *n >= 20), "{end}: {ended:?}");
+        }
+        for end in ["answered early", "never read"] {
+            assert!(ended[end] >= 20 || protocol != Protocol::Http1, "{end}: {ended:?}");
         }
     }
 }

@@ -53,6 +53,11 @@ pub trait Server {
     fn saw(&self, _conn: ConnId) -> bool {
         true
     }
+    /// Whether it reads what is sent on this connection. From when it does not, what has not left waits for good: there is
+    /// no more room than that.
+    fn reads(&self, _conn: ConnId) -> bool {
+        true
+    }
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -249,6 +254,11 @@ impl<S: Server> SimOps<S> {
         sent
     }
 
+    /// A send beside the last word before a close: whether there is any sense in it.
+    fn note_late(&mut self, conn: ConnId) {
+        self.books.after_last += u64::from(self.wire(conn).had_last);
+    }
+
     /// Notes what was asked for or told.
     fn note(&mut self, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
@@ -261,6 +271,7 @@ impl<S: Server> SimOps<S> {
             Event::Connected(conn) => self.note(Kind::Connected, *conn, &[], 0),
             Event::Received { conn, bytes, last } => {
                 self.books.received += bytes.len() as u64;
+                self.wire(*conn).had_last |= *last;
                 self.note(Kind::Received, *conn, bytes, u64::from(*last));
             }
             Event::Sent(conn, bytes) => {
@@ -321,10 +332,12 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
 
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
         debug_assert!(!self.wire(conn).is_told(), "one send at a time");
+        self.note_late(conn);
         self.give_out(conn, bytes, false)
     }
 
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        self.note_late(conn);
         self.give_out(conn, bytes, true)
     }
 
@@ -343,7 +356,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
         let sent = match (self.wire(conn).has_more(), self.network.as_ref().map(Chance::like)) {
             (true, _) => 0,
             (false, Some(Like::Uring)) => self.says_at_once(conn, last),
-            (false, _) => self.send_copy(conn, last),
+            (false, _) => self.give_out(conn, last, true),
         };
         self.close(conn);
         sent

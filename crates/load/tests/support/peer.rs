@@ -19,6 +19,9 @@ use super::talks::accept_of;
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
+/// Requests up to this length are taken for sent before they have gone, with some backends.
+const SILENT: usize = 4096;
+
 /// What is spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Protocol {
@@ -54,7 +57,11 @@ pub struct Ledger {
     pub requests: u64,
     /// Complete good answers that were sent, by what they answer: openings, messages, goodbyes, and HTTP's requests.
     pub good: BTreeMap<Asked, u64>,
-    /// Ids of requests that came whole, and how often.
+    /// Requests of HTTP/1.1 that were answered before they came whole, and how many of them never did, since the server
+    /// read no more.
+    pub early: u64,
+    pub unread: u64,
+    /// Ids of requests that came whole, or were answered, and how often.
     pub seen: BTreeMap<u64, u64>,
     /// Ids of those that had a complete good answer, and of those that had one that was not.
     pub accepted: BTreeSet<u64>,
@@ -92,6 +99,10 @@ struct Link {
     is_over: bool,
     is_tunnelled: bool,
     is_open: bool,
+    /// The request that is coming is one that may be answered early, was, and is read all the same.
+    is_decided: bool,
+    is_answered: bool,
+    reads: bool,
     /// When what was said last arrives: nothing arrives before it.
     last_ns: u64,
     http2: Http2,
@@ -195,6 +206,10 @@ impl Peer {
     fn takes_http1(&mut self, link: &mut Link, at_ns: u64) -> Doings {
         let mut all = Vec::new();
         while let Some(request) = next_request(&mut link.input) {
+            link.is_decided = false;
+            if std::mem::take(&mut link.is_answered) {
+                continue;
+            }
             if self.is_proxy && !link.is_tunnelled {
                 all.extend(self.gives_tunnel(link, at_ns));
                 continue;
@@ -228,7 +243,35 @@ impl Peer {
             };
             all.extend(does);
         }
+        if self.protocol == Protocol::Http1 && (!self.is_proxy || link.is_tunnelled) && !link.is_decided {
+            all.extend(self.answers_early(link, at_ns));
+        }
         all
+    }
+
+    /// Some requests are answered as soon as their head is there. Of those the rest is read, or it is not: then the
+    /// connection is of no use for another.
+    fn answers_early(&mut self, link: &mut Link, at_ns: u64) -> Doings {
+        let Some((head, length)) = head_of(&link.input) else { return Vec::new() };
+        link.is_decided = true;
+        // TLS shows no less than a record, so that few heads come alone.
+        if self.below(3) > u64::from(link.tls.is_some()) {
+            return Vec::new();
+        }
+        let head = head.to_owned();
+        let id = self.notes(&head);
+        link.is_answered = true;
+        // A short one may be taken for sent as soon as it is asked for: who sends it cannot know that it never goes.
+        link.reads = head.len() + length <= SILENT || self.below(2) == 0;
+        self.ledger.early += 1;
+        self.ledger.unread += u64::from(!link.reads);
+        let at = at_ns + self.below(3) * MS;
+        if self.below(4) == 0 {
+            self.ledger.refused.extend(id);
+            return vec![(at, Does::Says(b"HTTP/1.1 413 No\r\nContent-Length: 3\r\n\r\nno!".to_vec()))];
+        }
+        self.answers_well(Asked::Request, id);
+        self.good_answer(&head, at)
     }
 
     fn gives_tunnel(&mut self, link: &mut Link, at_ns: u64) -> Doings {
@@ -738,7 +781,18 @@ impl Server for Peer {
             tls
         });
         let (input, last_ns) = (Vec::new(), 0);
-        let link = Link { tls, input, is_over: false, is_tunnelled: false, is_open: false, last_ns, http2 };
+        let link = Link {
+            tls,
+            input,
+            is_over: false,
+            is_tunnelled: false,
+            is_open: false,
+            is_decided: false,
+            is_answered: false,
+            reads: true,
+            last_ns,
+            http2,
+        };
         assert!(self.links.insert(conn, link).is_none(), "a place that is taken is connected");
         let at = at_ns + self.below(4) * MS;
         match (self.happens(self.chance / 8.0), self.fault) {
@@ -765,6 +819,10 @@ impl Server for Peer {
         let replies = self.receives(&mut link, at_ns, bytes);
         self.links.insert(conn, link);
         replies
+    }
+
+    fn reads(&self, conn: ConnId) -> bool {
+        self.links.get(&conn).is_none_or(|link| link.reads)
     }
 
     fn closed(&mut self, _: u64, conn: ConnId) {
@@ -828,15 +886,21 @@ fn all_of(link: &mut ServerConnection) -> Vec<u8> {
 
 /// The next request that came whole.
 fn next_request(input: &mut Vec<u8>) -> Option<String> {
+    let (head, body) = head_of(input)?;
+    let whole = head.len() + body;
+    if input.len() < whole {
+        return None;
+    }
+    let request = input.drain(..whole).collect();
+    Some(String::from_utf8(request).expect("a request is text"))
+}
+
+/// A request's head that came whole, and how long its body is.
+fn head_of(input: &[u8]) -> Option<(&str, usize)> {
     let head = input.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&input[..head]).expect("a head is text");
     let length = text.split("Content-Length: ").nth(1).and_then(|rest| rest.lines().next());
-    let body: usize = length.map_or(0, |length| length.parse().expect("a length"));
-    if input.len() < head + body {
-        return None;
-    }
-    let request = input.drain(..head + body).collect();
-    Some(String::from_utf8(request).expect("a request is text"))
+    Some((text, length.map_or(0, |length| length.parse().expect("a length"))))
 }
 
 /// The next frame of a client that came whole: its opcode, and what it says.

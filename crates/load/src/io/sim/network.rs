@@ -53,6 +53,8 @@ pub struct Books {
     pub received: u64,
     /// Most bytes that waited on one connection to go out.
     pub most_waiting: usize,
+    /// Sends on a connection of which the worker had been told that nothing follows what it received.
+    pub after_last: u64,
     /// All that was asked for and told, and when, as one number.
     pub trace: u64,
 }

@@ -39,6 +39,8 @@ pub(super) struct Wire {
     is_cut: bool,
     /// This side has heard of that.
     has_heard: bool,
+    /// The worker was told, with what it received, that nothing follows.
+    pub(super) had_last: bool,
 }
 
 impl Wire {
@@ -107,7 +109,7 @@ impl<S: Server> SimOps<S> {
 
     /// The next piece goes out; at once, or when the socket has room again.
     fn writes_later(&mut self, conn: ConnId, at_once: bool) {
-        let now_ns = self.now_ns();
+        let (now_ns, reads) = (self.now_ns(), self.server.reads(self.peer(conn)));
         let Some(network) = &mut self.network else { return };
         let wire = &mut self.lanes[self.at].wires[conn as usize];
         if wire.is_writing || wire.out.is_empty() {
@@ -116,7 +118,7 @@ impl<S: Server> SimOps<S> {
         let pause = if at_once && network.like() == Like::Uring { Some(0) } else { network.pause_ns() };
         wire.is_writing = true;
         // Without a pause that ends the server reads nothing any more.
-        if let Some(pause) = pause {
+        if let Some(pause) = pause.filter(|_| reads) {
             self.push(now_ns + pause, conn, Happening::Writable);
         }
     }
