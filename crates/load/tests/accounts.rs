@@ -362,6 +362,7 @@ fn network(case: &Case, choice: &mut Choice) -> Network {
         resets: strong(case.fault == Fault::Resets, 0.05, 0.005, choice),
         stalls: if is_calm(case) { 0.0 } else { strong(case.fault == Fault::Stalls, 0.02, 0.002, choice) },
         pause_ns: choice.of(&[0, 100_000, MS]),
+        until_ns: u64::MAX,
     }
 }
 
@@ -657,6 +658,78 @@ fn accounts(protocol: Protocol, tls: bool) {
             assert!(ended[end] >= 20 || protocol != Protocol::Http1, "{end}: {ended:?}");
         }
     }
+}
+
+/// When what goes wrong is over, in a load of which every second is looked at.
+const HEALS_NS: u64 = 500 * MS;
+
+/// Users who all have something under way again and again, and requests that are given up soon.
+fn steady(case: &Case, choice: &mut Choice) -> LoadSpec {
+    let until = Until::Elapsed(3 * S);
+    let mut spec =
+        LoadSpec::new(Model::Closed { users: 4 }, until, requests_of(case, choice, 2), support::address());
+    if case.protocol == Protocol::WebSocket || choice.one_in(2) {
+        spec = with_journey(case, choice, spec);
+        let scripts = spec.journey.iter_mut().flat_map(|journey| &mut journey.scripts);
+        scripts.for_each(|script| script.think = None);
+    }
+    spec.tags = (0..spec.requests.len()).map(|i| format!("part{i}")).collect();
+    if case.protocol == Protocol::Http2 {
+        spec = over_streams(spec, choice.of(&[1, 2, 100]));
+    }
+    (spec.think, spec.timeout_ns, spec.grace_ns) = (Think::Constant(50 * MS), 200 * MS, 300 * MS);
+    (spec.threads, spec.seed) = (case.threads, case.seed);
+    spec
+}
+
+/// What a steady load comes to in each second, at a server and over a network that fail until then.
+fn healed(case: &Case, heals_ns: u64) -> (LoadSpec, Vec<Counts>) {
+    let mut choice = Choice(Random::new(case.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let mut spec = steady(case, &mut choice);
+    let mut server = Peer::new(case.protocol, case.fault, case.seed).until(heals_ns);
+    if case.tls {
+        let (tls, config) = tls_of(&mut choice, case.protocol);
+        spec.tls = Some(Box::new(tls));
+        server = server.under_tls(Some(config));
+    }
+    if choice.one_in(3) {
+        let connect = b"CONNECT sim:80 HTTP/1.1\r\nHost: sim:80\r\n\r\n";
+        spec.proxy = Some(Box::new(Proxy { connects: vec![Some(connect.as_slice().into())] }));
+        server = server.behind_proxy(true);
+    }
+    // An HTTP/2 connection that stands and falls silent is not given up: only the server stalls.
+    let network = Network { stalls: 0.0, until_ns: heals_ns, ..network(case, &mut choice) };
+    let mut sim = Sim::new(server).network(network);
+    let mut seconds = Vec::new();
+    let outcome = simulate(&spec, &Control::default(), &mut sim, &mut |event| {
+        if let LoadEvent::Second(second) = event {
+            seconds.push(second.tick.counts.clone());
+        }
+    });
+    outcome.unwrap();
+    (spec, seconds)
+}
+
+#[test]
+fn whatever_fails_the_load_is_whole_again_when_it_is_over() {
+    let all = (PROTOCOLS.len() * 2 * FAULTS.len()) as u64;
+    let mut failed_before: BTreeMap<Protocol, u64> = BTreeMap::new();
+    // Every fault of each protocol, plain and under TLS, from one thread or more.
+    for case in (0..all).map(|i| Case::of(i + all * (i % 3))) {
+        let ((spec, ill), (_, well)) = (healed(&case, HEALS_NS), healed(&case, 0));
+        let (counts, well) = (&ill[2], &well[2]);
+        let waits_in_vain = spec.journey.iter().flat_map(|j| &j.scripts).any(|script| {
+            matches!(script.talk.as_ref().map(|talk| &talk.part), Some(Part::Say { send: None, .. }))
+        });
+        let timeouts = counts.failures.get(Failure::Timeout);
+        let failed = counts.failed() - if waits_in_vain { timeouts } else { 0 };
+        assert_eq!(failed, 0, "{case:?}: {counts:?}");
+        assert!(well.ok >= 20, "{case:?}: {well:?}");
+        // One of four users that are no longer served would be a quarter less.
+        assert!(counts.ok * 10 >= well.ok * 9, "{case:?}: {} of {}", counts.ok, well.ok);
+        *failed_before.entry(case.protocol).or_default() += ill[0].failed();
+    }
+    assert!(failed_before.values().all(|n| *n >= 50), "there was much to recover from: {failed_before:?}");
 }
 
 #[test]

@@ -231,6 +231,10 @@ impl<S: Server> SimOps<S> {
                 lane.now_ns = lane.now_ns.max(at + length);
             }
         }
+        let now_ns = lane.now_ns;
+        if let Some(network) = &mut self.network {
+            network.is_at(now_ns);
+        }
     }
 
     /// These bytes reach the server.

@@ -83,6 +83,9 @@ pub struct Peer {
     fault: Fault,
     /// How likely it does something wrong with a request.
     chance: f64,
+    /// From then on nothing goes wrong, and every request takes the same time. `None`: never.
+    heals_ns: Option<u64>,
+    is_well: bool,
     tls: Option<Arc<ServerConfig>>,
     /// It is a proxy that gives tunnels to itself.
     is_proxy: bool,
@@ -146,6 +149,8 @@ impl Peer {
             protocol,
             fault,
             chance,
+            heals_ns: None,
+            is_well: false,
             tls: None,
             is_proxy: false,
             random,
@@ -164,17 +169,33 @@ impl Peer {
         self
     }
 
+    /// Something goes wrong until then alone, and no longer for what had gone wrong by then. What it takes at a time is the
+    /// same throughout.
+    pub fn until(mut self, heals_ns: u64) -> Peer {
+        self.heals_ns = Some(heals_ns);
+        self
+    }
+
+    fn is_at(&mut self, at_ns: u64) {
+        self.is_well = self.heals_ns.is_some_and(|heals_ns| at_ns >= heals_ns);
+    }
+
     fn below(&mut self, most: u64) -> u64 {
         self.random.next_u64() % most.max(1)
     }
 
     fn happens(&mut self, chance: f64) -> bool {
-        self.random.unit() <= chance
+        !self.is_well && self.random.unit() <= chance
     }
 
     /// How long an answer takes.
     fn service_ns(&mut self) -> u64 {
-        self.below(12) * MS
+        if self.is_well { 5 * MS } else { self.below(12) * MS }
+    }
+
+    /// One in so many is answered, and not well.
+    fn refuses(&mut self, one_in: u64) -> bool {
+        self.below(one_in) == 0 && !self.is_well
     }
 
     fn noise(&mut self) -> Vec<u8> {
@@ -255,7 +276,7 @@ impl Peer {
         let Some((head, length)) = head_of(&link.input) else { return Vec::new() };
         link.is_decided = true;
         // TLS shows no less than a record, so that few heads come alone.
-        if self.below(3) > u64::from(link.tls.is_some()) {
+        if self.is_well || self.below(3) > u64::from(link.tls.is_some()) {
             return Vec::new();
         }
         let head = head.to_owned();
@@ -294,7 +315,7 @@ impl Peer {
 
     fn good_answer(&mut self, request: &str, at: u64) -> Doings {
         let echo = echo_of(request);
-        let large = if self.below(10) == 0 { "x".repeat(self.below(40_000) as usize) } else { String::new() };
+        let large = if self.refuses(10) { "x".repeat(self.below(40_000) as usize) } else { String::new() };
         let body = format!("{echo}{large}");
         let closes = request.contains("Connection: close");
         let with = if closes { "Connection: close\r\n" } else { "" };
@@ -311,7 +332,7 @@ impl Peer {
             }
             1 => {
                 let head = format!("HTTP/1.1 200 OK\r\n{with}Content-Length: {}\r\n\r\n", body.len());
-                let later = at + self.below(3) * MS;
+                let later = if self.is_well { at } else { at + self.below(3) * MS };
                 vec![(at, Does::Says(head.into_bytes())), (later, Does::Says(body.into_bytes()))]
             }
             _ => {
@@ -327,7 +348,7 @@ impl Peer {
     }
 
     fn fate_over_http1(&mut self, request: &str, at: u64) -> Fate {
-        if self.below(20) == 0 {
+        if self.refuses(20) {
             return Fate::Refused(if self.below(2) == 0 { 404 } else { 503 });
         }
         if !self.happens(self.chance) {
@@ -438,10 +459,11 @@ impl Peer {
             assert!(link.input.starts_with(PREFACE), "no preface");
             link.input.drain(..PREFACE.len());
             link.http2.greeted = true;
-            let narrow = self.fault == Fault::Stalls && self.below(3) == 0;
+            let stays = self.heals_ns.is_some();
+            let narrow = self.fault == Fault::Stalls && self.below(3) == 0 && !stays;
             let window = if narrow { self.below(50) as u32 } else { 65_535 };
             let mut hello = Vec::new();
-            let most = [1, 2, 100][self.below(3) as usize];
+            let most = if stays { 100 } else { [1, 2, 100][self.below(3) as usize] };
             let settings = [(setting::INITIAL_WINDOW_SIZE, window), (setting::MAX_CONCURRENT_STREAMS, most)];
             frame::write_settings(&mut hello, &settings);
             all.push((at_ns, Does::Says(hello)));
@@ -527,7 +549,7 @@ impl Peer {
         }
         link.http2.last = link.http2.last.max(stream);
         let id = self.notes(text);
-        if self.below(20) == 0 {
+        if self.refuses(20) {
             self.ledger.refused.extend(id);
             let status = if self.below(2) == 0 { 404 } else { 503 };
             let answer = format!("HTTP/1.1 {status} No\r\ncontent-length: 3\r\n\r\nno!");
@@ -596,7 +618,8 @@ impl Peer {
             Fault::Garbage => match self.below(4) {
                 0 => vec![(at, Does::Says(self.noise()))],
                 1 => vec![(at, Does::Spills(self.noise()))],
-                2 => {
+                // A length that is wrong may keep the connection waiting for good.
+                2 if self.heals_ns.is_none() => {
                     let mut bent = good;
                     let place = self.below(bent.len() as u64) as usize;
                     bent[place] ^= 1 << self.below(8);
@@ -621,7 +644,7 @@ impl Peer {
         let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n";
         let good = format!("{head}Sec-WebSocket-Accept: {accept}\r\n\r\n").into_bytes();
         let strikes = self.happens(self.chance / 3.0);
-        if self.below(25) == 0 {
+        if self.refuses(25) {
             return vec![(at, Does::Says(b"HTTP/1.1 503 No\r\nContent-Length: 2\r\n\r\nno".to_vec()))];
         }
         let (half, noise) = (good[..good.len() / 2].to_vec(), self.noise());
@@ -767,6 +790,7 @@ impl Peer {
 
 impl Server for Peer {
     fn connect(&mut self, at_ns: u64, conn: ConnId) -> Result<u64, (u64, i32)> {
+        self.is_at(at_ns);
         self.ledger.connects += 1;
         let http2 = Http2 {
             decoder: Decoder::new(4096, 100_000),
@@ -794,7 +818,7 @@ impl Server for Peer {
             http2,
         };
         assert!(self.links.insert(conn, link).is_none(), "a place that is taken is connected");
-        let at = at_ns + self.below(4) * MS;
+        let at = if self.is_well { at_ns + MS } else { at_ns + self.below(4) * MS };
         match (self.happens(self.chance / 8.0), self.fault) {
             (true, Fault::Resets | Fault::Goodbyes) => Err((at, libc::ECONNREFUSED)),
             (true, Fault::Stalls) => Ok(at + self.below(3) * 100 * S),
@@ -803,6 +827,7 @@ impl Server for Peer {
     }
 
     fn stands(&mut self, at_ns: u64, _: ConnId) -> Vec<(u64, Reply)> {
+        self.is_at(at_ns);
         let strikes = self.happens(self.chance / 8.0);
         let at = at_ns + self.below(3) * MS;
         match self.fault {
@@ -814,6 +839,7 @@ impl Server for Peer {
     }
 
     fn request(&mut self, at_ns: u64, conn: ConnId, bytes: &[u8]) -> Vec<(u64, Reply)> {
+        self.is_at(at_ns);
         self.ledger.received += bytes.len() as u64;
         let mut link = self.links.remove(&conn).expect("a connection");
         let replies = self.receives(&mut link, at_ns, bytes);

@@ -9,7 +9,7 @@ const BEAT_NS: u64 = 50_000;
 const STALL_NS: u64 = 3_000_000_000;
 
 /// A network that does whatever real ones do. Chances are between 0 and 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Network {
     /// The same seed, the same network.
     pub seed: u64,
@@ -25,6 +25,8 @@ pub struct Network {
     pub stalls: f64,
     /// The longest pause otherwise, nanoseconds.
     pub pause_ns: u64,
+    /// From then on bytes go whole and at once, nanoseconds.
+    pub until_ns: u64,
 }
 
 /// What tells of sends differently.
@@ -109,6 +111,14 @@ impl Chance {
 
     pub(super) fn like(&self) -> Like {
         self.network.like
+    }
+
+    /// It is so late.
+    pub(super) fn is_at(&mut self, now_ns: u64) {
+        if now_ns >= self.network.until_ns {
+            let Network { seed, like, until_ns, .. } = self.network;
+            self.network = Network { seed, like, until_ns, ..Network::default() };
+        }
     }
 
     fn happens(&mut self, chance: f64) -> bool {
