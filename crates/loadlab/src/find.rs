@@ -161,7 +161,15 @@ fn quest_of(args: &FindArgs, plan: &Plan) -> Result<Quest, String> {
     };
     let probe_ns = args.probe.unwrap_or(own_ns).max(1);
     let settle_ns = args.settle.unwrap_or_else(|| varied.warmup_ns.max((probe_ns / 5).min(MOST_SETTLE_NS)));
-    Ok(Quest { vary, range, probes: args.probes, load, probe_ns, settle_ns })
+    let quest = Quest { vary, range, probes: args.probes, load, probe_ns, settle_ns };
+    if !quest.ids_suffice(case) {
+        return Err(format!(
+            "`loss` goes by the ids of requests, and they do not suffice for {} trials of {} loads\nhint: fewer --probes, or count with `probe`",
+            quest.most_trials(),
+            case.loads.len()
+        ));
+    }
+    Ok(quest)
 }
 
 fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {

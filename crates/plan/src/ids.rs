@@ -6,14 +6,22 @@
 use crate::error::PlanError;
 use crate::journey::Place;
 use crate::plan::Plan;
-use crate::spec::{Case, Persisted};
+use crate::spec::{Case, LoadSpec, Model, Persisted, Until};
 
 /// Bits of an id.
 pub const ID_BITS: u32 = 53;
 /// Bits of a request's place in its block, at least.
 pub const REQUEST_BITS: u32 = 32;
+/// At most: a trillion requests are enough.
+const MOST_REQUEST_BITS: u32 = 40;
 /// Blocks of a run, at most.
 pub const MOST_BLOCKS: u64 = 1 << (ID_BITS - REQUEST_BITS);
+
+/// Bits of a request's place in its block, where there are so many blocks: what these leave.
+pub fn request_bits(blocks: u64) -> u32 {
+    let block_bits = u64::BITS - (blocks.max(1) - 1).leading_zeros();
+    ID_BITS.saturating_sub(block_bits).clamp(REQUEST_BITS, MOST_REQUEST_BITS)
+}
 
 /// The loads of a case, each with its batches.
 pub fn parts(case: &Case) -> u64 {
@@ -26,12 +34,33 @@ pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
     let Place { file, line, column, snippet } = plan.cases().iter().find_map(by_ids)?.at;
     let most = plan.cases().iter().map(parts).max().unwrap_or(1).max(1);
     let trials = plan.cases().len() as u64 * u64::from(plan.trials);
-    if trials.saturating_mul(most) <= MOST_BLOCKS {
-        return None;
-    }
-    let message = format!(
-        "the ids of requests cannot tell {trials} trials of {most} loads and batches apart: {MOST_BLOCKS} in all is the most"
-    );
-    let hint = "fewer trials, cases or batches, or count with `probe`".to_owned();
+    let blocks = trials.saturating_mul(most);
+    let (message, fewer) = if blocks > MOST_BLOCKS {
+        let all = format!("{trials} trials of {most} loads and batches");
+        (format!("the ids of requests cannot tell {all} apart: {MOST_BLOCKS} in all is the most"), "trials")
+    } else {
+        let room = 1 << request_bits(blocks);
+        let mut loads = plan.cases().iter().flat_map(|case| &case.loads);
+        let (name, requests) =
+            loads.find_map(|load| Some((&load.name, requests(load).filter(|n| *n > room)?)))?;
+        (
+            format!(
+                "the ids of requests cannot tell {requests} of load `{name}` apart: {room} in a batch is the most"
+            ),
+            "requests, trials",
+        )
+    };
+    let hint = format!("fewer {fewer}, cases or batches, or count with `probe`");
     Some(PlanError { file, line, column, message, snippet, related: None, hint: Some(hint) })
+}
+
+/// Requests of a batch of a load, where they are known before.
+fn requests(load: &LoadSpec) -> Option<u64> {
+    match (&load.until, &load.model) {
+        (Until::Requests(n), _) => Some(*n),
+        (Until::DurationNs(ns), Model::Open { rate_per_s, .. }) if load.stages.is_empty() => {
+            Some((rate_per_s * *ns as f64 / 1e9) as u64)
+        }
+        _ => None,
+    }
 }

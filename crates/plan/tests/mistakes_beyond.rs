@@ -237,6 +237,34 @@ fn ids_of_requests_are_told_apart_in_every_trial_or_the_plan_is_refused() {
 }
 
 #[test]
+fn ids_suffice_for_the_requests_of_every_load_or_the_plan_is_refused() {
+    let plan = |trials: u32, load: &str| {
+        format!(
+            "loadlab: 1\nname: n\ntrials: {trials}\nload:\n  {load}\n  batches: {{ repeat: 209 }}\n\
+             \x20 journey: [ {{ get: \"http://127.0.0.1/${{unique}}\" }} ]\nloss: {{ http: \"http://127.0.0.1/ids\" }}\n"
+        )
+    };
+    let requests = |n: u64| format!("users: 1\n  requests: {n}");
+    // The more trials there are, the fewer ids has each.
+    for (trials, room) in [(1, 1 << 40), (10_000, 1 << 32)] {
+        assert_eq!(plain(&plan(trials, &requests(room))), "no mistake");
+        let refused = plain(&plan(trials, &requests(room + 1)));
+        let expect =
+            format!("the ids of requests cannot tell {} of load `load` apart: {room} in a batch", room + 1);
+        assert!(refused.contains(&expect), "{refused}");
+    }
+    let lasting = |hours: u32| format!("rate: 1000000/s\n  duration: {hours}h");
+    assert_eq!(plain(&plan(10_000, &lasting(1))), "no mistake");
+    insta::assert_snapshot!(plain(&plan(10_000, &lasting(2))), @r#"
+    plan.yaml:9:1: the ids of requests cannot tell 7200000000 of load `load` apart: 4294967296 in a batch is the most
+       |
+     9 | loss: { http: "http://127.0.0.1/ids" }
+       | ^^^^
+      hint: fewer requests, trials, cases or batches, or count with `probe`
+    "#);
+}
+
+#[test]
 fn conditions() {
     let text = with;
     let fine = "expect: [ p99 < 2s, tag.page.p99 < 1s, db.cpu < 90%, stored == 5 ]\ndrain: { until: \"steady(stored, 5s)\" }";

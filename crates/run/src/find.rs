@@ -68,6 +68,26 @@ pub struct Quest {
     pub settle_ns: u64,
 }
 
+impl Quest {
+    /// Trials at most: probes, and each of them as often as it may be made again.
+    pub fn most_trials(&self) -> u64 {
+        u64::from(self.probes) * u64::from(1 + INVALID_AGAIN + GROWS)
+    }
+
+    /// Whether requests of all its trials have ids of their own, if what was stored is told by them.
+    pub fn ids_suffice(&self, case: &Case) -> bool {
+        let by_ids =
+            case.loss.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
+        let blocks = self.most_trials().saturating_mul(case.loads.len() as u64);
+        !by_ids || blocks <= plan::ids::MOST_BLOCKS
+    }
+
+    /// Ids of a search's trials. Each load is made once in each.
+    fn ids(&self, case: &Case) -> Ids {
+        Ids::for_blocks(self.most_trials(), case.loads.len() as u64)
+    }
+}
+
 /// What a search came to.
 pub struct Found {
     /// The record's folder.
@@ -193,8 +213,7 @@ impl Hunt<'_> {
             let longer = longer(&summary, &self.conditions.expect);
             let most = self.quest.probe_ns.saturating_mul(MOST_LONGER);
             if let Some(factor) = longer.filter(|_| length_ns < most && !self.cancel.is_cancelled()) {
-                let wanted = (length_ns as f64 * factor).ceil() as u64;
-                length_ns = wanted.clamp(length_ns + 1, most);
+                length_ns = grown(length_ns, factor, most);
                 let text = format!(
                     "{} is probed again, for {}: a percentile needs more requests",
                     self.quest.vary.level(level),
@@ -277,7 +296,7 @@ impl Hunt<'_> {
         let trial = Trial {
             index: 0,
             place: self.made,
-            ids: Ids::of(self.plan.cases(), MOST_TRIALS),
+            ids: self.quest.ids(&case),
             case: &case,
             conditions: &self.conditions,
             plan_dir: &dir,
@@ -380,10 +399,13 @@ impl Hunt<'_> {
 /// A probe that was too short grows to so many times its length at most.
 const MOST_LONGER: u64 = 8;
 
+/// It becomes longer than it had to be, by this factor: no two probes have the same rate.
+const LONGER_BY: f64 = 1.1;
+
 /// An INVALID probe is made again so many times before that is what is known of its level.
 const INVALID_AGAIN: u32 = 2;
-/// No search measures more often than this, levels that are measured again included: ids are dealt for so many.
-const MOST_TRIALS: usize = 1 << 13;
+/// A probe that is too short grows so often at most, a tenth each time or more, until it is [`MOST_LONGER`] times as long.
+const GROWS: u32 = 22;
 
 /// A system that is given no more load recovers within this, or never.
 const MOST_RECOVERY_S: f64 = 10.0;
@@ -516,6 +538,12 @@ impl Numbers for Slowest<'_> {
     }
 }
 
+/// How long a probe that was too short is next.
+fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
+    let wanted = (length_ns as f64 * factor).ceil() as u64;
+    wanted.clamp(length_ns + 1, most_ns)
+}
+
 /// How many times longer a probe must be for an expectation that could not be told for want of samples; `None` where
 /// that is not what is missing.
 fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
@@ -532,7 +560,43 @@ fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
             None => summary.response_ms.count,
         };
         let needed = loadlab_record::summary::samples_needed(*quantile);
-        (count > 0 && count < needed).then(|| needed as f64 / count as f64 * 1.1)
+        (count > 0 && count < needed).then(|| needed as f64 / count as f64 * LONGER_BY)
     });
     factors.reduce(f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_makes_no_more_trials_than_it_has_ids_for() {
+        // What is missing may be one sample of any number, each time again.
+        for probe_ns in [1, 2, 9, 1_000, 10_000_000_000, u64::MAX / MOST_LONGER] {
+            for needed in [2u64, 100, 1_000_000] {
+                let factor = needed as f64 / (needed - 1) as f64 * LONGER_BY;
+                let most = probe_ns.saturating_mul(MOST_LONGER);
+                let (mut length_ns, mut grows) = (probe_ns, 0);
+                while length_ns < most {
+                    length_ns = grown(length_ns, factor, most);
+                    grows += 1;
+                }
+                assert!(grows <= GROWS, "{probe_ns} ns by {factor}: {grows}");
+            }
+        }
+        let quest = |probes| Quest {
+            vary: Vary::Users,
+            range: (1, 1000),
+            probes,
+            load: 0,
+            probe_ns: 1,
+            settle_ns: 0,
+        };
+        // A probe, again where it is INVALID, and each time it was too short.
+        assert_eq!(quest(100).most_trials(), 100 * (1 + 2 + 22));
+        let last = quest(100).most_trials() - 1;
+        let ids = Ids::for_blocks(quest(100).most_trials(), 3);
+        assert!(ids.first(last as usize, 2) > ids.first(last as usize, 1), "none is dealt twice");
+        assert!(ids.first(last as usize, 2) < 1 << plan::ids::ID_BITS);
+    }
 }

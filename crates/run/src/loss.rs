@@ -31,9 +31,6 @@ pub enum Persisted {
     Probe(Probe, f64),
 }
 
-/// A block has room for no more than that many bits of requests: a trillion is enough.
-const MOST_REQUEST_BITS: u32 = 40;
-
 /// The ids of a run: each load's batch in each trial has a block of them, one behind the other. Every id fits into the 53
 /// bits that JSON numbers hold in most languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +47,21 @@ impl Ids {
         Ids::for_blocks(trials as u64, cases.iter().map(plan::ids::parts).max().unwrap_or(1))
     }
 
-    fn for_blocks(trials: u64, parts: u64) -> Ids {
+    /// For so many trials of so many parts each.
+    pub fn for_blocks(trials: u64, parts: u64) -> Ids {
         let parts = parts.max(1);
-        let last = trials.saturating_mul(parts).max(1) - 1;
-        let block_bits = u64::BITS - last.leading_zeros();
-        let free = plan::ids::ID_BITS.saturating_sub(block_bits);
-        Ids { parts, request_bits: free.clamp(plan::ids::REQUEST_BITS, MOST_REQUEST_BITS) }
+        Ids { parts, request_bits: plan::ids::request_bits(trials.saturating_mul(parts)) }
+    }
+
+    /// Whether so many requests of a trial have ids of their own, however they are spread over its parts.
+    fn tell_apart(self, requests: u64) -> Result<(), String> {
+        let room = 1u64 << self.request_bits;
+        if requests <= room {
+            return Ok(());
+        }
+        Err(format!(
+            "{requests} requests were made, and ids tell {room} of a trial apart\nhint: a shorter load, or count with `probe`"
+        ))
     }
 
     /// Where the ids of a load's batch begin, by its trial's place in the run and its own in the trial.
@@ -97,8 +103,11 @@ pub fn prepare(
 /// Compares. The numbers of the load serve where requests carry no ids.
 ///
 /// # Errors
-/// What was stored cannot be told, in words.
-pub fn compare(persisted: &Persisted, stage: &Stage, counts: &Counts) -> Result<Loss, String> {
+/// What was stored cannot be told, in words; or more requests were made than there are ids of the trial.
+pub fn compare(persisted: &Persisted, (stage, ids): (&Stage, Ids), counts: &Counts) -> Result<Loss, String> {
+    if !matches!(persisted, Persisted::Probe(..)) {
+        ids.tell_apart(counts.started)?;
+    }
     let sent = stage.sent_ids()?;
     let stop = &mut || stage.must_end();
     let until_ns = clock::now_ns() + READ_NS;
@@ -299,6 +308,13 @@ mod tests {
             }
             assert!(firsts.windows(2).all(|w| w[1] >= w[0] + room), "{trials} x {parts}: {firsts:?}");
             assert!(block(trials - 1, parts - 1) + room <= 1 << plan::ids::ID_BITS, "{trials} x {parts}");
+        }
+        // As many requests as there are ids, and no more.
+        for (trials, parts, room) in [(1, 1, 1 << 40), (10_000, 209, 1 << 32)] {
+            let ids = Ids::for_blocks(trials, parts);
+            assert_eq!(ids.tell_apart(room), Ok(()), "{trials} x {parts}");
+            let why = ids.tell_apart(room + 1).unwrap_err();
+            assert!(why.contains("hint: ") && why.contains(&(room + 1).to_string()), "{why}");
         }
         // A plan of common size: a trial's ids begin with its place.
         assert_eq!(

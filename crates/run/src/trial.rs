@@ -348,7 +348,7 @@ impl Trial<'_> {
         if stage.must_end() {
             return None;
         }
-        match loss::compare(persisted, stage, &measured.counts()) {
+        match loss::compare(persisted, (stage, self.ids), &measured.counts()) {
             Ok(loss) => Some(loss),
             Err(_) if stage.must_end() => None,
             Err(why) => {
