@@ -4,6 +4,8 @@
 //! Compose takes what has such a name for its own, whoever made it, and removes it with the rest. So it is looked for
 //! before the first container is made, and nothing is brought up when it is there. It must not change anything.
 
+mod extends;
+
 use std::fs;
 use std::path::Path;
 
@@ -15,6 +17,9 @@ use crate::engine::leavings::{PROJECT, PROJECT_LABEL, RUN_LABEL};
 use crate::engine::{Call, Engine, encoded};
 use crate::error::{Error, Result};
 use crate::system::System;
+
+/// What to do where a file cannot be read without Compose.
+const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which tells how it reads the file";
 
 /// What can have a name of its own in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,10 +184,15 @@ impl System {
     }
 }
 
-/// The file itself. Names with variables in them are Compose's to tell.
+/// The file itself, with what its services have from others. Names with variables in them are Compose's to tell.
 fn as_written(file: &Path) -> std::result::Result<Config, String> {
     let text = fs::read_to_string(file).map_err(|e| e.to_string())?;
-    let config = Config::parse(&text)?;
+    let Config(mut document) = Config::parse(&text)?;
+    if !document["include"].is_null() {
+        return Err(format!("this podman-compose does not tell what `include` brings in\n{NEWER}"));
+    }
+    extends::resolve(&mut document, file.parent().unwrap_or(Path::new(".")))?;
+    let config = Config(document);
     match config.named().into_iter().find(|(_, name)| name.contains('$')) {
         Some((kind, name)) => Err(format!(
             "the name `{name}` of a {} has a variable in it, and this podman-compose does not tell its value\n\
@@ -228,5 +238,82 @@ mod tests {
         assert_eq!(read("shop"), Ok(1));
         let why = read("${SHOP}").unwrap_err();
         assert!(why.contains("`${SHOP}`") && why.contains("hint: "), "{why}");
+    }
+
+    /// What is named, and the images, of a service `web` that has these lines, beside files of others.
+    fn of_web(lines: &str) -> std::result::Result<String, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        fs::create_dir(dir.path().join("deep")).unwrap();
+        write("base.yaml", "services: { web: { container_name: theirs, image: a:1 }, built: { build: . } }");
+        write("bare.yaml", "{ web: { container_name: bare, image: b:1 } }");
+        write(
+            "deep/one.yaml",
+            "services:\n  one: { extends: { file: two.yaml, service: two }, image: c:1 }\n  again: { extends: one }\n",
+        );
+        write("deep/two.yaml", "services: { two: { container_name: two_1, image: d:1 } }");
+        write("round.yaml", "services: { web: { extends: { file: round.yaml, service: web } } }");
+        write("name.yaml", "services: { web: { container_name: \"${NAME}_1\" } }");
+        write("broken.yaml", "services: [");
+        write(
+            "main.yaml",
+            &format!("services:\n  web: {{ {lines} }}\n  own: {{ container_name: own_1, image: o:1 }}\n"),
+        );
+        let config = as_written(&dir.path().join("main.yaml")).map_err(|why| {
+            let place = format!("{}/", dir.path().display());
+            why.replace(&place, "")
+        })?;
+        let of_web = |name: &&str| !["own_1", "o:1"].contains(name);
+        let names = config.named().into_iter().map(|(_, name)| name).filter(of_web);
+        let images =
+            config.images().into_iter().filter(|(service, _)| *service == "web").map(|(_, image)| image);
+        Ok(names.chain(images).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn what_a_service_has_from_another_is_found() {
+        for (lines, expect) in [
+            ("extends: { file: base.yaml, service: web }", "theirs a:1"),
+            ("extends: { file: ./base.yaml, service: web }", "theirs a:1"),
+            ("extends: { file: bare.yaml, service: web }", "bare b:1"),
+            // Its own goes before that of another, each by itself.
+            ("extends: { file: base.yaml, service: web }, container_name: mine", "mine a:1"),
+            ("extends: { file: base.yaml, service: web }, image: x:1", "theirs x:1"),
+            ("extends: { file: base.yaml, service: built }, image: x:1", ""),
+            // From file to file, each beside the one that names it.
+            ("extends: { file: deep/one.yaml, service: one }", "two_1 c:1"),
+            ("extends: { file: deep/one.yaml, service: again }", "two_1 c:1"),
+            // In the same file.
+            ("extends: own, container_name: mine", "mine o:1"),
+            ("extends: { service: own }, image: x:1", "x:1"),
+            ("<<: { container_name: merged }, image: x:1", "merged x:1"),
+        ] {
+            assert_eq!(of_web(lines).as_deref(), Ok(expect), "{lines}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        for (lines, expect) in [
+            ("extends: { file: none.yaml, service: web }", "service `web` extends `none.yaml`: No such file"),
+            ("extends: { file: broken.yaml, service: web }", "service `web` extends `broken.yaml`: "),
+            ("extends: { file: base.yaml, service: shop }", "there is no service `shop` in `base.yaml`"),
+            ("extends: shop", "there is no service `shop` in the file"),
+            ("extends: { file: round.yaml, service: web }", "goes round"),
+            ("extends: web", "goes round"),
+            ("extends: { file: \"${DIR}/base.yaml\", service: web }", "`${DIR}/base.yaml` has a variable"),
+            ("extends: { file: base.yaml, service: \"${S}\" }", "`${S}` has a variable"),
+            ("extends: { file: name.yaml, service: web }", "`${NAME}_1` of a container has a variable"),
+            ("extends: { file: base.yaml }", "`extends` names no service"),
+            ("extends: [ web ]", "`extends` names no service"),
+        ] {
+            let why = of_web(lines).expect_err(lines);
+            assert!(why.contains(expect) && why.contains("\nhint: "), "{lines}: {why}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("main.yaml");
+        fs::write(&file, "include: [ other.yaml ]\nservices: {}\n").unwrap();
+        let why = as_written(&file).unwrap_err();
+        assert!(why.contains("`include`") && why.contains("hint: "), "{why}");
     }
 }

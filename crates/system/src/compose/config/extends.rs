@@ -1,0 +1,100 @@
+//! What services of a Compose file have from others by `extends`, for a Compose that does not tell it: names and images
+//! alone, since nothing else is asked for. It must not guess: what cannot be followed is an error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Config, NEWER};
+
+/// What is looked for in a service; each key goes before the same of what is extended.
+const KEYS: [&str; 3] = ["container_name", "image", "build"];
+/// Services that extend one another, in a row.
+const MOST: usize = 32;
+
+/// Gives each service what it has from others. Files are looked for beside `dir`'s.
+///
+/// # Errors
+/// A file or service that is not there, or only Compose could find; services that extend one another in a circle.
+pub(super) fn resolve(document: &mut Value, dir: &Path) -> Result<(), String> {
+    let Some(services) = document["services"].as_object() else { return Ok(()) };
+    let mut all = Vec::new();
+    for (name, service) in services.iter().filter(|(_, service)| !service["extends"].is_null()) {
+        let here = Source { document, dir: dir.to_owned(), file: None };
+        let found = inherited(service, &here, MOST).map_err(|why| format!("service `{name}` {why}"))?;
+        all.push((name.clone(), found));
+    }
+    for (name, found) in all {
+        for (key, value) in KEYS.into_iter().zip(found).filter(|(_, value)| !value.is_null()) {
+            document["services"][&name][key] = value;
+        }
+    }
+    Ok(())
+}
+
+/// A file that has services.
+struct Source<'a> {
+    document: &'a Value,
+    /// Where it is.
+    dir: PathBuf,
+    /// How it was named; `None` for the one that is brought up.
+    file: Option<&'a str>,
+}
+
+/// A service's own values of [`KEYS`], or those of what it extends.
+fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value; 3], String> {
+    let own = KEYS.map(|key| service[key].clone());
+    let extends = &service["extends"];
+    if extends.is_null() {
+        return Ok(own);
+    }
+    if most == 0 {
+        return Err("goes round: it extends itself\nhint: take one `extends` away".to_owned());
+    }
+    let base = extends.as_str().or(extends["service"].as_str());
+    let base =
+        base.ok_or("is unclear: its `extends` names no service\nhint: write `{ file: …, service: … }`")?;
+    let file = extends["file"].as_str();
+    if let Some(text) = file.into_iter().chain([base]).find(|text| text.contains('$')) {
+        return Err(format!(
+            "extends another: `{text}` has a variable in it, and this podman-compose does not tell its value\n{NEWER}"
+        ));
+    }
+    let above = match file {
+        None => extended(source, base, most)?,
+        Some(file) => {
+            let path = source.dir.join(file);
+            let failed = |why: String| {
+                format!("extends `{file}`: {why}\nhint: the file is looked for beside the one that names it")
+            };
+            let text = fs::read_to_string(&path).map_err(|e| failed(e.to_string()))?;
+            let Config(document) = Config::parse(&text).map_err(failed)?;
+            let dir = path.parent().unwrap_or(Path::new(".")).to_owned();
+            extended(&Source { document: &document, dir, file: Some(file) }, base, most)?
+        }
+    };
+    let mut above = above.into_iter();
+    Ok(own.map(|value| {
+        let inherited = above.next().unwrap_or_default();
+        if value.is_null() { inherited } else { value }
+    }))
+}
+
+/// The same of a service that another one names.
+fn extended(source: &Source<'_>, name: &str, most: usize) -> Result<[Value; 3], String> {
+    // A file that is there to be extended may have nothing but services.
+    let services = match &source.document["services"] {
+        Value::Null if source.file.is_some() => source.document,
+        services => services,
+    };
+    match &services[name] {
+        Value::Null => {
+            let place = source.file.map_or("the file".to_owned(), |file| format!("`{file}`"));
+            Err(format!(
+                "extends another: there is no service `{name}` in {place}\nhint: name one that is there"
+            ))
+        }
+        service => inherited(service, source, most - 1),
+    }
+}
