@@ -5,8 +5,8 @@
 //! thread owns one loop, one I/O backend ([`io`]) and one recorder; what they counted is handed over ten
 //! times a second and merged by [`run()`], on the caller's thread, into ticks and totals.
 //!
-//! After its start the loop neither allocates per request, locks, logs, nor shares a cache line with
-//! another thread. Time enters through the backend's clock alone, so that the simulated backend
+//! After its start the loop neither allocates per request (what [`tls`] rests on does, once a record), locks,
+//! logs, nor shares a cache line with another thread. Time enters through the backend's clock alone, so that the simulated backend
 //! ([`io::sim`]) replays a load exactly.
 
 mod addresses;
