@@ -86,7 +86,7 @@ pub struct UringOps<'r> {
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
     /// Room for what it tells.
     signalled: Vec<rustix::event::epoll::Event>,
-    slots: Vec<Slot>,
+    slots: Vec<Slot<'r>>,
     /// Sends of this turn: where, which generation, what.
     sends: Vec<(ConnId, u32, What<'r>)>,
     held: Held,
@@ -104,7 +104,7 @@ pub struct UringOps<'r> {
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct Slot<'r> {
     open: bool,
     /// Raised at each close: completions for an earlier socket in the same place are known as such.
     generation: u32,
@@ -120,10 +120,12 @@ struct Slot {
     sending: bool,
     /// Place of what is sent from the copies, or [`NO_COPY`].
     copy: u32,
+    /// The last send, if it was told as sent before it went.
+    silent: &'r [u8],
 }
 
 /// A place's state before its first connection.
-const CLOSED: Slot = Slot {
+const CLOSED: Slot<'static> = Slot {
     open: false,
     generation: 0,
     receiving: false,
@@ -133,6 +135,7 @@ const CLOSED: Slot = Slot {
     submitted: false,
     sending: false,
     copy: NO_COPY,
+    silent: &[],
 };
 
 /// A completion, out of the ring.
@@ -274,6 +277,11 @@ impl<'r> Uring<'r> {
             }
             // The socket's own failure is told; that of the connect linked to it is not.
             Kind::Connect if result == -libc::ECANCELED => {}
+            Kind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
+                if let Err(error) = self.ops.goes_on(conn, result) {
+                    sink.event(&mut self.ops, Event::Failed(conn, error));
+                }
+            }
             Kind::Send if result >= 0 => {
                 self.ops.slots[conn as usize].sending = false;
                 sink.event(&mut self.ops, Event::Sent(conn, result as usize));
@@ -283,31 +291,6 @@ impl<'r> Uring<'r> {
             }
             _ => {}
         }
-    }
-}
-
-impl<'r> Uring<'r> {
-    /// A copied request has gone out, or failed.
-    fn told_copied(&mut self, id: u32, result: i32, sink: &mut impl Sink<UringOps<'r>>) {
-        let copied = self.ops.copies.at(id);
-        copied.flying = false;
-        let (conn, generation) = (copied.conn, copied.generation);
-        if !self.ops.live(conn, generation) {
-            return self.ops.copies.give_back(id);
-        }
-        let copied = self.ops.copies.at(id);
-        if result >= 0 && !copied.next.is_empty() {
-            std::mem::swap(&mut copied.bytes, &mut copied.next);
-            copied.next.clear();
-            self.ops.sends.push((conn, generation, What::Copied(id)));
-        } else {
-            let slot = &mut self.ops.slots[conn as usize];
-            (slot.copy, slot.sending) = (NO_COPY, false);
-            self.ops.copies.give_back(id);
-        }
-        let event =
-            if result >= 0 { Event::Sent(conn, result as usize) } else { Event::Failed(conn, -result) };
-        sink.event(&mut self.ops, event);
     }
 }
 
@@ -563,9 +546,15 @@ impl<'r> Ops<'r> for UringOps<'r> {
 
     #[inline]
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
+        if self.slots[conn as usize].copy != NO_COPY {
+            // What is left of the last one goes first.
+            return self.send_copy(conn, bytes);
+        }
         let generation = self.before_send(conn, bytes.len());
         self.sends.push((conn, generation, What::Kept(bytes)));
-        if bytes.len() <= SILENT { bytes.len() } else { 0 }
+        let is_silent = bytes.len() <= SILENT;
+        self.slots[conn as usize].silent = if is_silent { bytes } else { &[] };
+        if is_silent { bytes.len() } else { 0 }
     }
 
     fn send_copy(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
@@ -684,3 +673,6 @@ impl Drop for UringOps<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

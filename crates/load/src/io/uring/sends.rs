@@ -2,8 +2,8 @@
 
 use io_uring::{opcode, squeue};
 
-use super::{Kind, NO_COPY, UringOps};
-use crate::io::ConnId;
+use super::{Kind, NO_COPY, Uring, UringOps};
+use crate::io::{ConnId, Event, Sink};
 
 /// Requests up to this length are sent without a completion of their own: it costs as much as the send.
 pub const SILENT: usize = 4096;
@@ -18,6 +18,35 @@ pub enum What<'r> {
     Kept(&'r [u8]),
     /// A place among the copies.
     Copied(u32),
+}
+
+impl<'r> Uring<'r> {
+    /// A copied request has gone out, or failed.
+    pub(super) fn told_copied(&mut self, id: u32, result: i32, sink: &mut impl Sink<UringOps<'r>>) {
+        let copied = self.ops.copies.at(id);
+        copied.flying = false;
+        let (conn, generation) = (copied.conn, copied.generation);
+        if !self.ops.live(conn, generation) {
+            return self.ops.copies.give_back(id);
+        }
+        let copied = self.ops.copies.at(id);
+        let told = std::mem::take(&mut copied.told);
+        if result >= 0 && !copied.next.is_empty() {
+            std::mem::swap(&mut copied.bytes, &mut copied.next);
+            copied.next.clear();
+            self.ops.sends.push((conn, generation, What::Copied(id)));
+        } else {
+            let slot = &mut self.ops.slots[conn as usize];
+            (slot.copy, slot.sending) = (NO_COPY, false);
+            self.ops.copies.give_back(id);
+        }
+        match usize::try_from(result) {
+            // All of it was told before.
+            Ok(sent) if sent <= told => {}
+            Ok(sent) => sink.event(&mut self.ops, Event::Sent(conn, sent - told)),
+            Err(_) => sink.event(&mut self.ops, Event::Failed(conn, -result)),
+        }
+    }
 }
 
 impl<'r> UringOps<'r> {
@@ -45,15 +74,42 @@ impl<'r> UringOps<'r> {
             let slot = &mut self.slots[conn as usize];
             (slot.submitted, slot.sending) = (true, slot.sending || !silent);
             let (ring, place) = self.place(conn);
+            // All of it or an error: the kernel goes on by itself when the socket's buffer was full. Not with what is told
+            // as sent already: another send might overtake it then.
+            let wait = libc::MSG_WAITALL | if silent { libc::MSG_DONTWAIT } else { 0 };
             let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
-                // All of it or an error: the kernel goes on by itself when the socket's buffer was full.
-                .flags(libc::MSG_NOSIGNAL | libc::MSG_WAITALL)
+                .flags(libc::MSG_NOSIGNAL | wait)
                 .build()
                 .user_data(data);
             let send = if silent { send.flags(squeue::Flags::SKIP_SUCCESS) } else { send };
             self.push(ring, &send)?;
         }
         self.sends = sends;
+        Ok(())
+    }
+
+    /// Of a send that was told as sent the kernel has taken no more than this, as the socket's buffer is full: the rest goes
+    /// out as a copy, so that what is sent next goes behind it.
+    #[cold]
+    pub(super) fn goes_on(&mut self, conn: ConnId, result: i32) -> Result<(), i32> {
+        let taken = match result {
+            taken if taken >= 0 => taken as usize,
+            error if error == -libc::EAGAIN => 0,
+            error => return Err(-error),
+        };
+        let slot = &mut self.slots[conn as usize];
+        let rest = std::mem::take(&mut slot.silent).get(taken..).unwrap_or_default();
+        if slot.copy != NO_COPY || !slot.submitted {
+            // Something else was sent since, by who answers what was not asked: nothing can be put in order any more.
+            return Err(libc::EAGAIN);
+        }
+        let (id, generation) =
+            (self.copies.take(conn, slot.generation & 0xff_ffff), slot.generation & 0xff_ffff);
+        (slot.copy, slot.sending) = (id, true);
+        let copied = self.copies.at(id);
+        copied.bytes.extend_from_slice(rest);
+        copied.told = rest.len();
+        self.sends.push((conn, generation, What::Copied(id)));
         Ok(())
     }
 

@@ -1,0 +1,96 @@
+//! What goes out: once, and in its order.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// What was told.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl<'r> Sink<UringOps<'r>> for Told {
+    fn event(&mut self, _: &mut UringOps<'r>, event: Event<'_>) {
+        self.0.push(format!("{event:?}"));
+    }
+}
+
+/// A connection in place 0 that has room for nothing more, how much is in it, and its peer.
+fn full(io: &mut Uring<'_>) -> (usize, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let ours = TcpStream::connect(address).expect("it listens");
+    let (theirs, _) = listener.accept().expect("it connects");
+    ours.set_nonblocking(true).expect("it may be told");
+    let mut filled = 0;
+    while let Ok(n) = (&ours).write(&[b'x'; 65536]) {
+        filled += n;
+    }
+    assert!(io.ops.take(0, &address.into(), ours.into()));
+    (filled, theirs)
+}
+
+#[test]
+fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
+    let size = Size { connections: 4, in_flight: 4, keep_alive: true, sources: false };
+    let first = [b'f'; SILENT];
+    for second in [b"second".to_vec(), vec![b's'; SILENT + 1]] {
+        // Where the kernel does not allow it there is nothing to test.
+        let Ok(mut io) = Uring::new(size) else { return };
+        let (filled, theirs) = full(&mut io);
+        let mut told = Told::default();
+        assert_eq!(io.ops.send(0, &first), SILENT, "it counts as sent");
+        io.poll(Wait::until(0), &mut told).expect("it does not wait");
+        // What a worker does that has its answer by then.
+        let at_once = io.ops.send(0, &second);
+        let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
+        let all = expected.len();
+        let reader = std::thread::spawn(move || {
+            let mut came = Vec::new();
+            theirs.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
+            // Less comes only if something was lost.
+            let _ = (&theirs).take(all as u64).read_to_end(&mut came);
+            (came, theirs)
+        });
+        while !reader.is_finished() {
+            io.poll(Wait::until(now_ns() + 1_000_000), &mut told).expect("it waits");
+        }
+        let (came, _theirs) = reader.join().expect("the reader ends");
+        assert_eq!(came.len(), all, "all of it comes");
+        assert!(came == expected, "in its order");
+        if at_once + sent_of(&told) < second.len() {
+            io.poll(Wait::until(now_ns() + 20_000_000_000), &mut told).expect("it waits");
+        }
+        assert_eq!(at_once + sent_of(&told), second.len(), "the second counts once: {:?}", told.0);
+    }
+}
+
+#[test]
+fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
+    let size = Size { connections: 4, in_flight: 4, keep_alive: true, sources: false };
+    let Ok(mut io) = Uring::new(size) else { return };
+    let (filled, mut theirs) = full(&mut io);
+    let mut told = Told::default();
+    let request: Vec<u8> = (0..SILENT).map(|i| i as u8).collect();
+    let mut came = vec![0; filled];
+    theirs.read_exact(&mut came).expect("there is room again");
+    // As if the kernel had taken that many.
+    (io.ops.slots[0].silent, io.ops.slots[0].submitted) =
+        (Box::leak(request.clone().into_boxed_slice()), true);
+    io.ops.goes_on(0, 4000).expect("nothing else is under way");
+    assert_eq!(io.ops.send(0, b"next"), 0);
+    io.poll(Wait::until(now_ns() + 20_000_000_000), &mut told).expect("it waits");
+    let mut came = vec![0; SILENT - 4000 + 4];
+    theirs.read_exact(&mut came).expect("both come");
+    assert_eq!(came, [&request[4000..], b"next"].concat());
+    assert_eq!(told.0, ["Sent(0, 4)"]);
+}
+
+/// The bytes that were told to have gone out.
+fn sent_of(told: &Told) -> usize {
+    let bytes = |event: &String| {
+        let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));
+        bytes.expect("nothing else happens").parse::<usize>().expect("a number")
+    };
+    told.0.iter().map(bytes).sum()
+}
