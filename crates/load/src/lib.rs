@@ -39,6 +39,7 @@ pub mod io;
 pub mod journey;
 pub mod names;
 pub mod random;
+pub mod resident;
 pub mod run;
 pub mod schedule;
 pub mod script;

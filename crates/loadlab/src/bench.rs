@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
+use loadlab_load::resident;
 use loadlab_load::source::RequestParts;
 use loadlab_load::spec::{Held, Http2, Order, Think};
 use loadlab_load::target::{self, Allowed};
@@ -33,6 +34,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Ok(order) => order,
         Err(ended) => return ended,
     };
+    resident::leave_start_behind();
     let cancel = match signals::cancel_on_signal() {
         Ok(cancel) => cancel,
         Err(error) => return Ended::error(Exit::CouldNotRun, format!("cannot handle signals: {error}")),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
+use loadlab_load::resident;
 use loadlab_plan::{self as plan, Options, Plan};
 use loadlab_record::store::read_run;
 use loadlab_run::{Found, How, Quest, RunError, RunEvent, Vary, find};
@@ -45,6 +46,7 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(how) => how,
         Err(ended) => return ended,
     };
+    resident::leave_start_behind();
     let title = opening(args, &quest);
     let serving = Serving { page: args.ui.ui, ..Serving::default() };
     let view = match View::new(Seen::of(args.quiet, args.plain), &title, serving) {

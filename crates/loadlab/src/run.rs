@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use loadlab_analysis::Exit;
+use loadlab_load::resident;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::read_run;
 use loadlab_run::preflight;
@@ -44,6 +45,7 @@ pub fn command(args: &RunArgs) -> Ended {
         Ok(how) => how,
         Err(ended) => return ended,
     };
+    resident::leave_start_behind();
     for remark in &read.plan.notes {
         note(remark);
     }
