@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::names::Names;
+use loadlab_load::resident;
 use loadlab_load::run::Origin;
 use loadlab_load::target::TargetError;
 use loadlab_record::Secrets;
@@ -85,6 +86,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
     let stage = Stage::new(None, cancel.clone(), bench.spec.secrets.clone());
+    resident::leave_start_behind();
     let zero_ns = clock::now_ns() + LEAD_NS;
     stage.set_clock(zero_ns);
     let watcher = match &bench.samples {
