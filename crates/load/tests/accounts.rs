@@ -258,7 +258,9 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let scripts = match case.protocol {
         Protocol::WebSocket => conversation(choice),
         Protocol::Http1 | Protocol::Http2 => {
-            let body = "b".repeat(choice.of(&[1, 5000, 20_000]));
+            // Several records, so that a server under TLS may see a part of it.
+            let large = if case.tls && case.protocol == Protocol::Http1 { 20_000 } else { 5000 };
+            let body = "b".repeat(choice.of(&[1, large]));
             let ask = step("GET /ask?id={x}&for={u} HTTP/1.1", None);
             let tell = step("POST /tell?id={x}&for={u} HTTP/1.1", Some(&body));
             let scripts = [ask, tell].map(|script| Script { checks: mine(), expected: expected(), ..script });
