@@ -12,6 +12,7 @@ mod book;
 mod browser;
 mod command;
 mod house;
+mod in_browser;
 mod lab;
 mod licences;
 mod live_cost;

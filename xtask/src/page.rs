@@ -1,12 +1,11 @@
 //! Reports in a real browser: nothing appears on its console, and every chart is drawn.
 
 use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::browser::Browser;
+use crate::in_browser::in_a_browser;
 use crate::lab::LABS;
 use crate::root::target;
 use crate::steps::Outcome;
@@ -68,18 +67,6 @@ fn drawn_of(report: &Path, scheme: &str, picture: &Path) -> Result<usize> {
         Page { dom: dom.as_str().unwrap_or_default().to_owned(), console: browser.console.clone() }
     })?;
     check(&page)
-}
-
-/// Does something in a browser, which says what goes wrong by a panic, as tests do.
-///
-/// # Errors
-/// What it said.
-pub fn in_a_browser<T>(work: impl FnOnce(&mut Browser) -> T) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(|| work(&mut Browser::start()))).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("the browser failed");
-        anyhow!("{text}")
-    })
 }
 
 /// A page after its scripts have run.

@@ -16,7 +16,7 @@
 
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
-use crate::findings::{Spread, TRIALS_FOR_DIFFERENCES};
+use crate::case::{Spread, TRIALS_FOR_DIFFERENCES};
 use crate::metric::{self, Better, Unit, Value};
 use crate::student;
 

@@ -6,7 +6,7 @@ use loadlab_record::expr::{Kind, Known, Numbers, Sum, SummaryNumbers, Window};
 use loadlab_record::manifest::DerivedFacts;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
-use crate::findings::{CaseFindings, Spread};
+use crate::case::{CaseFindings, Spread};
 use crate::metric::{Better, Unit, Value};
 use crate::student;
 

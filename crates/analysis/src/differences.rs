@@ -2,8 +2,8 @@
 
 use loadlab_record::manifest::Manifest;
 
+use crate::case::CaseFindings;
 use crate::compare::{Comparison, Method, Options, Side, compare};
-use crate::findings::{CaseFindings, Findings};
 
 /// Names that say by themselves that a case is what the others are compared with.
 const BASES: [&str; 2] = ["baseline", "control"];
@@ -19,18 +19,19 @@ pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
     Side::of(name, case.trials.iter().map(|t| (t.number, t.summary.as_deref())))
 }
 
-/// Every other case of a run against its base; empty with fewer than two cases.
-pub fn within(findings: &Findings<'_>, options: Options) -> Vec<Comparison> {
-    let base = base_of(&findings.cases);
-    let others = findings.cases.iter().enumerate().filter(|(i, _)| *i != base);
-    others.map(|(i, _)| pair(findings, (base, i), options)).collect()
+/// Every other case of a run against its base; empty with fewer than two cases. `quick` is whether the run gives a first
+/// look alone.
+pub fn within(cases: &[CaseFindings<'_>], quick: bool, options: Options) -> Vec<Comparison> {
+    let base = base_of(cases);
+    let others = cases.iter().enumerate().filter(|(i, _)| *i != base);
+    others.map(|(_, other)| pair(&cases[base], other, quick, options)).collect()
 }
 
-/// Two cases of one run, by their places. Its trials took turns, so they are paired by round.
-pub fn pair(findings: &Findings<'_>, (base, other): (usize, usize), options: Options) -> Comparison {
-    let side_of = |i: usize| side(&findings.cases[i], &findings.cases[i].case.facts.name);
-    let mut found = compare(&side_of(base), &side_of(other), Method::Paired, options);
-    if findings.quick {
+/// Two cases of one run. Its trials took turns, so they are paired by round.
+pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, quick: bool, options: Options) -> Comparison {
+    let (base, other) = (side(base, &base.case.facts.name), side(other, &other.case.facts.name));
+    let mut found = compare(&base, &other, Method::Paired, options);
+    if quick {
         say_quick(&mut found);
     }
     found

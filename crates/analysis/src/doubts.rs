@@ -15,8 +15,9 @@ use loadlab_record::load::{Series, Tick};
 use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, StoodStill, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
 
+use crate::input::Planned;
 use crate::steady;
-use crate::summarise::{Planned, Totals};
+use crate::totals::Totals;
 
 /// Lateness below this changes no figure anybody reads, whatever the response times are: it is the order
 /// of one scheduling hiccup.

@@ -10,19 +10,15 @@ use std::borrow::Cow;
 use loadlab_record::event::What;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
-use loadlab_record::summary::{Ended, Summary, Verdict};
+use loadlab_record::summary::{Ended, Verdict};
 
+use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
 use crate::differences;
 use crate::first::{Seen, Suspect, gave_first};
-use crate::metric::{Better, Metric, Value};
 use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
-
-/// With fewer trials, the spread between them is itself a guess: of four trials of two equal cases, one in
-/// 35 orders all of one before all of the other by chance alone.
-pub const TRIALS_FOR_DIFFERENCES: usize = 5;
 
 /// Findings of a run.
 #[derive(Clone, Debug)]
@@ -43,34 +39,6 @@ pub struct Findings<'a> {
     pub quick: bool,
 }
 
-/// Findings of one case.
-#[derive(Clone, Debug)]
-pub struct CaseFindings<'a> {
-    /// The case.
-    pub case: &'a CaseRecord,
-    /// Planned trials in order, missing ones included.
-    pub trials: Vec<TrialFindings<'a>>,
-    /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
-    pub verdict: Verdict,
-    /// What gave first in its typical trial, the first to be believed first; empty where nothing was measured.
-    pub suspects: Vec<Suspect>,
-    /// Of so many of its trials the same is said first.
-    pub agreeing: usize,
-}
-
-/// Findings of one trial.
-#[derive(Clone, Debug)]
-pub struct TrialFindings<'a> {
-    /// From 1.
-    pub number: u32,
-    /// Its summary: as written, or put together when it was cut off. `None`: there is nothing of it.
-    pub summary: Option<Cow<'a, Summary>>,
-    /// What was recorded; `None` when it never began.
-    pub record: Option<&'a TrialRecord>,
-    /// Why it failed or is missing, in words; `None` when it went as planned.
-    pub trouble: Option<String>,
-}
-
 /// The run in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
@@ -82,115 +50,6 @@ pub struct Statement {
     pub gave: String,
     /// How sure that is.
     pub sure: String,
-}
-
-/// A figure over the trials of a case.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Spread {
-    /// Of each trial, in order.
-    pub values: Vec<Value>,
-    /// The middle one; of an even number the worse of the middle two, never an average.
-    pub median: Value,
-    /// The smallest known.
-    pub min: Option<f64>,
-    /// The largest; [`Value::Over`] when a censored one may be beyond.
-    pub max: Value,
-}
-
-impl Spread {
-    /// Of the figures of trials. A value that is only known from below sorts above all known ones.
-    pub fn of(values: Vec<Value>, better: Better) -> Spread {
-        let mut told: Vec<Value> =
-            values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
-        let key = |v: &Value| match v {
-            Value::Known(v) => (0, *v),
-            Value::Over(v) => (1, *v),
-            _ => (2, 0.0),
-        };
-        told.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
-        let untold = values.iter().copied().find(|v| matches!(v, Value::Needs(_))).unwrap_or(Value::Nothing);
-        let middle = match better {
-            Better::More => told.len().saturating_sub(1) / 2,
-            Better::Less | Better::Neither => told.len() / 2,
-        };
-        Spread {
-            median: told.get(middle).copied().unwrap_or(untold),
-            min: told.iter().find_map(|v| v.known()),
-            max: told.last().copied().unwrap_or(untold),
-            values,
-        }
-    }
-
-    /// Trials that told it.
-    pub fn told(&self) -> usize {
-        self.values.iter().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).count()
-    }
-}
-
-impl CaseFindings<'_> {
-    /// Summaries of its trials, in order.
-    pub fn summaries(&self) -> impl Iterator<Item = &Summary> {
-        self.trials.iter().filter_map(|t| t.summary.as_deref())
-    }
-
-    /// The summaries its figures are made from: of valid trials, which went to the end of their load and can be trusted.
-    /// Where there is none, of those that went to the end, and where there is none of these either, of all: reports say so.
-    pub fn whole(&self) -> impl Iterator<Item = &Summary> {
-        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
-        self.summaries().filter(move |s| self::fitness(s) == fitness)
-    }
-
-    /// Trials that are left out of its figures, and why, in words.
-    pub fn left_out(&self) -> Vec<String> {
-        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
-        let why = |t: &TrialFindings<'_>| {
-            let summary = t.summary.as_deref()?;
-            let why = match self::fitness(summary) {
-                fit if fit == fitness => return None,
-                0 => "did not go to its end",
-                _ => "is INVALID",
-            };
-            Some(format!("trial {} of “{}” {why}", t.number, self.case.facts.name))
-        };
-        self.trials.iter().filter_map(why).collect()
-    }
-
-    /// A figure over its trials.
-    pub fn spread(&self, metric: &Metric) -> Spread {
-        Spread::of(self.whole().map(|s| metric.of(s)).collect(), metric.better())
-    }
-
-    /// A figure of one of its components over its trials.
-    pub fn component_spread(
-        &self,
-        component: &str,
-        read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
-    ) -> Spread {
-        let of = |s: &Summary| s.components.get(component).and_then(read).into();
-        Spread::of(self.whole().map(of).collect(), Better::Less)
-    }
-
-    /// The trial whose goodput is the median: the one to draw. One that is not valid only if none is.
-    pub fn typical(&self) -> Option<&TrialFindings<'_>> {
-        let fitness = self.summaries().map(fitness).max().unwrap_or(0);
-        let fit = |t: &&TrialFindings<'_>| {
-            t.record.is_some() && t.summary.as_deref().is_some_and(|s| self::fitness(s) == fitness)
-        };
-        let mut told: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
-        let goodput = |t: &TrialFindings<'_>| t.summary.as_deref().map_or(0.0, |s| s.rate_per_s.ok);
-        told.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
-        told.get(told.len().saturating_sub(1) / 2).copied()
-    }
-}
-
-/// How fit a trial is to make figures of: 2 is a valid one, 1 went to its end and cannot be trusted, 0 is of another
-/// length than was planned.
-fn fitness(summary: &Summary) -> u8 {
-    match (summary.ended, summary.verdict) {
-        (Ended::Partial | Ended::Interrupted | Ended::Broken, _) => 0,
-        (_, Verdict::Invalid) => 1,
-        _ => 2,
-    }
 }
 
 /// What follows from a run.
@@ -211,7 +70,7 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
     let mut found =
         Findings { cases, statement, no_differences, comparisons: Vec::new(), scalability, derived, quick };
     if found.no_differences.is_none() && !is_search {
-        found.comparisons = differences::within(&found, Options::default());
+        found.comparisons = differences::within(&found.cases, quick, Options::default());
     }
     found
 }

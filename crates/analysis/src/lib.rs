@@ -1,5 +1,6 @@
 //! Record → findings. Pure: no clock, no threads, no network, no files.
 //!
+//! - [`input`], [`totals`]: what a trial leaves in memory, and its sums.
 //! - [`mod@summarise`]: what a trial measured → its [`Summary`](loadlab_record::summary::Summary), doubts,
 //!   expectations and verdict included.
 //! - [`components`]: samples → what each component used, what each probe said.
@@ -9,6 +10,7 @@
 //! - [`judge`]: expectations, verdict, exit code.
 //! - [`mod@partial`]: the summary of a trial that was cut off, from what it had written.
 //! - [`metric`]: the figures cases are compared by.
+//! - [`case`]: one case over its trials.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
 //! - [`first`]: what gave first.
@@ -21,6 +23,7 @@
 //! It draws no documents (that is `report`) and runs nothing: summarising right after a run and a year later
 //! are one path.
 
+pub mod case;
 pub mod compare;
 pub mod components;
 pub mod counter;
@@ -29,6 +32,7 @@ pub mod differences;
 pub mod doubts;
 pub mod findings;
 pub mod first;
+pub mod input;
 pub mod judge;
 pub mod live;
 pub mod metric;
@@ -39,10 +43,12 @@ pub mod search;
 pub mod steady;
 pub mod student;
 pub mod summarise;
+pub mod totals;
 pub mod trend;
 pub mod usl;
 
 pub use findings::{Findings, findings};
+pub use input::{LoadRun, Planned, TrialInput};
 pub use judge::{Exit, verdict};
 pub use partial::partial;
-pub use summarise::{LoadRun, Planned, TrialInput, summarise};
+pub use summarise::summarise;

@@ -14,7 +14,7 @@ use crate::doubts::{
     doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, own_limits_so_far, still_words,
     throttled_so_far,
 };
-use crate::summarise::Planned;
+use crate::input::Planned;
 
 /// Seconds in a row in which requests have to be late, in the figures up to then.
 const LATE_FOR: u32 = 3;

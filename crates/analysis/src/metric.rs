@@ -4,7 +4,8 @@
 //! beside ours; then our own.
 
 use loadlab_record::Failure;
-use loadlab_record::summary::{ComponentSummary, Distribution, PERCENTILES, Summary, samples_needed};
+use loadlab_record::numbers::samples_needed;
+use loadlab_record::summary::{ComponentSummary, Distribution, PERCENTILES, Summary};
 
 /// A figure of one trial.
 #[derive(Clone, Copy, Debug, PartialEq)]

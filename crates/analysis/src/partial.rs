@@ -15,7 +15,8 @@ use loadlab_record::store::TrialRecord;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Summary};
 
 use crate::components::cpu_s;
-use crate::summarise::{LoadRun, Planned, TrialInput, summarise};
+use crate::input::{LoadRun, Planned, TrialInput};
+use crate::summarise::summarise;
 
 /// The summary of a cut-off trial. `case` tells the users or the rate, as far as the manifest knows.
 pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {

@@ -2,7 +2,7 @@
 
 use loadlab_record::summary::Verdict;
 
-use crate::findings::{CaseFindings, Spread};
+use crate::case::{CaseFindings, Spread};
 use crate::metric::{self, Better};
 use crate::usl::{self, Fit, Knee, Point, Refused};
 

@@ -1,84 +1,21 @@
 //! What a trial measured → its summary.
 //!
-//! Counts, bytes and statuses add over loads and batches; histograms merge exactly; nothing is averaged that
-//! does not average. Choices that the contract leaves open are made here and said where they are made. What
+//! What it left ([`crate::input`]) is added up first ([`crate::totals`]). Choices that the contract leaves open are made here and said where they are made. What
 //! the summary says about the measurement itself is in [`crate::doubts`], what it says about expectations in
 //! [`crate::judge`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_record::event::Event;
-use loadlab_record::expr::Expr;
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{
-    Bytes, Connections, Counts, Measured, PerUser, Series, Stragglers, TagMeasured, Tick, Window,
-};
-use loadlab_record::numbers::Numbers;
-use loadlab_record::sample::Sample;
-use loadlab_record::summary::{
-    Distribution, Ended, Generator, LoadFacts, LoadSummary, Loss, Rates, Requests, Summary, TagSummary,
-    Verdict,
-};
+use loadlab_record::load::{Measured, TagMeasured, Tick, Window};
+use loadlab_record::summary::{Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict};
 
 use crate::components;
 use crate::counter::During;
 use crate::doubts::{self, Grounds};
+use crate::input::{LoadRun, TrialInput};
 use crate::judge::{self, TrialNumbers};
 use crate::names;
-
-/// Everything a trial left in memory when it ended.
-#[derive(Clone, Debug)]
-pub struct TrialInput<'a> {
-    /// What was asked for.
-    pub facts: LoadFacts,
-    /// Every load and batch that ran, in any order.
-    pub loads: &'a [LoadRun],
-    /// Ticks of all loads.
-    pub ticks: &'a [Tick],
-    /// Samples of all components and probes, from before the load to after the drain.
-    pub samples: &'a [Sample],
-    /// Events of the trial.
-    pub events: &'a [Event],
-    /// What the generator used.
-    pub generator: Generator,
-    /// How the load ended.
-    pub ended: Ended,
-    /// What must hold.
-    pub expect: &'a [Expr],
-    /// Intervals of the latency log, for expectations about a part of the load (`p99[10s..30s]`); may be
-    /// empty where there are none.
-    pub intervals: &'a [Interval],
-    /// Seconds from the load's end until the work was done; `None` when the plan names no drain.
-    pub drain_s: Option<f64>,
-    /// What was accepted and never stored, if the plan can tell.
-    pub loss: Option<Loss>,
-    /// Limits of the plan that the measurements alone do not show.
-    pub planned: Planned,
-}
-
-/// Limits of the plan that a summary needs to judge what was measured.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Planned {
-    /// Most requests in flight at one time in the open model.
-    pub max_in_flight: Option<u64>,
-    /// What is behind is dropped (else queued).
-    pub drops_when_behind: bool,
-    /// CPU limit of each component that has one, in cores.
-    pub cpu_limits: BTreeMap<String, f64>,
-}
-
-/// One load, or one batch of it, as it ran.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LoadRun {
-    /// Its name in the plan.
-    pub load: String,
-    /// Which repeat, from 0.
-    pub batch: u32,
-    /// Its start, seconds on the trial's clock.
-    pub at_s: f64,
-    /// What it measured, on its own clock.
-    pub measured: Measured,
-}
+use crate::totals::Totals;
 
 /// The summary of a trial: figures, then doubts about them, then what they mean for the expectations.
 pub fn summarise(input: TrialInput<'_>) -> Summary {
@@ -185,97 +122,6 @@ fn by_load(input: &TrialInput<'_>) -> BTreeMap<String, LoadSummary> {
         (name.to_owned(), summary)
     };
     names.into_iter().map(summary).collect()
-}
-
-/// Sums over loads and batches.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
-    /// Requests.
-    pub counts: Counts,
-    /// Complete responses by status.
-    pub statuses: BTreeMap<u16, u64>,
-    /// Bytes on the wire.
-    pub bytes: Bytes,
-    /// Durations; `service_*` holds the response times of loads whose requests start as they fall due.
-    pub series: Series,
-    /// By tag.
-    pub by_tag: BTreeMap<String, TagMeasured>,
-    /// Captured numbers, by name.
-    pub numbers: BTreeMap<String, Numbers>,
-    /// Connections; `peak` is the largest of one load, since peaks of different moments do not add.
-    pub connections: Connections,
-    /// ∫ in-flight dt, of the whole load.
-    pub busy_s: f64,
-    /// The same within the windows.
-    pub busy_in_window_s: f64,
-    /// What was under way when a load was over, and ended all the same.
-    pub stragglers: Stragglers,
-    /// The first identity of [`Counts::balance`] that a load breaks, with the load's name.
-    pub unbalanced: Option<String>,
-}
-
-impl Totals {
-    /// Adds up what the loads measured.
-    pub fn of(loads: &[LoadRun]) -> Totals {
-        let mut out = Totals::default();
-        for run in loads {
-            out.add(&run.measured);
-            if let (Err(why), None) = (run.measured.counts.balance(), &out.unbalanced) {
-                out.unbalanced = Some(format!("load `{}`, batch {}: {why}", run.load, run.batch));
-            }
-        }
-        out
-    }
-
-    fn add(&mut self, m: &Measured) {
-        self.counts.merge(&m.counts);
-        for (status, n) in &m.statuses {
-            *self.statuses.entry(*status).or_default() += n;
-        }
-        self.bytes.sent += m.bytes.sent;
-        self.bytes.received += m.bytes.received;
-        self.series.merge(&m.series);
-        if service_is_response(&m.series) {
-            self.series.service_ok.merge(&m.series.response_ok);
-            self.series.service_censored.merge(&m.series.response_censored);
-        }
-        for (tag, theirs) in &m.by_tag {
-            self.by_tag.entry(tag.clone()).or_default().merge(theirs);
-        }
-        for (name, theirs) in &m.numbers {
-            self.numbers.entry(name.clone()).or_default().merge(theirs);
-        }
-        self.connections.attempted += m.connections.attempted;
-        self.connections.opened += m.connections.opened;
-        self.connections.taken_over += m.connections.taken_over;
-        self.connections.reconnects += m.connections.reconnects;
-        self.connections.peak = self.connections.peak.max(m.connections.peak);
-        // Of several loads or batches that hold connections, the longest opening and the largest share.
-        let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-        self.connections.opening_s = larger(self.connections.opening_s, m.connections.opening_s);
-        self.connections.memory_bytes_each =
-            larger(self.connections.memory_bytes_each, m.connections.memory_bytes_each);
-        self.connections.own_limits.merge(m.connections.own_limits);
-        self.connections.in_flight_peak = self.connections.in_flight_peak.max(m.connections.in_flight_peak);
-        self.connections.users_peak = self.connections.users_peak.max(m.connections.users_peak);
-        // Users of several loads or batches are not the same: the least even load is told.
-        let evenness = |p: &PerUser| p.jain;
-        let told = [self.connections.per_user, m.connections.per_user];
-        self.connections.per_user =
-            told.into_iter().flatten().min_by(|a, b| evenness(a).total_cmp(&evenness(b)));
-        self.connections.users_without_row += m.connections.users_without_row;
-        self.busy_s += m.busy_s;
-        self.busy_in_window_s += m.busy_in_window_s;
-        self.stragglers.merge(m.stragglers);
-    }
-}
-
-/// The engine leaves the service series empty when every request starts as it falls due. A load that keeps
-/// them apart records both for every ok outcome, so an ok response without a service time tells.
-fn service_is_response(series: &Series) -> bool {
-    series.service_ok.is_empty()
-        && series.service_censored.is_empty()
-        && (!series.response_ok.is_empty() || series.late.is_empty() && !series.response_censored.is_empty())
 }
 
 /// When load was on.

@@ -14,7 +14,7 @@
 //!
 //! A fit that the data cannot carry is refused with the reason ([`Refused`]).
 
-use crate::findings::Spread;
+use crate::case::Spread;
 use crate::metric::{Better, Value};
 use crate::student;
 

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use loadlab_analysis::findings::{Findings, Spread, findings};
+use loadlab_analysis::case::Spread;
+use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Better, Value};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, partial, summarise};
 use loadlab_record::event::{Event, What};

@@ -1,21 +1,13 @@
 //! The binary: arguments, commands, live views, signals, exit codes. The only place that prints or exits.
 
 mod args;
-mod baseline;
-mod bench;
-mod check;
-mod clean;
-mod compare;
+mod commands;
 mod exit;
-mod find;
-mod given;
-mod history;
 mod live;
 mod mask;
 mod metrics;
 mod output;
-mod report;
-mod run;
+mod runs;
 mod screen;
 mod serve;
 mod signals;
@@ -24,7 +16,8 @@ mod view;
 
 use clap::Parser;
 
-use args::{Args, Command};
+use args::{Args, Command, given};
+use commands::{about, baseline, bench, check, clean, compare, find, history, report, run};
 
 fn main() -> std::process::ExitCode {
     // The guardian is this same program: a process that must outlive the run it guards.
@@ -64,10 +57,10 @@ fn main() -> std::process::ExitCode {
         Command::Baseline(args) => baseline::command(&args),
         Command::Check(args) => check::command(&args),
         Command::Clean(args) => clean::command(&args),
-        Command::Schema => output::schema(),
-        Command::Completions { shell } => output::completions(shell),
-        Command::Man => output::man(),
-        Command::Licenses => output::licenses(),
+        Command::Schema => about::schema(),
+        Command::Completions { shell } => about::completions(shell),
+        Command::Man => about::man(),
+        Command::Licenses => about::licenses(),
     };
     exit.into_code()
 }

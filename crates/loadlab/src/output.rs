@@ -1,5 +1,4 @@
 //! The way out: whatever goes to standard output or standard error goes through here, and so do files the user names.
-//! Also what loadlab tells about itself: schema, completions, manual.
 //!
 //! Much of what is printed was said by others: servers, components, a record from elsewhere. Nothing of it may steer the
 //! terminal, so whatever is printed for people is made harmless here at the latest. Only the live screen writes past
@@ -8,16 +7,13 @@
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 
-use clap::CommandFactory;
-use loadlab_analysis::Exit;
 use loadlab_record::files;
 use loadlab_record::summary::Summary;
 use loadlab_report::terminal::{harmless_painted, is_harmful};
 use serde_json::Value;
 
-use crate::args::Args;
-use crate::exit::Ended;
-use crate::{given, mask};
+use crate::args::given;
+use crate::mask;
 
 /// What a text is written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,18 +101,6 @@ pub fn renew(line: &str) {
     let _ = write!(err, "\r\x1b[2K{line}").and_then(|()| err.flush());
 }
 
-/// Writes to the file that the user named, or else to standard output.
-///
-/// # Errors
-/// It cannot be written, in words.
-pub fn deliver(to: Option<&Path>, form: Form, text: &str) -> Result<(), Ended> {
-    let Some(path) = to else {
-        print_as(form, text);
-        return Ok(());
-    };
-    write_file(path, text).map_err(|error| Ended::error(Exit::CouldNotRun, error))
-}
-
 /// Writes a file that the user named, as a shell's `>` does.
 ///
 /// # Errors
@@ -159,44 +143,6 @@ pub fn out_has_colour() -> bool {
 /// The same of standard error.
 pub fn err_has_colour() -> bool {
     anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never
-}
-
-/// `loadlab schema`.
-pub fn schema() -> Ended {
-    print_as(Form::Json, &format!("{:#}\n", loadlab_plan::schema()));
-    Ended::with(Exit::Ok)
-}
-
-/// `loadlab completions SHELL`.
-pub fn completions(shell: clap_complete::Shell) -> Ended {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Args::command(), "loadlab", &mut script);
-    print_as(Form::Data, &String::from_utf8_lossy(&script));
-    Ended::with(Exit::Ok)
-}
-
-/// `loadlab licenses`.
-pub fn licenses() -> Ended {
-    print_as(Form::Data, include_str!("../THIRD-PARTY-NOTICES"));
-    Ended::with(Exit::Ok)
-}
-
-/// `loadlab man`.
-pub fn man() -> Ended {
-    let command = Args::command();
-    let mut page = Vec::new();
-    let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
-    let mut rendered = render(command.clone());
-    // One stream holds a page for loadlab and one for each of its commands.
-    for sub in command.get_subcommands() {
-        let name = format!("loadlab-{}", sub.get_name());
-        rendered = rendered.and_then(|()| render(sub.clone().display_name(name.clone()).name(name)));
-    }
-    match rendered {
-        Ok(()) => print_as(Form::Data, &String::from_utf8_lossy(&page)),
-        Err(error) => return Ended::error(Exit::BadPlan, format!("cannot make the manual: {error}")),
-    }
-    Ended::with(Exit::Ok)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::rank_of;
-use crate::summary::samples_needed;
 
 /// Buckets of a power of two.
 const SUB: usize = 128;
@@ -178,6 +177,11 @@ impl Numbers {
         }
         (self.zeros, self.count, self.sum, self.min, self.max) = (0, 0, 0.0, 0.0, 0.0);
     }
+}
+
+/// How many samples a quantile needs before it is reported: ten beyond it.
+pub fn samples_needed(quantile: f64) -> u64 {
+    (10.0 / (1.0 - quantile)).round() as u64
 }
 
 /// What a captured number came to over a load, in its own unit. Percentiles are known to within 1/256 of themselves,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::{Histogram, rank_of};
 use crate::limits::LimitsInForce;
 use crate::load::{Bytes, Connections, Counts, Stragglers, Window};
-use crate::numbers::NumberSummary;
+use crate::numbers::{NumberSummary, samples_needed};
 use crate::outcome::Failures;
 
 /// A trial's document.
@@ -358,11 +358,6 @@ pub const PERCENTILES: [(&str, f64); 7] = [
     ("p99_9", 0.999),
     ("p99_99", 0.9999),
 ];
-
-/// How many samples a quantile needs before it is told: ten beyond it.
-pub fn samples_needed(quantile: f64) -> u64 {
-    (10.0 / (1.0 - quantile)).round() as u64
-}
 
 impl Distribution {
     /// From exact durations alone.

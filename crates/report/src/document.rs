@@ -6,7 +6,7 @@
 use loadlab_analysis::metric::{Unit, Value};
 use loadlab_record::summary::Verdict;
 
-use crate::plane::Plane;
+use crate::plane::{Around, Plane};
 
 /// A report.
 #[derive(Clone, Debug, PartialEq)]
@@ -218,17 +218,6 @@ pub struct Ratio {
     pub value: Option<Around>,
     /// Said instead of a ratio, where the two differ by something that is none.
     pub instead: Option<String>,
-}
-
-/// A value between the ends of its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Around {
-    /// The value.
-    pub value: f64,
-    /// The lower end.
-    pub low: f64,
-    /// The upper end.
-    pub high: f64,
 }
 
 impl Ratios {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::compare::{Comparison, Method, Row, Scale};
 use loadlab_analysis::derived::Derived;
-use loadlab_analysis::findings::{CaseFindings, Spread, findings};
+use loadlab_analysis::findings::findings;
 use loadlab_analysis::first::Suspect;
 use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
 use loadlab_analysis::scalability::{Level, Scalability};

@@ -4,7 +4,8 @@
 //! be told is words (`needs 1,000`, `> 30 s`, `–`), never zero.
 
 use loadlab_analysis::metric::{Unit, Value};
-use loadlab_record::summary::{Distribution, PERCENTILES, samples_needed};
+use loadlab_record::numbers::samples_needed;
+use loadlab_record::summary::{Distribution, PERCENTILES};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 /// What stands where there is nothing to tell.

@@ -3,7 +3,8 @@
 //! A run's figures are its cases' medians over trials, as everywhere; nothing is said here about whether a change
 //! is more than chance.
 
-use loadlab_analysis::findings::{CaseFindings, Findings, Spread, findings};
+use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Metric, Unit, Value};
 use loadlab_record::manifest::{Manifest, RunEnded};
 use loadlab_record::store::RunRecord;
@@ -11,8 +12,9 @@ use loadlab_record::summary::Verdict;
 use serde_json::{Value as Json, json};
 
 use crate::compose::{ranged, worst};
-use crate::document::{Around, Block, Cell, Document, Fact, Point, Section, Table, Weight};
+use crate::document::{Block, Cell, Document, Fact, Point, Section, Table, Weight};
 use crate::figures;
+use crate::plane::Around;
 use crate::plane::{Axis, Group, Mark, Plane, Spot};
 use crate::render::text::{self, open_scale};
 use crate::render::verdict_word;

@@ -3,10 +3,9 @@
 //!
 //! It holds numbers and names as they are, and where they stand; renderers draw it. Nothing in it is markup.
 
-use loadlab_analysis::findings::Spread;
+use loadlab_analysis::case::Spread;
 use loadlab_analysis::metric::{Unit, Value};
 
-use crate::document::Around;
 use crate::figures;
 use crate::terminal::width_of;
 
@@ -106,6 +105,17 @@ pub struct Mark {
     pub between: Option<(f64, f64)>,
     /// What it is, in few words.
     pub text: String,
+}
+
+/// A value between the ends of its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Around {
+    /// The value.
+    pub value: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
 }
 
 impl Around {

@@ -295,7 +295,8 @@ fn comparisons_are_drawn_and_copied() {
     pictures(&mut browser, "compared", "#figures .ratios");
     // the document of `loadlab compare`
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-compare.html");
-    let document = loadlab_report::compared(&within(&findings(&record), Options::default()));
+    let found = findings(&record);
+    let document = loadlab_report::compared(&within(&found.cases, found.quick, Options::default()));
     std::fs::write(&file, html(&document)).expect("the target folder can be written");
     browser.open(&file);
     browser.click("header .copy button");

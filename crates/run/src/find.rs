@@ -559,7 +559,7 @@ fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
             Some(tag) => summary.by_tag.get(tag)?.response_ms.count,
             None => summary.response_ms.count,
         };
-        let needed = loadlab_record::summary::samples_needed(*quantile);
+        let needed = loadlab_record::numbers::samples_needed(*quantile);
         (count > 0 && count < needed).then(|| needed as f64 / count as f64 * LONGER_BY)
     });
     factors.reduce(f64::max)

@@ -28,6 +28,7 @@ mod parts;
 mod ports;
 mod probes;
 mod program;
+mod readings;
 mod script;
 mod setup;
 mod stage;

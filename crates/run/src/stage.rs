@@ -15,7 +15,7 @@ use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, Watched, clock};
 
 use crate::event::RunEvent;
-use crate::gauge::Readings;
+use crate::readings::Readings;
 
 /// Where events are told. Called from several threads.
 pub type Tell<'a> = &'a (dyn Fn(RunEvent) + Sync);

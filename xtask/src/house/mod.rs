@@ -6,6 +6,7 @@
 
 mod book;
 mod budgets;
+mod circles;
 mod exceptions;
 mod files;
 mod imports;
@@ -76,6 +77,11 @@ pub const RULES: &[Rule] = &[
         name: "imports",
         says: "crates import one another only as the table allows",
         check: imports::check,
+    },
+    Rule {
+        name: "circles",
+        says: "modules side by side do not import one another in a circle",
+        check: circles::check,
     },
     Rule { name: "function-lines", says: "a function has at most 70 lines", check: budgets::functions },
     Rule { name: "file-lines", says: "a file has at most 700 lines without tests", check: budgets::files },

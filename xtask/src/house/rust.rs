@@ -120,6 +120,19 @@ impl Source {
         found
     }
 
+    /// Paths that this file exports (`pub use`), each whole.
+    pub fn exported(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for item in &self.file.items {
+            if let syn::Item::Use(import) = item
+                && !matches!(import.vis, syn::Visibility::Inherited)
+            {
+                Imports { found: &mut found }.visit_item_use(import);
+            }
+        }
+        found.into_iter().map(|named| named.path).collect()
+    }
+
     /// Names joined by `::` as they stand among the tokens, so inside macros as well.
     fn written_paths(&self, found: &mut Vec<Named>) {
         let is_name = |t: &Token| t.text.starts_with(|c: char| c.is_alphabetic() || c == '_');

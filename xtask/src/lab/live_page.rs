@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
-use crate::page::in_a_browser;
+use crate::in_browser::in_a_browser;
 
 /// The front end may take so long to come up, and the trial to end.
 const LONGEST: Duration = Duration::from_secs(300);

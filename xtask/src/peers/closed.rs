@@ -6,9 +6,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::cases::Case;
 use super::measure::measure;
+use super::order::Order;
 use super::server::Server;
 use super::table::Run;
-use super::tools::{Order, Tool};
+use super::tools::Tool;
 use super::{Bench, Figures, network};
 
 /// Runs some rows.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::tools::{Order, built};
+use super::order::{Order, built};
 use crate::command::program;
 
 /// Rows of data.

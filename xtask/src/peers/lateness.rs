@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::Bench;
 use super::measure::measure;
 use super::open::{OPEN_TOOLS, OpenOrder, OpenTold, OpenTool, Percentiles};
+use super::order::built;
 use super::stub::Stub;
 use super::table::{median, thousands};
 use super::targets::Check;
-use super::tools::built;
 use crate::command::program;
 
 /// Which rate.

@@ -14,6 +14,7 @@ pub mod measure;
 mod memory;
 mod network;
 mod open;
+mod order;
 mod page;
 mod parse;
 pub mod server;

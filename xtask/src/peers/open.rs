@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::order::built;
 use super::parse::{duration_ms, word_after};
-use super::tools::{built, start};
+use super::tools::start;
 use crate::command::{captured, find, program};
 
 /// What one is asked for.

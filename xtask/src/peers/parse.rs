@@ -7,7 +7,7 @@ use std::fs;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::tools::{Order, ab_percentiles, k6_summary};
+use super::order::{Order, ab_percentiles, k6_summary};
 
 /// A run by its tool's account.
 #[derive(Debug, PartialEq)]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::measure::{Cores, start_on};
-use super::tools::built;
+use super::order::built;
 use crate::command::program;
 
 /// A running stub; dropped, it is gone.

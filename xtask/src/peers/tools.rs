@@ -1,34 +1,17 @@
 //! The generators: where they are, how they are asked for one thread and a case, and who reads their output.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 
-use super::cases::{Ask, Case, STREAMS};
+use super::cases::{Ask, STREAMS};
+use super::order::{Order, ab_percentiles, built, k6_summary};
 use super::{journeys, parse};
 use crate::command::{captured, find, program, shown};
 use crate::root::target;
-
-/// What a tool is asked to do.
-pub struct Order<'o> {
-    /// The case.
-    pub case: &'o Case,
-    /// How long.
-    pub seconds: u64,
-    /// The server's URL for the case.
-    pub url: String,
-    /// The server, as ADDRESS:PORT.
-    pub server: String,
-    /// The file with the body that is posted.
-    pub body: &'o Path,
-    /// The core it is started on.
-    pub core: usize,
-    /// A folder for its files.
-    pub scratch: &'o Path,
-}
 
 /// A load generator.
 pub struct Tool {
@@ -201,11 +184,6 @@ fn found(name: &str) -> Option<PathBuf> {
     find(name).or_else(|| Some(fetched().join(name)).filter(|path| path.exists()))
 }
 
-/// One of our own programs, built with optimisation.
-pub fn built(name: &str) -> PathBuf {
-    target().join("release").join(name)
-}
-
 /// A program on PATH, with arguments.
 pub fn start(name: &str, arguments: &[&str]) -> Command {
     let mut command = program(found(name).unwrap_or_else(|| name.into()));
@@ -277,11 +255,6 @@ fn wrk(order: &Order) -> Result<Command> {
     }
     command.arg(&order.url);
     Ok(command)
-}
-
-/// Where ab writes its percentiles: what it prints has whole milliseconds only.
-pub fn ab_percentiles(order: &Order) -> PathBuf {
-    order.scratch.join("ab.csv")
 }
 
 fn ab(order: &Order) -> Result<Command> {
@@ -361,11 +334,6 @@ fn oha(order: &Order) -> Result<Command> {
     }
     command.arg(&order.url).env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
     Ok(command)
-}
-
-/// Where k6 writes its summary.
-pub fn k6_summary(order: &Order) -> PathBuf {
-    order.scratch.join("k6.json")
 }
 
 fn k6(order: &Order) -> Result<Command> {

@@ -5,7 +5,7 @@ use loadlab_record::load::Counts;
 use loadlab_record::sample::Sample;
 use loadlab_run::event::Progress;
 
-use crate::screen::state::{Component, Load, Probe, State};
+use crate::live::state::{Component, Load, Probe, State};
 
 /// Names and values of labels, in order.
 pub type Labels = Vec<(&'static str, String)>;

@@ -5,24 +5,15 @@ mod families;
 pub mod otlp;
 mod prometheus;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use loadlab_run::RunEvent;
 
+use crate::args::serving::Wanted;
 use crate::exit::Ended;
-use crate::screen::state::State;
-use otlp::{Collector, Pusher};
-
-/// Where metrics are wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// Served here.
-    pub prometheus: Option<SocketAddr>,
-    /// Pushed there.
-    pub otlp: Option<Collector>,
-}
+use crate::live::state::State;
+use otlp::Pusher;
 
 /// What metrics are made of.
 pub struct Known {

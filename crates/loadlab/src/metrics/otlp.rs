@@ -6,7 +6,6 @@
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -15,12 +14,13 @@ use loadlab_analysis::Exit;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::source::RequestParts;
 use loadlab_load::spec::TlsSpec;
-use loadlab_record::url::{self, UrlError};
+
 use loadlab_run::{TlsWords, tls_spec};
 use serde_json::{Value, json};
 
 use super::Known;
 use super::families::{Family, Kind, Labels, families};
+use crate::args::serving::{Collector, Endpoint};
 use crate::exit::Ended;
 use crate::serve::Within;
 
@@ -32,63 +32,6 @@ const LAST_PATIENCE: Duration = Duration::from_secs(3);
 const WAITING: usize = 16;
 /// Of a collector's answer no more is read.
 const MOST_ANSWER: u64 = 64 << 10;
-/// Where metrics go where the URL has no path, by OTLP's specification.
-const PATH: &str = "/v1/metrics";
-
-/// Where a collector is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    is_secure: bool,
-    host: String,
-    port: u16,
-    path: String,
-}
-
-impl Endpoint {
-    /// From a URL: `http[s]://HOST[:PORT][/PATH]`. Without a port collectors listen on 4318, and whoever offers https on
-    /// that of https.
-    ///
-    /// # Errors
-    /// In words, with a hint: it is none.
-    pub fn parse(url: &str) -> Result<Endpoint, String> {
-        let shown = url::without_user(url);
-        let wrong = || format!("`{shown}` is not a URL such as `http://127.0.0.1:4318`");
-        let read = url::Url::parse(url)
-            .map_err(|UrlError { why, hint }| format!("{}: {why}\nhint: {hint}", wrong()))?;
-        let (is_secure, usual) = match (read.is("http"), read.is("https")) {
-            (true, _) => (false, 4318),
-            (_, true) => (true, 443),
-            _ => return Err(wrong()),
-        };
-        let url::Authority { host, port, .. } = read.authority;
-        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        let path = read.path();
-        if !path.bytes().all(|b| b.is_ascii_graphic() && b != b'@') {
-            return Err(wrong());
-        }
-        let path = if path.len() < 2 { PATH.to_owned() } else { path };
-        Ok(Endpoint { is_secure, host, port: port.unwrap_or(usual), path })
-    }
-
-    fn url(&self) -> String {
-        let scheme = if self.is_secure { "https" } else { "http" };
-        format!("{scheme}://{}:{}{}", self.host, self.port, self.path)
-    }
-}
-
-/// A collector, and how it is spoken to.
-#[derive(Clone, Debug)]
-pub struct Collector {
-    /// Where.
-    pub endpoint: Endpoint,
-    /// Between two pushes.
-    pub every: Duration,
-    /// A file of certificates to trust instead of the system's.
-    pub ca: Option<PathBuf>,
-    /// Header fields of each push: credentials, mostly. Never told.
-    pub headers: Vec<(String, String)>,
-}
-
 /// What pushes.
 struct Sender {
     endpoint: Endpoint,

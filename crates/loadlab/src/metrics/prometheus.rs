@@ -10,9 +10,9 @@ use loadlab_analysis::Exit;
 use super::Known;
 use super::families::{Family, Kind, families};
 use crate::exit::Ended;
-use crate::screen::state::State;
+use crate::live::state::State;
+use crate::serve::guard::{Host, Refusal, admit_without_token};
 use crate::serve::{answer_each, read_head, refuse, write_answer};
-use crate::ui::guard::{Host, Refusal, admit_without_token};
 
 /// Serves what is known on an address, until the program ends.
 ///

@@ -12,8 +12,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::state::{Component, Load, State, Weight};
-use super::told::{self, clock, ms};
+use crate::live::display::{self, clock, ms};
+use crate::live::state::{Component, Load, State, Weight};
 
 /// Draws it all.
 pub fn draw(frame: &mut Frame<'_>, state: &State, now_s: f64, colour: bool) {
@@ -114,7 +114,7 @@ impl Page {
             lines.push(self.with_spark(&lead, values));
         }
         let c = &p.counts;
-        let mut outcomes: Vec<String> = told::outcomes(c)
+        let mut outcomes: Vec<String> = display::outcomes(c)
             .into_iter()
             .map(|o| format!("{} {}", format_count(o.count as f64), o.name))
             .collect();
@@ -140,7 +140,7 @@ impl Page {
             lead.push_str(&format!("batch {}/{}  ", load.batch.0 + 1, load.batch.1));
         }
         let lead = cut(&lead, self.width / 2);
-        let (share, told) = told::far(load);
+        let (share, told) = display::far(load);
         let Some(share) = share else { return Line::from(cut(&format!("{lead}{told}"), self.width)) };
         let columns = self.width.saturating_sub(width_of(&lead) + width_of(&told) + 2).min(60);
         let mut spans = vec![Span::raw(lead)];
@@ -151,7 +151,7 @@ impl Page {
 
     /// A row each: CPU against its limit, memory against its limit, and what else tells of trouble.
     fn components(&self, components: &[Component]) -> Vec<Line<'static>> {
-        let shown = told::shown(components);
+        let shown = display::shown(components);
         let names =
             shown.iter().map(|c| width_of(&harmless(&c.name))).max().unwrap_or(0).min(self.width / 4).max(7);
         let gauge = match self.width {
@@ -170,12 +170,12 @@ impl Page {
 
     fn component(&self, c: &Component, names: usize, gauges: (usize, usize)) -> Line<'static> {
         let mut spans = vec![Span::raw(format!("  {}", left(&cut(&harmless(&c.name), names), names)))];
-        spans.extend(self.used("CPU", &told::cpu(c), gauges.0));
-        spans.extend(self.used("mem", &told::memory(c), gauges.1));
+        spans.extend(self.used("CPU", &display::cpu(c), gauges.0));
+        spans.extend(self.used("mem", &display::memory(c), gauges.1));
         let used: usize = spans.iter().map(Span::width).sum();
         let mut room = self.width.saturating_sub(used);
-        let stopped = told::stopped(c).map(|t| format!("  stopped {t}"));
-        let net = told::net(c).map(|net| format!("  net {net}"));
+        let stopped = display::stopped(c).map(|t| format!("  stopped {t}"));
+        let net = display::net(c).map(|net| format!("  net {net}"));
         for (weight, text) in [(Weight::Doubtful, stopped), (Weight::Plain, net)] {
             if let Some(text) = text.filter(|t| width_of(t) <= room) {
                 room -= width_of(&text);
@@ -186,8 +186,8 @@ impl Page {
     }
 
     /// `  CPU ██████░░ 49.00 % of 50.00 %`.
-    fn used(&self, label: &str, used: &told::Use, gauge: usize) -> Vec<Span<'static>> {
-        let weight = told::weight_of(used.share);
+    fn used(&self, label: &str, used: &display::Use, gauge: usize) -> Vec<Span<'static>> {
+        let weight = display::weight_of(used.share);
         let mut spans = vec![Span::styled(format!("  {label} "), self.dim())];
         let now = used.told.as_deref().unwrap_or(figures::NOTHING);
         if gauge == 0 {
@@ -206,7 +206,7 @@ impl Page {
     fn probes(&self, state: &State) -> Vec<Line<'static>> {
         let names =
             state.probes.iter().map(|p| width_of(&harmless(&p.name))).max().unwrap_or(0).min(self.width / 3);
-        let line = |p: &super::state::Probe| {
+        let line = |p: &crate::live::state::Probe| {
             let value =
                 p.values.back().copied().flatten().map_or(figures::NOTHING.to_owned(), figures::number);
             let lead = format!("  {} {}  ", left(&cut(&harmless(&p.name), names), names), right(&value, 10));

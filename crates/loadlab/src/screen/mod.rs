@@ -6,8 +6,6 @@
 //! gives the terminal back.
 
 mod draw;
-pub mod state;
-pub mod told;
 
 use std::io::{Write, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};

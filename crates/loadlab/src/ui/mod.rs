@@ -9,13 +9,11 @@
 
 pub mod bench;
 mod feed;
-pub mod guard;
 mod page;
 mod snapshot;
 
 use std::io::{ErrorKind, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::str::FromStr;
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -23,42 +21,18 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_system::{Cancel, clock};
 
+use crate::args::serving::Address;
 use crate::exit::Ended;
 use crate::live::Live;
 use crate::output;
+use crate::serve::guard::{self, Admitted, Refusal};
 use crate::serve::{PATIENCE, answer_each, read_head, refuse, spawn, write_answer};
 use feed::Feed;
-use guard::{Admitted, Refusal};
 
 /// Where nobody said how long: open pages have this time to take the report.
 const TAKING_NS: u64 = 10_000_000_000;
 /// Between two looks at whether they have.
 const LOOK_NS: u64 = 20_000_000;
-
-/// Where the page is served: an address of loopback.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(SocketAddr);
-
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Address, String> {
-        if let Ok(port) = text.parse::<u16>() {
-            return Ok(Address(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
-        }
-        let address: SocketAddr = text
-            .parse()
-            .map_err(|_| format!("`{text}` is no port, and no address such as 127.0.0.1:8089"))?;
-        match address.ip().is_loopback() {
-            true => Ok(Address(address)),
-            false => Err(format!(
-                "the page is served on loopback only, and {} is not\nhint: from another machine, forward the port: \
-                 ssh -L 8089:127.0.0.1:8089 HOST, with --ui=8089",
-                address.ip()
-            )),
-        }
-    }
-}
 
 /// The page, being served until the program ends.
 pub struct Ui {
@@ -191,12 +165,6 @@ fn write_page(
     let policy = policy.map_or(String::new(), |p| format!("Content-Security-Policy: {p}\r\n"));
     let fields = format!("Content-Type: text/html; charset=utf-8\r\n{policy}");
     write_answer(stream, "200 OK", &fields, (html, is_head))
-}
-
-/// Whether an address is one that a browser on this machine may ask for.
-fn is_own(host: &str) -> bool {
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use loadlab_report::figures;
 use loadlab_report::terminal::harmless;
 use serde::Serialize;
 
-use crate::screen::state::{Component, Load, State, Weight};
-use crate::screen::told;
+use crate::live::display;
+use crate::live::state::{Component, Load, State, Weight};
 
 /// Lines of text a page gets; it shows the newest first.
 const LINES: usize = 60;
@@ -100,15 +100,15 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
         trial: harmless(&state.trial),
         place: state.place,
         phase: harmless(&state.phase),
-        phase_for: told::clock(now_s - state.phase_since_s),
-        clock: told::clock(now_s),
+        phase_for: display::clock(now_s - state.phase_since_s),
+        clock: display::clock(now_s),
         loads: state.loads.iter().map(|load| load_frame(load, tail)).collect(),
-        components: told::shown(&state.components).into_iter().map(|c| component_frame(c, tail)).collect(),
+        components: display::shown(&state.components).into_iter().map(|c| component_frame(c, tail)).collect(),
         probes: state.probes.iter().map(|p| probe_frame(p, tail)).collect(),
         done: newest(&state.done),
         doubts: newest(&state.doubts),
         events: events
-            .map(|(at_s, weight, text)| (told::clock(*at_s), name_of(*weight), harmless(text)))
+            .map(|(at_s, weight, text)| (display::clock(*at_s), name_of(*weight), harmless(text)))
             .collect(),
     };
     // Only a map whose keys are no text could fail, and there is none.
@@ -117,7 +117,7 @@ pub fn frame(state: &State, now_s: f64, tail: usize) -> String {
 
 fn load_frame(load: &Load, tail: usize) -> LoadFrame {
     let p = &load.progress;
-    let (share, far) = told::far(load);
+    let (share, far) = display::far(load);
     let last = |values: &VecDeque<Option<f64>>| values.back().copied().flatten();
     LoadFrame {
         name: harmless(&load.name),
@@ -125,13 +125,13 @@ fn load_frame(load: &Load, tail: usize) -> LoadFrame {
         share: share.map(|s| s.clamp(0.0, 1.0)),
         far,
         rate: format!("{}/s", format_count(p.ok_per_s.round())),
-        p50: told::ms(last(&load.p50_ms).or(p.p50_ms)),
-        p99: told::ms(last(&load.p99_ms).or(p.p99_ms)),
-        p50_so_far: told::ms(p.p50_ms),
-        p99_so_far: told::ms(p.p99_ms),
+        p50: display::ms(last(&load.p50_ms).or(p.p50_ms)),
+        p99: display::ms(last(&load.p99_ms).or(p.p99_ms)),
+        p50_so_far: display::ms(p.p50_ms),
+        p99_so_far: display::ms(p.p99_ms),
         connections: format_count(p.connections as f64),
         ended: p.counts.ok + p.counts.failed(),
-        outcomes: told::outcomes(&p.counts)
+        outcomes: display::outcomes(&p.counts)
             .into_iter()
             .map(|o| OutcomeFrame {
                 name: o.name,
@@ -151,24 +151,24 @@ fn load_frame(load: &Load, tail: usize) -> LoadFrame {
 fn component_frame(c: &Component, tail: usize) -> ComponentFrame {
     ComponentFrame {
         name: harmless(&c.name),
-        cpu: use_frame(told::cpu(c)),
-        memory: use_frame(told::memory(c)),
-        stopped: told::stopped(c),
-        net: told::net(c),
+        cpu: use_frame(display::cpu(c)),
+        memory: use_frame(display::memory(c)),
+        stopped: display::stopped(c),
+        net: display::net(c),
         over: over(c.readings, tail, &[&c.at_s, &c.cpu]),
     }
 }
 
-fn use_frame(used: told::Use) -> UseFrame {
+fn use_frame(used: display::Use) -> UseFrame {
     UseFrame {
         told: used.told.unwrap_or_else(|| figures::NOTHING.to_owned()),
         share: used.share.map(|s| s.clamp(0.0, 1.0)),
         limit: used.limit,
-        weight: name_of(told::weight_of(used.share)),
+        weight: name_of(display::weight_of(used.share)),
     }
 }
 
-fn probe_frame(probe: &crate::screen::state::Probe, tail: usize) -> ProbeFrame {
+fn probe_frame(probe: &crate::live::state::Probe, tail: usize) -> ProbeFrame {
     let last = probe.values.back().copied().flatten();
     ProbeFrame {
         name: harmless(&probe.name),

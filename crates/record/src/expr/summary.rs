@@ -5,9 +5,10 @@ use super::{Kind, Known, Numbers, Window};
 use crate::histogram::Histogram;
 use crate::hlog::Interval;
 use crate::load::{Counts, Tick};
+use crate::numbers::samples_needed;
 use crate::outcome::{Failure, Failures};
 use crate::summary::{
-    ComponentSummary, Distribution, PERCENTILES, ProbeSummary, Requests, Summary, TagSummary, samples_needed,
+    ComponentSummary, Distribution, PERCENTILES, ProbeSummary, Requests, Summary, TagSummary,
 };
 use crate::units::format_count;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use loadlab_analysis::findings::{CaseFindings, Spread};
+use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::metric::{self, Better, Unit, Value};
 use loadlab_record::summary::{Distribution, LoadSummary, Summary};
 

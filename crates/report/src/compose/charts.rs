@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::components::{cpu_s, probe_name};
 use loadlab_analysis::counter::{Counter, During};
-use loadlab_analysis::findings::CaseFindings;
 use loadlab_analysis::metric::Unit;
 use loadlab_record::Failure;
 use loadlab_record::event::What;

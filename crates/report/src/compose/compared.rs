@@ -3,8 +3,9 @@
 use loadlab_analysis::compare::{Call, Comparison, Interval, Method, Row, Scale};
 use loadlab_record::summary::Verdict;
 
-use crate::document::{Around, Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
+use crate::document::{Block, Cell, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight};
 use crate::figures::{self, NOTHING};
+use crate::plane::Around;
 
 use super::{ranged, tables::drop_untold};
 

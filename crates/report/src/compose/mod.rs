@@ -14,7 +14,8 @@ mod shapes;
 mod sockets;
 mod tables;
 
-use loadlab_analysis::findings::{CaseFindings, Findings, Spread, findings};
+use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Metric, Unit, Value};
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;

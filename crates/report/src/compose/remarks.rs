@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::findings::{CaseFindings, Findings};
+use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::findings::Findings;
 use loadlab_record::event::{Event, What};
 use loadlab_record::example::{Example, Kept};
 use loadlab_record::summary::Expectation;
@@ -97,7 +98,7 @@ pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
 
 /// Every trial that failed, was cut off, or never began.
 pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
-    let trouble = |t: &loadlab_analysis::findings::TrialFindings<'_>| {
+    let trouble = |t: &loadlab_analysis::case::TrialFindings<'_>| {
         Some(Remark {
             weight: Weight::Bad,
             label: format!("trial {}", t.number),

@@ -4,11 +4,12 @@ use loadlab_analysis::metric::{Unit, Value};
 use loadlab_analysis::scalability::{Level, Scalability};
 use loadlab_analysis::usl::{Fit, Interval, Knee};
 
-use loadlab_analysis::findings::Spread;
+use loadlab_analysis::case::Spread;
 
 use super::ranged;
-use crate::document::{Around, Block, Cell, Fact, Section, Table};
+use crate::document::{Block, Cell, Fact, Section, Table};
 use crate::figures::{self, NOTHING};
+use crate::plane::Around;
 use crate::plane::{Axis, Curve, Group, Mark, Plane, Spot};
 
 /// Points of a drawn curve: enough that it looks like one.

@@ -1,6 +1,7 @@
 //! A search for capacity: what was found, and the way there.
 
-use loadlab_analysis::findings::{CaseFindings, Findings};
+use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::findings::Findings;
 use loadlab_record::manifest::{Manifest, SearchFacts, SearchStep};
 use loadlab_record::summary::Verdict;
 

@@ -4,13 +4,14 @@
 //! pooled. What cannot be told is not drawn: a curve ends where it would need more samples, or where requests
 //! lie that never ended.
 
-use loadlab_analysis::findings::{CaseFindings, Findings};
+use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::findings::Findings;
 use loadlab_analysis::metric::Unit;
 use loadlab_record::Histogram;
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::Series;
+use loadlab_record::numbers::samples_needed;
 use loadlab_record::store::TrialRecord;
-use loadlab_record::summary::samples_needed;
 
 use crate::document::{Along, Chart, Heat, Line};
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_analysis::findings::CaseFindings;
+use loadlab_analysis::case::CaseFindings;
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 
 use super::Order;

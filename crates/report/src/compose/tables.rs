@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::derived::Derived;
-use loadlab_analysis::findings::{CaseFindings, Findings, Spread};
+use loadlab_analysis::findings::Findings;
 use loadlab_analysis::metric::{self, Better, Metric, Unit, Value};
 use loadlab_record::summary::{ComponentSummary, Summary};
 

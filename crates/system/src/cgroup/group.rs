@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use loadlab_record::units::format_bytes;
 
-use super::limits::UNLIMITED_BPS;
 use super::{Controller, Place, Version, folder_name, place_of, read};
 use crate::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
+
+/// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.
+pub(crate) const UNLIMITED_BPS: u64 = 1 << 50;
 
 /// The kernel's smallest CPU quota.
 const MIN_QUOTA_US: u64 = 1_000;

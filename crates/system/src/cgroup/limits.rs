@@ -8,12 +8,10 @@ use std::path::Path;
 use loadlab_record::limits::LimitsInForce;
 use loadlab_record::units::format_bytes;
 
-use super::group::{Group, LimitError, disks, set};
+use super::group::{Group, LimitError, UNLIMITED_BPS, disks, set};
 use super::{Controller, Place, Version, place_of};
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
-/// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.
-pub(crate) const UNLIMITED_BPS: u64 = 1 << 50;
 /// A v1 memory limit above this is none: without one the file says nearly 2^63.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 

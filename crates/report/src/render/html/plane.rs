@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::escape;
-use crate::document::Around;
 use crate::figures;
+use crate::plane::Around;
 use crate::plane::{Curve, Group, Mark, Plane, Scale, Spot};
 
 /// Size of the drawing's own coordinates.

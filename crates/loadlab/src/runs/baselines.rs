@@ -1,4 +1,4 @@
-//! `loadlab baseline`: which run the runs of a plan are compared with.
+//! Which run the runs of a plan are compared with.
 //!
 //! A file in the folder of runs says so, by the plan's name: runs may be moved together with it, and whoever deletes it
 //! has deleted nothing else.
@@ -6,20 +6,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use loadlab_analysis::Exit;
-use loadlab_record::store::read_summaries;
-
-use crate::args::BaselineArgs;
-use crate::exit::Ended;
-use crate::{history, output};
-
 /// The file's name in a folder of runs.
 const FILE: &str = "baselines.json";
 
 /// Baselines of a folder of runs: the run's folder by the name in the plan.
 pub struct Baselines {
     dir: PathBuf,
-    runs: BTreeMap<String, String>,
+    /// The run's folder by the name in the plan.
+    pub runs: BTreeMap<String, String>,
 }
 
 impl Baselines {
@@ -61,50 +55,15 @@ impl Baselines {
     }
 
     /// Whole or not at all: somebody else may be reading it.
-    fn write(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// In words: it cannot be written.
+    pub fn write(&self) -> Result<(), String> {
         let file = self.dir.join(FILE);
         let text = serde_json::to_string_pretty(&self.runs).map_err(|e| e.to_string())?;
         loadlab_record::files::replace(&file, (text + "\n").as_bytes())
             .map_err(|e| format!("cannot write {}: {e}", file.display()))
     }
-}
-
-/// `loadlab baseline`.
-pub fn command(args: &BaselineArgs) -> Ended {
-    match done(args) {
-        Ok(text) => {
-            output::print(&text);
-            Ended::with(Exit::Ok)
-        }
-        Err(error) => Ended::error(Exit::BadPlan, error),
-    }
-}
-
-fn done(args: &BaselineArgs) -> Result<String, String> {
-    let Some(run) = &args.run else {
-        let all = Baselines::of(&args.dir)?;
-        if all.runs.is_empty() {
-            return Ok(format!("no baseline in {}\n", args.dir.display()));
-        }
-        return Ok(all.runs.iter().map(|(plan, run)| format!("{plan}: {run}\n")).collect());
-    };
-    let dir = history::found(run, &args.dir)?;
-    let manifest = read_summaries(&dir).map_err(|e| e.to_string())?.manifest;
-    let (folder, name) = place_of(&dir)?;
-    let mut all = Baselines::of(&folder)?;
-    let text = match args.remove {
-        false => {
-            all.runs.insert(manifest.name.clone(), name.clone());
-            format!("{name} is the baseline of `{}`\n", manifest.name)
-        }
-        true if all.name_of(&manifest.name) == Some(&name) => {
-            all.runs.remove(&manifest.name);
-            format!("`{}` has no baseline any more\n", manifest.name)
-        }
-        true => return Err(format!("{name} is not the baseline of `{}`", manifest.name)),
-    };
-    all.write()?;
-    Ok(text)
 }
 
 /// The folder a run lies in, and its name there. The baseline of a run is told there, wherever it was asked from.

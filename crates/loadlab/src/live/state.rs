@@ -10,7 +10,7 @@ use loadlab_record::units::{format_count, format_duration_ns};
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
-use crate::view::{doubt_words, words};
+use super::words::{doubt_words, words};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;

@@ -5,7 +5,7 @@
 //! that it lets resolve to loopback (DNS rebinding) stands in `Host`; and what it could ask for beside a page to look
 //! at, a browser marks in `Sec-Fetch-Site` and `Origin`.
 
-use super::is_own;
+use std::net::IpAddr;
 
 /// A request that is let in.
 #[derive(Debug, PartialEq, Eq)]
@@ -120,6 +120,12 @@ fn without_port(host: &str) -> &str {
 fn is_same(given: &str, token: &str) -> bool {
     let differ = given.bytes().zip(token.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b));
     given.len() == token.len() && differ == 0
+}
+
+/// Whether an address is one that a browser on this machine may ask for.
+fn is_own(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Answering over HTTP while a load runs: what the page and the metrics share. Nobody who asks, asks slowly or does not
 //! take the answer keeps others waiting, or takes more than a few threads and a little time.
 
+pub mod guard;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use loadlab_system::background;
 
-use crate::ui::guard::Refusal;
+use guard::Refusal;
 
 /// Whoever asks has to ask within this time, and then to take the answer within it, however slowly bytes come and go.
 pub const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,13 +1,15 @@
 //! The command line. One table makes help, completions and manual.
 
+pub mod given;
+pub mod serving;
+
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
 use loadlab_record::units;
 
-use crate::given::{self, Header, ProxyGiven, header};
-use crate::metrics::Wanted;
-use crate::metrics::otlp::{Collector, Endpoint};
+use given::{Header, ProxyGiven, header};
+use serving::{Collector, Endpoint, Wanted};
 
 /// Finds out how much load a whole system takes, what gives first, and whether a change helped.
 #[derive(Debug, Parser)]
@@ -88,7 +90,7 @@ pub struct UiArgs {
     /// Show it live in the browser, on loopback: on a free port, or on PORT or ADDR:PORT
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           help_heading = "Result")]
-    pub ui: Option<crate::ui::Address>,
+    pub ui: Option<serving::Address>,
     /// How long the page stays when all is over [default: on a terminal until Ctrl-C, else until open pages have the
     /// report]
     #[arg(long, value_name = "T", value_parser = duration, requires = "ui", help_heading = "Result")]

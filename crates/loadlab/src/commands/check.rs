@@ -9,10 +9,11 @@ use loadlab_report::terminal::{self, Paint, Tone};
 use loadlab_run::needs;
 use loadlab_run::preflight::{self, Finding, Planned, Severity};
 
+use super::bench::default_threads;
+use crate::args::given;
 use crate::args::{CheckArgs, PlanArgs, PlanChoice};
-use crate::bench::default_threads;
 use crate::exit::Ended;
-use crate::{given, mask, output};
+use crate::{mask, output};
 
 /// How long the preflight watches what others use of the CPUs.
 const WATCH: Duration = Duration::from_millis(500);

@@ -19,9 +19,9 @@ use loadlab_run::{
 };
 use loadlab_system::open_files;
 
+use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
-use crate::given::{self, ProxyGiven};
 use crate::view::{Seen, Serving, View};
 use crate::{mask, output, signals, ui};
 

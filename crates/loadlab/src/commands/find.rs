@@ -9,13 +9,15 @@ use loadlab_record::store::read_run;
 use loadlab_run::{Found, How, Quest, RunError, RunEvent, Vary, find};
 use loadlab_system::open_files;
 
+use super::bench::default_threads;
+use super::check::{self, ReadPlan};
+use super::report;
+use super::run::{GUARDIAN, default_out};
+use crate::args::given;
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
-use crate::bench::default_threads;
-use crate::check::{self, ReadPlan};
 use crate::exit::{Ended, note};
-use crate::run::{GUARDIAN, default_out};
 use crate::view::{Seen, Serving, View};
-use crate::{given, mask, output, report, signals};
+use crate::{mask, output, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// A probe that nothing says the length of.

@@ -16,7 +16,7 @@ pub fn command(args: &ReportArgs) -> Ended {
     };
     let to_file = args.output.is_some();
     let text = render(&run, args.format, to_file);
-    match output::deliver(args.output.as_deref(), form_of(args.format), &text) {
+    match super::deliver(args.output.as_deref(), form_of(args.format), &text) {
         Ok(()) => Ended::with(Exit::Ok),
         Err(ended) => ended,
     }

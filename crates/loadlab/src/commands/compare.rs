@@ -9,10 +9,10 @@ use loadlab_analysis::findings::{Findings, findings};
 use loadlab_record::store::{RunRecord, read_run};
 
 use crate::args::{CompareArgs, CompareFormat};
-use crate::baseline::{Baselines, place_of};
 use crate::exit::{Ended, note};
-use crate::history;
 use crate::output::{self, Form};
+use crate::runs;
+use crate::runs::baselines::{Baselines, place_of};
 
 /// Runs it.
 pub fn command(args: &CompareArgs) -> Ended {
@@ -26,7 +26,7 @@ pub fn command(args: &CompareArgs) -> Ended {
         CompareFormat::Json => Form::Json,
         CompareFormat::Html => Form::Data,
     };
-    if let Err(ended) = output::deliver(args.output.as_deref(), form, &text) {
+    if let Err(ended) = super::deliver(args.output.as_deref(), form, &text) {
         return ended;
     }
     let worse = args.fail_on_worse && comparisons.iter().any(Comparison::is_worse);
@@ -86,7 +86,7 @@ fn run_of(args: &CompareArgs, text: &str, certainly: bool) -> Result<Option<Path
         return Ok(Some(named));
     }
     match certainly && text == "last" {
-        true => history::found(&path, &args.dir).map(Some),
+        true => runs::found(&path, &args.dir).map(Some),
         false => Ok(None),
     }
 }
@@ -124,8 +124,9 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result
 /// Cases of one run: those that are named against the first of them, or all against the base.
 fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec<Comparison>, String> {
     let places: Vec<usize> = names.iter().map(|name| place(run, name)).collect::<Result<_, _>>()?;
+    let pair_of = |base: usize, other: usize| pair(&run.cases[base], &run.cases[other], run.quick, options);
     let found = match places.as_slice() {
-        [] => within(run, options),
+        [] => within(&run.cases, run.quick, options),
         [only] if *only == base_of(&run.cases) => {
             return Err(format!(
                 "`{}` would be compared with itself\nhint: name a second case: {}",
@@ -133,8 +134,8 @@ fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec
                 listed(run)
             ));
         }
-        [only] => vec![pair(run, (base_of(&run.cases), *only), options)],
-        [base, others @ ..] => others.iter().map(|other| pair(run, (*base, *other), options)).collect(),
+        [only] => vec![pair_of(base_of(&run.cases), *only)],
+        [base, others @ ..] => others.iter().map(|other| pair_of(*base, *other)).collect(),
     };
     match found.is_empty() {
         true => {

@@ -11,12 +11,13 @@ use loadlab_run::preflight;
 use loadlab_run::{How, RunError, RunResult, conduct, rfc3339_now};
 use loadlab_system::open_files;
 
+use super::bench::default_threads;
+use super::check::{self, ReadPlan};
+use super::report;
 use crate::args::RunArgs;
-use crate::bench::default_threads;
-use crate::check::{self, ReadPlan};
 use crate::exit::{self, Ended, note};
 use crate::view::{Seen, Serving, View};
-use crate::{mask, output, report, signals};
+use crate::{mask, output, signals};
 
 /// The argument that turns this program into a run's guardian.
 pub const GUARDIAN: &str = "__guardian";

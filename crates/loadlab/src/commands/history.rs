@@ -3,19 +3,17 @@
 //! There is no index: a list reads each run's manifest and summaries. A thousand runs with three thousand trials take 0.6 s
 //! of CPU, and an index would be one more thing that can be stale.
 
-use std::path::{Path, PathBuf};
-
 use loadlab_analysis::Exit;
 use loadlab_analysis::metric;
 use loadlab_analysis::metric::Metric;
-use loadlab_record::store::{StoreError, read_run, read_summaries};
+use loadlab_record::store::read_run;
 use loadlab_report::history::{Listed, list_json, list_text, metric_names, trend, trend_text};
 
+use super::report;
 use crate::args::{Format, ListArgs, ShowArgs, TrendFormat};
-use crate::baseline::Baselines;
 use crate::exit::{Ended, note};
 use crate::output::{self, Form};
-use crate::report;
+use crate::runs::{found, runs_in};
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
@@ -42,7 +40,7 @@ pub fn list(args: &ListArgs) -> Ended {
         TrendFormat::Text | TrendFormat::Md => Form::Text,
         TrendFormat::Html => Form::Data,
     };
-    if let Err(ended) = output::deliver(args.output.as_deref(), form, &text) {
+    if let Err(ended) = super::deliver(args.output.as_deref(), form, &text) {
         return ended;
     }
     if all > shown && !args.json {
@@ -86,49 +84,4 @@ pub fn show(args: &ShowArgs) -> Ended {
         }
         Err(error) => Ended::error(Exit::BadPlan, error),
     }
-}
-
-/// A run's folder by path, by its name in a folder of runs, or as the newest there.
-///
-/// # Errors
-/// In words: there is no run.
-pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
-    let named = runs.join(run);
-    if run.is_dir() || (run != Path::new("last") && !named.is_dir()) {
-        return Ok(run.to_owned());
-    }
-    if named.is_dir() {
-        return Ok(named);
-    }
-    let newest = runs_in(runs, None)?.into_iter().next();
-    newest.map(|listed| listed.run.dir).ok_or_else(|| format!("no run in {}", runs.display()))
-}
-
-/// Runs in a folder, newest first. What cannot be read is told and left out; other folders are none of ours.
-fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
-    let cannot = |e: std::io::Error| {
-        format!(
-            "cannot read {}: {e}\nhint: `loadlab run` leaves its records in ./loadlab-runs",
-            dir.display()
-        )
-    };
-    let baselines = Baselines::of(dir)?;
-    let mut runs = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(cannot)? {
-        let path = entry.map_err(cannot)?.path();
-        if !path.is_dir() {
-            continue;
-        }
-        match read_summaries(&path) {
-            Ok(run) if name.is_none_or(|name| name == run.manifest.name) => {
-                let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-                let baseline = baselines.name_of(&run.manifest.name) == Some(&name);
-                runs.push(Listed { name, run, baseline });
-            }
-            Ok(_) | Err(StoreError::NoManifest { .. }) => {}
-            Err(error) => note(&error.to_string()),
-        }
-    }
-    runs.sort_by(|a, b| b.run.manifest.started.cmp(&a.run.manifest.started).then(b.name.cmp(&a.name)));
-    Ok(runs)
 }

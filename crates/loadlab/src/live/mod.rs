@@ -3,12 +3,16 @@
 //!
 //! Whoever tells an event waits for this lock and for nothing else; who shows takes a copy and lets go.
 
+pub mod display;
+pub mod state;
+pub mod words;
+
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use loadlab_run::RunEvent;
 
-use crate::screen::state::State;
+use state::State;
 
 /// The state, and since when.
 pub struct Live {

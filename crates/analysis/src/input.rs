@@ -1,0 +1,63 @@
+//! What a trial leaves in memory when it ends: all that its summary is made from.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::event::Event;
+use loadlab_record::expr::Expr;
+use loadlab_record::hlog::Interval;
+use loadlab_record::load::{Measured, Tick};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss};
+/// Everything a trial left in memory when it ended.
+#[derive(Clone, Debug)]
+pub struct TrialInput<'a> {
+    /// What was asked for.
+    pub facts: LoadFacts,
+    /// Every load and batch that ran, in any order.
+    pub loads: &'a [LoadRun],
+    /// Ticks of all loads.
+    pub ticks: &'a [Tick],
+    /// Samples of all components and probes, from before the load to after the drain.
+    pub samples: &'a [Sample],
+    /// Events of the trial.
+    pub events: &'a [Event],
+    /// What the generator used.
+    pub generator: Generator,
+    /// How the load ended.
+    pub ended: Ended,
+    /// What must hold.
+    pub expect: &'a [Expr],
+    /// Intervals of the latency log, for expectations about a part of the load (`p99[10s..30s]`); may be
+    /// empty where there are none.
+    pub intervals: &'a [Interval],
+    /// Seconds from the load's end until the work was done; `None` when the plan names no drain.
+    pub drain_s: Option<f64>,
+    /// What was accepted and never stored, if the plan can tell.
+    pub loss: Option<Loss>,
+    /// Limits of the plan that the measurements alone do not show.
+    pub planned: Planned,
+}
+
+/// Limits of the plan that a summary needs to judge what was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Planned {
+    /// Most requests in flight at one time in the open model.
+    pub max_in_flight: Option<u64>,
+    /// What is behind is dropped (else queued).
+    pub drops_when_behind: bool,
+    /// CPU limit of each component that has one, in cores.
+    pub cpu_limits: BTreeMap<String, f64>,
+}
+
+/// One load, or one batch of it, as it ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadRun {
+    /// Its name in the plan.
+    pub load: String,
+    /// Which repeat, from 0.
+    pub batch: u32,
+    /// Its start, seconds on the trial's clock.
+    pub at_s: f64,
+    /// What it measured, on its own clock.
+    pub measured: Measured,
+}

@@ -1,0 +1,46 @@
+//! What loadlab says about itself: schema, completions, manual, licences.
+
+use clap::CommandFactory;
+use loadlab_analysis::Exit;
+
+use crate::args::Args;
+use crate::exit::Ended;
+use crate::output::{Form, print_as};
+
+/// `loadlab schema`.
+pub fn schema() -> Ended {
+    print_as(Form::Json, &format!("{:#}\n", loadlab_plan::schema()));
+    Ended::with(Exit::Ok)
+}
+
+/// `loadlab completions SHELL`.
+pub fn completions(shell: clap_complete::Shell) -> Ended {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Args::command(), "loadlab", &mut script);
+    print_as(Form::Data, &String::from_utf8_lossy(&script));
+    Ended::with(Exit::Ok)
+}
+
+/// `loadlab licenses`.
+pub fn licenses() -> Ended {
+    print_as(Form::Data, include_str!("../../THIRD-PARTY-NOTICES"));
+    Ended::with(Exit::Ok)
+}
+
+/// `loadlab man`.
+pub fn man() -> Ended {
+    let command = Args::command();
+    let mut page = Vec::new();
+    let mut render = |command: clap::Command| clap_mangen::Man::new(command).render(&mut page);
+    let mut rendered = render(command.clone());
+    // One stream holds a page for loadlab and one for each of its commands.
+    for sub in command.get_subcommands() {
+        let name = format!("loadlab-{}", sub.get_name());
+        rendered = rendered.and_then(|()| render(sub.clone().display_name(name.clone()).name(name)));
+    }
+    match rendered {
+        Ok(()) => print_as(Form::Data, &String::from_utf8_lossy(&page)),
+        Err(error) => return Ended::error(Exit::BadPlan, format!("cannot make the manual: {error}")),
+    }
+    Ended::with(Exit::Ok)
+}

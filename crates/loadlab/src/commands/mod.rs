@@ -1,0 +1,31 @@
+//! What each command does.
+
+pub mod about;
+pub mod baseline;
+pub mod bench;
+pub mod check;
+pub mod clean;
+pub mod compare;
+pub mod find;
+pub mod history;
+pub mod report;
+pub mod run;
+
+use std::path::Path;
+
+use loadlab_analysis::Exit;
+
+use crate::exit::Ended;
+use crate::output;
+
+/// Writes to the file that the user named, or else to standard output.
+///
+/// # Errors
+/// It cannot be written, in words.
+pub fn deliver(to: Option<&Path>, form: output::Form, text: &str) -> Result<(), Ended> {
+    let Some(path) = to else {
+        output::print_as(form, text);
+        return Ok(());
+    };
+    output::write_file(path, text).map_err(|error| Ended::error(Exit::CouldNotRun, error))
+}

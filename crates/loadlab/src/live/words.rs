@@ -1,0 +1,75 @@
+//! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
+
+use loadlab_record::summary::{Doubt, Summary, Verdict};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
+use loadlab_run::RunEvent;
+
+/// A line for everything that is not progress.
+pub fn words(event: &RunEvent) -> Option<String> {
+    Some(match event {
+        RunEvent::Recording { dir, trials } => {
+            format!(
+                "recording {trials} {} in {}",
+                if *trials == 1 { "trial" } else { "trials" },
+                dir.display()
+            )
+        }
+        RunEvent::Building { what, command } => format!("{what}: {command}"),
+        RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),
+        RunEvent::TrialStarted { case, trial, place, of, .. } => {
+            format!("[{place}/{of}] {case}, trial {trial}")
+        }
+        RunEvent::Ready { component, after_s } => {
+            format!("  {component} ready after {}", format_duration_ns(after_s * 1e9))
+        }
+        RunEvent::Command { name, took_s } => {
+            format!("  {name} done in {}", format_duration_ns(took_s * 1e9))
+        }
+        RunEvent::Draining { until } => format!("  draining until {until}"),
+        RunEvent::Drained { took_s, done: true } => {
+            format!("  drained in {}", format_duration_ns(took_s * 1e9))
+        }
+        RunEvent::Drained { took_s, done: false } => {
+            format!("  not drained after {}", format_duration_ns(took_s * 1e9))
+        }
+        RunEvent::Acted { what, error: None } => format!("  event: {what}"),
+        RunEvent::Acted { what, error: Some(why) } => format!("  event: {what} failed: {why}"),
+        RunEvent::Died { component, status } => format!("  {component} died: {status}"),
+        RunEvent::Doubt { doubt, .. } => format!("  {}", doubt_words(doubt)),
+        RunEvent::Note(text) => format!("  note: {text}"),
+        RunEvent::TrialEnded { summary, failure, .. } => trial_words(summary.as_deref(), failure.as_deref()),
+        RunEvent::LoadStarted { .. }
+        | RunEvent::Progress(_)
+        | RunEvent::Second(_)
+        | RunEvent::Watched(_)
+        | RunEvent::LoadEnded { .. } => return None,
+    })
+}
+
+/// A doubt in a line, by the names of the report. The hint stands there, too.
+pub fn doubt_words(doubt: &Doubt) -> String {
+    format!("{} {}: {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind, doubt.evidence)
+}
+
+fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
+    let Some(s) = summary else {
+        return format!("  FAILED: {}", failure.unwrap_or("nothing was measured"));
+    };
+    let verdict = match s.verdict {
+        Verdict::Pass => "pass: ",
+        Verdict::Fail => "FAIL: ",
+        Verdict::Invalid => "INVALID: ",
+        Verdict::None => "",
+    };
+    let p50 = s.response_ms.p50.map_or(String::new(), |ms| format!(", p50 {}", format_duration_ns(ms * 1e6)));
+    let most = s.components.iter().filter_map(|(n, c)| Some((n, c.memory_bytes.max?)));
+    let memory = most.max_by(|a, b| a.1.total_cmp(&b.1));
+    let memory = memory.map_or(String::new(), |(n, b)| format!(", {n} up to {}", format_bytes(b)));
+    let failed = match s.requests.failed {
+        0 => String::new(),
+        n => format!(", {} failed", format_count(n as f64)),
+    };
+    let spoiled = failure.map_or(String::new(), |f| format!("\n  {f}"));
+    let goodput = format_count(s.rate_per_s.ok);
+    format!("  {verdict}{} ok, {goodput}/s{failed}{p50}{memory}{spoiled}", format_count(s.requests.ok as f64))
+}
