@@ -7,11 +7,10 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use loadlab_record::secrets::MASK;
-
 use crate::credentials::{self, is_secret_name, passwords_in};
-use crate::node::{Kind, Node, Value};
-use crate::source::{Sources, Span};
+use crate::text::node::{Kind, Node, Value};
+use crate::text::source::Sources;
+use crate::text::span::Span;
 
 /// Keys below which names say what is looked for in answers, or what a case is called.
 const NOT_SENT: [&str; 6] = ["capture", "check", "expect", "matrix", "probes", "derive"];
@@ -142,38 +141,4 @@ fn spans_of<'t>(source: &str, span: Span, parts: impl Iterator<Item = &'t str>) 
         }
     }
     found
-}
-
-/// A source's text with a mask in place of some of its stretches.
-pub(crate) fn masked(text: &str, spans: &[Span], source: u32) -> String {
-    let mut ranges: Vec<(usize, usize)> = spans
-        .iter()
-        .filter(|s| s.source == source)
-        .map(|s| (s.start as usize, s.end as usize))
-        .filter(|(start, end)| start < end && text.is_char_boundary(*start) && text.is_char_boundary(*end))
-        .collect();
-    ranges.sort_unstable();
-    let (mut out, mut from) = (String::new(), 0);
-    for (start, end) in ranges {
-        if end <= from {
-            continue;
-        }
-        let start = start.max(from);
-        out.push_str(&text[from..start]);
-        out.push_str(mask_at(text, start, end));
-        from = end;
-    }
-    out.push_str(&text[from..]);
-    out
-}
-
-/// A plain scalar that begins with an asterisk would be an alias: it stays YAML.
-fn mask_at(text: &str, start: usize, end: usize) -> &'static str {
-    let before = text[..start].trim_end_matches([' ', '\t']).chars().next_back();
-    let behind = text[end..].chars().next();
-    let begins = start > 0
-        && matches!(before, Some(':' | '-' | '[' | ',' | '{' | '\n'))
-        && text[..start].ends_with([' ', '[', '{', '\t']);
-    let ends = behind.is_none_or(|c| c.is_whitespace() || ",]}".contains(c));
-    if begins && ends { "\"***\"" } else { MASK }
 }

@@ -3,10 +3,10 @@
 //! Each load, each batch of it, in each trial has a block of ids of its own. All ids fit into the 53 bits that JSON numbers
 //! hold in most languages, and a block has room for 2³² requests at least.
 
-use crate::error::PlanError;
-use crate::journey::Place;
-use crate::plan::Plan;
-use crate::spec::{Case, LoadSpec, Model, Persisted, Until};
+use crate::model::journey::Place;
+use crate::model::plan::Plan;
+use crate::model::spec::{Case, LoadSpec, Model, Persisted, Until};
+use crate::text::error::PlanError;
 
 /// Bits of an id.
 pub const ID_BITS: u32 = 53;

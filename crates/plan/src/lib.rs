@@ -7,60 +7,44 @@
 //! The crate is pure: no files, clock, network or environment. It does not know how a component is started or a
 //! request is sent.
 //!
-//! Reading order: `plan` (the way through), `keys` (the language, one table), `reader` (how values are read and mistakes
-//! collected), `system` with `limits` and `probes`, `load` and `journey`, `events` (what is read), `outside` and `hidden`
-//! (what comes from outside, and what is not shown).
+//! The way through: `text` (sources and trees) → `expand` (profiles, `--set`, the matrix) → `read` (a file for each
+//! section; mistakes are collected) → `model` (what a checked plan says). `keys` is the language, one table that the reader,
+//! the schema and the reference share; `plan` goes the way; `describe` says a plan in words. `outside` and `hidden`: what
+//! comes from outside, and what is not shown.
 
-mod command_load;
-mod conditions;
 pub mod credentials;
-mod derive;
-mod error;
-mod events;
+mod describe;
 mod expand;
 mod hidden;
 pub mod ids;
-mod journey;
 mod keys;
-mod limits;
-mod link;
-mod load;
-mod matrix;
-mod node;
+mod model;
 mod outside;
-mod overrides;
-mod part;
-mod part_keys;
 mod plan;
-mod probes;
-mod reader;
-mod reference;
-mod schema;
-mod source;
-mod spec;
-mod stages;
-mod suggest;
-mod system;
-mod template;
+mod read;
+mod text;
 mod url;
-mod values;
-mod watch_keys;
-mod words;
-mod yaml;
 
-pub use error::{PlanError, PlanErrors, Related};
-pub use journey::*;
-pub use link::RELAY;
-pub use outside::{MOST_BYTES, Missing, Outside, Reference};
-pub use part::{ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Network, Part};
-pub use plan::{Options, Order, Plan};
-pub use reference::reference;
-pub use schema::schema;
-pub use spec::{
-    Action, Arrivals, Body, Case, Command, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, EventSpec,
-    Expression, Fresh, LimitName, Limits, LoadSpec, LossSpec, MeasuredLimit, Model, Persisted, PortSpec,
-    ProbeSource, ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, Step, StopSpec, SystemSpec, Think, Until,
-    WhenBehind,
+pub use expand::link::RELAY;
+pub use keys::reference::reference;
+pub use keys::schema::schema;
+pub use model::journey::{
+    Auth, Body, Bound, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect,
+    FeedFormat, FeedSpec, FormPart, Http, Message, OnFailure, Operator, PartContent, Place, Protocol, Said,
+    Script, Setup, Step, Tls,
 };
-pub use suggest::glob;
-pub use template::{Template, UnknownName};
+pub use model::part::{
+    Command, ComposeSpec, ContainerSpec, External, Fresh, HealthSpec, Image, Isolation, Network, Part,
+};
+pub use model::plan::{Order, Plan};
+pub use model::spec::{
+    Action, Arrivals, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, EventSpec, Expression,
+    LimitName, Limits, LoadSpec, LossSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource, ProbeSpec,
+    Purpose, ReadySign, ReadySpec, Stage, StopSpec, SystemSpec, Think, Until, WhenBehind,
+};
+pub use model::template::{Template, UnknownName};
+pub use model::variable::{Escape, Segment, Unit, Variable};
+pub use outside::{MOST_BYTES, Missing, Outside, Reference};
+pub use plan::Options;
+pub use text::error::{PlanError, PlanErrors, Related};
+pub use text::suggest::glob;

@@ -2,69 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::{MOST, PlanError, PlanErrors, Problem, Problems};
 use crate::expand::check;
+use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
-use crate::load;
-use crate::node::{Entry, Node, Value, shorten};
+use crate::model::plan::{Order, Plan};
+use crate::model::spec::{Case, Expression};
 use crate::outside::{self, Outside, Reference};
-use crate::overrides::{self, Overrides};
-use crate::part::Isolation;
-use crate::reader::From;
-use crate::source::{Sources, Span};
-use crate::spec::{Case, DerivedSpec, Expression};
-use crate::{conditions, ids, limits, suggest, words, yaml};
+use crate::read::reader::From;
+use crate::read::{conditions, limits, load};
+use crate::text::error::{MOST, PlanError, PlanErrors, Problem, Problems};
+use crate::text::node::{Entry, Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::source::Sources;
+use crate::text::span::Span;
+use crate::text::{suggest, yaml};
+use crate::{describe, ids};
 use loadlab_record::secrets::Secrets;
-
-/// A checked plan with all its cases.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// The plan's path as given.
-    pub path: String,
-    /// The plan's folder: where `seed`, `before_trial` and `after_trial` run.
-    pub dir: String,
-    /// What the experiment is called.
-    pub name: String,
-    /// What it is about.
-    pub description: Option<String>,
-    /// The profile that was chosen.
-    pub profile: Option<String>,
-    /// Made for a first look (profile `quick`): it gives no verdicts on differences.
-    pub quick: bool,
-    /// Names of all profiles.
-    pub profiles: Vec<String>,
-    /// Names of the axes, in order.
-    pub axes: Vec<String>,
-    /// How often each case is repeated; at least 1.
-    pub trials: u32,
-    /// The order of trials.
-    pub order: Order,
-    /// Hosts that may be loaded besides loopback.
-    pub allow_hosts: Vec<String>,
-    /// Network namespaces of the run's own.
-    pub isolate: Isolation,
-    /// Remarks that are no mistakes, such as an axis that nothing uses.
-    pub notes: Vec<String>,
-    /// Figures that are worked out of those of its cases.
-    pub derive: Vec<DerivedSpec>,
-    /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials that the plan writes out.
-    pub secrets: Secrets,
-    /// The plan's text without the credentials that it writes out.
-    pub shown_text: String,
-    /// `path=value` of each `--set`, without credentials.
-    pub shown_set: Vec<String>,
-    pub(crate) cases: Vec<Case>,
-}
-
-/// The order of trials.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Every case once, then every case again.
-    #[default]
-    Interleaved,
-    /// All trials of a case before the next case.
-    Sequential,
-}
 
 /// What the command line adds to a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -169,7 +122,7 @@ impl Plan {
 
     /// The experiment in words, one fact a line.
     pub fn words(&self) -> Vec<String> {
-        words::of(self).iter().map(|line| self.secrets.mask(line).into_owned()).collect()
+        describe::of(self).iter().map(|line| self.secrets.mask(line).into_owned()).collect()
     }
 
     /// All conditions of all cases, each once.

@@ -20,7 +20,7 @@ pub(crate) fn check(url: &str) -> Result<(), UrlError> {
     const FORM: &str = "`http://HOST:PORT/PATH`";
     let Some((scheme, _)) = url.split_once("://") else {
         return wrong(
-            format!("`{}` is not a URL", crate::node::shorten(url)),
+            format!("`{}` is not a URL", crate::text::shorten::shorten(url)),
             Some(&format!("write {FORM}")),
         );
     };
@@ -31,7 +31,8 @@ pub(crate) fn check(url: &str) -> Result<(), UrlError> {
             return wrong("a WebSocket is not opened here", Some("a step's `websocket` opens one"));
         }
         _ => {
-            let message = format!("`{}` is not a scheme that can be loaded", crate::node::shorten(scheme));
+            let message =
+                format!("`{}` is not a scheme that can be loaded", crate::text::shorten::shorten(scheme));
             return wrong(message, Some(&format!("write {FORM}")));
         }
     }

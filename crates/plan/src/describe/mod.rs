@@ -1,0 +1,499 @@
+//! The experiment in words: what a reader of the report or of `--dry-run` wants to know first.
+//!
+//! A fact that holds in all cases is said once; one that differs is said for each variant, with the cases it
+//! holds in. Only what the plan says, nothing of how it is done.
+
+mod journey;
+
+use std::collections::HashMap;
+
+use crate::model::journey::Step;
+use crate::model::part::Part;
+use crate::model::part::{Command, Fresh};
+use crate::model::plan::{Order, Plan};
+use crate::model::spec::{
+    Arrivals, Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
+    Think, Until, WhenBehind,
+};
+use crate::text::shorten::shorten_to;
+use loadlab_record::units::{format_bytes, format_count};
+
+/// Variants of one fact that are spelled out.
+const VARIANTS: usize = 8;
+/// Case names in one line.
+const NAMES: usize = 6;
+
+/// One fact a line.
+pub(crate) fn of(plan: &Plan) -> Vec<String> {
+    let mut lines = vec![plan.name.clone()];
+    let description = plan.description.iter().flat_map(|d| d.lines()).map(str::trim);
+    lines.extend(description.filter(|l| !l.is_empty()).map(str::to_owned));
+    let cases = plan.cases();
+    let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
+    if cases.len() > 1 {
+        lines.push(format!("{} cases: {}", cases.len(), names_of(&names, 20)));
+    }
+    lines.push(trials(plan));
+    lines.extend(vary(cases, &plan.dir));
+    if !plan.allow_hosts.is_empty() {
+        lines.push(format!("may load {} besides loopback", plan.allow_hosts.join(", ")));
+    }
+    lines.extend(plan.notes.iter().map(|n| format!("note: {n}")));
+    lines
+}
+
+fn trials(plan: &Plan) -> String {
+    let (cases, trials) = (plan.cases().len(), plan.trials);
+    let each = if trials == 1 { "one trial".to_owned() } else { format!("{trials} trials") };
+    let order = match plan.order {
+        _ if cases == 1 || trials == 1 => "",
+        Order::Interleaved => ", cases in turn",
+        Order::Sequential => ", one case after the other",
+    };
+    let of_each = if cases == 1 { String::new() } else { format!(" of each case{order}") };
+    let total = if cases > 1 && trials > 1 {
+        format!(": {} in all", cases as u64 * u64::from(trials))
+    } else {
+        String::new()
+    };
+    let profile = plan.profile.as_ref().map_or(String::new(), |p| format!(" (profile {p})"));
+    let quick = if plan.quick { "; a first look: no verdicts on differences" } else { "" };
+    format!("{each}{of_each}{total}{profile}{quick}")
+}
+
+fn names_of(names: &[&str], most: usize) -> String {
+    let shown = names.iter().take(most).copied().collect::<Vec<_>>().join("; ");
+    if names.len() > most { format!("{shown}; and {} more", names.len() - most) } else { shown }
+}
+
+/// Facts of all cases, those that are the same said once.
+fn vary(cases: &[Case], dir: &str) -> Vec<String> {
+    let mut subjects: Vec<String> = Vec::new();
+    let mut variants: HashMap<String, Vec<(String, Vec<&Case>)>> = HashMap::new();
+    for case in cases {
+        for (subject, text) in facts(case, dir) {
+            let known = variants.entry(subject.clone()).or_insert_with(|| {
+                subjects.push(subject);
+                Vec::new()
+            });
+            match known.iter_mut().find(|(t, _)| *t == text) {
+                Some((_, within)) => within.push(case),
+                None => known.push((text, vec![case])),
+            }
+        }
+    }
+    let mut lines = Vec::new();
+    for subject in subjects {
+        let known = &variants[&subject];
+        for (text, within) in known.iter().take(VARIANTS) {
+            let only = match within.len() {
+                n if n == cases.len() => String::new(),
+                _ => format!(" (in {})", which(within, cases)),
+            };
+            lines.push(format!("{subject}: {text}{only}"));
+        }
+        if known.len() > VARIANTS {
+            lines.push(format!("{subject}: {} more variants", known.len() - VARIANTS));
+        }
+    }
+    lines
+}
+
+/// Some of the cases: by the values of one axis where that says it, otherwise by name.
+fn which(within: &[&Case], cases: &[Case]) -> String {
+    let axes = cases.first().map_or(&[][..], |c| c.values.as_slice());
+    for (i, (axis, _)) in axes.iter().enumerate() {
+        let value = |case: &Case| case.values.get(i).map(|(_, v)| v.clone()).unwrap_or_default();
+        let mut values: Vec<String> = within.iter().map(|c| value(c)).collect();
+        values.dedup();
+        values.sort();
+        values.dedup();
+        let alike = cases.iter().filter(|c| values.binary_search(&value(c)).is_ok()).count();
+        let by_axes = cases.iter().all(|c| c.name.contains(&format!("{axis}=")));
+        if by_axes && alike == within.len() && values.len() < within.len().max(2) {
+            return format!("{axis}={}", values.join(", "));
+        }
+    }
+    let names: Vec<&str> = within.iter().map(|c| c.name.as_str()).collect();
+    names_of(&names, NAMES)
+}
+
+/// What a case says, as (about what, what).
+fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
+    let command = |c: &Command| command(c, dir);
+    let mut facts = Vec::new();
+    let firsts: Vec<&ComponentSpec> = case.system.components.iter().filter(|c| c.replica == 1).collect();
+    for component in &firsts {
+        let times =
+            if component.replicas > 1 { format!("{} × ", component.replicas) } else { String::new() };
+        facts.push((component.group.clone(), format!("{times}{}", part(&component.part, &command))));
+        facts.push((component.group.clone(), lives(component)));
+        facts.extend(limits(&component.limits).map(|l| (component.group.clone(), l)));
+    }
+    let commands = [
+        ("seed", &case.system.seed),
+        ("before each trial", &case.system.before_trial),
+        ("after each trial", &case.system.after_trial),
+    ];
+    for (subject, list) in commands.into_iter().filter(|(_, list)| !list.is_empty()) {
+        facts.push((subject.to_owned(), list.iter().map(&command).collect::<Vec<_>>().join(", then ")));
+    }
+    for probe in &case.system.probes {
+        facts.push((format!("probe {}", probe.name), probe_line(&probe.source, &command)));
+    }
+    if !case.setup.steps.is_empty() {
+        let names = |slot: u16| {
+            case.setup.captures.get(usize::from(slot)).map_or_else(String::new, |c| c.name.clone())
+        };
+        facts.push(("setup".to_owned(), steps(&case.setup.steps, dir, &names)));
+    }
+    for load in &case.loads {
+        let subject = if load.name == "load" { "load".to_owned() } else { format!("load {}", load.name) };
+        if let Some(program) = load.command() {
+            facts.push((subject, program_line(load, program, &command)));
+            continue;
+        }
+        facts.push((subject.clone(), load_line(load)));
+        facts.extend(details(load).map(|d| (subject.clone(), d)));
+        facts.extend(journey::around(load).map(|line| (subject.clone(), line)));
+        let names = |slot: u16| {
+            let slot = usize::from(slot);
+            let own = slot.checked_sub(case.setup.captures.len()).and_then(|s| load.script.captures.get(s));
+            own.map_or_else(String::new, |c| c.name.clone())
+        };
+        let of = |what: &str| {
+            if load.name == "load" { what.to_owned() } else { format!("{what} of {}", load.name) }
+        };
+        let lists =
+            [("before", &load.script.before), ("journey", &load.journey), ("after", &load.script.after)];
+        for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+            facts.push((of(what), steps(list, dir, &names)));
+        }
+    }
+    facts.extend(case.stop_when.iter().map(|e| ("ends early".to_owned(), format!("when {}", e.text))));
+    facts.extend(case.drain.iter().map(|d| {
+        ("drain".to_owned(), format!("until {}, at most {}", d.until.text, duration(d.at_most_ns)))
+    }));
+    facts.extend(case.loss.iter().map(|loss| {
+        let told = match &loss.persisted {
+            Persisted::Http { url, .. } => format!("ids that {url} lists"),
+            Persisted::Command(c) => format!("ids that {} prints", command(c)),
+            Persisted::Probe(name) => format!("the count of probe {name}"),
+        };
+        ("loss".to_owned(), format!("what was accepted, held against {told}"))
+    }));
+    facts.extend(
+        case.events.iter().map(|e| ("event".to_owned(), format!("{} after {}", e.text, duration(e.at_ns)))),
+    );
+    facts.extend(case.expect.iter().map(|e| ("expected".to_owned(), e.text.clone())));
+    facts
+}
+
+fn probe_line(source: &ProbeSource, command: &dyn Fn(&Command) -> String) -> String {
+    match source {
+        ProbeSource::Http { url, json_pointer } => format!("`{json_pointer}` of {url}"),
+        ProbeSource::Prometheus { url, metric, labels } => {
+            let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(", ")) };
+            format!("`{metric}{labels}` of {url}")
+        }
+        ProbeSource::Redis { address, words } => {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            format!("`{}` of Redis at {address}", words.join(" "))
+        }
+        ProbeSource::Command(line) => format!("what {} prints", command(line)),
+        ProbeSource::Log { components, contains } => {
+            format!("lines with `{contains}` in the log of {}", components.join(", "))
+        }
+    }
+}
+
+/// What a component is, with its command as the plan has it.
+fn part(part: &Part, command: &dyn Fn(&Command) -> String) -> String {
+    match part {
+        Part::Process(run) => command(run),
+        other => other.text(),
+    }
+}
+
+/// A command with paths as the plan has them.
+fn command(command: &Command, dir: &str) -> String {
+    let text = match command {
+        Command::Shell(line) => line.to_string(),
+        Command::Words(words) => words.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    };
+    format!("`{}`", shorten_to(within(&text, dir).trim(), 100))
+}
+
+/// Without the plan's folder in front of paths: it is where the plan is, and long.
+fn within(text: &str, dir: &str) -> String {
+    if dir.len() > 1 { text.replace(&format!("{dir}/"), "") } else { text.to_owned() }
+}
+
+fn lives(component: &ComponentSpec) -> String {
+    let fresh = match component.fresh {
+        Fresh::Trial => "started anew for each trial",
+        Fresh::Case => "started anew when the case changes",
+        Fresh::Experiment => "lives for the whole experiment",
+    };
+    let ready = component.ready.as_ref().map(|r| match &r.sign {
+        ReadySign::Http(url) => format!(", ready when {url} answers"),
+        ReadySign::Tcp(address) => format!(", ready when {address} accepts"),
+        ReadySign::Log(text) => format!(", ready when it logs `{text}`"),
+        ReadySign::Health => ", ready when its health check says so".to_owned(),
+    });
+    format!("{fresh}{}", ready.unwrap_or_default())
+}
+
+fn limits(limits: &Limits) -> Option<String> {
+    let cpu = limits.cpu_cores.map(|c| format!("{}% of one core", round(c * 100.0)));
+    let memory = limits.memory_bytes.map(|b| format!("{} of memory", format_bytes(b as f64)));
+    let pids = limits.pids.map(|n| format!("{} processes and threads", format_count(n as f64)));
+    let files = limits.open_files.map(|n| format!("{} open files", format_count(n as f64)));
+    let bytes = |n: u64, what: &str| format!("{}/s {what}", format_bytes(n as f64));
+    let swap = limits.memory_swap_bytes.map(|b| format!("{} of memory and swap", format_bytes(b as f64)));
+    let block = [
+        limits.block_read_bytes_per_s.map(|n| bytes(n, "read from a disk")),
+        limits.block_write_bytes_per_s.map(|n| bytes(n, "written to a disk")),
+        limits.block_read_ops_per_s.map(|n| format!("{n} reads/s from a disk")),
+        limits.block_write_ops_per_s.map(|n| format!("{n} writes/s to a disk")),
+    ];
+    let link = [
+        limits.network_bytes_per_s.map(|n| bytes(n, "over its link each way")),
+        limits.delay_ns.map(|ns| match limits.jitter_ns {
+            Some(jitter_ns) => format!("round trips {} ± {} longer", duration(ns), duration(jitter_ns)),
+            None => format!("round trips {} longer", duration(ns)),
+        }),
+        limits.loss.map(|share| format!("{}% lost on its link", round(share * 100.0))),
+    ];
+    let cpus: Vec<String> = limits.cpus.iter().map(usize::to_string).collect();
+    let cpus = (!cpus.is_empty()).then(|| format!("cores {}", cpus.join(", ")));
+    let measured = limits.measured.iter().map(|m| format!("{} of {}", m.limit.key(), m.text));
+    let plain = [cpu, memory, swap, pids, files].into_iter().chain(block).chain([cpus]).chain(link).flatten();
+    let all: Vec<String> = plain.chain(measured).collect();
+    (!all.is_empty()).then(|| format!("at most {}", all.join(", ")))
+}
+
+/// A load that a program makes.
+fn program_line(load: &LoadSpec, program: &CommandLoad, command: &dyn Fn(&Command) -> String) -> String {
+    let start = match load.start_ns {
+        0 => String::new(),
+        ns => format!("after {}: ", duration(ns)),
+    };
+    let how_many = program.requests.map_or("requests".to_owned(), |n| many(n, "request"));
+    let begins = program.begins.as_ref().map(|text| format!(", from `{text}` in its output on"));
+    format!(
+        "{start}{how_many} made by {}{}, counted by probe {}, at most {}{}",
+        command(&program.command),
+        begins.unwrap_or_default(),
+        program.counts,
+        duration(program.within_ns),
+        batches(load)
+    )
+}
+
+/// `, 3 times with pauses of 10s`.
+fn batches(load: &LoadSpec) -> String {
+    match (load.batches, load.pause_ns) {
+        (1, _) => String::new(),
+        (n, 0) => format!(", {n} times"),
+        (n, pause) => format!(", {n} times with pauses of {}", duration(pause)),
+    }
+}
+
+/// Who sends, how long, how often.
+fn load_line(load: &LoadSpec) -> String {
+    let who = match &load.model {
+        // Told by `program_line`.
+        Model::Command(_) => String::new(),
+        Model::Closed { users, pace_ns } => {
+            let who = match load.stages.is_empty() {
+                true => many(*users, "user"),
+                false => format!("up to {} in stages", many(*users, "user")),
+            };
+            match pace_ns {
+                Some(pace) => format!("{who}, each with a request due every {}", duration(*pace)),
+                None => format!("{who}, each sends when its last request has ended{}", think(load.think)),
+            }
+        }
+        Model::Open { rate_per_s, arrivals, .. } => {
+            let spread = match arrivals {
+                Arrivals::Constant => "evenly",
+                Arrivals::Poisson => "at random (Poisson)",
+            };
+            let up_to = if load.stages.is_empty() { "" } else { "up to " };
+            format!("{up_to}{} requests due per second, spread {spread}", round(*rate_per_s))
+        }
+        Model::Sessions { rate_per_s, arrivals, at_most } => {
+            let spread = match arrivals {
+                Arrivals::Constant => "evenly",
+                Arrivals::Poisson => "at random (Poisson)",
+            };
+            let most = format_count(*at_most as f64);
+            format!(
+                "{} users arrive per second, spread {spread}, at most {most} at a time",
+                round(*rate_per_s)
+            )
+        }
+    };
+    let until = match load.until {
+        Until::DurationNs(ns) => format!("for {}", duration(ns)),
+        Until::Requests(n) => format!("until {} are sent", many(n, "request")),
+        Until::Repeats(n) => format!("{} of the journey each", many(n, "round")),
+    };
+    let start = match load.start_ns {
+        0 => String::new(),
+        ns => format!("after {}: ", duration(ns)),
+    };
+    format!("{start}{who}, {until}{}", batches(load))
+}
+
+fn think(think: Think) -> String {
+    match think {
+        Think::None => String::new(),
+        Think::Constant { ns } => format!(" and it has thought for {}", duration(ns)),
+        Think::Uniform { low_ns, high_ns } => {
+            format!(" and it has thought for {} to {}", duration(low_ns), duration(high_ns))
+        }
+        Think::Exponential { mean_ns } => {
+            format!(" and it has thought for {} on average (exponentially distributed)", duration(mean_ns))
+        }
+    }
+}
+
+/// `0 → 100 over 10s, 100 for 30s, at once to 20`; the first twelve.
+fn stages(load: &LoadSpec) -> Option<String> {
+    let unit = if matches!(load.model, Model::Open { .. }) { "/s" } else { "" };
+    let mut level = 0.0;
+    let mut said: Vec<String> = Vec::new();
+    for stage in &load.stages {
+        let (from, to, over) = (round(stage.from), round(stage.to), duration(stage.over_ns));
+        let jump = if stage.from == level || said.is_empty() { "" } else { "at once " };
+        said.push(match () {
+            () if stage.over_ns == 0 => format!("at once to {to}{unit}"),
+            () if stage.from == stage.to => format!("{jump}{to}{unit} for {over}"),
+            () => format!("{jump}{from}{unit} → {to}{unit} over {over}"),
+        });
+        level = stage.to;
+    }
+    let more = said.len().saturating_sub(12);
+    said.truncate(12);
+    if more > 0 {
+        said.push(format!("and {more} more"));
+    }
+    (!said.is_empty()).then(|| format!("stages: {}", said.join(", ")))
+}
+
+/// What differs from the defaults.
+fn details(load: &LoadSpec) -> Option<String> {
+    let mut said: Vec<String> = stages(load).into_iter().collect();
+    if load.ramp_ns > 0 {
+        said.push(format!("ramp of {}", duration(load.ramp_ns)));
+    }
+    if load.warmup_ns > 0 {
+        said.push(format!("percentiles and rates leave out the first {}", duration(load.warmup_ns)));
+    }
+    if load.is_warmup_found {
+        said.push("percentiles and rates leave out the warm-up, should one be found".to_owned());
+    }
+    if load.when_behind == WhenBehind::Drop {
+        said.push("what cannot start when due is dropped".to_owned());
+    }
+    if let Model::Open { max_in_flight, .. } = load.model
+        && max_in_flight != 10_000
+    {
+        said.push(format!("at most {} in flight", format_count(max_in_flight as f64)));
+    }
+    if !load.keep_alive {
+        said.push("a connection for each request".to_owned());
+    }
+    said.push(format!("timeout {}, grace {}", duration(load.timeout_ns), duration(load.grace_ns)));
+    if let Some(threads) = load.threads {
+        said.push(many(u64::from(threads), "thread"));
+    }
+    Some(said.join("; "))
+}
+
+/// The first dozen of some steps.
+fn steps(list: &[Step], dir: &str, names: &dyn Fn(u16) -> String) -> String {
+    let shown: Vec<String> = list.iter().take(12).map(|s| step(s, dir, names)).collect();
+    let more = if list.len() > 12 { format!(", and {} more", list.len() - 12) } else { String::new() };
+    format!("{}{more}", shown.join(", then "))
+}
+
+fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
+    let body = journey::body(&step.body, &|path| within(path, dir));
+    let tags = if step.tags.is_empty() { String::new() } else { format!(" [{}]", step.tags.join(", ")) };
+    let good = step.statuses.as_ref().map_or(String::new(), |list| {
+        let list: Vec<String> = list.iter().map(u16::to_string).collect();
+        format!(" → {}", list.join(" or "))
+    });
+    let more = journey::more(step, names);
+    let what = match (&step.urls, &step.websocket) {
+        (Some(file), _) => format!("GET the URLs of {} in turn", within(file, dir)),
+        (None, Some(talk)) => {
+            let said = talk.messages.iter().filter(|m| m.send.is_some() || m.expect.is_some()).count() as u64;
+            let times = if talk.repeat > 1 { format!(" {} times", talk.repeat) } else { String::new() };
+            let held = match talk.hold_ns {
+                0 => String::new(),
+                ns => format!(", held for {}", duration(ns)),
+            };
+            format!("WebSocket {}, {}{times}{held}", step.url, many(said, "message"))
+        }
+        (None, None) => format!("{} {}", step.method, step.url),
+    };
+    format!("{what}{body}{tags}{good}{more}")
+}
+
+fn many(count: u64, noun: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", format_count(count as f64))
+}
+
+/// Without digits that say nothing: `1`, `0.5`, `33.33`.
+fn round(value: f64) -> String {
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// As a plan writes it, exactly.
+fn duration(ns: u64) -> String {
+    const UNITS: [(&str, u64); 7] = [
+        ("d", 86_400_000_000_000),
+        ("h", 3_600_000_000_000),
+        ("m", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ];
+    let mut rest = ns;
+    let mut out = String::new();
+    for (unit, size) in UNITS {
+        if rest >= size {
+            out.push_str(&format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if out.is_empty() { "0s".to_owned() } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_they_are_written() {
+        for text in ["0s", "300ms", "10s", "1m30s", "1s500ms", "1h", "2d1h", "250us", "7ns"] {
+            assert_eq!(duration(loadlab_record::units::parse_duration_ns(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn numbers_have_no_idle_digits() {
+        for (value, expect) in [(1.0, "1"), (0.5, "0.5"), (33.333, "33.33"), (1000.0, "1000"), (100.0, "100")]
+        {
+            assert_eq!(round(value), expect);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Limits on a component's link: which components get a relay, and whether there is a link or a port to put it in.
+//!
+//! A relay takes CPU and time of its own. So it is there in all cases when one of them needs it: what differs between
+//! cases is then the delay and not the relay.
+
+use std::collections::BTreeSet;
+
+use crate::model::part::{Isolation, Part};
+use crate::model::plan::Plan;
+use crate::model::spec::{Action, ComponentSpec};
+use crate::read::reader::Fields;
+use crate::text::error::{Problem, Problems};
+
+/// What a component's relay is called in the record, behind the component's name.
+pub const RELAY: &str = "-relay";
+
+/// Marks components whose link is relayed, and checks limits on links. To be asked when all cases are read.
+pub(crate) fn fit(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems) {
+    let relayed = relayed(plan);
+    for component in plan.cases.iter_mut().flat_map(|case| &mut case.system.components) {
+        component.is_relayed = relayed.contains(&component.name);
+    }
+    let components = || plan.cases.iter().flat_map(|case| &case.system.components);
+    let found = components().find_map(|c| Some((c, unfit(c, plan.isolate)?)));
+    if let Some((component, (why, hint))) = found {
+        let message = format!("the link of `{}` cannot be limited: {why}", component.group);
+        problems.push(Problem::new(fields.key_span("system"), message).hint(hint));
+    }
+    let taken = components().find(|c| {
+        c.name.strip_suffix(RELAY).is_some_and(|of| components().any(|c| c.is_relayed && c.name == of))
+    });
+    if let Some(component) = taken {
+        let message = format!("`{}` is what the relay before another component is called", component.name);
+        problems.push(Problem::new(fields.key_span("system"), message).hint("give it another name"));
+    }
+}
+
+/// Components that have a delay or lose something in any case, or may come to by an event.
+fn relayed(plan: &Plan) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for case in &plan.cases {
+        let limited = case.system.components.iter().filter(|c| {
+            let limits = &c.limits;
+            limits.delay_ns.or(limits.jitter_ns).is_some() || limits.loss.is_some()
+        });
+        names.extend(limited.map(|c| c.name.clone()));
+        let events = case.events.iter().filter(|e| match e.action {
+            Action::Limit { limit, .. } => limit.is_of_relay(),
+            _ => false,
+        });
+        names.extend(events.flat_map(|e| e.components.iter().cloned()));
+    }
+    names
+}
+
+/// Why a limit on the link of such a component cannot be, and what could.
+fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str, &'static str)> {
+    let is_narrowed = component.limits.network_bytes_per_s.is_some();
+    if !component.is_relayed && !is_narrowed {
+        return None;
+    }
+    if !matches!(component.part, Part::Process(_)) {
+        return Some(("only a process that loadlab starts has one", "leave these limits and events out"));
+    }
+    if isolate == Isolation::Each {
+        return None;
+    }
+    if is_narrowed {
+        return Some((
+            "without a network namespace of its own nothing is there to be narrowed",
+            "`isolate: true` gives each component a link of its own",
+        ));
+    }
+    let has_auto = !component.ports.is_empty() && component.ports.iter().all(|p| p.number.is_none());
+    (!has_auto).then_some((
+        "a relay stands before its port, and who knows the number goes past it",
+        "`port: auto`, and `${components.NAME.port}` wherever it is reached; or `isolate: true`",
+    ))
+}

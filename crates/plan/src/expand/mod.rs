@@ -1,0 +1,351 @@
+//! From a tree to cases: reads what is the same for all of them, expands the matrix, reads every case.
+
+pub(crate) mod link;
+pub(crate) mod matrix;
+pub(crate) mod overrides;
+
+use std::collections::BTreeSet;
+
+use crate::expand::matrix::Matrix;
+use crate::keys::MAX_EXPANDED;
+use crate::keys::{self, MAX_TRIALS};
+use crate::model::case_values::CaseValues;
+use crate::model::journey::Setup;
+use crate::model::part::Fresh;
+use crate::model::part::{Isolation, Part};
+use crate::model::plan::{Order, Plan};
+use crate::model::spec::{Case, ComponentSpec, EventSpec, LoadSpec, LossSpec, SystemSpec};
+use crate::read::conditions::{self, Conditions};
+use crate::read::journey::step;
+use crate::read::reader::{Fields, From, Reader, Scope};
+use crate::read::{command_load, derive, events, load, system};
+use crate::text::error::{Problem, Problems};
+use crate::text::node::{Node, Value};
+use crate::text::shorten::shorten;
+use loadlab_record::secrets::Secrets;
+
+/// Most components that all cases may have together.
+const MAX_INSTANCES: usize = 20_000;
+/// Most profiles.
+const MAX_PROFILES: usize = 20;
+
+/// A tree that was read: worth something only when there are no problems.
+pub(crate) struct Checked {
+    pub plan: Plan,
+    pub problems: Problems,
+    /// Values that nothing may show.
+    pub secrets: BTreeSet<String>,
+}
+
+/// Checks a tree and expands it.
+pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
+    let mut r = Reader::new(from, Scope::AllCases);
+    let mut plan = empty();
+    let at = root.entries().first().map_or(root.span.point(), |e| e.key_span);
+    let Some(fields) = r.fields(root, &keys::PLAN, at) else {
+        return Checked { plan, problems: r.problems, secrets: r.secrets };
+    };
+    read_head(&mut r, &fields, &mut plan);
+    let matrix = match fields.get("matrix") {
+        Some(node) => matrix::read(&mut r, node, fields.key_span("matrix")),
+        None => Some(Matrix::single(at)),
+    };
+    let (mut problems, mut secrets) = (r.problems, r.secrets);
+    match matrix {
+        Some(matrix) => {
+            let fits = expansion_fits(root, &fields, &matrix, plan.trials, &mut problems);
+            plan.notes = unused_axes(&fields, &matrix);
+            plan.notes.extend(command_load::without_a_case(&fields, &matrix.cases));
+            plan.notes.extend(matrix.notes.iter().cloned());
+            let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
+            plan.cases = read_cases(cases, &fields, from, (&mut problems, &mut secrets));
+            isolation_fits(&plan, &fields, &mut problems);
+            events_fit(&plan, &fields, &mut problems);
+            link::fit(&mut plan, &fields, &mut problems);
+            let mut r = Reader { problems, ..Reader::new(from, Scope::AllCases) };
+            plan.derive = derive::read(&mut r, &fields, &plan.cases);
+            problems = r.problems;
+            secrets.extend(r.secrets);
+            plan.axes = matrix.axes;
+            plan.notes.extend(restarts(&plan));
+        }
+        None => {
+            let mut r = Reader::new(from, Scope::Unknown);
+            read_case(&mut r, &fields);
+            problems.append(r.problems);
+            secrets.extend(r.secrets);
+        }
+    }
+    Checked { plan, problems, secrets }
+}
+
+/// What is not in the run's own network cannot be reached from there.
+fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
+    let outside = |c: &ComponentSpec| match &c.part {
+        Part::Process(_) => None,
+        Part::Container(_) | Part::Service(_) => Some("a container has a network of its own already"),
+        Part::External(_) => Some("what runs already is outside of it"),
+    };
+    let all = plan.cases.iter().flat_map(|c| &c.system.components);
+    let found = all.filter_map(|c| Some((c, outside(c)?))).next();
+    if let (Some((component, why)), true) = (found, plan.isolate != Isolation::None) {
+        let message = format!("`{}` cannot be in a network of the run's own: {why}", component.group);
+        problems.push(Problem::new(fields.key_span("isolate"), message).hint("leave `isolate` out"));
+    }
+}
+
+/// Not everything can be done to every component.
+fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
+    let found = plan.cases.iter().find_map(|case| {
+        let mut pairs = case.events.iter().flat_map(|e| e.components.iter().map(move |name| (e, name)));
+        pairs.find_map(|(event, name)| {
+            let component = case.system.components.iter().find(|c| c.name == *name)?;
+            Some((event, events::unfit(event, &component.part, plan.isolate)?))
+        })
+    });
+    if let Some((event, (why, hint))) = found {
+        let message = format!("`{}` cannot be: {why}", event.text);
+        problems.push(Problem::new(fields.key_span("events"), message).hint(hint));
+    }
+}
+
+fn empty() -> Plan {
+    Plan {
+        path: String::new(),
+        dir: String::new(),
+        name: String::new(),
+        description: None,
+        profile: None,
+        quick: false,
+        profiles: Vec::new(),
+        axes: Vec::new(),
+        trials: 1,
+        order: Order::Interleaved,
+        allow_hosts: Vec::new(),
+        isolate: Isolation::None,
+        notes: Vec::new(),
+        derive: Vec::new(),
+        secrets: Secrets::default(),
+        shown_text: String::new(),
+        shown_set: Vec::new(),
+        cases: Vec::new(),
+    }
+}
+
+fn read_cases(
+    matrix: &[CaseValues],
+    fields: &Fields<'_>,
+    from: From<'_>,
+    (problems, secrets): (&mut Problems, &mut BTreeSet<String>),
+) -> Vec<Case> {
+    let (mut instances, mut cost) = (0, 0);
+    let mut cases = Vec::new();
+    for values in matrix {
+        if problems.is_full() {
+            break;
+        }
+        let mut r = Reader::new(from, Scope::Case(values));
+        let CaseParts { system, setup, loads, conditions, events, loss } = read_case(&mut r, fields);
+        instances += system.components.len();
+        cost += r.cost;
+        problems.append(r.problems);
+        secrets.append(&mut r.secrets);
+        let Conditions { stop_when, drain, expect } = conditions;
+        let name = values.name.clone();
+        let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
+        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect, events, loss });
+        if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
+            let message =
+                format!("all cases together have more than {MAX_INSTANCES} components, or too large ones");
+            let problem = Problem::new(fields.key_span("matrix"), message);
+            problems.push(problem.hint("fewer cases or replicas"));
+            break;
+        }
+    }
+    cases
+}
+
+/// What is the same for all cases.
+fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
+    if let Some(node) = fields.get("loadlab")
+        && let Some(version) = r.scalar(node, "the version of the plan language, `1`")
+        && version.text != "1"
+    {
+        let message =
+            format!("`{}` is not a version of the plan language that is known here", shorten(&version.text));
+        r.wrong(&version, message, Some("`loadlab: 1`".to_owned()));
+    }
+    r.used_secret = None;
+    if let Some(name) = r.text(fields, "name") {
+        if let Some(span) = r.used_secret {
+            let problem = Problem::new(span, "a secret cannot stand in `name`, which names folders too");
+            r.push(problem.hint("mark what is no secret: `${public:env.NAME}`"));
+        }
+        if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
+            let span = fields.get("name").map_or(fields.at, |n| n.span);
+            r.push(Problem::new(span, "expected one line of 1 to 200 characters for `name`"));
+        }
+        plan.name = name;
+    }
+    plan.description = r.text(fields, "description");
+    if let Some(profiles) = fields.get("profiles") {
+        for (i, entry) in r.map(profiles, "a map of profiles by name").iter().enumerate() {
+            r.check_name(&entry.key, entry.key_span, "a profile");
+            r.map(&entry.value, "a map of paths to values such as `{ load.duration: 5s }`");
+            if i == MAX_PROFILES {
+                r.push(Problem::new(entry.key_span, format!("more than {MAX_PROFILES} profiles")));
+                break;
+            }
+            plan.profiles.push(entry.key.clone());
+        }
+    }
+    plan.trials = r.count(fields, "trials").unwrap_or(1) as u32;
+    if r.choice(fields, "order") == Some("sequential") {
+        plan.order = Order::Sequential;
+    }
+    for host in r.texts(fields, "allow_hosts") {
+        let fine =
+            !host.text.is_empty() && !host.text.contains(|c: char| c.is_whitespace() || "/@?#*".contains(c));
+        if !fine {
+            let message = format!("`{}` is not a host", shorten(&host.text));
+            r.wrong(&host, message, Some("a name or an address, without a scheme or path".to_owned()));
+        }
+        plan.allow_hosts.push(host.text);
+    }
+    if let Some(node) = fields.get("isolate")
+        && let Some(scalar) = r.scalar(node, "`true`, `false` or `shared`")
+    {
+        plan.isolate = match scalar.text.as_str() {
+            "true" => Isolation::Each,
+            "shared" => Isolation::Shared,
+            "false" => Isolation::None,
+            other => {
+                let message = format!("`{}` is none of `true`, `false` and `shared`", shorten(other));
+                r.wrong(&scalar, message, None);
+                Isolation::None
+            }
+        };
+    }
+}
+
+fn expansion_fits(
+    root: &Node,
+    fields: &Fields<'_>,
+    matrix: &Matrix,
+    trials: u32,
+    problems: &mut Problems,
+) -> bool {
+    let cases = matrix.cases.len();
+    let total = cases as u64 * u64::from(trials);
+    let at = fields.key_span(if fields.get("trials").is_some() { "trials" } else { "matrix" });
+    if total > MAX_TRIALS {
+        let message = format!("{cases} cases with {trials} trials each make {total}; at most {MAX_TRIALS}");
+        problems.push(Problem::new(at, message).hint("fewer trials, values or axes"));
+        return false;
+    }
+    let fits = cases * root.size() <= MAX_EXPANDED;
+    if !fits {
+        let message =
+            format!("{cases} cases of a plan of this size are more than can be checked in good time");
+        problems
+            .push(Problem::new(fields.key_span("matrix"), message).hint("fewer cases, or a shorter plan"));
+    }
+    fits
+}
+
+/// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
+fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain", "events", "loss"] {
+        if let Some(node) = fields.get(key) {
+            node.each_text(&mut |text| {
+                if text.contains("case.") {
+                    texts.push(text.to_owned());
+                }
+            });
+        }
+    }
+    let uses = |axis: &str| {
+        texts.iter().any(|t| {
+            crate::model::template::pieces(t).is_ok_and(|list| {
+                list.iter().any(
+                    |p| matches!(p, crate::model::template::Piece::Name(n) if n.strip_prefix("case.") == Some(axis)),
+                )
+            })
+        })
+    };
+    let varies = |axis: &str| {
+        let mut texts =
+            matrix.cases.iter().filter_map(|c| c.values.iter().find(|v| v.axis == axis)).map(|v| &v.text);
+        let first = texts.next();
+        texts.any(|t| Some(t) != first)
+    };
+    let unused = matrix.axes.iter().filter(|a| varies(a) && !uses(a));
+    unused
+        .map(|a| format!("nothing uses `${{case.{a}}}`: cases that differ only in `{a}` are the same"))
+        .collect()
+}
+
+/// `fresh: case` keeps a component while trials of one case follow one another, which interleaving prevents.
+fn restarts(plan: &Plan) -> Option<String> {
+    let parts = plan.cases.iter().flat_map(|c| &c.system.components);
+    let kept = parts.into_iter().find(|c| c.fresh == Fresh::Case)?;
+    let in_turn = plan.order == Order::Interleaved && plan.cases.len() > 1 && plan.trials > 1;
+    in_turn.then(|| {
+        let group = &kept.group;
+        format!("`{group}` is `fresh: case`, and with cases in turn that is every trial; `order: sequential` keeps it longer")
+    })
+}
+
+/// Whether a load is one of this case's; `left_out` tells that one was not.
+fn belongs(r: &mut Reader<'_>, node: &Node, left_out: &mut bool) -> bool {
+    let own = command_load::belongs(r, node);
+    *left_out |= !own;
+    own
+}
+
+/// What a case consists of.
+struct CaseParts {
+    system: SystemSpec,
+    setup: Setup,
+    loads: Vec<LoadSpec>,
+    conditions: Conditions,
+    events: Vec<EventSpec>,
+    loss: Option<LossSpec>,
+}
+
+fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
+    let system = match fields.get("system") {
+        Some(node) => system::read(r, node, fields.key_span("system")),
+        None => SystemSpec::default(),
+    };
+    r.probes = system.probes.iter().map(|p| p.name.clone()).collect();
+    let setup = step::read_setup(r, fields);
+    let mut loads = Vec::new();
+    let mut left_out = false;
+    if let Some(node) = fields.get("load").filter(|node| belongs(r, node, &mut left_out)) {
+        loads.extend(load::read(r, "load", node, fields.key_span("load")));
+    }
+    if let Some(node) = fields.get("loads") {
+        let entries = r.map(node, "a map of loads by name");
+        if entries.is_empty() && matches!(node.value, Value::Map(_)) {
+            r.push(Problem::new(fields.key_span("loads"), "`loads` has no load"));
+        }
+        for entry in entries {
+            r.check_name(&entry.key, entry.key_span, "a load");
+            if !belongs(r, &entry.value, &mut left_out) {
+                continue;
+            }
+            loads.extend(load::read(r, &entry.key, &entry.value, entry.key_span));
+        }
+    }
+    if let (true, true, Scope::Case(case)) = (left_out, loads.is_empty(), r.scope) {
+        let message = format!("no load belongs to case `{}`", case.name);
+        let problem = Problem::new(case.span, message);
+        r.push(problem.hint("`cases` of a load names those it is for, such as `[get, \"insert *\"]`"));
+    }
+    let conditions = conditions::read(r, fields, &system, &loads);
+    let events = events::read(r, fields);
+    let loss = events::read_loss(r, fields, &system.probes, (&loads, left_out));
+    CaseParts { system, setup, loads, conditions, events, loss }
+}

@@ -1,0 +1,498 @@
+//! The keys of a plan: one table that the reader, the "did you mean" hints and the JSON Schema share.
+//!
+//! A key that is not here does not exist.
+
+pub(crate) mod journey;
+mod part;
+pub(crate) mod reference;
+pub(crate) mod schema;
+pub(crate) mod shape;
+mod watch;
+
+pub(crate) use journey::{
+    AUTH, BASIC, BODY, CAPTURE, CHECK, EXPECT, FEED, MESSAGE, PART, SESSIONS, STEP, TLS, WEBSOCKET_SEND,
+};
+pub(crate) use part::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
+pub(crate) use shape::{
+    ANY_PATTERN, ENV_PATTERN, Group, Key, MAX_EXPANDED, MAX_REPLICAS, MAX_TRIALS, MAX_USERS, METHODS, MOST,
+    NAME_PATTERN, Need, PROTOCOLS, SIGNALS, Section, Shape, WORD_PATTERN, key,
+};
+pub(crate) use watch::{EVENT, LIMITS, LOSS, PROBE, REDIS_KEYS};
+
+pub(crate) static PLAN: Section = Section {
+    id: "plan",
+    called: "the plan",
+    doc: "An experiment of loadlab: a system, the load on it, what varies and what is expected.",
+    keys: &[
+        key("loadlab", Shape::Version, "Version of the plan language; always 1."),
+        key(
+            "name",
+            Shape::Text,
+            "What the experiment is called, in reports and in the name of the run's folder.",
+        ),
+        key("description", Shape::Text, "What it is about, for readers of the report."),
+        key(
+            "profiles",
+            Shape::MapOf(NAME_PATTERN, &Shape::Profile),
+            "Named sets of changes to this plan, chosen with `--profile`. `quick` means a first look: no verdicts on differences.",
+        ),
+        key("system", Shape::In(&SYSTEM), "Everything under test, and how it is brought up."),
+        key("load", Shape::In(&LOAD), "What is sent, and when."),
+        key("loads", Shape::MapOf(NAME_PATTERN, &Shape::In(&LOAD)), "Several loads by name, sent at once."),
+        key(
+            "matrix",
+            Shape::Matrix,
+            "What varies: a list of named cases, or axes of which every combination is a case.",
+        ),
+        key("trials", Shape::Count(1, MAX_TRIALS), "How often each case is repeated. Default 1."),
+        key(
+            "order",
+            Shape::OneOf(&["interleaved", "sequential"]),
+            "Trials of all cases in turn (default), or all trials of one case before the next.",
+        ),
+        key(
+            "stop_when",
+            Shape::ListOf(&Shape::Text),
+            "Conditions that end a load early, such as `failed > 1024`.",
+        ),
+        key("drain", Shape::In(&DRAIN), "After the load: wait until the work is done."),
+        key(
+            "expect",
+            Shape::ListOf(&Shape::Text),
+            "What must hold, such as `p99 < 200ms`; sets the exit code.",
+        ),
+        key(
+            "allow_hosts",
+            Shape::ListOf(&Shape::Text),
+            "Hosts that may be loaded besides this machine's loopback.",
+        ),
+        key(
+            "events",
+            Shape::ListOf(&Shape::In(&EVENT)),
+            "What happens to the system during the load, such as `{at: 10s, do: kill edge2}`.",
+        ),
+        key(
+            "derive",
+            Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&DERIVED)),
+            "Figures worked out of those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",
+        ),
+        key("loss", Shape::In(&LOSS), "How what was stored is told, to compare it with what was accepted."),
+        key(
+            "isolate",
+            Shape::Isolation,
+            "Network namespaces of the run's own: `true` one for each component, joined by links; `shared` one for all. Default false.",
+        ),
+        key(
+            "setup",
+            Shape::ListOf(&Shape::In(&STEP)),
+            "Steps taken once before the loads of each trial; all users see what they capture.",
+        ),
+    ],
+    required: &["loadlab", "name"],
+    groups: &[Group { keys: &["load", "loads"], why: "`load` is for one load, `loads` for several by name" }],
+    needs: &[],
+};
+
+pub(crate) static SYSTEM: Section = Section {
+    id: "system",
+    called: "`system`",
+    doc: "Everything under test.",
+    keys: &[
+        key(
+            "components",
+            Shape::MapOf(NAME_PATTERN, &Shape::In(&COMPONENT)),
+            "The parts of the system by name, in the order in which they are started.",
+        ),
+        key("seed", Shape::Commands, "Run once the system is ready, to fill it with data."),
+        key("before_trial", Shape::Commands, "Run before the load of each trial."),
+        key("after_trial", Shape::Commands, "Run after the load of each trial."),
+        key(
+            "probes",
+            Shape::MapOf(WORD_PATTERN, &Shape::In(&PROBE)),
+            "Numbers read from the system while it runs.",
+        ),
+        key(
+            "samples",
+            Shape::OneOf(&["1/s", "2/s", "4/s", "10/s"]),
+            "How often components are read. Default `1/s`.",
+        ),
+        key(
+            "compose",
+            Shape::TextOr(&COMPOSE),
+            "A Compose file, brought up as it is by the Compose that is installed; its services are components.",
+        ),
+        key(
+            "engine",
+            Shape::Text,
+            "Which engine runs containers: `docker`, `podman`, or a socket. Default: DOCKER_HOST, else the first that answers.",
+        ),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static COMPONENT: Section = Section {
+    id: "component",
+    called: "a component",
+    doc: "One part of the system: a process, a container, a service of the Compose file, or something that runs already.",
+    keys: &[
+        key("run", Shape::Command, "What starts it: a shell line, or a list of words that is run as it is."),
+        key(
+            "build",
+            Shape::Commands,
+            "What builds it. All builds of all cases finish before the first trial.",
+        ),
+        key(
+            "env",
+            Shape::MapOf(ENV_PATTERN, &Shape::Text),
+            "Environment variables, beside those of loadlab itself.",
+        ),
+        key(
+            "dir",
+            Shape::Text,
+            "Where it is built and run; relative to the plan's folder, which is the default.",
+        ),
+        key(
+            "replicas",
+            Shape::Count(1, MAX_REPLICAS),
+            "How many of it run: NAME1, NAME2 … Default 1, named NAME.",
+        ),
+        key("port", Shape::Port, "Its port, as `${port}`: a number, or `auto` for a free one."),
+        key("ports", Shape::MapOf(NAME_PATTERN, &Shape::Port), "More ports by name, as `${port.NAME}`."),
+        key(
+            "ready",
+            Shape::In(&READY),
+            "When it counts as up. Default: as soon as its process runs, and a container when its health check says so.",
+        ),
+        key("limits", Shape::In(&LIMITS), "What it may use."),
+        key(
+            "fresh",
+            Shape::OneOf(&["trial", "case", "experiment"]),
+            "How long it lives: started anew for each trial (default), whenever the case changes, or once for the experiment.",
+        ),
+        key("stop", Shape::In(&STOP), "How it is stopped."),
+        key("container", Shape::In(&CONTAINER), "The container it is."),
+        key("compose", Shape::Text, "The service of the Compose file that it is."),
+        key(
+            "external",
+            Shape::In(&EXTERNAL),
+            "Something that runs already: it is watched, and never started or stopped.",
+        ),
+    ],
+    required: &[],
+    groups: &[Group {
+        keys: &["run", "container", "compose", "external"],
+        why: "what it is: a process, a container, a service of the Compose file, or something that runs already",
+    }],
+    needs: &[],
+};
+
+pub(crate) static READY: Section = Section {
+    id: "ready",
+    called: "`ready`",
+    doc: "When a component counts as up.",
+    keys: &[
+        key("http", Shape::Text, "A URL that answers with a status below 400."),
+        key("tcp", Shape::Text, "HOST:PORT that accepts a connection."),
+        key("log", Shape::Text, "A text that appears in a line of its output."),
+        key("health", Shape::True, "The container's own health check says that it is well."),
+        key("within", Shape::Duration, "How long it may take. Default 30s."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["http", "tcp", "log", "health"], why: "one sign is enough" }],
+    needs: &[],
+};
+
+pub(crate) static STOP: Section = Section {
+    id: "stop",
+    called: "`stop`",
+    doc: "How a component is stopped.",
+    keys: &[
+        key("signal", Shape::OneOf(SIGNALS), "Sent first. Default TERM."),
+        key("within", Shape::Duration, "How long it may take before it is killed. Default 10s."),
+    ],
+    required: &[],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static LOAD: Section = Section {
+    id: "load",
+    called: "a load",
+    doc: "What is sent, and when.",
+    keys: &[
+        key(
+            "users",
+            Shape::Count(1, MAX_USERS),
+            "Closed model: so many users, each sends its next request after its last ended.",
+        ),
+        key("rate", Shape::Rate, "Open model: requests fall due at this rate, whatever the system does."),
+        key(
+            "stages",
+            Shape::ListOf(&Shape::In(&STAGE)),
+            "A number of users or a rate that changes in stages, one after the other; the last one ends the load.",
+        ),
+        key("duration", Shape::Duration, "Ends the schedule after this time."),
+        key("requests", Shape::Count(1, MOST), "Ends after so many requests, shared by all users."),
+        key("repeats", Shape::Count(1, MOST), "Ends after so many rounds of the journey by every user."),
+        key("ramp", Shape::Duration, "Users start, or the rate grows, evenly over this time. Default 0s."),
+        key(
+            "warmup",
+            Shape::DurationOrAuto,
+            "Percentiles and rates leave out this first part; `auto`: the warm-up, if one is found. Default 0s: nothing is left out.",
+        ),
+        key("pace", Shape::Duration, "Each user's steps fall due at this interval; needs users."),
+        key(
+            "think",
+            Shape::Think,
+            "Each user's pause after an answer: a duration, `{uniform: [1s, 3s]}` or `{exponential: 2s}`. Default 0s.",
+        ),
+        key("batches", Shape::In(&BATCHES), "The same load again, against the living system."),
+        key(
+            "arrivals",
+            Shape::OneOf(&["constant", "poisson"]),
+            "How requests of a rate are spread. Default constant.",
+        ),
+        key(
+            "when_behind",
+            Shape::OneOf(&["queue", "drop"]),
+            "What happens to requests that cannot start when due. Default queue.",
+        ),
+        key(
+            "max_in_flight",
+            Shape::Count(1, MAX_USERS),
+            "Most requests of a rate at a time. Default 10000; reaching it is a doubt.",
+        ),
+        key("timeout", Shape::Duration, "Longest wait for an answer. Default 30s."),
+        key(
+            "grace",
+            Shape::Duration,
+            "What is in flight at the end may finish within this time. Default 5s.",
+        ),
+        key("keep_alive", Shape::Bool, "Reuse connections. Default true."),
+        key(
+            "threads",
+            Shape::Count(1, 1024),
+            "Threads that send. Default: as many as the system leaves cores.",
+        ),
+        key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
+        key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
+        key("start", Shape::Duration, "It begins so long after the trial's loads do. Default 0s."),
+        key("before", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user before its first journey."),
+        key("after", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user after its last journey."),
+        key(
+            "sessions",
+            Shape::RateOr(&SESSIONS),
+            "Users that arrive at this rate; each makes one journey and leaves.",
+        ),
+        key(
+            "feeds",
+            Shape::MapOf(WORD_PATTERN, &Shape::In(&FEED)),
+            "Rows of data for users, by name: `${NAME.COLUMN}`.",
+        ),
+        key("cookies", Shape::Bool, "Users keep cookies. Default false."),
+        key("redirects", Shape::Count(0, 50), "Most redirects that a step follows. Default 0."),
+        key("compressed", Shape::Bool, "Ask for compressed answers, and decode them. Default false."),
+        key(
+            "protocol",
+            Shape::OneOf(PROTOCOLS),
+            "`http/1.1` (default), `http/2`, or `auto`: what the server offers.",
+        ),
+        key("streams", Shape::Count(1, 1000), "Requests at a time on each HTTP/2 connection. Default 1."),
+        key("proxy", Shape::Text, "`http://HOST:PORT` that all requests go through."),
+        key("tls", Shape::In(&TLS), "How `https` targets are trusted."),
+        key(
+            "command",
+            Shape::In(&COMMAND_LOAD),
+            "A program that makes the load; a probe counts what it does.",
+        ),
+        key("cases", Shape::Texts, "The cases it belongs to, by name (`insert *`). Default: all."),
+    ],
+    required: &[],
+    groups: &[
+        Group {
+            keys: &["users", "rate", "stages", "sessions", "command"],
+            why: "a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself",
+        },
+        Group {
+            keys: &["duration", "requests", "repeats", "stages", "command"],
+            why: "a load ends in one way; `stages` end with the last of them, a `command` when it exits",
+        },
+        Group {
+            keys: &["journey", "command"],
+            why: "what is sent: the steps of a `journey`, or whatever a `command` does",
+        },
+    ],
+    needs: &[
+        Need { key: "pace", needs: &["users", "stages"], hint: keys_hint::PACE },
+        Need { key: "think", needs: &["users", "stages"], hint: keys_hint::THINK },
+        Need { key: "repeats", needs: &["users"], hint: "`requests` or `duration` end a `rate`" },
+        Need { key: "arrivals", needs: &["rate", "stages"], hint: keys_hint::ARRIVALS },
+        Need { key: "max_in_flight", needs: &["rate", "stages"], hint: keys_hint::MAX_IN_FLIGHT },
+    ],
+};
+
+/// Why some keys are for users alone, and some for a rate; also said of `stages` of the other kind.
+pub(crate) mod keys_hint {
+    pub const PACE: &str = "with a `rate`, requests fall due anyway";
+    pub const THINK: &str = "with a `rate`, requests fall due whether or not an answer has come";
+    pub const ARRIVALS: &str = "users send when their last request has ended";
+    pub const MAX_IN_FLIGHT: &str = "each user has one request at a time";
+}
+
+/// Keys of a load that mean something beside `command`.
+pub(crate) const BESIDE_COMMAND: &[&str] = &["command", "start", "batches", "cases"];
+
+pub(crate) static COMMAND_LOAD: Section = Section {
+    id: "command_load",
+    called: "`command` of a load",
+    doc: "A program that makes the load; a probe counts what it does.",
+    keys: &[
+        key("run", Shape::Command, "What makes the load, from its start to its end."),
+        key("counts", Shape::Text, "The probe that counts its requests: by how much it grows."),
+        key(
+            "requests",
+            Shape::Count(1, MOST),
+            "How many it makes, as `${requests}` in `run` and `env`. Fewer or more are a failure.",
+        ),
+        key(
+            "begins",
+            Shape::Text,
+            "A text in its output: the load begins when it is there, not at the start.",
+        ),
+        key("within", Shape::Duration, "How long it may take before it is killed. Default 10m."),
+        key(
+            "env",
+            Shape::MapOf(ENV_PATTERN, &Shape::Text),
+            "Environment variables, beside those of loadlab itself.",
+        ),
+        key("dir", Shape::Text, "Where it runs; relative to the plan's folder, which is the default."),
+    ],
+    required: &["run", "counts"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static STAGE: Section = Section {
+    id: "stage",
+    called: "a stage",
+    doc: "A stage of a load: on the way to a level, or holding it.",
+    keys: &[
+        key("to", Shape::Level, "The level at its end: users (`100`) or a rate (`1000/s`)."),
+        key("over", Shape::Duration, "How long it takes to get there, in a straight line; 0s is a jump."),
+        key("hold", Shape::Duration, "Stays at the level for so long."),
+        key("from", Shape::Level, "The level at its start. Default: where the last stage ended; 0 at first."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["to", "hold"], why: "a stage goes to a level, or holds the one it is at" }],
+    needs: &[Need { key: "over", needs: &["to"], hint: "`hold` says itself how long" }],
+};
+
+pub(crate) static THINK: Section = Section {
+    id: "think",
+    called: "`think`",
+    doc: "How think times are spread.",
+    keys: &[
+        key("uniform", Shape::Between, "Anything between two times with equal chance: `[1s, 3s]`."),
+        key("exponential", Shape::Duration, "Exponentially, with this mean: many short, few long."),
+    ],
+    required: &[],
+    groups: &[Group { keys: &["uniform", "exponential"], why: "think times are spread in one way" }],
+    needs: &[],
+};
+
+pub(crate) static BATCHES: Section = Section {
+    id: "batches",
+    called: "`batches`",
+    doc: "The same load again, against the living system.",
+    keys: &[
+        key("repeat", Shape::Count(1, 1000), "How many batches in all."),
+        key("pause", Shape::Duration, "Between two batches. Default 0s."),
+    ],
+    required: &["repeat"],
+    groups: &[],
+    needs: &[],
+};
+
+/// Values by axis.
+static VALUES: Shape = Shape::MapOf(WORD_PATTERN, &Shape::Scalar);
+
+pub(crate) static AXES: Section = Section {
+    id: "matrix",
+    called: "`matrix`",
+    doc: "Axes of which every combination is a case.",
+    keys: &[
+        key("axes", Shape::MapOf(WORD_PATTERN, &Shape::ListOf(&Shape::Scalar)), "The values of each axis."),
+        key("exclude", Shape::ListOf(&VALUES), "Combinations to leave out: the values of some axes."),
+        key("include", Shape::ListOf(&VALUES), "Cases to add: a value for every axis."),
+    ],
+    required: &["axes"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static DERIVED: Section = Section {
+    id: "derived",
+    called: "a figure in `derive`",
+    doc: "A figure worked out of those of cases, held against another.",
+    keys: &[
+        key("value", Shape::Text, "A sum, difference or product, such as `grouped.elapsed + grouped.drain`."),
+        key("against", Shape::Text, "What it is held against: reports have the ratio of the two."),
+    ],
+    required: &["value"],
+    groups: &[],
+    needs: &[],
+};
+
+pub(crate) static DRAIN: Section = Section {
+    id: "drain",
+    called: "`drain`",
+    doc: "After the load: wait until the work is done.",
+    keys: &[
+        key("until", Shape::Text, "Condition, such as `stored == accepted or steady(stored, 5s)`."),
+        key("at_most", Shape::Duration, "Longest wait. Default 60s."),
+    ],
+    required: &["until"],
+    groups: &[],
+    needs: &[],
+};
+
+/// All sections, for hints about keys that stand in the wrong place.
+pub(crate) static SECTIONS: &[&Section] = &[
+    &PLAN,
+    &SYSTEM,
+    &COMPONENT,
+    &READY,
+    &LIMITS,
+    &STOP,
+    &PROBE,
+    &EVENT,
+    &LOSS,
+    &LOAD,
+    &COMMAND_LOAD,
+    &STAGE,
+    &THINK,
+    &BATCHES,
+    &STEP,
+    &BODY,
+    &CHECK,
+    &AXES,
+    &DRAIN,
+    &DERIVED,
+    &AUTH,
+    &BASIC,
+    &CAPTURE,
+    &EXPECT,
+    &FEED,
+    &MESSAGE,
+    &PART,
+    &SESSIONS,
+    &TLS,
+    &WEBSOCKET_SEND,
+    &BUILD,
+    &COMPOSE,
+    &CONTAINER,
+    &EXTERNAL,
+    &HEALTH,
+];

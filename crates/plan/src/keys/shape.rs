@@ -1,0 +1,149 @@
+//! What a key may hold: the shapes of values, the patterns of names, and the most that counts may be.
+
+/// A map with fixed keys.
+pub(crate) struct Section {
+    /// Its name in the schema.
+    pub id: &'static str,
+    /// How messages name it: "a component", "`limits`".
+    pub called: &'static str,
+    /// What it is for.
+    pub doc: &'static str,
+    pub keys: &'static [Key],
+    /// Keys that must be there.
+    pub required: &'static [&'static str],
+    /// Of each group exactly one key.
+    pub groups: &'static [Group],
+    /// Keys that mean something only beside another one.
+    pub needs: &'static [Need],
+}
+
+/// A key that needs another: any of these; messages name the first.
+pub(crate) struct Need {
+    pub key: &'static str,
+    pub needs: &'static [&'static str],
+    pub hint: &'static str,
+}
+
+/// Keys that exclude each other.
+pub(crate) struct Group {
+    pub keys: &'static [&'static str],
+    /// Said when there are two.
+    pub why: &'static str,
+}
+
+/// One key.
+pub(crate) struct Key {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub shape: Shape,
+}
+
+/// What a key's value looks like.
+pub(crate) enum Shape {
+    /// The language's version.
+    Version,
+    Text,
+    Duration,
+    /// A duration, or `auto`.
+    DurationOrAuto,
+    /// A duration, or how durations are spread.
+    Think,
+    /// The shortest and the longest duration.
+    Between,
+    /// A number of users, or a rate; 0 is both.
+    Level,
+    Size,
+    Cpu,
+    /// A count, or `none`.
+    CountOrNone,
+    /// Bytes per second, or `none`.
+    ByteRate,
+    /// A duration, or `none`.
+    DurationOrNone,
+    /// `1%`, or `none`.
+    ShareOrNone,
+    /// A rate, or `none`.
+    RateOrNone,
+    Rate,
+    Count(u64, u64),
+    Bool,
+    /// `true`, `false` or `shared`.
+    Isolation,
+    /// Only `true`.
+    True,
+    OneOf(&'static [&'static str]),
+    /// `auto` or a port number.
+    Port,
+    /// A shell line or a list of words.
+    Command,
+    /// One shell line, or a list of commands.
+    Commands,
+    Status,
+    /// Text, or `{file: …}`, or `{json: …}`.
+    Body,
+    /// Anything at all.
+    Any,
+    /// A value of an axis: a text, a number or a flag.
+    Scalar,
+    /// Named cases or axes.
+    Matrix,
+    /// Values by dotted path.
+    Profile,
+    In(&'static Section),
+    /// A section with at least one of its keys.
+    SomeOf(&'static Section),
+    /// A text, or a section that says more.
+    TextOr(&'static Section),
+    /// A text, or a list of them.
+    Texts,
+    /// A value that is expected, or `{exists: …}` and the like.
+    Expect,
+    /// A rate, or a section that says more.
+    RateOr(&'static Section),
+    /// A text, or `{json: …}`.
+    Message,
+    ListOf(&'static Shape),
+    /// Names (a pattern) to values.
+    MapOf(&'static str, &'static Shape),
+}
+
+pub(crate) const fn key(name: &'static str, shape: Shape, doc: &'static str) -> Key {
+    Key { name, doc, shape }
+}
+
+/// Names of components, loads and ports.
+pub(crate) const NAME_PATTERN: &str = "^[a-z0-9_-]+$";
+/// Names of probes and axes: they appear in expressions and templates.
+pub(crate) const WORD_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
+/// Names of environment variables.
+pub(crate) const ENV_PATTERN: &str = "^[^=]+$";
+/// Names of form fields.
+pub(crate) const ANY_PATTERN: &str = "";
+/// JSON pointers.
+pub(crate) const POINTER_PATTERN: &str = "^(/|$)";
+/// Names of headers.
+pub(crate) const HEADER_PATTERN: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
+
+pub(crate) const SIGNALS: &[&str] = &["TERM", "INT", "QUIT", "HUP", "KILL", "USR1", "USR2"];
+pub(crate) const METHODS: &[&str] = &["get", "post", "put", "delete", "patch", "head", "options"];
+/// What a step can be.
+pub(crate) const STEP_KINDS: &[&str] =
+    &["get", "post", "put", "delete", "patch", "head", "options", "urls", "websocket"];
+pub(crate) const PROTOCOLS: &[&str] = &["http/1.1", "http/2", "auto"];
+/// Largest count: a double still holds it exactly.
+pub(crate) const MOST: u64 = u64::MAX >> 11;
+/// Most values that all cases of a plan may have together: what keeps checking quick.
+pub(crate) const MAX_EXPANDED: usize = 1_000_000;
+pub(crate) const MAX_USERS: u64 = 10_000_000;
+pub(crate) const MAX_REPLICAS: u64 = 1000;
+pub(crate) const MAX_TRIALS: u64 = 10_000;
+
+impl Section {
+    pub fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys.iter().find(|k| k.name == name)
+    }
+
+    pub fn names(&self) -> Vec<&'static str> {
+        self.keys.iter().map(|k| k.name).collect()
+    }
+}

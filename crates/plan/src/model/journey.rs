@@ -1,0 +1,399 @@
+//! What a checked journey says: its steps with their bodies, feeds, captures and checks, and how it speaks.
+//!
+//! Names are numbers already: a capture is a slot, a feed its place in the load's list, a column its place among those
+//! that are used.
+
+use crate::model::template::Template;
+
+/// A place in the plan, for what is found out later.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The plan's path as given, or an option.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// The line with a caret under the place.
+    pub snippet: String,
+}
+
+/// One request of a journey.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// In capitals.
+    pub method: &'static str,
+    /// A URL; variables only behind the host.
+    pub url: Template,
+    /// Header fields in order, names as written.
+    pub headers: Vec<(String, Template)>,
+    /// What is sent.
+    pub body: Body,
+    /// Series it counts for.
+    pub tags: Vec<String>,
+    /// Statuses that are good; `None`: below 400.
+    pub statuses: Option<Vec<u16>>,
+    /// What else must hold.
+    pub checks: Checks,
+    /// Values kept from the answer.
+    pub captures: Vec<Capture>,
+    /// How often it is taken beside the others, where the journey is a mix.
+    pub weight: Option<u32>,
+    /// Who sends it.
+    pub auth: Option<Auth>,
+    /// What follows when it fails.
+    pub on_failure: OnFailure,
+    /// A file with URLs, one a line, taken in turn; `url` is empty then.
+    pub urls: Option<String>,
+    /// It opens a WebSocket at `url` and does this with it.
+    pub websocket: Option<Conversation>,
+    /// Where it stands.
+    pub at: Place,
+}
+
+impl Step {
+    /// How many requests it is, if none of them fails: a conversation has an opening, messages and a goodbye.
+    pub fn requests(&self) -> u64 {
+        self.websocket.as_ref().map_or(1, |talk| {
+            let messages = talk.messages.iter().filter(|m| m.send.is_some() || m.expect.is_some());
+            2 + u64::from(talk.repeat) * messages.count() as u64
+        })
+    }
+
+    /// Its series, and those of its messages.
+    pub fn all_tags(&self) -> impl Iterator<Item = &String> {
+        let messages = self.websocket.iter().flat_map(|talk| &talk.messages);
+        self.tags.iter().chain(messages.flat_map(|message| &message.tags))
+    }
+}
+
+/// The body of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// None.
+    Empty,
+    /// A text.
+    Text(Template),
+    /// A file, starting with the plan's folder unless the plan gives an absolute path; sent as it is.
+    File(String),
+    /// JSON text; wants `content-type: application/json` unless a header says otherwise.
+    Json(Template),
+    /// A form, encoded; wants `content-type: application/x-www-form-urlencoded` unless a header says otherwise.
+    Form(Template),
+    /// Parts; at least one. Sets the content type with its boundary.
+    Multipart(Vec<FormPart>),
+}
+
+/// What is around a load's journey.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Script {
+    /// Once per user, before its first journey.
+    pub before: Vec<Step>,
+    /// Once per user, after its last journey.
+    pub after: Vec<Step>,
+    /// Each round takes one step by weight instead of all in order; every step has a weight then.
+    pub is_mix: bool,
+    /// Rows of data.
+    pub feeds: Vec<FeedSpec>,
+    /// Slots of the user's captures, behind those of [`Setup::captures`].
+    pub captures: Vec<CapturedName>,
+    /// Users keep cookies.
+    pub cookies: bool,
+    /// Most redirects to follow; 0 follows none.
+    pub redirects: u32,
+}
+
+/// Steps taken once, before the loads of a trial.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setup {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// Slots of its captures, which all users see.
+    pub captures: Vec<CapturedName>,
+}
+
+/// A slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedName {
+    /// Its name.
+    pub name: String,
+    /// It is a custom number of the load.
+    pub is_number: bool,
+}
+
+/// Rows of data for users.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FeedSpec {
+    /// Its name.
+    pub name: String,
+    /// Its file, starting with the plan's folder unless the plan gives an absolute path.
+    pub file: String,
+    /// Where the file is named.
+    pub at: Place,
+    /// What the file holds.
+    pub format: FeedFormat,
+    /// In an order that follows from the load's seed.
+    pub is_shuffled: bool,
+    /// Each row once; a user that finds none left ends.
+    pub is_once: bool,
+    /// A row for each user, kept; else for each journey.
+    pub is_per_user: bool,
+    /// The columns that steps use, in the order in which variables count them.
+    pub columns: Vec<ColumnUse>,
+}
+
+/// What a feed's file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedFormat {
+    /// The first line names the columns.
+    Csv,
+    /// A JSON map a line.
+    JsonLines,
+    /// A URL a line, of which path and query are the one column `url`: what becomes of a step's `urls`.
+    UrlList,
+}
+
+/// A column that is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ColumnUse {
+    /// Its name.
+    pub name: String,
+    /// Where it is used first.
+    pub at: Place,
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Auth {
+    /// `Authorization: Basic`, with the base64 of `user:password`.
+    Basic {
+        /// Without a colon.
+        user: Template,
+        /// Anything.
+        password: Template,
+    },
+    /// `Authorization: Bearer`.
+    Bearer(Template),
+}
+
+/// A part of a multipart body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FormPart {
+    /// The field's name.
+    pub name: String,
+    /// What it holds.
+    pub content: PartContent,
+    /// As the server is told.
+    pub filename: Option<String>,
+    /// Its media type.
+    pub content_type: Option<String>,
+}
+
+/// What a part holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PartContent {
+    /// A text.
+    Text(Template),
+    /// A file, and where it is named.
+    File(String, Place),
+}
+
+/// A value kept from an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Capture {
+    /// Its slot, counted as in [`Variable::Capture`].
+    pub slot: u16,
+    /// Where it is found.
+    pub from: CaptureFrom,
+    /// It must be a number, and is shown as one.
+    pub is_number: bool,
+}
+
+/// Where a value is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaptureFrom {
+    /// JSON pointer.
+    Json(String),
+    /// A header field's name.
+    Header(String),
+    /// A regular expression with a group, which compiles.
+    Regex(String),
+    /// The whole body.
+    Body,
+}
+
+/// Checks beyond the status.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Checks {
+    /// Of header fields, by name.
+    pub headers: Vec<(String, Expect)>,
+    /// Texts in the body.
+    pub contains: Vec<String>,
+    /// The same with variables.
+    pub contains_written: Vec<Template>,
+    /// Of JSON values, by pointer.
+    pub json: Vec<(String, Expect)>,
+    /// Of the body's length in bytes.
+    pub size: Vec<Bound>,
+    /// Of the time in nanoseconds.
+    pub time: Vec<Bound>,
+}
+
+impl Checks {
+    /// Nothing is checked.
+    pub fn is_empty(&self) -> bool {
+        *self == Checks::default()
+    }
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expect {
+    /// There, or not there.
+    Exists(bool),
+    /// This text.
+    Text(String),
+    /// A text with variables: the value, as a text, is the same.
+    Written(Template),
+    /// A text with this one in it.
+    Contains(String),
+    /// This number, as written.
+    Number(String),
+    /// `true` or `false`.
+    Bool(bool),
+    /// `null`.
+    Null,
+    /// A number that holds all of these.
+    Within(Vec<Bound>),
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    /// How.
+    pub operator: Operator,
+    /// With what, in base units.
+    pub value: f64,
+}
+
+/// How two numbers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `>`
+    Greater,
+    /// `>=`
+    AtLeast,
+    /// `==`
+    Equal,
+    /// `!=`
+    NotEqual,
+}
+
+/// What follows a failed step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// The next step.
+    #[default]
+    Continue,
+    /// The end of this journey; the user begins its next one.
+    End,
+    /// The end of the user.
+    Leave,
+}
+
+/// What a user does with a WebSocket that it has opened, before it says goodbye.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conversation {
+    /// What is said and heard, in order.
+    pub messages: Vec<Message>,
+    /// How often all of them.
+    pub repeat: u32,
+    /// How long the connection is held after the last one.
+    pub hold_ns: u64,
+    /// Subprotocols to offer, the best first.
+    pub subprotocols: Vec<String>,
+}
+
+/// A message of a WebSocket step. One that neither sends nor waits is a pause.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// How long the user waits before it.
+    pub pause_ns: u64,
+    /// What is sent, if anything.
+    pub send: Option<Said>,
+    /// What an answer must be. `None` waits for nothing.
+    pub expect: Option<Checks>,
+    /// Texts with variables that it must contain.
+    pub echoes: Vec<Template>,
+    /// Values kept from the answer.
+    pub captures: Vec<Capture>,
+    /// Messages that are not as expected are others', and passed over; else the first one decides.
+    pub passes_over: bool,
+    /// Longest wait for it; `None`: the load's timeout.
+    pub within_ns: Option<u64>,
+    /// Series it counts for, besides those of its step.
+    pub tags: Vec<String>,
+}
+
+/// What is sent on a WebSocket.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A text.
+    Text(Template),
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The bytes of a file, starting with the plan's folder unless the plan gives an absolute path.
+    File(String),
+}
+
+/// How a load speaks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Http {
+    /// Which protocol.
+    pub protocol: Protocol,
+    /// Requests at a time on one HTTP/2 connection.
+    pub streams: u32,
+    /// Answers may be compressed.
+    pub compressed: bool,
+    /// `http://HOST:PORT` that all requests go through.
+    pub proxy: Option<Template>,
+    /// How `https` targets are trusted.
+    pub tls: Tls,
+}
+
+/// The protocol of a load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2, without an upgrade.
+    Http2,
+    /// Whatever the server offers with TLS (ALPN); HTTP/1.1 without.
+    Auto,
+}
+
+/// How `https` targets are trusted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tls {
+    /// Certificates to trust besides the machine's: a PEM file.
+    pub ca: Option<String>,
+    /// Our own certificate and its key: PEM files.
+    pub identity: Option<(String, String)>,
+    /// Any certificate will do.
+    pub is_insecure: bool,
+    /// Sessions are resumed where the server allows it.
+    pub is_resumed: bool,
+    /// TLS versions that may be used: `12` and `13`.
+    pub versions: Vec<u8>,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Tls { ca: None, identity: None, is_insecure: false, is_resumed: true, versions: vec![12, 13] }
+    }
+}

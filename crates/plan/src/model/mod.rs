@@ -1,0 +1,9 @@
+//! What a checked plan says, as plain values. Nothing here reads or checks anything.
+
+pub(crate) mod case_values;
+pub(crate) mod journey;
+pub(crate) mod part;
+pub(crate) mod plan;
+pub(crate) mod spec;
+pub(crate) mod template;
+pub(crate) mod variable;

@@ -1,0 +1,56 @@
+//! A plan with all its cases, and the order of its trials.
+
+use loadlab_record::secrets::Secrets;
+
+use crate::model::part::Isolation;
+use crate::model::spec::{Case, DerivedSpec};
+
+/// A checked plan with all its cases.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The plan's path as given.
+    pub path: String,
+    /// The plan's folder: where `seed`, `before_trial` and `after_trial` run.
+    pub dir: String,
+    /// What the experiment is called.
+    pub name: String,
+    /// What it is about.
+    pub description: Option<String>,
+    /// The profile that was chosen.
+    pub profile: Option<String>,
+    /// Made for a first look (profile `quick`): it gives no verdicts on differences.
+    pub quick: bool,
+    /// Names of all profiles.
+    pub profiles: Vec<String>,
+    /// Names of the axes, in order.
+    pub axes: Vec<String>,
+    /// How often each case is repeated; at least 1.
+    pub trials: u32,
+    /// The order of trials.
+    pub order: Order,
+    /// Hosts that may be loaded besides loopback.
+    pub allow_hosts: Vec<String>,
+    /// Network namespaces of the run's own.
+    pub isolate: Isolation,
+    /// Remarks that are no mistakes, such as an axis that nothing uses.
+    pub notes: Vec<String>,
+    /// Figures that are worked out of those of its cases.
+    pub derive: Vec<DerivedSpec>,
+    /// Values that nothing may show: those of `${env.…}` and `${file:…}`, and credentials that the plan writes out.
+    pub secrets: Secrets,
+    /// The plan's text without the credentials that it writes out.
+    pub shown_text: String,
+    /// `path=value` of each `--set`, without credentials.
+    pub shown_set: Vec<String>,
+    pub(crate) cases: Vec<Case>,
+}
+
+/// The order of trials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Every case once, then every case again.
+    #[default]
+    Interleaved,
+    /// All trials of a case before the next case.
+    Sequential,
+}

@@ -1,0 +1,555 @@
+//! What a checked plan says: plain values with their units in their names.
+//!
+//! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
+//! found, the run's folder) is left in [`Template`]s.
+
+use crate::model::journey::Step;
+use crate::model::journey::{Http, Place, Script, Setup};
+use crate::model::part::{Command, Fresh};
+use crate::model::part::{ComposeSpec, Part};
+use crate::model::template::Template;
+
+/// One point of the matrix with everything it means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// Unique within the plan: as given, or `axis=value, axis=value`, or `default` without a matrix.
+    pub name: String,
+    /// A value for every axis, as written, in the order of [`crate::Plan::axes`].
+    pub values: Vec<(String, String)>,
+    /// What is brought up.
+    pub system: SystemSpec,
+    /// Steps taken once, before the loads of each trial.
+    pub setup: Setup,
+    /// What is sent; at least one.
+    pub loads: Vec<LoadSpec>,
+    /// Any of these ends the load.
+    pub stop_when: Vec<Expression>,
+    /// How to wait for the work to be done after the load.
+    pub drain: Option<DrainSpec>,
+    /// All of these must hold.
+    pub expect: Vec<Expression>,
+    /// What happens to the system during the load, in order of time.
+    pub events: Vec<EventSpec>,
+    /// How what was stored is told, to compare it with what was accepted.
+    pub loss: Option<LossSpec>,
+}
+
+/// Something that happens to components during the load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventSpec {
+    /// So long after the start of the trial's loads.
+    pub at_ns: u64,
+    /// As written: `kill edge2`.
+    pub text: String,
+    /// The components it happens to; at least one.
+    pub components: Vec<String>,
+    /// What is done.
+    pub action: Action,
+}
+
+/// What an event does to its components.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Ends it at once, all its processes.
+    Kill,
+    /// It stands still.
+    Pause,
+    /// It goes on.
+    Resume,
+    /// Takes it down in order and starts it again.
+    Restart,
+    /// Gives it another limit.
+    Limit {
+        /// Which.
+        limit: LimitName,
+        /// Cores, bytes, a count, or any of these per second; `None` is no limit.
+        value: Option<f64>,
+    },
+    /// Cuts its link: nothing reaches it.
+    Cut,
+    /// Joins its link again.
+    Heal,
+}
+
+/// One of the limits of a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitName {
+    /// CPU time, in cores.
+    Cpu,
+    /// Memory, in bytes.
+    Memory,
+    /// Memory and swap together, in bytes.
+    MemorySwap,
+    /// Processes and threads.
+    Pids,
+    /// Open files of each process.
+    OpenFiles,
+    /// Bytes read per second from each disk.
+    BlockRead,
+    /// Bytes written per second to each disk.
+    BlockWrite,
+    /// Reads per second from each disk.
+    BlockReadOps,
+    /// Writes per second to each disk.
+    BlockWriteOps,
+    /// Bytes per second over its link, each way.
+    Network,
+    /// How much longer a round trip over its link takes, in nanoseconds.
+    Delay,
+    /// By how much at most the delay varies, in nanoseconds.
+    Jitter,
+    /// Share of what goes over its link that is lost, 0 to 1.
+    Loss,
+}
+
+/// A limit that follows from what an earlier case measured: a figure times a factor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredLimit {
+    /// Which limit.
+    pub limit: LimitName,
+    /// The case that measured it.
+    pub case: String,
+    /// One of its components, or a group of replicas, of which the mean is taken.
+    pub component: String,
+    /// As conditions name it: `memory.mean`.
+    pub figure: String,
+    /// What it is multiplied by.
+    pub factor: f64,
+    /// As written.
+    pub text: String,
+    /// Where.
+    pub at: Place,
+}
+
+/// How loss is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossSpec {
+    /// Where to ask for what was stored.
+    pub persisted: Persisted,
+    /// Where in the plan.
+    pub at: Place,
+}
+
+/// Who tells what was stored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Persisted {
+    /// A URL that lists the ids.
+    Http {
+        /// `http://…`.
+        url: Template,
+        /// Where the list is; `None`: the body is the list.
+        json_pointer: Option<String>,
+    },
+    /// A command that prints them.
+    Command(Command),
+    /// A probe that counts them: there are only bounds then.
+    Probe(String),
+}
+
+/// A figure that is worked out of figures of the plan's cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DerivedSpec {
+    /// What it is called.
+    pub name: String,
+    /// As written; names are `CASE.FIGURE`.
+    pub value: String,
+    /// What it is held against.
+    pub against: Option<String>,
+}
+
+/// A condition as written, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expression {
+    /// As written, with the case's values put in.
+    pub text: String,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Where it stands: the plan's path, or an option.
+    pub file: String,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+/// What a condition is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// `expect`: must hold.
+    Expect,
+    /// `stop_when`: ends the load.
+    StopWhen,
+    /// `drain.until`: the work is done.
+    DrainUntil,
+}
+
+/// How to wait for the work to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DrainSpec {
+    /// Done when this holds.
+    pub until: Expression,
+    /// Longest wait.
+    pub at_most_ns: u64,
+}
+
+/// Everything under test.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SystemSpec {
+    /// Every replica, in the order in which they are started.
+    pub components: Vec<ComponentSpec>,
+    /// Run once the system is ready, in the plan's folder, one after another.
+    pub seed: Vec<Command>,
+    /// Run before the load of each trial.
+    pub before_trial: Vec<Command>,
+    /// Run after the load of each trial.
+    pub after_trial: Vec<Command>,
+    /// Numbers read while it runs.
+    pub probes: Vec<ProbeSpec>,
+    /// How often components are read, in nanoseconds; `None`: once a second.
+    pub sample_interval_ns: Option<u64>,
+    /// The Compose file whose services are components, too.
+    pub compose: Option<ComposeSpec>,
+    /// Which container engine: `docker`, `podman`, a socket; `None` is found out.
+    pub engine: Option<String>,
+}
+
+/// One replica of a component.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComponentSpec {
+    /// `edge2`; the component's own name when there is only one of it. Unique within the system.
+    pub name: String,
+    /// The component as the plan names it: `edge`.
+    pub group: String,
+    /// From 1.
+    pub replica: u32,
+    /// How many there are.
+    pub replicas: u32,
+    /// What it is, and what starts it.
+    pub part: Part,
+    /// What builds it, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
+    pub build: Vec<Command>,
+    /// Environment variables, beside those that are inherited.
+    pub env: Vec<(String, Template)>,
+    /// Folder, starting with the plan's folder unless the plan gives an absolute one.
+    pub dir: String,
+    /// Ports, the unnamed one first.
+    pub ports: Vec<PortSpec>,
+    /// When it counts as up; `None`: as soon as its process runs.
+    pub ready: Option<ReadySpec>,
+    /// What it may use.
+    pub limits: Limits,
+    /// In this case or another, or by an event, its link has a delay or loses something: a relay is in between from the
+    /// start and in all cases, so that these differ in nothing else.
+    pub is_relayed: bool,
+    /// How long it lives.
+    pub fresh: Fresh,
+    /// How it is stopped.
+    pub stop: StopSpec,
+}
+
+/// A port of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortSpec {
+    /// `None` for `port`, a name for one of `ports`.
+    pub name: Option<String>,
+    /// `None`: `auto`, a free one is found when the system comes up.
+    pub number: Option<u16>,
+}
+
+impl PortSpec {
+    /// What templates call it: `port`, or `port.NAME`.
+    pub fn variable(&self) -> String {
+        self.name.as_ref().map_or("port".to_owned(), |n| format!("port.{n}"))
+    }
+}
+
+/// When a component counts as up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadySpec {
+    /// The sign to wait for.
+    pub sign: ReadySign,
+    /// How long it may take.
+    pub within_ns: u64,
+}
+
+/// The sign that a component is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadySign {
+    /// This URL answers with a status below 400.
+    Http(Template),
+    /// `HOST:PORT` accepts a connection.
+    Tcp(Template),
+    /// This text appears in a line of its output.
+    Log(Template),
+    /// The container's health check says that it is well.
+    Health,
+}
+
+/// What a component may use; `None` is no limit.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Limits {
+    /// Cores.
+    pub cpu_cores: Option<f64>,
+    /// Bytes.
+    pub memory_bytes: Option<u64>,
+    /// Memory and swap together, bytes.
+    pub memory_swap_bytes: Option<u64>,
+    /// Processes and threads.
+    pub pids: Option<u64>,
+    /// Open files of each process.
+    pub open_files: Option<u64>,
+    /// Bytes read per second from each disk.
+    pub block_read_bytes_per_s: Option<u64>,
+    /// Bytes written per second to each disk.
+    pub block_write_bytes_per_s: Option<u64>,
+    /// Reads per second from each disk.
+    pub block_read_ops_per_s: Option<u64>,
+    /// Writes per second to each disk.
+    pub block_write_ops_per_s: Option<u64>,
+    /// Bytes per second over its link, each way.
+    pub network_bytes_per_s: Option<u64>,
+    /// How much longer a round trip over its link takes, nanoseconds.
+    pub delay_ns: Option<u64>,
+    /// By how much at most the delay varies, nanoseconds; not more than the delay.
+    pub jitter_ns: Option<u64>,
+    /// Share of what goes over its link that is lost, 0 to 1.
+    pub loss: Option<f64>,
+    /// Cores it may run on; empty: all.
+    pub cpus: Vec<usize>,
+    /// Limits that are known only when an earlier case has run; their own fields are `None`.
+    pub measured: Vec<MeasuredLimit>,
+}
+
+/// How a component is stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopSpec {
+    /// Name without SIG: one of TERM, INT, QUIT, HUP, KILL, USR1, USR2.
+    pub signal: String,
+    /// How long it may take before it is killed.
+    pub within_ns: u64,
+}
+
+/// A number read from the system while it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeSpec {
+    /// As expressions name it.
+    pub name: String,
+    /// Where it comes from.
+    pub source: ProbeSource,
+}
+
+/// Where a probe's number comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ProbeSource {
+    /// JSON behind a URL.
+    Http {
+        /// `http://…`.
+        url: Template,
+        /// JSON pointer (RFC 6901) to the number.
+        json_pointer: String,
+    },
+    /// A page in Prometheus' text format.
+    Prometheus {
+        /// `http://…/metrics`.
+        url: Template,
+        /// The metric's name.
+        metric: String,
+        /// Labels it must have.
+        labels: Vec<(String, String)>,
+    },
+    /// A Redis command whose answer is a number.
+    Redis {
+        /// `HOST:PORT`.
+        address: Template,
+        /// The command; at least one word.
+        words: Vec<Template>,
+    },
+    /// A command that prints a number in its last line.
+    Command(Command),
+    /// How many lines of the components' logs hold a text.
+    Log {
+        /// Names of replicas; at least one.
+        components: Vec<String>,
+        /// A part of one line.
+        contains: String,
+    },
+}
+
+/// What is sent, and when.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadSpec {
+    /// `load` when there is only one.
+    pub name: String,
+    /// Closed or open, or made by a command.
+    pub model: Model,
+    /// What ends it.
+    pub until: Until,
+    /// Users start, or the rate grows, evenly over this time.
+    pub ramp_ns: u64,
+    /// The window starts after this time.
+    pub warmup_ns: u64,
+    /// The window starts after the warm-up, should one be found.
+    pub is_warmup_found: bool,
+    /// How many batches in all; 1 unless the plan says otherwise.
+    pub batches: u32,
+    /// Between two batches.
+    pub pause_ns: u64,
+    /// Begins so long after the trial's loads do.
+    pub start_ns: u64,
+    /// How users or rate change; empty: not, but for the ramp. The model then has the most they reach, and the load
+    /// ends with the last stage.
+    pub stages: Vec<Stage>,
+    /// Each user's pause after an answer.
+    pub think: Think,
+    /// What happens to requests that cannot start when due.
+    pub when_behind: WhenBehind,
+    /// Longest wait for an answer.
+    pub timeout_ns: u64,
+    /// What is in flight at the end may finish within this time.
+    pub grace_ns: u64,
+    /// Reuse connections.
+    pub keep_alive: bool,
+    /// `None`: as many as the system leaves cores.
+    pub threads: Option<u32>,
+    /// Start of all random choices.
+    pub seed: u64,
+    /// The steps, in order; at least one, and none of a [`Model::Command`].
+    pub journey: Vec<Step>,
+    /// What is around them: steps of each user before and after, data feeds, what is kept.
+    pub script: Script,
+    /// How it speaks.
+    pub http: Http,
+}
+
+impl LoadSpec {
+    /// The program that makes it, if one does.
+    pub fn command(&self) -> Option<&CommandLoad> {
+        match &self.model {
+            Model::Command(command) => Some(command),
+            _ => None,
+        }
+    }
+
+    /// All its steps: those before its journey, the journey's, those after it.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.script.before.iter().chain(&self.journey).chain(&self.script.after)
+    }
+}
+
+/// Who decides when a request is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// Users, each sends its next request after its last one ended.
+    Closed {
+        /// How many.
+        users: u64,
+        /// Each user's steps fall due at this interval.
+        pace_ns: Option<u64>,
+    },
+    /// A schedule.
+    Open {
+        /// Requests per second.
+        rate_per_s: f64,
+        /// How they are spread.
+        arrivals: Arrivals,
+        /// Most at a time.
+        max_in_flight: u64,
+    },
+    /// A program of the user's, which knows itself.
+    Command(CommandLoad),
+    /// Users that arrive on a schedule, make one journey and leave.
+    Sessions {
+        /// Users per second.
+        rate_per_s: f64,
+        /// How they are spread.
+        arrivals: Arrivals,
+        /// Most users at a time.
+        at_most: u64,
+    },
+}
+
+/// A program that makes a load. Its own load has no steps, and all that is about requests is as by default.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommandLoad {
+    /// What is run.
+    pub command: Command,
+    /// The probe that counts its requests, by how much it grows.
+    pub counts: String,
+    /// How many it must make; `None` where nobody knows.
+    pub requests: Option<u64>,
+    /// The load begins when this is in its output; `None`: when it is started.
+    pub begins: Option<Template>,
+    /// Killed after so long.
+    pub within_ns: u64,
+    /// Environment variables, beside those that are inherited.
+    pub env: Vec<(String, Template)>,
+    /// Folder, starting with the plan's folder unless the plan gives an absolute one.
+    pub dir: String,
+}
+
+/// A stage of a load: in a straight line from one level to another. Levels are users, or requests per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stage {
+    /// At its start.
+    pub from: f64,
+    /// At its end.
+    pub to: f64,
+    /// How long it takes; 0 is a jump.
+    pub over_ns: u64,
+}
+
+/// How long a user pauses after an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Think {
+    /// Not at all.
+    #[default]
+    None,
+    /// Always the same.
+    Constant {
+        /// So long.
+        ns: u64,
+    },
+    /// Anything in between with equal chance.
+    Uniform {
+        /// The shortest.
+        low_ns: u64,
+        /// The longest.
+        high_ns: u64,
+    },
+    /// Exponentially distributed.
+    Exponential {
+        /// The mean.
+        mean_ns: u64,
+    },
+}
+
+/// What ends a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Time, in nanoseconds.
+    DurationNs(u64),
+    /// So many requests, shared by all users.
+    Requests(u64),
+    /// So many rounds of the journey by every user.
+    Repeats(u64),
+}
+
+/// How requests of a rate are spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Constant,
+    /// As independent arrivals would.
+    Poisson,
+}
+
+/// What happens to requests that cannot start when due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenBehind {
+    /// They wait, and the wait counts.
+    #[default]
+    Queue,
+    /// They are counted as dropped.
+    Drop,
+}

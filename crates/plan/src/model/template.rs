@@ -1,0 +1,349 @@
+//! Texts with `${names}` in them.
+//!
+//! What the plan itself decides (`case.*`, `replica`, `plan.dir`, fixed ports) is put in while the plan is expanded;
+//! what only a run can know stays, and [`Template::render`] puts it in. Secrets from outside are put in there as well,
+//! and are shown by their names only. `$${` is a plain `${`. There is no arithmetic and there are no conditions here.
+
+use std::fmt;
+
+use crate::model::variable::{Escape, Segment, Variable};
+
+/// A text with names that a run puts values in for.
+///
+/// The names that can be left are `run.dir`, `port`, `port.NAME`, `components.NAME.port` and
+/// `components.NAME.port.PORT`, where NAME is that of a [`crate::ComponentSpec`] and a port is one without a number.
+/// Texts of a journey's steps can hold [`Variable`]s beside them, which change from request to request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Name(String, Escape),
+    Given(Given),
+    Variable { variable: Variable, escape: Escape, written: String },
+}
+
+/// A value from outside, escaped for its place already.
+#[derive(Clone, PartialEq, Eq)]
+struct Given {
+    value: String,
+    /// What a secret is shown as, between `${` and `}`; `None` for what may be shown.
+    written: Option<String>,
+}
+
+impl Given {
+    fn shown(&self) -> String {
+        self.written.as_ref().map_or_else(|| self.value.clone(), |name| format!("${{{name}}}"))
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Given({:?})", self.shown())
+    }
+}
+
+/// A name that the run has no value for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nothing is known as `${{{name}}}` here")]
+pub struct UnknownName {
+    /// The name.
+    pub name: String,
+}
+
+impl Template {
+    /// A text without names; `${` in it is itself.
+    pub fn text(text: impl Into<String>) -> Self {
+        let mut template = Template::default();
+        template.push_text(&text.into());
+        template
+    }
+
+    /// The text with all names replaced.
+    ///
+    /// # Errors
+    /// The first name that `value_of` does not know; any variable, see [`Template::resolve`].
+    pub fn render(&self, value_of: &dyn Fn(&str) -> Option<String>) -> Result<String, UnknownName> {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Given(given) => out.push_str(&given.value),
+                Part::Name(name, _) => {
+                    out.push_str(&value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?);
+                }
+                Part::Variable { written, .. } => return Err(UnknownName { name: written.clone() }),
+            }
+        }
+        Ok(out)
+    }
+
+    /// The text with all names replaced, in pieces: texts, and the variables between them.
+    ///
+    /// # Errors
+    /// The first name that `value_of` does not know.
+    pub fn resolve(&self, value_of: &dyn Fn(&str) -> Option<String>) -> Result<Vec<Segment>, UnknownName> {
+        let mut out = Vec::new();
+        for part in &self.parts {
+            out.push(match part {
+                Part::Text(text) => Segment::Text { text: text.clone(), escape: Escape::Raw },
+                Part::Given(given) => Segment::Text { text: given.value.clone(), escape: Escape::Raw },
+                Part::Name(name, escape) => {
+                    let text = value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?;
+                    Segment::Text { text, escape: *escape }
+                }
+                Part::Variable { variable, escape, .. } => {
+                    Segment::Variable { variable: *variable, escape: *escape }
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    /// For people: with names put in as far as they are known, variables and secrets as the plan has them.
+    pub fn shown(&self, value_of: &dyn Fn(&str) -> Option<String>) -> String {
+        let part = |part: &Part| match part {
+            Part::Text(text) => text.clone(),
+            Part::Given(given) => given.shown(),
+            Part::Name(name, _) => value_of(name).unwrap_or_else(|| format!("${{{name}}}")),
+            Part::Variable { written, .. } => format!("${{{written}}}"),
+        };
+        self.parts.iter().map(part).collect()
+    }
+
+    /// The variables in it, in order, with repetitions.
+    pub fn variables(&self) -> impl Iterator<Item = Variable> {
+        self.parts.iter().filter_map(|p| match p {
+            Part::Variable { variable, .. } => Some(*variable),
+            _ => None,
+        })
+    }
+
+    /// With what is given, and something in place of every name and variable; where the first variable begins in it.
+    pub(crate) fn sample(&self) -> (String, Option<(usize, Escape)>) {
+        let (mut out, mut first) = (String::new(), None);
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Given(given) => out.push_str(&given.value),
+                Part::Name(..) => out.push('1'),
+                Part::Variable { escape, .. } => {
+                    first = first.or(Some((out.len(), *escape)));
+                    out.push('1');
+                }
+            }
+        }
+        (out, first)
+    }
+
+    /// A URL whose first variable stands right behind the host, and is path and query from their beginning.
+    pub(crate) fn starting_at_path(mut self) -> Template {
+        let first = self.parts.iter_mut().find_map(|p| match p {
+            Part::Variable { escape, .. } => Some(escape),
+            _ => None,
+        });
+        if let Some(escape) = first {
+            *escape = Escape::UrlTarget;
+        }
+        self
+    }
+
+    /// A URL of which path and query are a cell of the user's row: of feed and column, counted as in
+    /// [`Variable::Feed`]. `written` is how it is shown.
+    pub fn with_target(base: &str, (feed, column): (u16, u16), written: &str) -> Template {
+        let mut template = Template::text(base);
+        template.push_variable(Variable::Feed { feed, column }, Escape::UrlTarget, written);
+        template
+    }
+
+    /// Whether it is one variable and nothing else.
+    pub(crate) fn as_variable(&self) -> Option<Variable> {
+        match self.parts.as_slice() {
+            [Part::Variable { variable, .. }] => Some(*variable),
+            _ => None,
+        }
+    }
+
+    /// The text, when no name is left in it.
+    pub fn as_text(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The text up to the first variable, secrets put in, when no name is left before it: of a URL that is at least its
+    /// host.
+    pub fn until_variable(&self) -> Option<String> {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.push_str(text),
+                Part::Given(given) => out.push_str(&given.value),
+                Part::Variable { .. } => break,
+                Part::Name(..) => return None,
+            }
+        }
+        let starts_late = matches!(self.parts.first(), Some(Part::Variable { .. }));
+        (!starts_late).then_some(out)
+    }
+
+    /// The names left, in order, with repetitions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|p| match p {
+            Part::Name(name, _) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn push_text(&mut self, text: &str) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Text(last)) => last.push_str(text),
+            _ => self.parts.push(Part::Text(text.to_owned())),
+        }
+    }
+
+    pub(crate) fn push_name(&mut self, name: &str, escape: Escape) {
+        self.parts.push(Part::Name(name.to_owned(), escape));
+    }
+
+    /// `written` is what a secret is shown as.
+    pub(crate) fn push_given(&mut self, value: String, written: Option<String>) {
+        self.parts.push(Part::Given(Given { value, written }));
+    }
+
+    pub(crate) fn push_variable(&mut self, variable: Variable, escape: Escape, written: &str) {
+        self.parts.push(Part::Variable { variable, escape, written: written.to_owned() });
+    }
+
+    /// Appends another, its texts changed by `f`: to put a template into JSON or a form.
+    pub(crate) fn push_mapped(&mut self, other: &Template, f: &dyn Fn(&str) -> String) {
+        for part in &other.parts {
+            match part {
+                Part::Text(text) => self.push_text(&f(text)),
+                other => self.parts.push(other.clone()),
+            }
+        }
+    }
+}
+
+/// As a person would write it: names and secrets as `${name}`.
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(text)?,
+                Part::Given(given) => f.write_str(&given.shown())?,
+                Part::Name(name, _) => write!(f, "${{{name}}}")?,
+                Part::Variable { written, .. } => write!(f, "${{{written}}}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece of a text as the plan has it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Piece<'a> {
+    Text(&'a str),
+    /// What stands between `${` and `}`.
+    Name(&'a str),
+}
+
+/// What is wrong with the braces.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum BraceError {
+    /// `${` without `}`; the text from there.
+    Open,
+    /// `${}`.
+    Empty,
+}
+
+/// Takes a text apart.
+pub(crate) fn pieces(text: &str) -> Result<Vec<Piece<'_>>, BraceError> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        // `$${`: one dollar goes, the rest stays as it is, a closing brace included.
+        if at > 0 && rest.as_bytes()[at - 1] == b'$' {
+            out.push(Piece::Text(&rest[..at - 1]));
+            out.push(Piece::Text("${"));
+            rest = &rest[at + 2..];
+            continue;
+        }
+        let close = rest[at..].find('}').ok_or(BraceError::Open)?;
+        let name = rest[at + 2..at + close].trim();
+        if name.is_empty() {
+            return Err(BraceError::Empty);
+        }
+        out.push(Piece::Text(&rest[..at]));
+        out.push(Piece::Name(name));
+        rest = &rest[at + close + 1..];
+    }
+    out.push(Piece::Text(rest));
+    out.retain(|p| *p != Piece::Text(""));
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> String {
+        match pieces(text) {
+            Err(e) => format!("{e:?}"),
+            Ok(list) => list
+                .iter()
+                .map(|p| match p {
+                    Piece::Text(t) => format!("[{t}]"),
+                    Piece::Name(n) => format!("<{n}>"),
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn texts_are_taken_apart() {
+        for (text, expect) in [
+            ("", ""),
+            ("plain $5 {x}", "[plain $5 {x}]"),
+            ("${a}", "<a>"),
+            ("x${ a.b }y${c}", "[x]<a.b>[y]<c>"),
+            ("$${HOME}/x", "[${][HOME}/x]"),
+            ("a$${b}${c}", "[a][${][b}]<c>"),
+            ("${a", "Open"),
+            ("${}", "Empty"),
+            ("$", "[$]"),
+        ] {
+            assert_eq!(shown(text), expect, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_put_in_at_run_time() {
+        let mut template = Template::text("http://127.0.0.1:");
+        template.push_name("port", Escape::Raw);
+        template.push_text("/x");
+        assert_eq!(template.as_text(), None);
+        assert_eq!(template.names().collect::<Vec<_>>(), ["port"]);
+        assert_eq!(template.to_string(), "http://127.0.0.1:${port}/x");
+        let known = |n: &str| (n == "port").then(|| "80".to_owned());
+        assert_eq!(template.render(&known).as_deref(), Ok("http://127.0.0.1:80/x"));
+        let error = template.render(&|_| None).unwrap_err();
+        assert_eq!(error.to_string(), "nothing is known as `${port}` here");
+        assert_eq!(Template::text("${x}").render(&known).as_deref(), Ok("${x}"));
+        assert_eq!(template.until_variable(), None);
+        let mut template = Template::text("http://127.0.0.1/");
+        template.push_variable(Variable::User, Escape::Url, "user");
+        assert_eq!(
+            (template.as_text(), template.until_variable()),
+            (None, Some("http://127.0.0.1/".to_owned()))
+        );
+    }
+}

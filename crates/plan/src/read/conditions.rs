@@ -1,0 +1,146 @@
+//! Conditions of a case: `expect`, `stop_when`, `drain`. Their language is `record`'s; here each is checked against
+//! the names that this plan makes (components, probes, tags, numbers), and mistakes are put at their place in the plan.
+
+use loadlab_record::expr::{self, Expr, ExprError};
+
+use crate::keys;
+use crate::model::spec::{Case, DrainSpec, Expression, LoadSpec, Purpose, SystemSpec};
+use crate::read::load;
+use crate::read::reader::{Fields, Reader, Scalar, Scope};
+use crate::text::error::Problem;
+use crate::text::node::Node;
+use crate::text::span::Span;
+
+/// All conditions of a case.
+#[derive(Default)]
+pub(crate) struct Conditions {
+    pub stop_when: Vec<Expression>,
+    pub drain: Option<DrainSpec>,
+    pub expect: Vec<Expression>,
+}
+
+/// Names that the plan makes, and those of probes, which may look like others.
+struct Known {
+    names: Vec<String>,
+    probes: Vec<String>,
+}
+
+/// Reads the conditions of a case whose system and loads are known.
+pub(crate) fn read(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    system: &SystemSpec,
+    loads: &[LoadSpec],
+) -> Conditions {
+    let known = known(r, fields, system, loads);
+    let mut conditions = Conditions {
+        stop_when: read_list(r, fields, Purpose::StopWhen, known.as_ref()),
+        drain: None,
+        expect: read_list(r, fields, Purpose::Expect, known.as_ref()),
+    };
+    if let Some(node) = fields.get("drain")
+        && let Some(drain) = r.fields(node, &keys::DRAIN, fields.key_span("drain"))
+    {
+        let at_most_ns = r.positive_duration(&drain, "at_most").unwrap_or(60_000_000_000);
+        let until = drain.get("until").and_then(|n| read_one(r, n, Purpose::DrainUntil, known.as_ref()));
+        conditions.drain = until.map(|until| DrainSpec { until, at_most_ns });
+    }
+    conditions
+}
+
+/// `None` when something in the system or the loads is wrong: what is missing may be just that.
+fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
+    let wanted = ["stop_when", "drain", "expect"].iter().any(|k| fields.get(k).is_some());
+    if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
+        return None;
+    }
+    let probes: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
+    Some(Known { names: names_of(system, loads), probes })
+}
+
+/// Names that a case makes, besides the built-in ones.
+pub(crate) fn names_of(system: &SystemSpec, loads: &[LoadSpec]) -> Vec<String> {
+    let mut names: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
+    // A load's program is watched as components are.
+    let programs = loads.iter().filter(|l| l.command().is_some()).map(|l| &l.name);
+    names.extend(programs.flat_map(|name| expr::component_names(name)));
+    names.extend(system.components.iter().flat_map(|c| expr::component_names(&c.name)));
+    names.extend(load::tags(loads).iter().flat_map(|t| expr::tag_names(t)));
+    let numbers = loads.iter().flat_map(|l| &l.script.captures).filter(|c| c.is_number);
+    names.extend(numbers.flat_map(|c| expr::number_names(&c.name)));
+    names
+}
+
+fn read_list(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    purpose: Purpose,
+    known: Option<&Known>,
+) -> Vec<Expression> {
+    let key = if purpose == Purpose::Expect { "expect" } else { "stop_when" };
+    let Some(node) = fields.get(key) else { return Vec::new() };
+    let items = r.list(node, "a list of conditions such as `[ \"p99 < 200ms\" ]`");
+    items.iter().filter_map(|n| read_one(r, n, purpose, known)).collect()
+}
+
+fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Known>) -> Option<Expression> {
+    let scalar = r.scalar(node, "a condition such as `p99 < 200ms`")?;
+    let checked = Expr::parse(&scalar.text).and_then(|e| known.map_or(Ok(()), |known| check(&e, known)));
+    if let Err(error) = checked {
+        wrong(r, &scalar, error);
+        return None;
+    }
+    let spot = r.sources.spot(node.span);
+    Some(Expression { text: scalar.text, purpose, file: spot.file, line: spot.line, column: spot.column })
+}
+
+fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
+    expr.check_names(&known.names)?;
+    expr.check_kinds(&|name| {
+        let probe = known.probes.iter().any(|p| p == name) && expr::built_in_kind(name).is_none();
+        if probe { Some(expr::Kind::Plain) } else { expr::kind_of(name) }
+    })
+}
+
+/// Puts a mistake at its part of the text, where that part can be found in the plan as it is.
+fn wrong(r: &mut Reader<'_>, scalar: &Scalar, error: ExprError) {
+    let whole = r.sources.slice(scalar.span);
+    let mut at = scalar.clone();
+    match whole.find(&scalar.text) {
+        Some(offset) if !scalar.text.is_empty() => {
+            let start = scalar.span.start + (offset + error.at.min(scalar.text.len())) as u32;
+            let end = (start + error.len as u32).min(scalar.span.end);
+            at.span = Span { start, end: end.max(start), ..scalar.span };
+        }
+        _ => {}
+    }
+    // A value of the matrix is only a part of the text: the text is where to look.
+    let origin = at.origin.take();
+    let mut problem = Problem::new(at.span, error.message).maybe_hint(error.hint);
+    if let Some(origin) = origin {
+        problem = problem.related(format!("this is in it: `{}`", r.sources.slice(origin)), origin);
+    }
+    r.push(problem);
+}
+
+/// Takes away what is expected of tags that `--tags` left out of a case; a remark for each.
+pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
+    let tags = load::tags(&case.loads);
+    let left_out = |text: &str| {
+        let names = Expr::parse(text).map(|e| e.names()).unwrap_or_default();
+        names.iter().filter_map(|n| n.text.strip_prefix("tag.")).any(|rest| {
+            !tags.iter().any(|t| rest.strip_prefix(t.as_str()).is_some_and(|after| after.starts_with('.')))
+        })
+    };
+    let mut notes = Vec::new();
+    for list in [&mut case.expect, &mut case.stop_when] {
+        list.retain(|e| {
+            let out = left_out(&e.text);
+            if out {
+                notes.push(format!("`{}` is not looked at: `--tags` left its tag out", e.text));
+            }
+            !out
+        });
+    }
+    notes
+}

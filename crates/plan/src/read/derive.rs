@@ -1,0 +1,98 @@
+//! Reads `derive`: figures that are worked out of those of the plan's cases.
+
+use loadlab_record::expr::{self, Kind, Sum};
+
+use crate::keys;
+use crate::model::spec::{Case, DerivedSpec};
+use crate::read::conditions::names_of;
+use crate::read::reader::{Fields, Reader};
+use crate::text::error::Problem;
+use crate::text::node::{Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::suggest;
+
+/// Reads all of them; the cases are those of the whole matrix.
+pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> Vec<DerivedSpec> {
+    let Some(node) = fields.get("derive") else { return Vec::new() };
+    let mut all = Vec::new();
+    for entry in r.map(node, "a map of figures by name") {
+        if entry.key.trim().is_empty() || entry.key.chars().any(char::is_control) {
+            r.push(Problem::new(entry.key_span, "expected one line for the name of a figure in `derive`"));
+        }
+        let (value, against) = match &entry.value.value {
+            Value::Map(_) => {
+                let Some(own) = r.fields(&entry.value, &keys::DERIVED, entry.key_span) else { continue };
+                let value = own.get("value").and_then(|n| read_one(r, n, cases));
+                let against = own.get("against").map(|n| (n, read_one(r, n, cases)));
+                if let (Some((_, kind)), Some((node, Some((_, other))))) = (&value, &against)
+                    && kind != other
+                {
+                    let message = format!("{} is held against {}", kind.words(), other.words());
+                    r.push(Problem::new(node.span, message).hint("both sides must be of the same kind"));
+                }
+                (value, against.and_then(|(_, sum)| sum))
+            }
+            _ => (read_one(r, &entry.value, cases), None),
+        };
+        let Some((value, _)) = value else { continue };
+        all.push(DerivedSpec { name: entry.key.clone(), value, against: against.map(|(text, _)| text) });
+    }
+    all
+}
+
+/// One side: its text, and what it is of.
+fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, Kind)> {
+    let text = r.scalar(node, "a sum such as `a.elapsed + b.elapsed`")?.text;
+    let sum = match Sum::parse(&text) {
+        Ok(sum) => sum,
+        Err(error) => {
+            r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
+            return None;
+        }
+    };
+    // With mistakes in the cases a name may be missing just for that.
+    if r.problems.count() > 0 {
+        return None;
+    }
+    for name in sum.names() {
+        if let Err((message, hint)) = check_name(&name.text, cases) {
+            let span = r.inner_span(node, &name.text);
+            r.push(Problem::new(span, message).maybe_hint(hint));
+            return None;
+        }
+    }
+    match sum.kind(&|name| expr::kind_of(split(name, cases)?.1)) {
+        Ok(kind) => Some((text, kind)),
+        Err(error) => {
+            r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
+            None
+        }
+    }
+}
+
+/// `CASE.FIGURE`, taken apart. Names of cases may hold dots: the longest that fits is meant.
+fn split<'a, 'n>(name: &'n str, cases: &'a [Case]) -> Option<(&'a Case, &'n str)> {
+    let fits = |case: &'a Case| Some((case, name.strip_prefix(case.name.as_str())?.strip_prefix('.')?));
+    cases.iter().filter_map(fits).max_by_key(|(case, _)| case.name.len())
+}
+
+fn check_name(name: &str, cases: &[Case]) -> Result<(), (String, Option<String>)> {
+    let Some((case, figure)) = split(name, cases) else {
+        let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
+        let near =
+            name.rsplit_once('.').and_then(|(before, _)| suggest::nearest(before, names.iter().copied()));
+        let hint = match near {
+            Some(near) => format!("did you mean case `{near}`?"),
+            None => "a name is that of a case, a dot and a figure; one with blanks stands in quotes: `'empty POST.elapsed'`"
+                .to_owned(),
+        };
+        return Err((format!("`{}` is no figure of a case", shorten(name)), Some(hint)));
+    };
+    let known = names_of(&case.system, &case.loads);
+    if expr::built_in_kind(figure).is_some() || known.iter().any(|k| k == figure) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let message = format!("case `{}` has no figure `{}`", case.name, shorten(figure));
+    Err((message, suggest::hint(figure, &known)))
+}

@@ -1,0 +1,181 @@
+//! Reads `events` (what happens to the system during the load) and `loss` (how what was stored is told).
+
+use crate::keys;
+use crate::model::journey::PartContent;
+use crate::model::journey::{Body, Step};
+use crate::model::part::{Isolation, Part};
+use crate::model::spec::{Action, EventSpec, LimitName, LoadSpec, LossSpec, Persisted, ProbeSpec};
+use crate::model::variable::Variable;
+use crate::read::probes::read_pointer;
+use crate::read::reader::{Fields, Reader, Scalar};
+use crate::read::texts::{place, read_command, read_url};
+use crate::text::error::Problem;
+use crate::text::node::{Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::suggest;
+
+/// What can be done, as it is written.
+const FORMS: &str = "`kill NAME`, `pause NAME`, `resume NAME`, `restart NAME`, `limit NAME cpu 5%`, and with `isolate: true` \
+                     `cut NAME`, `heal NAME`, `narrow NAME 1MiB/s`; `delay NAME 40ms`, `lose NAME 1%`";
+
+pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<EventSpec> {
+    let Some(node) = fields.get("events") else { return Vec::new() };
+    let items = r.list(node, "a list of events such as `[{ at: 10s, do: kill edge2 }]`");
+    if items.is_empty() && matches!(node.value, Value::List(_)) {
+        r.push(Problem::new(fields.key_span("events"), "`events` has no event").hint("leave it out"));
+    }
+    let mut events: Vec<EventSpec> = items.iter().filter_map(|item| read_one(r, item)).collect();
+    events.sort_by_key(|e| e.at_ns);
+    events
+}
+
+fn read_one(r: &mut Reader<'_>, node: &Node) -> Option<EventSpec> {
+    let fields = r.fields(node, &keys::EVENT, node.span)?;
+    let at_ns = r.duration(&fields, "at");
+    let scalar = r.scalar(fields.get("do")?, "what is done, such as `kill edge2`")?;
+    let text = scalar.text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    // For a case in which nothing happens.
+    if text == "none" {
+        return None;
+    }
+    let words: Vec<&str> = text.split(' ').collect();
+    let (components, action) = match words.as_slice() {
+        [verb @ ("kill" | "pause" | "resume" | "restart" | "cut" | "heal"), name] => {
+            let action = match *verb {
+                "kill" => Action::Kill,
+                "pause" => Action::Pause,
+                "resume" => Action::Resume,
+                "cut" => Action::Cut,
+                "heal" => Action::Heal,
+                _ => Action::Restart,
+            };
+            (named(r, &scalar, name)?, action)
+        }
+        ["limit", name, limit, value] => (named(r, &scalar, name)?, limit_of(r, &scalar, limit, value)?),
+        [verb @ ("narrow" | "delay" | "lose"), name, value] => {
+            let limit = match *verb {
+                "narrow" => "network",
+                "delay" => "delay",
+                _ => "loss",
+            };
+            (named(r, &scalar, name)?, limit_of(r, &scalar, limit, value)?)
+        }
+        _ => {
+            let message = format!("`{}` is nothing that can be done", shorten(&text));
+            r.wrong(&scalar, message, Some(FORMS.to_owned()));
+            return None;
+        }
+    };
+    Some(EventSpec { at_ns: at_ns?, text, components, action })
+}
+
+/// The replicas that a name means: itself, or all of its group.
+fn named(r: &mut Reader<'_>, scalar: &Scalar, name: &str) -> Option<Vec<String>> {
+    let meant = r.instances.iter().filter(|i| i.name == name || i.group == name);
+    let meant: Vec<String> = meant.map(|i| i.name.clone()).collect();
+    if meant.is_empty() {
+        let names: Vec<String> = r.instances.iter().map(|i| i.name.clone()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let message = format!("there is no component `{}`", shorten(name));
+        r.wrong(scalar, message, suggest::hint(name, &names));
+        return None;
+    }
+    Some(meant)
+}
+
+fn limit_of(r: &mut Reader<'_>, scalar: &Scalar, limit: &str, value: &str) -> Option<Action> {
+    let Some(limit) = LimitName::ALL.into_iter().find(|l| l.key() == limit) else {
+        let keys: Vec<&str> = LimitName::ALL.iter().map(|l| l.key()).collect();
+        let message = format!("`{}` is no limit that can be changed", shorten(limit));
+        r.wrong(scalar, message, suggest::hint(limit, &keys));
+        return None;
+    };
+    if value == "none" {
+        return Some(Action::Limit { limit, value: None });
+    }
+    match limit.parse(value) {
+        Ok(value) => Some(Action::Limit { limit, value: Some(value) }),
+        Err(expected) => {
+            let message = format!("`{}` is not {expected}", shorten(value));
+            r.wrong(scalar, message, Some("`none` for no limit".to_owned()));
+            None
+        }
+    }
+}
+
+/// What cannot be done to such a component, and what could.
+pub(crate) fn unfit(
+    event: &EventSpec,
+    part: &Part,
+    isolate: Isolation,
+) -> Option<(&'static str, &'static str)> {
+    match (event.action, part) {
+        (_, Part::External(_)) => {
+            Some(("it runs already, and nothing is done to it", "do it to a component that loadlab starts"))
+        }
+        (Action::Cut | Action::Heal | Action::Limit { limit: LimitName::Network, .. }, _)
+            if isolate != Isolation::Each =>
+        {
+            Some(("it has no link of its own", "`isolate: true` gives each component one"))
+        }
+        _ => None,
+    }
+}
+
+/// Whether what the step sends carries a `${unique}`.
+fn carries_id(step: &Step) -> bool {
+    let body = match &step.body {
+        Body::Text(text) | Body::Json(text) | Body::Form(text) => Some(text),
+        Body::Empty | Body::File(_) | Body::Multipart(_) => None,
+    };
+    let parts = match &step.body {
+        Body::Multipart(parts) => parts.as_slice(),
+        _ => &[],
+    };
+    let parts = parts.iter().filter_map(|part| match &part.content {
+        PartContent::Text(text) => Some(text),
+        PartContent::File(..) => None,
+    });
+    let texts = step.headers.iter().map(|(_, value)| value).chain([&step.url]).chain(body).chain(parts);
+    texts.flat_map(|t| t.variables()).any(|variable| variable == Variable::Id)
+}
+
+pub(crate) fn read_loss(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    probes: &[ProbeSpec],
+    (loads, left_out): (&[LoadSpec], bool),
+) -> Option<LossSpec> {
+    let node = fields.get("loss")?;
+    let at = fields.key_span("loss");
+    let fields = r.fields(node, &keys::LOSS, fields.key_span("loss"))?;
+    let persisted = if let Some(node) = fields.get("http") {
+        let url = read_url(r, node);
+        let json = fields.get("json").and_then(|n| read_pointer(r, n));
+        Persisted::Http { url: url?, json_pointer: json }
+    } else if let Some(node) = fields.get("command") {
+        Persisted::Command(read_command(r, node)?)
+    } else {
+        let probe = r.scalar(fields.get("probe")?, "a probe")?;
+        if !probes.iter().any(|p| p.name == probe.text) {
+            let names: Vec<&str> = probes.iter().map(|p| p.name.as_str()).collect();
+            let message = format!("there is no probe `{}`", shorten(&probe.text));
+            r.wrong(&probe, message, suggest::hint(&probe.text, &names));
+            return None;
+        }
+        return Some(LossSpec { persisted: Persisted::Probe(probe.text), at: place(r, at) });
+    };
+    // With mistakes in the loads a step may be missing just for that.
+    let is_whole = r.problems.count() == 0 && !loads.is_empty();
+    let carries_none = !loads.iter().flat_map(LoadSpec::steps).any(carries_id);
+    // A load that is for other cases may be the one that does.
+    if carries_none && left_out {
+        return None;
+    }
+    if is_whole && carries_none {
+        let problem = Problem::new(at, "no step carries a `${unique}`, so nothing can be told from ids");
+        let hint = "put `${unique}` into the requests that are stored, or count with `probe`";
+        r.push(problem.hint(hint));
+    }
+    Some(LossSpec { persisted, at: place(r, at) })
+}

@@ -1,0 +1,95 @@
+//! Reads captures: where a value is found, and that the place can be looked at.
+
+use crate::keys::journey::CAPTURE;
+use crate::model::journey::{Capture, CaptureFrom};
+use crate::read::reader::{Fields, Reader, Scalar};
+use crate::text::error::Problem;
+use crate::text::node::{Entry, Node};
+use crate::text::shorten::shorten;
+
+/// Largest compiled expression, bytes; the engine compiles it again with the same bound.
+const REGEX_BYTES: usize = 1 << 20;
+
+/// Reads a step's captures. Their names were noted before.
+pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Capture> {
+    let Some(node) = fields.get("capture") else { return Vec::new() };
+    let entries = r.map(node, "a map of values to keep, such as `{ token: { json: /token } }`");
+    entries.iter().filter_map(|entry| read_one(r, entry)).collect()
+}
+
+fn read_one(r: &mut Reader<'_>, entry: &Entry) -> Option<Capture> {
+    let fields = r.fields(&entry.value, &CAPTURE, entry.key_span)?;
+    let is_number = r.flag(&fields, "number").unwrap_or(false);
+    let from = if let Some(node) = fields.get("json") {
+        CaptureFrom::Json(read_pointer(r, node)?)
+    } else if let Some(node) = fields.get("header") {
+        CaptureFrom::Header(read_header_name(r, node)?)
+    } else if let Some(node) = fields.get("regex") {
+        CaptureFrom::Regex(read_regex(r, node)?)
+    } else {
+        let node = fields.get("body")?;
+        if r.flag(&fields, "body")? {
+            CaptureFrom::Body
+        } else {
+            r.push(Problem::new(node.span, "`body` can only be `true`").hint("leave it out"));
+            return None;
+        }
+    };
+    let slot = r.names.slot(&entry.key)? as u16;
+    Some(Capture { slot, from, is_number })
+}
+
+fn read_pointer(r: &mut Reader<'_>, node: &Node) -> Option<String> {
+    let scalar = r.scalar(node, "a JSON pointer such as `/token`")?;
+    is_pointer(r, &scalar).then_some(scalar.text)
+}
+
+/// Whether a text is a JSON pointer; says what is wrong with it.
+pub(crate) fn is_pointer(r: &mut Reader<'_>, scalar: &Scalar) -> bool {
+    let text = scalar.text.as_str();
+    if !text.is_empty() && !text.starts_with('/') {
+        let message = format!("`{}` is not a JSON pointer: it starts with `/`", shorten(text));
+        let hint = format!("`/{}`", text.trim_start_matches("$.").replace(['.', '['], "/").replace(']', ""));
+        r.wrong(scalar, message, Some(hint));
+        return false;
+    }
+    if text.split('~').skip(1).any(|after| !after.starts_with(['0', '1'])) {
+        r.wrong(scalar, "in a JSON pointer `~` is written `~0`", None);
+        return false;
+    }
+    true
+}
+
+fn read_header_name(r: &mut Reader<'_>, node: &Node) -> Option<String> {
+    let scalar = r.scalar(node, "the name of a header field")?;
+    let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    if scalar.text.is_empty() || !scalar.text.chars().all(token) {
+        let message = format!("`{}` cannot be the name of a header field", shorten(&scalar.text));
+        r.wrong(&scalar, message, None);
+        return None;
+    }
+    Some(scalar.text)
+}
+
+fn read_regex(r: &mut Reader<'_>, node: &Node) -> Option<String> {
+    let scalar = r.scalar(node, "a regular expression such as `id=(\\d+)`")?;
+    match regex::bytes::RegexBuilder::new(&scalar.text).size_limit(REGEX_BYTES).build() {
+        Ok(regex) if regex.captures_len() < 2 => {
+            let message = format!("`{}` has no group", shorten(&scalar.text));
+            r.wrong(&scalar, message, Some("put `(…)` around what is to be captured".to_owned()));
+            None
+        }
+        Ok(_) => Some(scalar.text),
+        Err(regex::Error::CompiledTooBig(_)) => {
+            r.wrong(&scalar, "this regular expression is too large", None);
+            None
+        }
+        Err(error) => {
+            // The last line says what; those before it draw where, as the plan's own line does.
+            let words = error.to_string();
+            let words = words.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned();
+            r.wrong(&scalar, format!("this is not a regular expression: {words}"), None);
+            None
+        }
+    }
+}

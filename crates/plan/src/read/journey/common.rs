@@ -1,0 +1,48 @@
+//! What steps, messages and bodies have in common.
+
+use crate::model::journey::Body;
+use crate::model::template::Template;
+use crate::read::reader::{Fields, Reader};
+use crate::text::error::Problem;
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+
+/// What stands in a header field has no line breaks.
+pub(crate) fn one_line(r: &mut Reader<'_>, span: Span, value: &Template) {
+    if value.to_string().contains(|c: char| c.is_control() && c != '\t') {
+        r.push(Problem::new(span, "a header field is one line"));
+    }
+}
+
+/// Reads the series that something counts for.
+pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
+    let mut tags: Vec<String> = Vec::new();
+    r.used_secret = None;
+    for tag in r.texts(fields, "tags") {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if tag.text.is_empty() || tag.text.len() > 64 || !tag.text.chars().all(good) {
+            let message = format!("`{}` cannot be a tag", shorten(&tag.text));
+            r.wrong(&tag, message, Some("letters, digits, `-` and `_`, at most 64".to_owned()));
+        } else if !tags.contains(&tag.text) {
+            tags.push(tag.text);
+        }
+    }
+    if let Some(span) = r.used_secret {
+        let problem = Problem::new(span, "a secret cannot be a tag, which names figures");
+        r.push(problem.hint("mark what is no secret: `${public:env.NAME}`"));
+    }
+    tags
+}
+
+/// Whether a body can be sent beside what else there is.
+pub(crate) fn only_one_body(r: &mut Reader<'_>, fields: &Fields<'_>) -> bool {
+    let given: Vec<_> = ["body", "form", "multipart"].iter().filter_map(|k| fields.entry(k)).collect();
+    let [first, second, ..] = given.as_slice() else { return true };
+    let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
+    let problem = Problem::new(second.key_span, message).hint("a request has one body");
+    r.push(problem.related(format!("`{}` is here", first.key), first.key_span));
+    false
+}
+
+/// No body.
+pub(crate) const EMPTY: Body = Body::Empty;

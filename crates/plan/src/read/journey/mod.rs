@@ -1,0 +1,14 @@
+//! Reads journeys: what users do, one step after another.
+//!
+//! `step` reads a step and what is around the steps; `body`, `capture`, `check`, `feeds`, `http` and `talk` read one part each.
+//! Variables become numbers here (which feed, which column, which capture), so that nobody looks up a name later.
+
+pub(crate) mod body;
+mod capture;
+mod check;
+mod common;
+pub(crate) mod feeds;
+pub(crate) mod http;
+pub(crate) mod step;
+pub(crate) mod talk;
+pub(crate) mod target;

@@ -1,0 +1,208 @@
+//! Reads journeys: `setup`, the steps of users, and what is around them.
+
+use crate::keys::{self, METHODS};
+use crate::model::journey::Step;
+use crate::model::journey::{CapturedName, OnFailure, Script, Setup};
+use crate::model::template::Template;
+use crate::model::variable::Escape;
+use crate::read::journey::common::{one_line, read_tags};
+use crate::read::journey::{body, capture, check, feeds, talk, target};
+use crate::read::names::{KnownCapture, Names, Place as Whose};
+use crate::read::reader::{Fields, Reader};
+use crate::read::texts::{in_folder, place};
+use crate::text::error::Problem;
+use crate::text::node::{Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+
+/// Reads the steps before all loads. What they capture is known to all loads read afterwards.
+pub(crate) fn read_setup(r: &mut Reader<'_>, fields: &Fields<'_>) -> Setup {
+    r.names = Names { place: Whose::Setup, ..Names::default() };
+    let node = fields.get("setup");
+    r.note_captures(node);
+    let steps = node.and_then(|n| read_steps(r, n, fields.key_span("setup"))).unwrap_or_default();
+    refuse_choices(r, node);
+    talk::refuse_in_setup(r, node);
+    r.names.shared = r.names.captures.len();
+    Setup { steps, captures: r.names.captures.iter().map(slot).collect() }
+}
+
+fn slot(known: &KnownCapture) -> CapturedName {
+    CapturedName { name: known.name.clone(), is_number: known.is_number }
+}
+
+/// Reads a load's journey and what is around it; `None` when there is none (which was said).
+pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(Vec<Step>, Script)> {
+    r.names.place = Whose::Load;
+    r.names.captures.truncate(r.names.shared);
+    r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
+    r.names.feeds.clear();
+    let mut found = feeds::read(r, fields);
+    for key in ["before", "journey", "after"] {
+        r.note_captures(fields.get(key));
+    }
+    let around = |r: &mut Reader<'_>, key: &str| {
+        let steps = fields.get(key).map(|n| read_steps(r, n, fields.key_span(key)));
+        refuse_choices(r, fields.get(key));
+        steps.unwrap_or(Some(Vec::new()))
+    };
+    let before = around(r, "before");
+    let is_mix = is_mix(r, fields.get("journey"));
+    let journey = fields.get("journey").and_then(|n| read_steps(r, n, fields.key_span("journey")));
+    // Whoever leaves may have captured any of it.
+    r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
+    let after = around(r, "after");
+    feeds::add_columns(r, &mut found);
+    let script = Script {
+        before: before?,
+        after: after?,
+        is_mix,
+        feeds: found,
+        captures: r.names.captures.iter().skip(r.names.shared).map(slot).collect(),
+        cookies: r.flag(fields, "cookies").unwrap_or(false),
+        redirects: r.count(fields, "redirects").unwrap_or(0) as u32,
+    };
+    Some((journey?, script))
+}
+
+/// Reads steps in order, so that each sees what those before it capture – but for those of a mix, of which nobody knows
+/// which was taken before.
+fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
+    let items = r.list(node, "a list of steps such as `- { get: \"http://127.0.0.1:8080/\" }`");
+    if items.is_empty() {
+        if let Value::List(_) = node.value {
+            r.push(Problem::new(at, format!("`{}` has no step", r.sources.slice(at))));
+        }
+        return None;
+    }
+    let mut steps = Vec::new();
+    for item in items {
+        let known: Vec<bool> = r.names.captures.iter().map(|c| c.is_visible).collect();
+        let step = read_step(r, item);
+        let in_order = step.as_ref().is_none_or(|s| s.weight.is_none());
+        if !in_order {
+            // What its messages captured is known inside it.
+            r.names.captures.iter_mut().zip(known).for_each(|(c, known)| c.is_visible = known);
+        }
+        for entry in item.get("capture").map_or(&[][..], Node::entries).iter().filter(|_| in_order) {
+            if let Some(slot) = r.names.slot(&entry.key) {
+                r.names.captures[slot].is_visible = true;
+            }
+        }
+        steps.extend(step);
+    }
+    (steps.len() == items.len()).then_some(steps)
+}
+
+/// Whether steps have weights: all of them, or none.
+fn is_mix(r: &mut Reader<'_>, node: Option<&Node>) -> bool {
+    let Some(Value::List(items)) = node.map(|n| &n.value) else { return false };
+    let with = items.iter().find_map(|i| i.entries().iter().find(|e| e.key == "weight"));
+    let without = items.iter().find(|i| i.get("weight").is_none());
+    if let (Some(with), Some(without)) = (with, without) {
+        let problem = Problem::new(without.span.point(), "this step has no `weight`, and others have");
+        let problem = problem.related("one that has is here", with.key_span);
+        r.push(
+            problem.hint("either all steps of a journey have one and each round takes one of them, or none"),
+        );
+    }
+    with.is_some() && without.is_none()
+}
+
+/// Steps around a journey are taken once each: there is nothing to choose.
+fn refuse_choices(r: &mut Reader<'_>, node: Option<&Node>) {
+    let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
+    for entry in items.iter().flat_map(Node::entries) {
+        let hint = match entry.key.as_str() {
+            "weight" => "a `weight` belongs to the steps of a `journey`",
+            "urls" => "a list of URLs belongs to the steps of a `journey`",
+            _ => continue,
+        };
+        let problem = Problem::new(entry.key_span, "these steps are all taken, one after another");
+        r.push(problem.hint(hint));
+    }
+}
+
+fn read_step(r: &mut Reader<'_>, node: &Node) -> Option<Step> {
+    let fields = r.fields(node, &keys::STEP, node.span.point())?;
+    let headers = read_headers(r, &fields);
+    let auth = target::read_auth(r, &fields, &headers);
+    let body = body::read(r, &fields);
+    let tags = read_tags(r, &fields);
+    let (statuses, checks) = check::read(r, &fields);
+    let captures = capture::read(r, &fields);
+    let weight = r.count(&fields, "weight").map(|n| n as u32);
+    let websocket = talk::read(r, &fields);
+    let keeps = !captures.is_empty()
+        || websocket.iter().flat_map(|talk| &talk.messages).any(|message| !message.captures.is_empty());
+    let on_failure = match r.choice(&fields, "on_failure") {
+        Some("continue") => OnFailure::Continue,
+        Some("end") => OnFailure::End,
+        Some("leave") => OnFailure::Leave,
+        // A later step would find nothing.
+        _ if keeps => OnFailure::End,
+        _ => OnFailure::Continue,
+    };
+    let (method, url, urls) = read_target(r, &fields)?;
+    let at = place(r, node.span.point());
+    let body = body?;
+    Some(Step {
+        method,
+        url,
+        headers,
+        body,
+        tags,
+        statuses,
+        checks,
+        captures,
+        weight,
+        auth,
+        on_failure,
+        urls,
+        websocket,
+        at,
+    })
+}
+
+/// Method, URL, and the file of a list of them.
+fn read_target(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(&'static str, Template, Option<String>)> {
+    if let Some(node) = fields.get("urls") {
+        let path = r.scalar(node, "a path")?;
+        return Some(("GET", Template::default(), Some(in_folder(r.plan_dir, &path.text))));
+    }
+    if let Some(node) = fields.get("websocket") {
+        return Some(("GET", target::read(r, node, target::Kind::WebSocket)?, None));
+    }
+    let method = METHODS.iter().find(|m| fields.get(m).is_some())?;
+    let url = fields.get(method).and_then(|n| target::read(r, n, target::Kind::Http))?;
+    Some((in_capitals(method), url, None))
+}
+
+fn in_capitals(method: &str) -> &'static str {
+    const NAMES: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
+    NAMES.iter().find(|n| n.eq_ignore_ascii_case(method)).unwrap_or(&NAMES[0])
+}
+
+fn read_headers(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Template)> {
+    let Some(node) = fields.get("headers") else { return Vec::new() };
+    let mut headers = Vec::new();
+    for entry in r.map(node, "a map of header fields") {
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if entry.key.is_empty() || !entry.key.chars().all(token) {
+            let message = format!("`{}` cannot be the name of a header field", shorten(&entry.key));
+            r.push(Problem::new(entry.key_span, message));
+        }
+        let own = match entry.key.to_ascii_lowercase().as_str() {
+            "content-length" | "transfer-encoding" => Some("it follows from the body"),
+            "connection" => Some("use `keep_alive` of the load"),
+            _ => None,
+        };
+        if let Some(hint) = own {
+            r.push(Problem::new(entry.key_span, format!("`{}` is set by loadlab", entry.key)).hint(hint));
+        }
+        let Some(value) = r.request_text(&entry.value, "a text", Escape::Header) else { continue };
+        one_line(r, entry.value.span, &value);
+        headers.push((entry.key.clone(), value));
+    }
+    headers
+}

@@ -1,0 +1,203 @@
+//! Reads conversations over WebSockets: what is said, what is waited for, how long a connection is held; and whether the
+//! load around them can have any.
+
+use crate::keys::journey::{MESSAGE, WEBSOCKET_SEND};
+use crate::model::journey::{Conversation, Message, Protocol, Said};
+use crate::model::spec::Model;
+use crate::model::template::Template;
+use crate::model::variable::Escape;
+use crate::read::journey::common;
+use crate::read::journey::{body, capture, check};
+use crate::read::reader::{Fields, Reader};
+use crate::text::error::Problem;
+use crate::text::node::{Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+
+/// Most messages of one conversation, repeated ones counted each time: each is a request of the engine.
+const MOST: u64 = 10_000;
+/// Keys of requests that mean nothing here.
+const OTHERS: [&str; 5] = ["body", "form", "multipart", "check", "capture"];
+
+/// Reads the conversation of a step, if it is one.
+pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Conversation> {
+    fields.get("websocket")?;
+    if let Some(entry) = OTHERS.iter().find_map(|k| fields.entry(k)) {
+        let problem = Problem::new(entry.key_span, format!("a WebSocket step has no `{}`", entry.key));
+        r.push(problem.hint("`messages` say what is sent, expected and captured"));
+    }
+    refuse_headers(r, fields);
+    let repeat = r.count(fields, "repeat").unwrap_or(1);
+    let messages = fields.get("messages").map(|node| read_messages(r, node)).unwrap_or_default();
+    if repeat.saturating_mul(messages.len() as u64) > MOST {
+        let key = if fields.has("repeat") { "repeat" } else { "messages" };
+        let problem = Problem::new(fields.key_span(key), format!("more than {MOST} messages in one step"));
+        r.push(problem.hint("a shorter conversation, opened more often"));
+    }
+    Some(Conversation {
+        messages,
+        repeat: repeat as u32,
+        hold_ns: r.duration(fields, "hold").unwrap_or(0),
+        subprotocols: read_subprotocols(r, fields),
+    })
+}
+
+fn read_subprotocols(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
+    let mut names = Vec::new();
+    for name in r.texts(fields, "subprotocols") {
+        let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+        if name.text.is_empty() || !name.text.chars().all(token) {
+            let message = format!("`{}` cannot be the name of a subprotocol", shorten(&name.text));
+            r.wrong(&name, message, None);
+        } else if !names.contains(&name.text) {
+            names.push(name.text);
+        }
+    }
+    names
+}
+
+/// Headers of the opening are not the plan's.
+fn refuse_headers(r: &mut Reader<'_>, fields: &Fields<'_>) {
+    for entry in fields.get("headers").map_or(&[][..], Node::entries) {
+        let name = entry.key.to_ascii_lowercase();
+        if name == "upgrade" || name.starts_with("sec-websocket-") {
+            let problem = Problem::new(entry.key_span, format!("`{}` is set by loadlab", entry.key));
+            let offers = name == "sec-websocket-protocol";
+            r.push(problem.maybe_hint(offers.then(|| "`subprotocols` of the step".to_owned())));
+        }
+    }
+}
+
+/// Reads messages in order, so that each sees what those before it capture.
+fn read_messages(r: &mut Reader<'_>, node: &Node) -> Vec<Message> {
+    let items = r.list(node, "a list of messages such as `- { send: ping, expect: { contains: pong } }`");
+    let mut messages = Vec::new();
+    for item in items {
+        messages.extend(read_message(r, item));
+        for entry in item.get("capture").map_or(&[][..], Node::entries) {
+            if let Some(slot) = r.names.slot(&entry.key) {
+                r.names.captures[slot].is_visible = true;
+            }
+        }
+    }
+    messages
+}
+
+fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
+    let fields = r.fields(node, &MESSAGE, node.span.point())?;
+    let send = fields.get("send").and_then(|n| read_send(r, n, fields.key_span("send")));
+    let expect = fields.get("expect").and_then(|n| check::read_message(r, n, fields.key_span("expect")));
+    let (expect, echoes) = expect.unzip();
+    let echoes = echoes.unwrap_or_default();
+    for entry in fields.get("capture").map_or(&[][..], Node::entries) {
+        if let Some(header) = entry.value.entries().iter().find(|e| e.key == "header") {
+            let problem = Problem::new(header.key_span, "a message has no `header`");
+            r.push(problem.hint("`json`, `regex` or `body`"));
+        }
+    }
+    let captures = capture::read(r, &fields);
+    let waits = fields.has("expect") || fields.has("capture");
+    for key in ["within", "others"] {
+        if let Some(entry) = fields.entry(key).filter(|_| !waits) {
+            let problem =
+                Problem::new(entry.key_span, format!("`{key}` belongs to `expect`, which is not here"));
+            r.push(problem.hint("it is about what is waited for"));
+        }
+    }
+    if !waits && !fields.has("send") && !fields.has("pause") {
+        let problem =
+            Problem::new(node.span.point(), "a message needs `send`, `expect`, `capture` or `pause`");
+        r.push(problem);
+        return None;
+    }
+    Some(Message {
+        pause_ns: r.duration(&fields, "pause").unwrap_or(0),
+        send,
+        // Without checks any message will do.
+        expect: expect.or_else(|| waits.then(Default::default)),
+        echoes,
+        captures,
+        passes_over: r.choice(&fields, "others") != Some("fail") && fields.has("expect"),
+        within_ns: r.positive_duration(&fields, "within"),
+        tags: common::read_tags(r, &fields),
+    })
+}
+
+fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Said> {
+    if let Value::Scalar(..) = node.value {
+        let what = "a text, `{json: …}`, `{file: …}` or `{hex: …}`";
+        return r.request_text(node, what, Escape::Raw).map(Said::Text);
+    }
+    let fields = r.fields(node, &WEBSOCKET_SEND, at)?;
+    if let Some(file) = fields.get("file") {
+        return body::read_path(r, file).map(Said::File);
+    }
+    if let Some(bytes) = fields.get("hex") {
+        let scalar = r.scalar(bytes, "bytes such as `00 ff`")?;
+        let read = from_hex(&scalar.text);
+        if read.is_none() {
+            let message = format!("`{}` is not bytes in hexadecimal", shorten(&scalar.text));
+            r.wrong(&scalar, message, Some("two digits each, such as `\"00 ff\"`".to_owned()));
+        }
+        return read.map(Said::Bytes);
+    }
+    let mut template = Template::default();
+    body::json_template(r, fields.get("json")?, &mut template)?;
+    Some(Said::Text(template))
+}
+
+/// Pairs of digits, perhaps with blanks between them.
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> =
+        text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// Says what of a load keeps its users from talking.
+pub(crate) fn fits_load(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    (model, protocol): (Option<&Model>, Protocol),
+) {
+    let lists = ["before", "journey", "after"].into_iter().filter_map(|key| fields.get(key));
+    let steps = lists.flat_map(|list| match &list.value {
+        Value::List(items) => items.as_slice(),
+        _ => &[],
+    });
+    let is_paced = matches!(model, Some(Model::Closed { pace_ns: Some(_), .. }));
+    for step in steps {
+        let Some(entry) = step.entries().iter().find(|e| e.key == "websocket") else { continue };
+        if let Some(Model::Open { .. }) = model {
+            let problem =
+                Problem::new(entry.key_span, "a rate sends single requests, which are no conversation");
+            r.push(problem.hint("`users`, or `sessions: 5/s`: users that arrive, talk and leave"));
+        }
+        if protocol != Protocol::Http1 {
+            let problem = Problem::new(entry.key_span, "a WebSocket is opened over HTTP/1.1 only");
+            let problem = problem.related("`protocol` is here", fields.key_span("protocol"));
+            r.push(problem.hint("a load of its own, without `protocol`, for those who talk"));
+        }
+        let messages = step.get("messages").map_or(&[][..], |node| match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => &[],
+        });
+        let pauses = messages.iter().flat_map(Node::entries).filter(|e| e.key == "pause");
+        let holds = step.entries().iter().filter(|e| e.key == "hold");
+        for pause in pauses.chain(holds).filter(|_| is_paced) {
+            let message = format!("with a `pace` there is no `{}`", pause.key);
+            let problem =
+                Problem::new(pause.key_span, message).related("`pace` is here", fields.key_span("pace"));
+            r.push(problem.hint("each part of the conversation falls due by the pace"));
+        }
+    }
+}
+
+/// A conversation is one user's own: `setup` is nobody's.
+pub(crate) fn refuse_in_setup(r: &mut Reader<'_>, node: Option<&Node>) {
+    let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
+    for entry in items.iter().flat_map(Node::entries).filter(|e| e.key == "websocket") {
+        let problem = Problem::new(entry.key_span, "`setup` opens no WebSocket");
+        r.push(problem.hint("`before` of a load, for each of its users"));
+    }
+}

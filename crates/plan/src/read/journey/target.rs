@@ -1,0 +1,146 @@
+//! Reads where a step goes, and who sends it.
+//!
+//! The host must stand before any variable: which hosts a load may reach is decided before it starts.
+
+use crate::keys::journey::{AUTH, BASIC};
+use crate::model::journey::Auth;
+use crate::model::template::Template;
+use crate::model::variable::Escape;
+use crate::read::journey::common::one_line;
+use crate::read::reader::{Fields, Reader};
+use crate::text::error::Problem;
+use crate::text::node::Node;
+use crate::url;
+
+/// What a URL is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Http,
+    WebSocket,
+    Proxy,
+}
+
+/// Reads a URL that may have ports left in it, and variables behind its host.
+pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Template> {
+    let template = match kind {
+        Kind::Proxy => r.url_text(node)?,
+        _ => r.request_text(node, "a URL", Escape::Url)?,
+    };
+    let (mut sample, first) = template.sample();
+    let mut template = template;
+    if let Some((at, escape)) = first
+        && !has_path(&sample[..at])
+    {
+        if escape != Escape::UrlRaw || !has_host(&sample[..at]) {
+            let problem = Problem::new(node.span, "the host must be known before the load starts");
+            r.push(problem.hint(
+                "write scheme, host and port out; for a path from elsewhere `http://HOST:PORT${raw(next)}`",
+            ));
+            return None;
+        }
+        sample.insert(at, '/');
+        template = template.starting_at_path();
+    }
+    match form(&sample, kind) {
+        Ok(()) => Some(template),
+        Err(error) => {
+            r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
+            None
+        }
+    }
+}
+
+/// Whether the beginning of a URL reaches into its path or query, so that what follows cannot change the host.
+pub(crate) fn has_path(beginning: &str) -> bool {
+    match beginning.split_once("://") {
+        Some((_, rest)) => rest.contains(['/', '?']),
+        // `unix:/PATH:/URI`
+        None => beginning.strip_prefix("unix:").is_some_and(|rest| rest.contains(":/")),
+    }
+}
+
+/// Whether the beginning of a URL has a whole host.
+fn has_host(beginning: &str) -> bool {
+    match beginning.split_once("://") {
+        Some((_, rest)) => !rest.is_empty() && !rest.ends_with(':'),
+        None => beginning.strip_prefix("unix:").is_some_and(|rest| rest.ends_with(':')),
+    }
+}
+
+/// Whether a URL has a form that can be requested; `https` and its like are checked as `http` is.
+fn form(sample: &str, kind: Kind) -> Result<(), url::UrlError> {
+    let lower = sample.get(..8).unwrap_or(sample).to_ascii_lowercase();
+    let as_http = |rest: &str| url::check(&format!("http{rest}"));
+    let after = |n: usize| sample.get(n..).unwrap_or("");
+    match kind {
+        Kind::Http if lower.starts_with("https://") => as_http(after(5)),
+        Kind::Http if lower.starts_with("unix:") => unix(after(5)),
+        Kind::Http => url::check(sample),
+        Kind::WebSocket if lower.starts_with("wss://") => as_http(after(3)),
+        Kind::WebSocket if lower.starts_with("ws://") => as_http(after(2)),
+        Kind::WebSocket => Err(url::UrlError {
+            message: "expected a WebSocket URL".to_owned(),
+            hint: Some("`ws://HOST:PORT/PATH`".to_owned()),
+        }),
+        Kind::Proxy => {
+            let sample = &without_user(sample);
+            url::check(sample)?;
+            if !sample.trim_end_matches('/').get(7..).unwrap_or("").contains(['/', '?']) {
+                return Ok(());
+            }
+            let message = "a proxy has no path".to_owned();
+            Err(url::UrlError { message, hint: Some("`http://HOST:PORT`".to_owned()) })
+        }
+    }
+}
+
+/// A proxy's URL without user and password, whose form matters to nobody but the proxy.
+fn without_user(url: &str) -> String {
+    match url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, place)) => format!("{scheme}://{place}"),
+        None => url.to_owned(),
+    }
+}
+
+/// `PATH:/URI` behind `unix:`.
+fn unix(rest: &str) -> Result<(), url::UrlError> {
+    match rest.split_once(':') {
+        Some((path, uri)) if path.starts_with('/') && uri.starts_with('/') => {
+            url::check(&format!("http://localhost{uri}"))
+        }
+        _ => Err(url::UrlError {
+            message: "expected a socket's path and what is requested there".to_owned(),
+            hint: Some("`unix:/run/service.sock:/path`".to_owned()),
+        }),
+    }
+}
+
+/// Reads who sends a step.
+pub(crate) fn read_auth(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    headers: &[(String, Template)],
+) -> Option<Auth> {
+    let node = fields.get("auth")?;
+    if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+        let problem = Problem::new(fields.key_span("auth"), "there is an `authorization` header as well");
+        r.push(problem.hint("one of the two"));
+    }
+    let auth = r.fields(node, &AUTH, fields.key_span("auth"))?;
+    if let Some(token) = auth.get("bearer") {
+        let value = r.request_text(token, "a token", Escape::Header)?;
+        one_line(r, token.span, &value);
+        return Some(Auth::Bearer(value));
+    }
+    let basic = r.fields(auth.get("basic")?, &BASIC, auth.key_span("basic"))?;
+    let user = basic.get("user").and_then(|n| r.request_text(n, "a text", Escape::Raw));
+    let password = basic.get("password").and_then(|n| r.request_text(n, "a text", Escape::Raw));
+    let user = user?;
+    if user.to_string().contains(':') && user.as_text().is_some() {
+        let span = basic.get("user").map_or(node.span, |n| n.span);
+        r.push(
+            Problem::new(span, "a user's name cannot hold a colon here").hint("the password begins there"),
+        );
+    }
+    Some(Auth::Basic { user, password: password? })
+}

@@ -1,0 +1,428 @@
+//! Reads `limits`, and limits that follow from what an earlier case measured.
+//!
+//! `${measured.CASE.COMPONENT.FIGURE / 2}` stands for a whole limit. The figure is known only when that case has run, so
+//! the run puts it in; here it is checked that there will be one.
+
+use loadlab_record::expr::{self, Kind as Figure};
+use loadlab_record::units;
+
+use crate::keys;
+use crate::model::journey::Place;
+use crate::model::plan::{Order, Plan};
+use crate::model::spec::{Case, LimitName, Limits, MeasuredLimit};
+use crate::read::measured::is_measured;
+use crate::read::reader::{Reader, Scalar};
+use crate::read::texts::place;
+use crate::read::values::parse_count;
+use crate::text::error::{PlanError, Problem};
+use crate::text::node::{Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+use crate::text::suggest;
+
+/// What is longer is no link any more, and would be kept in memory all that time.
+const LONGEST_DELAY_NS: u64 = 60_000_000_000;
+
+impl LimitName {
+    /// All of them, in the order of the language.
+    pub const ALL: [LimitName; 13] = [
+        LimitName::Cpu,
+        LimitName::Memory,
+        LimitName::MemorySwap,
+        LimitName::Pids,
+        LimitName::OpenFiles,
+        LimitName::BlockRead,
+        LimitName::BlockWrite,
+        LimitName::BlockReadOps,
+        LimitName::BlockWriteOps,
+        LimitName::Network,
+        LimitName::Delay,
+        LimitName::Jitter,
+        LimitName::Loss,
+    ];
+
+    /// As a plan writes it.
+    pub fn key(self) -> &'static str {
+        match self {
+            LimitName::Cpu => "cpu",
+            LimitName::Memory => "memory",
+            LimitName::MemorySwap => "memory_swap",
+            LimitName::Pids => "pids",
+            LimitName::OpenFiles => "open_files",
+            LimitName::BlockRead => "block_read",
+            LimitName::BlockWrite => "block_write",
+            LimitName::BlockReadOps => "block_read_ops",
+            LimitName::BlockWriteOps => "block_write_ops",
+            LimitName::Network => "network",
+            LimitName::Delay => "delay",
+            LimitName::Jitter => "jitter",
+            LimitName::Loss => "loss",
+        }
+    }
+
+    /// It is carried out by a relay on the component's link.
+    pub fn is_of_relay(self) -> bool {
+        matches!(self, LimitName::Delay | LimitName::Jitter | LimitName::Loss)
+    }
+
+    /// What a figure must be of to make this limit; `None` where none does.
+    fn figure(self) -> Option<Figure> {
+        match self {
+            LimitName::Cpu => Some(Figure::Percent),
+            LimitName::Memory | LimitName::MemorySwap => Some(Figure::Bytes),
+            LimitName::Pids | LimitName::OpenFiles => Some(Figure::Plain),
+            _ => None,
+        }
+    }
+
+    /// A value as a plan writes it: cores, bytes, a count, or any of these per second.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub(crate) fn parse(self, text: &str) -> Result<f64, &'static str> {
+        let whole = |n: Result<u64, units::UnitError>| n.map(|n| n as f64).map_err(|e| e.expected);
+        match self {
+            LimitName::Cpu => units::parse_cpu_cores(text).map_err(|e| e.expected),
+            LimitName::Memory | LimitName::MemorySwap => whole(units::parse_bytes(text)),
+            LimitName::Pids | LimitName::OpenFiles => whole(parse_count(text)),
+            LimitName::BlockRead | LimitName::BlockWrite | LimitName::Network => {
+                let size =
+                    text.trim().strip_suffix("/s").and_then(|size| units::parse_bytes(size.trim()).ok());
+                size.filter(|n| *n > 0).map(|n| n as f64).ok_or("bytes per second such as `10MiB/s`")
+            }
+            LimitName::BlockReadOps | LimitName::BlockWriteOps => {
+                let rate = units::parse_rate_per_s(text).map_err(|e| e.expected)?;
+                if rate >= 1.0 && rate.fract() == 0.0 { Ok(rate) } else { Err("a whole number per second") }
+            }
+            LimitName::Delay | LimitName::Jitter => match units::parse_duration_ns(text) {
+                Ok(ns) if ns <= LONGEST_DELAY_NS => Ok(ns as f64),
+                Ok(_) => Err("a duration of a minute at most"),
+                Err(e) => Err(e.expected),
+            },
+            LimitName::Loss => {
+                let percent = text.trim().strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+                percent.filter(|n| (0.0..100.0).contains(n)).map(|n| n / 100.0).ok_or("a share such as `1%`")
+            }
+        }
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            LimitName::Cpu => "a CPU limit such as `1%` or `0.5`, or `none`",
+            LimitName::Memory | LimitName::MemorySwap => "a size such as `15MiB`, or `none`",
+            LimitName::Pids | LimitName::OpenFiles => "a whole number, or `none`",
+            LimitName::BlockRead | LimitName::BlockWrite => "bytes per second such as `10MiB/s`, or `none`",
+            LimitName::BlockReadOps | LimitName::BlockWriteOps => {
+                "a number per second such as `100/s`, or `none`"
+            }
+            LimitName::Network => "bytes per second such as `1MiB/s`, or `none`",
+            LimitName::Delay | LimitName::Jitter => "a duration such as `40ms`, or `none`",
+            LimitName::Loss => "a share such as `1%`, or `none`",
+        }
+    }
+}
+
+impl Limits {
+    /// Sets one of them, in the units of its field; `None` takes it away.
+    pub fn set(&mut self, name: LimitName, value: Option<f64>) {
+        let whole = value.map(|v| v.round() as u64);
+        match name {
+            LimitName::Cpu => self.cpu_cores = value,
+            LimitName::Memory => self.memory_bytes = whole,
+            LimitName::MemorySwap => self.memory_swap_bytes = whole,
+            LimitName::Pids => self.pids = whole,
+            LimitName::OpenFiles => self.open_files = whole,
+            LimitName::BlockRead => self.block_read_bytes_per_s = whole,
+            LimitName::BlockWrite => self.block_write_bytes_per_s = whole,
+            LimitName::BlockReadOps => self.block_read_ops_per_s = whole,
+            LimitName::BlockWriteOps => self.block_write_ops_per_s = whole,
+            LimitName::Network => self.network_bytes_per_s = whole,
+            LimitName::Delay => self.delay_ns = whole,
+            LimitName::Jitter => self.jitter_ns = whole,
+            LimitName::Loss => self.loss = value,
+        }
+    }
+}
+
+pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
+    let mut limits = Limits::default();
+    let Some(fields) = r.fields(node, &keys::LIMITS, at) else { return limits };
+    for name in LimitName::ALL {
+        let Some(node) = fields.get(name.key()) else { continue };
+        match read_one(r, node, name) {
+            Some(Limit::Value(value)) => limits.set(name, Some(value)),
+            Some(Limit::Measured(measured)) => limits.measured.push(*measured),
+            None => {}
+        }
+    }
+    let span_of = |key: &str| fields.get(key).map_or(at, |n| n.span);
+    if limits.memory_bytes == Some(0) {
+        let problem = Problem::new(span_of("memory"), "nothing runs in no memory");
+        r.push(problem.hint("`none` for no limit"));
+    }
+    if let (Some(memory), Some(both)) = (limits.memory_bytes, limits.memory_swap_bytes)
+        && both < memory
+    {
+        let message = "`memory_swap` is memory and swap together, and less than `memory`";
+        r.push(Problem::new(span_of("memory_swap"), message).hint("at least as much as `memory`"));
+    }
+    // Without a delay there is nothing that could vary.
+    if limits.delay_ns.is_some() && limits.jitter_ns > limits.delay_ns {
+        let message = "`jitter` is more than `delay`, and nothing arrives before it was sent";
+        r.push(Problem::new(span_of("jitter"), message).hint("a `delay` at least as long"));
+    }
+    if let Some(node) = fields.get("cpus") {
+        limits.cpus = read_cpus(r, node).unwrap_or_default();
+    }
+    limits
+}
+
+/// A limit as read.
+enum Limit {
+    Value(f64),
+    Measured(Box<MeasuredLimit>),
+}
+
+fn read_one(r: &mut Reader<'_>, node: &Node, name: LimitName) -> Option<Limit> {
+    // In the matrix such a value stands for itself; here it may also be written directly.
+    let direct = match &node.value {
+        Value::Scalar(_, text) if is_measured(text) => Some(text.clone()),
+        _ => None,
+    };
+    let scalar = match direct {
+        Some(text) => Scalar { text, kind: crate::text::node::Kind::Text, span: node.span, origin: None },
+        None => r.scalar(node, name.what())?,
+    };
+    if scalar.text == "none" {
+        return None;
+    }
+    if is_measured(&scalar.text) {
+        let place = place(r, scalar.span);
+        return match parse_measured(name, &scalar.text, place) {
+            Ok(measured) => Some(Limit::Measured(Box::new(measured))),
+            Err((message, hint)) => {
+                r.wrong(&scalar, message, Some(hint));
+                None
+            }
+        };
+    }
+    match name.parse(&scalar.text) {
+        Ok(value) => Some(Limit::Value(value)),
+        Err(expected) => {
+            let message = format!("`{}` is not {expected}", shorten(&scalar.text));
+            r.wrong(&scalar, message, Some("`none` for no limit".to_owned()));
+            None
+        }
+    }
+}
+
+/// `0-1,3`, or `none`.
+fn read_cpus(r: &mut Reader<'_>, node: &Node) -> Option<Vec<usize>> {
+    let scalar = r.scalar(node, "cores such as `0-1,3`, or `none`")?;
+    if scalar.text == "none" {
+        return None;
+    }
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        (from <= to && to < 1024).then_some(from..=to)
+    };
+    let ranges: Option<Vec<_>> = scalar.text.split(',').map(range).collect();
+    if ranges.is_none() {
+        let message = format!("`{}` is not cores such as `0-1,3`", shorten(&scalar.text));
+        r.wrong(&scalar, message, Some("`none` for all of them".to_owned()));
+    }
+    let mut cpus: Vec<usize> = ranges?.into_iter().flatten().collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    Some(cpus)
+}
+
+/// How it is written.
+const FORM: &str = "`${measured.CASE.COMPONENT.FIGURE / 2}`, such as `${measured.control.edge.memory.mean / 2}`; a case \
+                    whose name is no word stands in brackets: `${measured[\"1% CPU\"].edge.cpu}`";
+
+fn parse_measured(limit: LimitName, text: &str, at: Place) -> Result<MeasuredLimit, (String, String)> {
+    let wrong = || (format!("`{}` is no measured figure", shorten(text)), FORM.to_owned());
+    let inner = text.trim().strip_prefix("${measured").and_then(|t| t.strip_suffix('}')).ok_or_else(wrong)?;
+    let (case, rest) = case_of(inner).ok_or_else(wrong)?;
+    let end = rest.find(['*', '/']).unwrap_or(rest.len());
+    let (component, figure) = rest[..end].trim().split_once('.').ok_or_else(wrong)?;
+    let factor = factor_of(&rest[end..]).ok_or_else(wrong)?;
+    let kind = expr::kind_of(&format!("{component}.{figure}"));
+    let is_figure = expr::component_names("x").iter().any(|n| n.strip_prefix("x.") == Some(figure));
+    match limit.figure() {
+        None => {
+            Err((format!("`{}` cannot follow from what was measured", limit.key()), "a plain value".into()))
+        }
+        Some(wanted) if !is_figure || kind != Some(wanted) => {
+            let fitting = match wanted {
+                Figure::Bytes => "`memory.mean`, `memory.max` or `memory.last`",
+                Figure::Percent => "`cpu` or `cpu.max`",
+                _ => "`pids` or `open_files`",
+            };
+            let message = format!("`{}` is no figure that makes a limit on {}", shorten(figure), limit.key());
+            Err((message, format!("one of {fitting}")))
+        }
+        Some(_) => Ok(MeasuredLimit {
+            limit,
+            case,
+            component: component.to_owned(),
+            figure: figure.to_owned(),
+            factor,
+            text: text.trim().to_owned(),
+            at,
+        }),
+    }
+}
+
+/// `.control.` or `["1% CPU"].`: the name, and what follows.
+fn case_of(text: &str) -> Option<(String, &str)> {
+    if let Some(rest) = text.strip_prefix('.') {
+        let (case, rest) = rest.split_once('.')?;
+        return (!case.is_empty()).then(|| (case.to_owned(), rest));
+    }
+    let rest = text.strip_prefix('[')?.trim_start();
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let (case, rest) = rest[1..].split_once(quote)?;
+    Some((case.to_owned(), rest.trim_start().strip_prefix("].")?))
+}
+
+/// `/ 2 * 3` as a number; nothing is 1.
+fn factor_of(mut text: &str) -> Option<f64> {
+    let mut factor = 1.0;
+    loop {
+        text = text.trim();
+        let Some(op) = text.chars().next() else { break };
+        let rest = &text[op.len_utf8()..];
+        let end = rest.find(['*', '/']).unwrap_or(rest.len());
+        let number: f64 = rest[..end].trim().parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0)?;
+        match op {
+            '*' => factor *= number,
+            '/' => factor /= number,
+            _ => return None,
+        }
+        text = &rest[end..];
+    }
+    Some(factor)
+}
+
+/// Whether every figure that limits hang on will have been measured when it is needed. To be asked when all cases are
+/// known and chosen.
+pub(crate) fn check_measured(plan: &Plan) -> Vec<PlanError> {
+    let mut errors = Vec::new();
+    let cases = plan.cases();
+    for (i, case) in cases.iter().enumerate() {
+        for component in &case.system.components {
+            for measured in &component.limits.measured {
+                let found = check_one(measured, cases, i).or_else(|| {
+                    let in_turn = plan.order == Order::Interleaved && plan.trials > 1;
+                    in_turn.then(|| {
+                        let message =
+                            "with cases in turn not all trials of the measured case come before".to_owned();
+                        (message, "`order: sequential`".to_owned())
+                    })
+                });
+                let Some((message, hint)) = found else { continue };
+                let Place { file, line, column, snippet } = measured.at.clone();
+                let error =
+                    PlanError { file, line, column, message, snippet, related: None, hint: Some(hint) };
+                if !errors.contains(&error) {
+                    errors.push(error);
+                }
+            }
+        }
+    }
+    errors
+}
+
+fn check_one(measured: &MeasuredLimit, cases: &[Case], own: usize) -> Option<(String, String)> {
+    let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
+    let Some(at) = names.iter().position(|n| *n == measured.case) else {
+        let message = format!("there is no case `{}` that could have been measured", shorten(&measured.case));
+        let hint = suggest::hint(&measured.case, &names).unwrap_or_else(|| FORM.to_owned());
+        return Some((message, format!("{hint}; `--case` leaves cases out")));
+    };
+    if at >= own {
+        let message = format!(
+            "case `{}` needs what case `{}` measures, which does not come before it",
+            shorten(names[own]),
+            shorten(&measured.case)
+        );
+        return Some((message, "cases run in the order of the matrix".to_owned()));
+    }
+    let mut components = cases[at].system.components.iter();
+    let known = components.any(|c| c.name == measured.component || c.group == measured.component);
+    (!known).then(|| {
+        let message =
+            format!("case `{}` has no component `{}`", shorten(names[at]), shorten(&measured.component));
+        let names: Vec<&str> = cases[at].system.components.iter().map(|c| c.name.as_str()).collect();
+        (message, suggest::hint(&measured.component, &names).unwrap_or_else(|| FORM.to_owned()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measured_limits_are_taken_apart() {
+        for (limit, text, expect) in [
+            (
+                LimitName::Memory,
+                "${measured.control.edge.memory.mean / 2}",
+                Ok(("control", "edge", "memory.mean", 0.5)),
+            ),
+            (LimitName::Cpu, "${measured[\"1% CPU\"].edge1.cpu}", Ok(("1% CPU", "edge1", "cpu", 1.0))),
+            (LimitName::Memory, "${measured['a.b'].x.memory.max*3/2}", Ok(("a.b", "x", "memory.max", 1.5))),
+            (
+                LimitName::Memory,
+                "${measured.control.edge.cpu}",
+                Err("`cpu` is no figure that makes a limit on memory"),
+            ),
+            (LimitName::Pids, "${measured.a.edge.pid}", Err("`pid` is no figure that makes a limit on pids")),
+            (
+                LimitName::BlockRead,
+                "${measured.a.b.block.read}",
+                Err("`block_read` cannot follow from what was measured"),
+            ),
+            (LimitName::Memory, "${measured.control}", Err("`${measured.control}` is no measured figure")),
+            (
+                LimitName::Memory,
+                "${measured.a.b.memory / 0}",
+                Err("`${measured.a.b.memory / 0}` is no measured figure"),
+            ),
+            (
+                LimitName::Memory,
+                "${measured.a.b.memory - 1}",
+                Err("`memory - 1` is no figure that makes a limit on memory"),
+            ),
+        ] {
+            let got = parse_measured(limit, text, Place::default()).map_err(|(message, _)| message);
+            let got =
+                got.as_ref().map(|m| (m.case.as_str(), m.component.as_str(), m.figure.as_str(), m.factor));
+            assert_eq!(got, expect.map_err(str::to_owned).as_ref().map(|e| *e), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_of_every_limit() {
+        for (limit, text, expect) in [
+            (LimitName::Cpu, "1%", Some(0.01)),
+            (LimitName::Memory, "15MiB", Some(15.0 * 1024.0 * 1024.0)),
+            (LimitName::BlockRead, "10MiB/s", Some(10.0 * 1024.0 * 1024.0)),
+            (LimitName::BlockWrite, "10MiB", None),
+            (LimitName::BlockReadOps, "100/s", Some(100.0)),
+            (LimitName::BlockReadOps, "30/m", None),
+            (LimitName::Pids, "0", None),
+            (LimitName::Network, "1MiB/s", Some(1024.0 * 1024.0)),
+            (LimitName::Delay, "40ms", Some(4e7)),
+            (LimitName::Jitter, "2m", None),
+            (LimitName::Loss, "0.5%", Some(0.005)),
+            (LimitName::Loss, "0.5", None),
+            (LimitName::Loss, "100%", None),
+        ] {
+            assert_eq!(limit.parse(text).ok(), expect, "{text}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! From the tree of a plan to its model: one file for each section of a plan. What is wrong is collected by the
+//! [`reader`], all at once.
+
+pub(crate) mod batches;
+pub(crate) mod command_load;
+pub(crate) mod conditions;
+pub(crate) mod derive;
+pub(crate) mod events;
+mod given;
+pub(crate) mod journey;
+pub(crate) mod limits;
+pub(crate) mod load;
+pub(crate) mod measured;
+pub(crate) mod names;
+pub(crate) mod part;
+pub(crate) mod probes;
+pub(crate) mod reader;
+pub(crate) mod stages;
+pub(crate) mod system;
+pub(crate) mod texts;
+pub(crate) mod values;
+mod variables;

@@ -1,0 +1,601 @@
+//! Reads typed values out of nodes, and collects what is wrong instead of stopping at it.
+//!
+//! A reader belongs to one case: it puts the case's values in before it reads a number or a unit, and a mistake
+//! in such a value is shown in the matrix and at the place that uses it. When the matrix itself is broken, values
+//! that depend on it are passed over, so that everything else is still checked.
+
+use std::collections::BTreeSet;
+
+use crate::keys::Section;
+use crate::model::case_values::CaseValues;
+use crate::model::template::{BraceError, Piece, Template, pieces};
+use crate::model::variable::Escape;
+use crate::outside::{self, Outside};
+use crate::read::names::{Names, Word};
+use crate::text::error::{Problem, Problems};
+use crate::text::node::{Entry, Kind, Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::source::Sources;
+use crate::text::span::Span;
+use crate::text::suggest;
+
+/// A scalar with the case's values in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scalar {
+    pub text: String,
+    pub kind: Kind,
+    /// Where it is used.
+    pub span: Span,
+    /// Where the value stands in the matrix.
+    pub origin: Option<Span>,
+}
+
+/// Which names a text may have left for the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    /// None: it is needed while the plan is checked.
+    Now,
+    /// The run's folder and ports.
+    Run,
+    /// The same, in a URL: what comes from outside is encoded.
+    Url,
+    /// The same, and variables that change from request to request, escaped for their place.
+    Request(Escape),
+}
+
+/// A port as templates see it.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownPort {
+    /// `port` or `port.NAME`.
+    pub variable: String,
+    pub number: Option<u16>,
+}
+
+/// A running component as templates see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    /// `edge2`.
+    pub name: String,
+    /// `edge`.
+    pub group: String,
+    pub replica: u32,
+    pub ports: Vec<KnownPort>,
+}
+
+/// What all cases are read from.
+#[derive(Clone, Copy)]
+pub(crate) struct From<'a> {
+    pub sources: &'a Sources,
+    pub plan_dir: &'a str,
+    /// Values of `${env.…}` and `${file:…}`.
+    pub outside: &'a Outside,
+    /// One of these may be missing.
+    pub is_lenient: bool,
+}
+
+/// The case that is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Scope<'a> {
+    Case(&'a CaseValues),
+    /// What is the same for all cases.
+    AllCases,
+    /// The matrix is broken: whatever hangs on it is passed over.
+    Unknown,
+}
+
+/// What a name stands for.
+enum Meaning {
+    Value { text: String, kind: Kind, origin: Option<Span> },
+    Later,
+    Unknown,
+}
+
+/// What a text comes to.
+pub(crate) struct Resolved {
+    pub template: Template,
+    pub kind: Kind,
+    /// Where the value stands in the matrix.
+    pub origin: Option<Span>,
+    /// Nothing was wrong.
+    pub whole: bool,
+}
+
+pub(crate) struct Reader<'a> {
+    pub sources: &'a Sources,
+    pub problems: Problems,
+    pub plan_dir: &'a str,
+    pub scope: Scope<'a>,
+    /// All components of this case.
+    pub instances: Vec<Instance>,
+    /// The component that is being read: its place in `instances`.
+    pub own: Option<usize>,
+    /// Names of the probes of this case.
+    pub probes: Vec<String>,
+    /// `${requests}` of the command that is being read.
+    pub requests: Option<u64>,
+    /// Whether a value of the case was put in since this was last set to `None`; where.
+    pub used_case: Option<Span>,
+    /// Values read for replicas, to keep all cases together within bounds.
+    pub cost: usize,
+    /// The language as it is written down, not only what can be carried out.
+    /// Variables that the step which is read may use.
+    pub names: Names,
+    /// See [`From`].
+    pub outside: &'a Outside,
+    /// See [`From`].
+    pub is_lenient: bool,
+    /// Values that nothing may show.
+    pub secrets: BTreeSet<String>,
+    /// Whether a secret was put in since this was last set to `None`; where.
+    pub used_secret: Option<Span>,
+}
+
+/// A map that was found to have only keys of its section.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'n> {
+    pub section: &'static Section,
+    entries: &'n [Entry],
+    /// Where to say that something is missing.
+    pub at: Span,
+}
+
+impl<'n> Fields<'n> {
+    /// Without any check, for a first look.
+    pub fn of(node: &'n Node, section: &'static Section, at: Span) -> Self {
+        Fields { section, entries: node.entries(), at }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&'n Node> {
+        self.entry(name).map(|e| &e.value)
+    }
+
+    pub fn entry(&self, name: &str) -> Option<&'n Entry> {
+        self.entries.iter().find(|e| e.key == name)
+    }
+
+    /// What it holds, in order.
+    pub fn entries(&self) -> &'n [Entry] {
+        self.entries
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.entry(name).is_some()
+    }
+
+    pub fn key_span(&self, name: &str) -> Span {
+        self.entry(name).map_or(self.at, |e| e.key_span)
+    }
+}
+
+/// Where in a text a name stands.
+pub(crate) struct Spot<'s> {
+    /// The text.
+    pub node: &'s Node,
+    /// What is between the braces.
+    pub name: &'s str,
+    pub when: When,
+    /// In the matrix, if the case brings the name in.
+    pub origin: Option<Span>,
+    /// An `@` follows: at the beginning of a URL it is user or password.
+    pub is_user: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(from: From<'a>, scope: Scope<'a>) -> Self {
+        let From { sources, plan_dir, outside, is_lenient } = from;
+        Reader {
+            sources,
+            outside,
+            is_lenient,
+            secrets: BTreeSet::new(),
+            used_secret: None,
+            problems: Problems::default(),
+            plan_dir,
+            names: Names::default(),
+            scope,
+            instances: Vec::new(),
+            own: None,
+            probes: Vec::new(),
+            requests: None,
+            used_case: None,
+            cost: 0,
+        }
+    }
+
+    /// For another reader of the same.
+    pub fn from(&self) -> From<'a> {
+        let Reader { sources, plan_dir, outside, is_lenient, .. } = self;
+        From { sources, plan_dir, outside, is_lenient: *is_lenient }
+    }
+
+    pub fn push(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// A mistake in a scalar: in the matrix when it came from there.
+    pub fn wrong(&mut self, scalar: &Scalar, message: impl Into<String>, hint: Option<String>) {
+        let problem = match (scalar.origin, self.scope) {
+            (Some(origin), Scope::Case(case)) => Problem::new(origin, message)
+                .related(format!("used here, in case `{}`", case.name), scalar.span),
+            _ => Problem::new(scalar.span, message),
+        };
+        self.push(problem.maybe_hint(hint));
+    }
+
+    /// The entries of a map with free keys that match one of the name patterns.
+    pub fn map<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Entry] {
+        match &node.value {
+            Value::Map(entries) => entries,
+            _ => {
+                let message = format!("expected {what}, found {}", node.called());
+                self.push(Problem::new(node.span, message));
+                &[]
+            }
+        }
+    }
+
+    /// The items of a list.
+    pub fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+        match &node.value {
+            Value::List(items) => items,
+            _ => {
+                let message = format!("expected {what}, found {}", node.called());
+                self.push(
+                    Problem::new(node.span, message)
+                        .hint("a list is written `[a, b]`, or one `- item` a line"),
+                );
+                &[]
+            }
+        }
+    }
+
+    /// A map with the keys of a section: says what is unknown, missing or too much.
+    pub fn fields<'n>(&mut self, node: &'n Node, section: &'static Section, at: Span) -> Option<Fields<'n>> {
+        let Value::Map(entries) = &node.value else {
+            let keys = suggest::listed(&section.names());
+            let message = format!("expected a map for {}, found {}", section.called, node.called());
+            let span = if node.is_null() { at } else { node.span };
+            self.push(Problem::new(span, message).hint(format!("its keys are {keys}")));
+            return None;
+        };
+        // With something in it that is not known, what seems to be missing may be just that.
+        let mut whole = true;
+        for entry in entries.iter().filter(|e| section.key(&e.key).is_none()) {
+            whole = false;
+            self.unknown_key(entry, section);
+        }
+        self.check_groups(entries, section, at, whole);
+        let has = |name: &str| entries.iter().find(|e| e.key == name);
+        for need in section.needs {
+            let met = need.needs.iter().any(|name| has(name).is_some());
+            if let (Some(entry), false, true) = (has(need.key), met, whole) {
+                let message = format!("`{}` belongs to `{}`, which is not here", need.key, need.needs[0]);
+                self.push(Problem::new(entry.key_span, message).hint(need.hint));
+            }
+        }
+        for name in section.required {
+            if whole && !entries.iter().any(|e| e.key == *name) {
+                self.push(
+                    Problem::new(at, format!("{} needs `{name}`", section.called))
+                        .hint(doc_of(section, name)),
+                );
+            }
+        }
+        Some(Fields { section, entries, at })
+    }
+
+    fn unknown_key(&mut self, entry: &Entry, section: &'static Section) {
+        // Looking for what was meant is the slow part; beyond a screenful nobody reads it.
+        if self.problems.is_full() {
+            return;
+        }
+        let allowed = section.names();
+        let near = suggest::nearest(&entry.key, allowed.iter().copied());
+        let place = crate::keys::SECTIONS.iter().find(|s| s.key(&entry.key).is_some());
+        let hint = match (near, place) {
+            (Some(name), _) => Some(format!("did you mean `{name}`?")),
+            (None, Some(place)) => Some(format!("`{}` is a key of {}", entry.key, place.called)),
+            (None, None) => suggest::hint(&entry.key, &allowed),
+        };
+        let message = format!("unknown key `{}` in {}", shorten(&entry.key), section.called);
+        self.push(Problem::new(entry.key_span, message).maybe_hint(hint));
+    }
+
+    fn check_groups(&mut self, entries: &[Entry], section: &'static Section, at: Span, whole: bool) {
+        for group in section.groups {
+            let present: Vec<&Entry> =
+                entries.iter().filter(|e| group.keys.contains(&e.key.as_str())).collect();
+            match present.as_slice() {
+                [] if whole => {
+                    let keys = suggest::listed(group.keys);
+                    self.push(
+                        Problem::new(at, format!("{} needs one of {keys}", section.called)).hint(group.why),
+                    );
+                }
+                [first, second, ..] => {
+                    let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
+                    let problem = Problem::new(second.key_span, message).hint(group.why);
+                    self.push(problem.related(format!("`{}` is here", first.key), first.key_span));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Any scalar with the case's values in it; `what` says what was expected, with its article.
+    pub fn scalar(&mut self, node: &Node, what: &str) -> Option<Scalar> {
+        let Value::Scalar(kind, text) = &node.value else {
+            self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
+            return None;
+        };
+        if *kind == Kind::Null {
+            self.push(Problem::new(node.span, format!("expected {what}, found nothing")));
+            return None;
+        }
+        let (template, kind, origin) = self.resolve(node, *kind, text, When::Now)?;
+        let text = template.as_text()?.to_owned();
+        Some(Scalar { text, kind, span: node.span, origin })
+    }
+
+    /// A text that may have names left for the run.
+    pub fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
+        match &node.value {
+            Value::Scalar(kind, text) if *kind != Kind::Null => {
+                let (template, ..) = self.resolve(node, *kind, text, When::Run)?;
+                Some(template)
+            }
+            _ => {
+                self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
+                None
+            }
+        }
+    }
+
+    /// A URL that may have names left for the run.
+    pub fn url_text(&mut self, node: &Node) -> Option<Template> {
+        match &node.value {
+            Value::Scalar(kind, text) if *kind != Kind::Null => {
+                let (template, ..) = self.resolve(node, *kind, text, When::Url)?;
+                Some(template)
+            }
+            _ => {
+                self.push(Problem::new(node.span, format!("expected a URL, found {}", node.called())));
+                None
+            }
+        }
+    }
+
+    /// A text of a request, its variables escaped for their place.
+    pub fn request_text(&mut self, node: &Node, what: &str, escape: Escape) -> Option<Template> {
+        match &node.value {
+            Value::Scalar(kind, text) if *kind != Kind::Null => {
+                let (template, ..) = self.resolve(node, *kind, text, When::Request(escape))?;
+                Some(template)
+            }
+            _ => {
+                self.push(Problem::new(node.span, format!("expected {what}, found {}", node.called())));
+                None
+            }
+        }
+    }
+
+    /// Puts in what is known; `None` when something is wrong, or when the matrix is broken and the value hangs on it.
+    pub fn resolve(
+        &mut self,
+        node: &Node,
+        kind: Kind,
+        text: &str,
+        when: When,
+    ) -> Option<(Template, Kind, Option<Span>)> {
+        let list = self.pieces_of(node, text)?;
+        let mut out = Resolved { template: Template::default(), kind, origin: None, whole: true };
+        for (i, piece) in list.iter().enumerate() {
+            match piece {
+                Piece::Text(text) => out.template.push_text(text),
+                Piece::Name(name) => {
+                    let behind = list[i + 1..].iter().find_map(|piece| match piece {
+                        Piece::Text(text) => text.find(['@', '/', '?', '#']).map(|at| text.as_bytes()[at]),
+                        Piece::Name(_) => None,
+                    });
+                    let is_user = behind == Some(b'@');
+                    let spot = Spot { node, name, when, origin: None, is_user };
+                    self.put(&spot, list.len() == 1, &mut out);
+                }
+            }
+        }
+        out.whole.then_some((out.template, out.kind, out.origin))
+    }
+
+    fn pieces_of<'t>(&mut self, node: &Node, text: &'t str) -> Option<Vec<Piece<'t>>> {
+        let (message, hint) = match pieces(text) {
+            Ok(list) => return Some(list),
+            Err(BraceError::Open) => ("`${` without a `}`", "for a plain `${` write `$${`"),
+            Err(BraceError::Empty) => ("`${}` has no name in it", "for a plain `${}` write `$${}`"),
+        };
+        self.push(Problem::new(self.inner_span(node, "${"), message).hint(hint));
+        None
+    }
+
+    /// Puts in what one name stands for, as far as that is known.
+    fn put(&mut self, spot: &Spot<'_>, is_all: bool, out: &mut Resolved) {
+        let Spot { node, name, when, .. } = *spot;
+        if let Some(asked) = outside::asked(name) {
+            return self.put_outside(asked, spot, out);
+        }
+        if let When::Request(escape) = when {
+            match self.word(node, name, escape) {
+                Word::Variable(variable, escape) => {
+                    out.template.push_variable(variable, escape, name);
+                    out.kind = Kind::Text;
+                    return;
+                }
+                Word::Wrong => {
+                    out.whole = false;
+                    return;
+                }
+                Word::Other => {}
+            }
+        }
+        match self.meaning(name) {
+            Meaning::Value { text, kind, origin } => {
+                if origin.is_some() {
+                    out.origin = out.origin.or(origin);
+                    self.used_case = Some(node.span);
+                }
+                out.kind = if is_all { kind } else { Kind::Text };
+                self.put_value(&text, Spot { origin, ..*spot }, out);
+            }
+            Meaning::Later if when != When::Now => {
+                let escape = if let When::Request(escape) = when { escape } else { Escape::Raw };
+                out.template.push_name(name, escape);
+            }
+            Meaning::Later => {
+                let message = format!("`${{{name}}}` is known only while it runs; this is needed before");
+                self.push(Problem::new(self.inner_span(node, name), message));
+                out.whole = false;
+            }
+            Meaning::Unknown => {
+                out.whole = false;
+                self.unknown_name(node, name, when);
+            }
+        }
+    }
+
+    /// A value; one of the matrix may ask for something outside.
+    fn put_value(&mut self, text: &str, spot: Spot<'_>, out: &mut Resolved) {
+        if spot.origin.is_none() || !text.contains("${") || !outside::is_outside_only(text) {
+            return out.template.push_text(text);
+        }
+        for piece in pieces(text).unwrap_or_default() {
+            match piece {
+                Piece::Text(text) => out.template.push_text(text),
+                Piece::Name(name) => {
+                    if let Some(asked) = outside::asked(name) {
+                        self.put_outside(asked, &Spot { name, ..spot }, out);
+                    }
+                }
+            }
+        }
+    }
+
+    fn meaning(&self, name: &str) -> Meaning {
+        let value = |text: String| Meaning::Value { text, kind: Kind::Text, origin: None };
+        if let Some(axis) = name.strip_prefix("case.") {
+            let Scope::Case(case) = self.scope else { return Meaning::Unknown };
+            if axis == "name" {
+                return Meaning::Value { text: case.name.clone(), kind: Kind::Text, origin: Some(case.span) };
+            }
+            return case.values.iter().find(|v| v.axis == axis).map_or(Meaning::Unknown, |v| {
+                Meaning::Value { text: v.text.clone(), kind: v.kind, origin: Some(v.span) }
+            });
+        }
+        let own = self.own.and_then(|i| self.instances.get(i));
+        let port = |ports: &[KnownPort], variable: &str| match ports.iter().find(|p| p.variable == variable) {
+            Some(KnownPort { number: Some(n), .. }) => {
+                Meaning::Value { text: n.to_string(), kind: Kind::Number, origin: None }
+            }
+            Some(_) => Meaning::Later,
+            None => Meaning::Unknown,
+        };
+        match (name, own) {
+            ("requests", None) => self.requests.map_or(Meaning::Unknown, |n| Meaning::Value {
+                text: n.to_string(),
+                kind: Kind::Number,
+                origin: None,
+            }),
+            ("plan.dir", _) => value(self.plan_dir.to_owned()),
+            ("run.dir", _) => Meaning::Later,
+            ("replica", Some(own)) => {
+                Meaning::Value { text: own.replica.to_string(), kind: Kind::Number, origin: None }
+            }
+            _ => match name.strip_prefix("components.").and_then(|n| n.split_once('.')) {
+                Some((instance, variable)) => self
+                    .instances
+                    .iter()
+                    .find(|i| i.name == instance)
+                    .map_or(Meaning::Unknown, |i| port(&i.ports, variable)),
+                None => own.map_or(Meaning::Unknown, |own| port(&own.ports, name)),
+            },
+        }
+    }
+
+    fn unknown_name(&mut self, node: &Node, name: &str, when: When) {
+        let hangs_on_matrix = name.starts_with("case.") && matches!(self.scope, Scope::Unknown);
+        if hangs_on_matrix || self.problems.is_full() {
+            return;
+        }
+        if name.starts_with("case.") && matches!(self.scope, Scope::AllCases) {
+            let problem = Problem::new(self.inner_span(node, name), "this is the same for all cases");
+            self.push(problem.hint("`${case.…}` can be used in `system`, in loads and in conditions"));
+            return;
+        }
+        let known = self.known_names(when);
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        let group = name.strip_prefix("components.").and_then(|n| n.split('.').next());
+        let several =
+            self.instances.iter().find(|i| Some(i.group.as_str()) == group && Some(i.name.as_str()) != group);
+        let hint = if let Some(first) = several {
+            format!("there are several: say which one, such as `${{components.{}.port}}`", first.name)
+        } else if let Some(near) = suggest::nearest(name, known.iter().copied()) {
+            format!("did you mean `${{{near}}}`?")
+        } else if !name.contains('.') && name != "port" && name != "replica" {
+            let name = shorten(name);
+            format!(
+                "known here: {}; for the shell's own `${{{name}}}` write `$${{{name}}}`",
+                suggest::listed(&known)
+            )
+        } else if name == "port" && self.own.is_some() {
+            "give the component `port: auto`, or a number".to_owned()
+        } else {
+            format!("known here: {}", suggest::listed(&known))
+        };
+        let message = format!("nothing is known as `${{{}}}` here", shorten(name));
+        self.push(Problem::new(self.inner_span(node, name), message).hint(hint));
+    }
+
+    fn known_names(&self, when: When) -> Vec<String> {
+        let mut names = Vec::new();
+        if let Scope::Case(case) = self.scope {
+            names.extend(case.values.iter().map(|v| format!("case.{}", v.axis)));
+            names.push("case.name".to_owned());
+        }
+        names.push("plan.dir".to_owned());
+        names.extend(self.requests.map(|_| "requests".to_owned()));
+        if let Some(own) = self.own.and_then(|i| self.instances.get(i)) {
+            names.push("replica".to_owned());
+            names.extend(own.ports.iter().map(|p| p.variable.clone()));
+        }
+        if when != When::Now {
+            names.push("run.dir".to_owned());
+            let ports = self.instances.iter().flat_map(|i| i.ports.iter().map(move |p| (i, p)));
+            names.extend(ports.map(|(i, p)| format!("components.{}.{}", i.name, p.variable)));
+        }
+        if matches!(when, When::Request(_)) {
+            names.extend(self.names.known());
+        }
+        names
+    }
+
+    /// The part of a scalar that reads `inner`, or all of it when escapes or folding hide it.
+    pub fn inner_span(&self, node: &Node, inner: &str) -> Span {
+        let text = self.sources.slice(node.span);
+        match text.find(inner) {
+            Some(at) if !inner.is_empty() => {
+                let start = node.span.start + at as u32;
+                Span { start, end: start + inner.len() as u32, ..node.span }
+            }
+            _ => node.span,
+        }
+    }
+}
+
+fn doc_of(section: &Section, name: &str) -> String {
+    let doc = section.key(name).map_or("", |k| k.doc).trim_end_matches('.');
+    match (doc.chars().next(), doc.chars().nth(1)) {
+        // A word in capitals stays as it is.
+        (Some(first), Some(second)) if second.is_lowercase() || second == ' ' => {
+            format!("{}{}", first.to_lowercase(), &doc[first.len_utf8()..])
+        }
+        _ => doc.to_owned(),
+    }
+}

@@ -1,0 +1,173 @@
+//! Typed scalars: durations, sizes, rates, counts, choices, names.
+
+use loadlab_record::units::{self, UnitError};
+
+use crate::keys::Shape;
+use crate::read::reader::{Fields, Reader, Scalar};
+use crate::text::error::Problem;
+use crate::text::node::{Kind, Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+use crate::text::suggest;
+
+impl Reader<'_> {
+    fn unit<T>(&mut self, node: &Node, what: &str, read: fn(&str) -> Result<T, UnitError>) -> Option<T> {
+        let scalar = self.scalar(node, what)?;
+        match read(&scalar.text) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                let missing = scalar.kind == Kind::Number && what.contains("duration");
+                let hint = missing.then(|| format!("with its unit: `{}s`?", scalar.text));
+                self.wrong(&scalar, format!("`{}` is not {}", shorten(&scalar.text), error.expected), hint);
+                None
+            }
+        }
+    }
+
+    /// A duration under a key, in nanoseconds; at most a year, so that sums of them fit.
+    pub fn duration(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
+        self.duration_of(fields.get(key)?, key)
+    }
+
+    /// The same of a value that stands somewhere under the key.
+    pub fn duration_of(&mut self, node: &Node, key: &str) -> Option<u64> {
+        const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
+        let ns = self.unit(node, "a duration such as `300ms`, `10s` or `1m30s`", units::parse_duration_ns)?;
+        if ns > YEAR_NS {
+            self.push(Problem::new(node.span, format!("`{key}` is longer than a year")));
+            return None;
+        }
+        Some(ns)
+    }
+
+    /// A duration that must not be zero.
+    pub fn positive_duration(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
+        let ns = self.duration(fields, key)?;
+        if ns == 0 {
+            let span = fields.get(key).map_or(fields.at, |n| n.span);
+            self.push(Problem::new(span, format!("`{key}` must be longer than 0")));
+            return None;
+        }
+        Some(ns)
+    }
+
+    /// Requests per second.
+    pub fn rate(&mut self, node: &Node) -> Option<f64> {
+        self.unit(node, "a rate such as `1000/s` or `30/m`", units::parse_rate_per_s)
+    }
+
+    /// A whole number within the bounds of its key.
+    pub fn count(&mut self, fields: &Fields<'_>, key: &str) -> Option<u64> {
+        let node = fields.get(key)?;
+        let (least, most) = match fields.section.key(key).map(|k| &k.shape) {
+            Some(Shape::Count(least, most)) => (*least, *most),
+            _ => (0, u64::MAX),
+        };
+        let scalar = self.scalar(node, "a whole number")?;
+        let Some(value) = whole_number(&scalar.text) else {
+            self.wrong(&scalar, format!("`{}` is not a whole number", shorten(&scalar.text)), None);
+            return None;
+        };
+        if value < least || value > most {
+            self.wrong(&scalar, format!("`{key}` is {value}; it can be {least} to {most}"), None);
+            return None;
+        }
+        Some(value)
+    }
+
+    /// `true` or `false`.
+    pub fn flag(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
+        let scalar = self.scalar(fields.get(key)?, "`true` or `false`")?;
+        match scalar.text.as_str() {
+            "true" => Some(true),
+            "false" => Some(false),
+            other => {
+                self.wrong(&scalar, format!("`{}` is neither `true` nor `false`", shorten(other)), None);
+                None
+            }
+        }
+    }
+
+    /// One of the words of its key.
+    pub fn choice(&mut self, fields: &Fields<'_>, key: &str) -> Option<&'static str> {
+        let words = match fields.section.key(key).map(|k| &k.shape) {
+            Some(Shape::OneOf(words)) => *words,
+            _ => &[],
+        };
+        let listed = suggest::listed(words);
+        let scalar = self.scalar(fields.get(key)?, &format!("one of {listed}"))?;
+        let found = words.iter().copied().find(|w| *w == scalar.text);
+        if found.is_none() {
+            let message = format!("`{}` is not a value of `{key}`: one of {listed}", shorten(&scalar.text));
+            let near = suggest::nearest(&scalar.text, words.iter().copied());
+            self.wrong(&scalar, message, near.map(|w| format!("did you mean `{w}`?")));
+        }
+        found
+    }
+
+    /// A text under a key, complete.
+    pub fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<String> {
+        self.scalar(fields.get(key)?, "a text").map(|s| s.text)
+    }
+
+    /// A list of texts under a key; missing is empty.
+    pub fn texts(&mut self, fields: &Fields<'_>, key: &str) -> Vec<Scalar> {
+        let Some(node) = fields.get(key) else { return Vec::new() };
+        let items = self.list(node, "a list of texts");
+        items.iter().filter_map(|n| self.scalar(n, "a text")).collect()
+    }
+
+    /// Whether a name can be one of a component, load, port or profile.
+    pub fn check_name(&mut self, name: &str, span: Span, what: &str) -> bool {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+        let fine = !name.is_empty() && name.len() <= 64 && name.chars().all(good);
+        if !fine {
+            let message = format!("`{}` cannot be the name of {what}", shorten(name));
+            let better: String = name
+                .chars()
+                .take(64)
+                .map(|c| if good(c.to_ascii_lowercase()) { c.to_ascii_lowercase() } else { '-' })
+                .collect();
+            let hint = format!("small letters, digits, `-` and `_`, at most 64: `{better}`");
+            self.push(Problem::new(span, message).hint(hint));
+        }
+        fine
+    }
+
+    /// Whether a name can be one of a probe or an axis.
+    pub fn check_word(&mut self, name: &str, span: Span, what: &str) -> bool {
+        let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        let fine = head && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !fine {
+            let message = format!("`{}` cannot be the name of {what}", shorten(name));
+            self.push(
+                Problem::new(span, message).hint("letters, digits and `_`, at most 64, no digit in front"),
+            );
+        }
+        fine
+    }
+}
+
+/// A scalar's text whatever it is, for values that only name things.
+pub(crate) fn plain_text(node: &Node) -> Option<(&str, Kind)> {
+    match &node.value {
+        Value::Scalar(Kind::Null, _) => None,
+        Value::Scalar(kind, text) => Some((text, *kind)),
+        _ => None,
+    }
+}
+
+/// Digits with `_` between them.
+pub(crate) fn whole_number(text: &str) -> Option<u64> {
+    let fine = text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || c == '_');
+    let digits: String = text.chars().filter(|c| *c != '_').collect();
+    if fine { digits.parse().ok() } else { None }
+}
+
+/// For limits that are counts.
+pub(crate) fn parse_count(text: &str) -> Result<u64, UnitError> {
+    whole_number(text)
+        .filter(|n| *n > 0)
+        .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a whole number from 1" })
+}

@@ -1,0 +1,212 @@
+//! What names in the texts of a step become: variables that change from request to request.
+
+use crate::model::variable::{Escape, Unit, Variable};
+use crate::read::names::MOST;
+use crate::read::names::{KnownCapture, Place, Word};
+use crate::read::reader::Reader;
+use crate::text::error::Problem;
+use crate::text::node::{Entry, Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+use crate::text::suggest;
+
+/// Names that mean something already.
+const RESERVED: &[&str] = &[
+    "user",
+    "iteration",
+    "sequence",
+    "unique",
+    "uuid",
+    "now",
+    "random",
+    "raw",
+    "case",
+    "env",
+    "file",
+    "public",
+    "plan",
+    "run",
+    "components",
+    "replica",
+    "port",
+];
+impl Reader<'_> {
+    /// What a name in a request is; says what is wrong with it.
+    pub fn word(&mut self, node: &Node, name: &str, escape: Escape) -> Word {
+        let (inner, escape) = match call(name, "raw") {
+            Some(inner) => (inner, escape.raw()),
+            None => (name, escape),
+        };
+        match self.variable(node, inner) {
+            Ok(Some(variable)) => Word::Variable(variable, escape),
+            Ok(None) if inner != name => {
+                let message = format!("`{}` is no variable", shorten(inner));
+                let problem = Problem::new(self.inner_span(node, name), message);
+                self.push(problem.hint("`raw(NAME)` puts a captured value in as it is"));
+                Word::Wrong
+            }
+            Ok(None) => Word::Other,
+            Err(problem) => {
+                self.push(problem);
+                Word::Wrong
+            }
+        }
+    }
+
+    fn variable(&mut self, node: &Node, name: &str) -> Result<Option<Variable>, Problem> {
+        let problem = |r: &Self, message: String| Problem::new(r.inner_span(node, name), message);
+        let in_load = self.names.place == Place::Load;
+        let variable = match name {
+            "user" | "iteration" | "sequence" | "unique" if !in_load => {
+                let message = format!("`setup` is not any user's: there is no `${{{name}}}`");
+                return Err(problem(self, message));
+            }
+            "user" => Variable::User,
+            "iteration" => Variable::Iteration,
+            "sequence" => Variable::Sequence,
+            "unique" => Variable::Id,
+            "uuid" => Variable::Uuid,
+            "now" | "now.ms" => Variable::Now(Unit::Millis),
+            "now.s" => Variable::Now(Unit::Seconds),
+            "now.us" => Variable::Now(Unit::Micros),
+            "now.ns" => Variable::Now(Unit::Nanos),
+            "now.iso" => Variable::Now(Unit::Rfc3339),
+            "random" => {
+                return Err(problem(self, "`random` needs bounds".to_owned()).hint("`${random(1, 6)}`"));
+            }
+            _ => {
+                if let Some(unit) = name.strip_prefix("now.") {
+                    let message = format!("`{}` is no form of the time", shorten(unit));
+                    let hint = "`now.s`, `now.ms`, `now.us`, `now.ns`, or `now.iso`";
+                    return Err(problem(self, message).hint(hint));
+                }
+                if let Some(bounds) = call(name, "random") {
+                    return bounds_of(bounds).map(Some).map_err(|words| {
+                        problem(self, format!("`{}`: {words}", shorten(name))).hint("`${random(1, 6)}`")
+                    });
+                }
+                return self.column_or_capture(node, name);
+            }
+        };
+        Ok(Some(variable))
+    }
+
+    fn column_or_capture(&mut self, node: &Node, name: &str) -> Result<Option<Variable>, Problem> {
+        let span = self.inner_span(node, name);
+        if let Some((feed, column)) = name.split_once('.')
+            && let Some(at) = self.names.feeds.iter().position(|f| f.name == feed)
+        {
+            let columns = &mut self.names.feeds[at].columns;
+            let column = columns.iter().position(|(c, _)| c == column).unwrap_or_else(|| {
+                columns.push((column.to_owned(), span));
+                columns.len() - 1
+            });
+            if column >= MOST {
+                return Err(Problem::new(span, format!("more than {MOST} columns of one feed are used")));
+            }
+            return Ok(Some(Variable::Feed { feed: at as u16, column: column as u16 }));
+        }
+        if self.names.feeds.iter().any(|f| f.name == name) {
+            let problem = Problem::new(span, format!("`{name}` is a feed: which column of it?"));
+            return Err(problem.hint(format!("`${{{name}.COLUMN}}`")));
+        }
+        if let Some((feed, column)) = name.split_once('.')
+            && let Some(near) = suggest::nearest(feed, self.names.feeds.iter().map(|f| f.name.as_str()))
+        {
+            let problem = Problem::new(span, format!("nothing is known as `${{{}}}` here", shorten(name)));
+            return Err(problem.hint(format!("did you mean `${{{near}.{}}}`?", shorten(column))));
+        }
+        let Some(slot) = self.names.slot(name) else { return Ok(None) };
+        let known = &self.names.captures[slot];
+        if !known.is_visible {
+            let problem = Problem::new(span, format!("`{name}` is used before any step captures it"));
+            return Err(problem.related("captured here", known.span).hint("capture it in an earlier step"));
+        }
+        Ok(Some(Variable::Capture { slot: slot as u16, is_number: known.is_number }))
+    }
+
+    /// Notes the captures of some steps, before any of them is read.
+    pub fn note_captures<'n>(&mut self, steps: Option<&'n Node>) {
+        let Some(Value::List(items)) = steps.map(|n| &n.value) else { return };
+        let messages = |step: &'n Node| match step.get("messages").map(|n| &n.value) {
+            Some(Value::List(messages)) => messages.as_slice(),
+            _ => &[],
+        };
+        let all = items.iter().flat_map(|step| std::iter::once(step).chain(messages(step)));
+        let maps = all.filter_map(|node| node.get("capture"));
+        for entry in maps.flat_map(Node::entries) {
+            self.note_capture(entry);
+        }
+    }
+
+    fn note_capture(&mut self, entry: &Entry) {
+        let is_number = entry.value.get("number").is_some_and(is_true);
+        let name = entry.key.as_str();
+        if let Some(feed) = self.names.feeds.iter().find(|f| f.name == name) {
+            let problem = Problem::new(entry.key_span, format!("`{name}` is the name of a feed"));
+            let problem = problem.related("the feed is here", feed.span);
+            self.push(problem.hint("give one of the two another name"));
+            return;
+        }
+        match self.names.slot(name) {
+            Some(slot) if slot < self.names.shared => {
+                let problem =
+                    Problem::new(entry.key_span, format!("`{name}` is captured by `setup` already"));
+                let problem = problem.related("captured here", self.names.captures[slot].span);
+                self.push(problem.hint("all users see that one: give this one another name"));
+            }
+            Some(slot) if self.names.captures[slot].is_number != is_number => {
+                let problem =
+                    Problem::new(entry.key_span, format!("`{name}` is a number here and none there"));
+                let problem = problem.related("the other one is here", self.names.captures[slot].span);
+                self.push(problem.hint("`number: true` at both, or another name"));
+            }
+            Some(_) => {}
+            None => {
+                if !self.check_variable(name, entry.key_span, "a captured value") {
+                    return;
+                }
+                if self.names.captures.len() >= MOST {
+                    self.push(Problem::new(entry.key_span, format!("more than {MOST} captured values")));
+                    return;
+                }
+                let (name, span) = (name.to_owned(), entry.key_span);
+                self.names.captures.push(KnownCapture { name, span, is_number, is_visible: false });
+            }
+        }
+    }
+
+    /// Whether a name can be one of a feed or a captured value.
+    pub fn check_variable(&mut self, name: &str, span: Span, what: &str) -> bool {
+        if !self.check_word(name, span, what) {
+            return false;
+        }
+        if RESERVED.contains(&name) {
+            let message = format!("`{name}` cannot be the name of {what}: it means something already");
+            self.push(Problem::new(span, message));
+            return false;
+        }
+        true
+    }
+}
+
+fn is_true(node: &Node) -> bool {
+    matches!(&node.value, Value::Scalar(_, text) if text == "true")
+}
+
+/// What stands between the parentheses of `NAME(…)`.
+fn call<'t>(text: &'t str, name: &str) -> Option<&'t str> {
+    text.strip_prefix(name)?.trim_start().strip_prefix('(')?.strip_suffix(')').map(str::trim)
+}
+
+fn bounds_of(text: &str) -> Result<Variable, String> {
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [low, high] = parts.as_slice() else { return Err("two bounds".to_owned()) };
+    let whole =
+        |part: &str| part.parse::<i64>().map_err(|_| format!("`{}` is not a whole number", shorten(part)));
+    let (low, high) = (whole(low)?, whole(high)?);
+    if low > high {
+        return Err("the lower bound comes first".to_owned());
+    }
+    Ok(Variable::Random { low, high })
+}
