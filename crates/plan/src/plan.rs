@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use loadlab_record::secrets::Secrets;
+
 use crate::expand::check;
 use crate::expand::overrides::{self, Overrides};
 use crate::hidden::Hidden;
@@ -17,7 +19,6 @@ use crate::text::source::Sources;
 use crate::text::span::Span;
 use crate::text::{suggest, yaml};
 use crate::{describe, ids};
-use loadlab_record::secrets::Secrets;
 
 /// What the command line adds to a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ mod support;
 
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::Verdict;
-use loadlab_report::document::{Around, Block, Document, Section};
-use loadlab_report::plane::{Axis, Group, Mark, Plane, Spot};
+use loadlab_report::document::{Block, Document, Section};
+use loadlab_report::plane::{Around, Axis, Group, Mark, Plane, Spot};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{compose, html, markdown, text};
 use support::scaling;

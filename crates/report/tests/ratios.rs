@@ -1,7 +1,8 @@
 //! Ratios with their intervals in every form, from a document made by hand.
 
 use loadlab_record::summary::Verdict;
-use loadlab_report::document::{Around, Block, Document, Ratio, Ratios, Section, Weight};
+use loadlab_report::document::{Block, Document, Ratio, Ratios, Section, Weight};
+use loadlab_report::plane::Around;
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown, text};
 

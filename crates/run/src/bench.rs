@@ -20,13 +20,10 @@ use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
 
 use crate::event::RunEvent;
-use crate::hosts::name_moved;
-use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
-use crate::stage::{Stage, Tell};
+use crate::state::{Stage, Tell};
+use crate::translate::hosts::name_moved;
+use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::unanswered::unanswered;
-
-/// Time for the load's threads to be there when it begins.
-pub const LEAD_NS: u64 = 10_000_000;
 
 /// What to bench.
 pub struct Bench {

@@ -5,50 +5,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loadlab_analysis::Exit;
-use loadlab_load::target::{Allowed, Resolved};
+use loadlab_load::target::Allowed;
 use loadlab_plan::Plan;
 use loadlab_record::Secrets;
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{StoreError, TrialWriter};
-use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
-use crate::bring_up::{Builds, Site, SiteError};
 use crate::event::RunEvent;
-use crate::journey;
-use crate::limits;
-use crate::logs;
-use crate::loss::Ids;
 use crate::manifest::Record;
-use crate::needs;
-use crate::stage::{Stage, Tell};
-use crate::translate::{TranslateError, check_targets};
+use crate::options::How;
+use crate::result::{RunResult, TrialEnd};
+use crate::site::durability::Ids;
+use crate::site::error::SiteError;
+use crate::site::{Builds, Site};
+use crate::state::{Stage, Tell};
+use crate::translate::error::TranslateError;
+use crate::translate::{check_targets, journey, urls};
 use crate::trial::{Conditions, Trial, TrialOutcome};
-use crate::urls;
-
-/// How a plan is to be run.
-pub struct How {
-    /// The plan's text as its file has it: its hash is recorded. The record shows [`Plan::shown_text`].
-    pub plan_text: String,
-    /// Options as given, for the record.
-    pub options: Vec<String>,
-    /// The record's folder; must not hold anything.
-    pub out: PathBuf,
-    /// This program, which serves as guardian when started with [`How::guardian_arg`].
-    pub exe: PathBuf,
-    /// See [`How::exe`].
-    pub guardian_arg: String,
-    /// Hosts that may be loaded beside loopback, from the command line.
-    pub allow_hosts: Vec<String>,
-    /// Addresses that hosts have, whatever names say, from the command line.
-    pub resolved: Vec<Resolved>,
-    /// Load threads, where the plan does not say.
-    pub threads: usize,
-    /// What neither the record nor an event may show.
-    pub secrets: Secrets,
-}
+use crate::{limits, logs, needs};
 
 /// Why a run could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -95,30 +72,6 @@ impl RunError {
             RunError::Interrupted => Exit::Interrupted,
         }
     }
-}
-
-/// What came of a run.
-pub struct RunResult {
-    /// The record's folder.
-    pub dir: PathBuf,
-    /// How it ended.
-    pub ended: RunEnded,
-    /// Its trials in the order they ran.
-    pub trials: Vec<TrialEnd>,
-    /// What all of it asks for.
-    pub exit: Exit,
-}
-
-/// A trial's end.
-pub struct TrialEnd {
-    /// Its case.
-    pub case: String,
-    /// Its number.
-    pub trial: u32,
-    /// What it measured, if it came to that.
-    pub summary: Option<Summary>,
-    /// What spoiled it.
-    pub failure: Option<String>,
 }
 
 /// Runs a plan.

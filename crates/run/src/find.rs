@@ -14,14 +14,15 @@ use loadlab_record::manifest::{RunEnded, SearchFacts, SearchStep};
 use loadlab_record::summary::{PERCENTILES, Requests, Summary, Verdict};
 use loadlab_system::{Cancel, clock};
 
-use crate::bring_up::{Builds, Site};
-use crate::carried::Carried;
-use crate::conduct::{How, RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
+use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
 use crate::event::RunEvent;
 use crate::logs;
-use crate::loss::Ids;
 use crate::manifest::Record;
-use crate::stage::Tell;
+use crate::options::How;
+use crate::site::durability::Ids;
+use crate::site::{Builds, Site};
+use crate::state::Tell;
+use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 
 /// What is varied.

@@ -9,47 +9,35 @@
 //!
 //! It prints nothing, handles no signals and never exits: it takes a cancel token and returns values.
 
-mod agree;
 mod bench;
-mod bring_up;
-mod carried;
 mod conduct;
-mod events;
 mod find;
-mod gauge;
 mod host;
-mod hosts;
 mod limits;
 mod logs;
-mod loss;
 mod manifest;
-mod measure;
-mod parts;
-mod ports;
-mod probes;
-mod program;
+mod options;
 mod readings;
-mod script;
-mod setup;
-mod stage;
-mod talk;
+mod result;
+mod site;
+mod state;
 mod translate;
 mod trial;
-mod trust;
 mod unanswered;
-mod urls;
 
 pub mod event;
-pub mod journey;
 pub mod needs;
 pub mod preflight;
 
 pub use bench::{Bench, BenchError, BenchResult, bench};
-pub use conduct::{How, RunError, RunResult, TrialEnd, conduct};
+pub use conduct::{RunError, conduct};
 pub use event::RunEvent;
 pub use find::{Found, Quest, Vary, find};
 pub use host::{host, parse_expressions, rfc3339_now};
-pub use hosts::Via;
+pub use options::How;
+pub use result::{RunResult, TrialEnd};
+pub use translate::hosts::Via;
+pub use translate::journey;
+pub use translate::tls::{TlsWords, TrustError, tls_spec};
+pub use translate::urls::{UrlListError, read_urls};
 pub use translate::{Targets, UrlError, http2_heads, requests_for_urls};
-pub use trust::{TlsWords, TrustError, tls_spec};
-pub use urls::{UrlListError, read_urls};

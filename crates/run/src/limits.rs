@@ -6,7 +6,7 @@ use loadlab_record::summary::Summary;
 use loadlab_record::units::{format_bytes, format_count};
 use loadlab_system::{BlockLimits, Limits, LinkLimits};
 
-use crate::conduct::TrialEnd;
+use crate::result::TrialEnd;
 
 /// The limits of a component, all of them known.
 pub fn of_plan(limits: &plan::Limits) -> Limits {

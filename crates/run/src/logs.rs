@@ -8,7 +8,7 @@ use loadlab_record::event::What;
 use loadlab_record::store::LOGS;
 
 use crate::event::RunEvent;
-use crate::stage::{Stage, Tell};
+use crate::state::{Stage, Tell};
 
 /// Masks a trial's logs, but for those that somebody still writes to.
 pub fn mask_ended(stage: &Stage, open: &[PathBuf], tell: Tell<'_>) {

@@ -11,8 +11,8 @@ use loadlab_record::store::{
     RECORD_VERSION, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
 };
 
-use crate::conduct::How;
 use crate::host;
+use crate::options::How;
 
 /// A record under way: its writer, and what its manifest says.
 pub struct Record {

@@ -7,9 +7,10 @@ use std::path::Path;
 use loadlab_plan::{Command, ComponentSpec, Isolation, Part, Plan};
 use loadlab_system::{Engine, Error, Limits, Net, tryout};
 
-use crate::bring_up::{Site, SiteError};
 use crate::limits;
 use crate::preflight::{Finding, Severity};
+use crate::site::Site;
+use crate::site::error::SiteError;
 
 /// A kind of need: its name, and what is wrong with it; `None` where the plan has no such need.
 type Tried = (&'static str, Option<Result<(), SiteError>>);

@@ -7,16 +7,16 @@ mod journey;
 
 use std::collections::HashMap;
 
+use loadlab_record::units::{format_bytes, format_count};
+
 use crate::model::journey::Step;
-use crate::model::part::Part;
-use crate::model::part::{Command, Fresh};
+use crate::model::part::{Command, Fresh, Part};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{
     Arrivals, Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
     Think, Until, WhenBehind,
 };
 use crate::text::shorten::shorten_to;
-use loadlab_record::units::{format_bytes, format_count};
 
 /// Variants of one fact that are spelled out.
 const VARIANTS: usize = 8;

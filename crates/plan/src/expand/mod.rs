@@ -6,13 +6,13 @@ pub(crate) mod overrides;
 
 use std::collections::BTreeSet;
 
+use loadlab_record::secrets::Secrets;
+
 use crate::expand::matrix::Matrix;
-use crate::keys::MAX_EXPANDED;
-use crate::keys::{self, MAX_TRIALS};
+use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
 use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
-use crate::model::part::Fresh;
-use crate::model::part::{Isolation, Part};
+use crate::model::part::{Fresh, Isolation, Part};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{Case, ComponentSpec, EventSpec, LoadSpec, LossSpec, SystemSpec};
 use crate::read::conditions::{self, Conditions};
@@ -22,7 +22,6 @@ use crate::read::{command_load, derive, events, load, system};
 use crate::text::error::{Problem, Problems};
 use crate::text::node::{Node, Value};
 use crate::text::shorten::shorten;
-use loadlab_record::secrets::Secrets;
 
 /// Most components that all cases may have together.
 const MAX_INSTANCES: usize = 20_000;

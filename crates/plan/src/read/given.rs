@@ -1,5 +1,7 @@
 //! Puts in what a text asks for from outside.
 
+use loadlab_record::secrets::LEAST_BYTES;
+
 use crate::credentials;
 use crate::model::variable::Escape;
 use crate::outside::{Asked, MOST_BYTES, Missing, Reference};
@@ -8,7 +10,6 @@ use crate::read::reader::{Reader, Resolved, Scope, Spot, When};
 use crate::text::error::Problem;
 use crate::text::node::Kind;
 use crate::text::shorten::shorten;
-use loadlab_record::secrets::LEAST_BYTES;
 
 impl Reader<'_> {
     /// Puts in what a name asks for from outside.

@@ -5,9 +5,10 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use loadlab_record::secrets::Secrets;
+
 use crate::text::source::Sources;
 use crate::text::span::Span;
-use loadlab_record::secrets::Secrets;
 
 /// One mistake in a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,10 @@
 //! is a source of its own, so that a mistake is shown where it was made. This module only finds lines and
 //! columns, and shows what is hidden as asterisks; it does not know what a plan is.
 
+use loadlab_record::secrets::MASK;
+
 use crate::text::shorten::shorten;
 use crate::text::span::Span;
-use loadlab_record::secrets::MASK;
 
 /// One text and what it is called in messages.
 #[derive(Clone, Debug)]

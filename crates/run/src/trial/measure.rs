@@ -22,8 +22,11 @@ use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
 use crate::event::{Progress, RunEvent};
-use crate::gauge::{Gauge, SystemFigures};
-use crate::stage::{self, Tell, Trouble};
+use crate::state::{self, Tell, Trouble};
+use crate::trial::conditions::{Gauge, SystemFigures};
+
+/// Time for the load's threads to be there when it begins.
+pub const LEAD_NS: u64 = 10_000_000;
 
 /// What to measure.
 pub struct Order<'a> {
@@ -62,7 +65,7 @@ pub struct MeasuredLoad {
 /// Runs one load to its end. Trouble of the run is put onto the stage; what was measured comes back.
 pub fn measure(
     order: &Order<'_>,
-    stage: &stage::Stage,
+    stage: &state::Stage,
     notices: Option<&Mutex<Receiver<Notice>>>,
     tell: Tell<'_>,
 ) -> Option<MeasuredLoad> {
@@ -105,7 +108,7 @@ pub fn measure(
 
 struct Measuring<'a> {
     order: &'a Order<'a>,
-    stage: &'a stage::Stage,
+    stage: &'a state::Stage,
     control: Control,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
@@ -388,7 +391,7 @@ impl Measuring<'_> {
 pub fn summary_so_far(
     facts: &LoadFacts,
     load: &str,
-    (stage, system): (&stage::Stage, &mut SystemFigures),
+    (stage, system): (&state::Stage, &mut SystemFigures),
     measured: Measured,
 ) -> Summary {
     let at_s = measured.elapsed_s;

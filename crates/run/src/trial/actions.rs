@@ -3,24 +3,19 @@
 //! They are carried out by a thread of their own, one after the other. What they bring about on purpose is no death of
 //! a component; one that could not be carried out spoils the trial, since it was not the one that was planned.
 
-use std::collections::BTreeMap;
-
 use loadlab_plan::{Action, EventSpec};
 use loadlab_record::event::What;
 use loadlab_system::{Cancel, Component, ComponentSpec, Watcher, clock};
 
-use crate::bring_up::Site;
 use crate::event::RunEvent;
 use crate::limits;
-use crate::stage::{Stage, Tell, Trouble};
+use crate::site::{Changed, Site};
+use crate::state::{Stage, Tell, Trouble};
 
 /// How often is looked whether the trial must end.
 const LOOK_NS: u64 = 100_000_000;
 /// How long a port may stay taken after the component that had it is down.
 const PORT_NS: u64 = 2_000_000_000;
-
-/// Components as events have left them: those that were ended or started anew, and nothing of the others.
-pub type Changed = BTreeMap<String, Option<Component>>;
 
 /// Carries out the events of a trial.
 pub struct Actor<'a> {

@@ -9,10 +9,10 @@ use loadlab_load::websocket::Kind;
 use loadlab_load::websocket::opening::Opening;
 use loadlab_plan as plan;
 
-use crate::hosts::Hosts;
-use crate::journey;
-use crate::script::{Desk, Fields, captures_of, way_of, written};
-use crate::translate::TranslateError;
+use crate::translate::error::TranslateError;
+use crate::translate::hosts::Hosts;
+use crate::translate::journey;
+use crate::translate::writing::{Desk, Fields, captures_of, way_of, written};
 
 /// A request of a conversation.
 pub struct PartOf<'s> {

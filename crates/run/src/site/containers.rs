@@ -15,11 +15,13 @@ use loadlab_system::{
     Network, Project, Scraper, Seek, ServiceSpec, Target, clock,
 };
 
-use crate::bring_up::{Builds, Site, SiteError, Up};
 use crate::event::RunEvent;
 use crate::limits;
-use crate::stage::{Stage, Tell, Trouble};
-use crate::translate::{self, Names, TranslateError, ready_of, words_of};
+use crate::site::error::SiteError;
+use crate::site::{Builds, Site, Up};
+use crate::state::{Stage, Tell, Trouble};
+use crate::translate::component::{self, ready_of, words_of};
+use crate::translate::error::{Names, TranslateError};
 
 /// A container or service without a word on readiness may take so long to be well.
 const HEALTHY_NS: u64 = 60_000_000_000;
@@ -235,7 +237,7 @@ impl Site {
     ) -> Result<ComposeSpec, SiteError> {
         let fill_env = |env: &[(String, plan::Template)], own: Option<&str>| {
             let names = |n: &str| self.name(n, own);
-            translate::env_of(env, "the Compose file", &names)
+            component::env_of(env, "the Compose file", &names)
         };
         let mut services = BTreeMap::new();
         for planned in &case.system.components {
@@ -288,8 +290,7 @@ impl Site {
         };
         let project = self.system.compose_up(&spec, &stage.cancel, &made)?;
         let services = services.into_inner();
-        let logs =
-            stage.writer.as_ref().map_or_else(String::new, |w| crate::bring_up::within_record(w.dir()));
+        let logs = stage.writer.as_ref().map_or_else(String::new, |w| crate::site::within_record(w.dir()));
         for component in project.components() {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();

@@ -13,8 +13,8 @@ use loadlab_load::script::Expected;
 use loadlab_load::source::RequestError;
 use loadlab_plan as plan;
 
-use crate::translate::{Names, TranslateError};
-use crate::urls;
+use crate::translate::error::{Names, TranslateError};
+use crate::translate::urls;
 
 /// A text of a step, compiled.
 ///

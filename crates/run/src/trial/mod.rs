@@ -1,5 +1,12 @@
 //! One trial: bring up, load, drain, sum up, take down.
 
+mod actions;
+pub mod carryover;
+mod conditions;
+pub mod measure;
+mod program;
+mod setup;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -21,19 +28,18 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss, Summary};
 use loadlab_system::{AtRest, Cancel, Notice, Probe, Rhythm, TrialClock, Watched, Watcher, clock, drain};
 
-use crate::bench::LEAD_NS;
-use crate::bring_up::{Site, SiteError};
-use crate::carried::Carried;
 use crate::event::RunEvent;
-use crate::events::{Actor, Changed};
-use crate::gauge::Gauge;
-use crate::hosts;
-use crate::loss::{self, Ids, Persisted};
-use crate::measure::{MeasuredLoad, Order, facts_of, measure, planned_of};
-use crate::program::{Program, Run};
-use crate::setup::set_up;
-use crate::stage::{Stage, Tell, Trouble};
-use crate::translate;
+use crate::site::durability::{self, Ids, Persisted};
+use crate::site::error::SiteError;
+use crate::site::{Changed, Site};
+use crate::state::{Stage, Tell, Trouble};
+use crate::translate::{self, hosts};
+use crate::trial::actions::Actor;
+use crate::trial::carryover::Carried;
+use crate::trial::conditions::Gauge;
+use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::trial::program::{Program, Run};
+use crate::trial::setup::set_up;
 use crate::unanswered::unanswered;
 
 /// A case's conditions, parsed.
@@ -348,7 +354,7 @@ impl Trial<'_> {
         if stage.must_end() {
             return None;
         }
-        match loss::compare(persisted, (stage, self.ids), &measured.counts()) {
+        match durability::compare(persisted, (stage, self.ids), &measured.counts()) {
             Ok(loss) => Some(loss),
             Err(_) if stage.must_end() => None,
             Err(why) => {

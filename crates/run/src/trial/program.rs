@@ -15,13 +15,15 @@ use loadlab_record::summary::{Ended, Generator, LoadFacts};
 use loadlab_record::units::format_count;
 use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, Watched, clock};
 
-use crate::bring_up::{Site, SiteError};
 use crate::event::{Progress, RunEvent};
-use crate::events::Actor;
-use crate::gauge::{Gauge, SystemFigures};
-use crate::measure::{MeasuredLoad, summary_so_far};
-use crate::stage::{Stage, Trouble};
-use crate::translate::{self, TranslateError};
+use crate::site::Site;
+use crate::site::error::SiteError;
+use crate::state::{Stage, Trouble};
+use crate::translate::component;
+use crate::translate::error::TranslateError;
+use crate::trial::actions::Actor;
+use crate::trial::conditions::{Gauge, SystemFigures};
+use crate::trial::measure::{MeasuredLoad, summary_so_far};
 
 /// How often is looked at what has become of it.
 const LOOK_NS: u64 = 100_000_000;
@@ -67,7 +69,7 @@ impl Program {
             name: name.to_owned(),
             command: CommandSpec {
                 name: what.clone(),
-                command: translate::command(&planned.command, &what, &names)?,
+                command: component::command(&planned.command, &what, &names)?,
                 dir: planned.dir.clone().into(),
                 env,
                 within_ns: None,

@@ -10,10 +10,11 @@ use loadlab_plan as plan;
 use loadlab_record::example::Example;
 use loadlab_system::clock;
 
-use crate::bench::LEAD_NS;
-use crate::bring_up::SiteError;
-use crate::stage::Stage;
-use crate::translate::{Names, load_spec};
+use crate::site::error::SiteError;
+use crate::state::Stage;
+use crate::translate::error::Names;
+use crate::translate::load_spec;
+use crate::trial::measure::LEAD_NS;
 
 /// Takes the steps of `setup`. What they captured, slot by slot.
 ///

@@ -1,5 +1,12 @@
 //! The system of a case: which components are to be up, which are, where, and for how long.
 
+pub mod containers;
+pub mod durability;
+pub mod error;
+mod ports;
+pub mod probes;
+
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
@@ -14,14 +21,14 @@ use loadlab_system::{
 };
 
 use crate::event::RunEvent;
-use crate::events::Changed;
 use crate::limits;
-use crate::loss::{self, Persisted};
-use crate::parts::{self, Beside};
-use crate::ports::Ports;
-use crate::probes::{self, Around};
-use crate::stage::{Stage, Tell};
-use crate::translate::{self, TranslateError};
+use crate::site::containers::Beside;
+use crate::site::durability::Persisted;
+use crate::site::error::SiteError;
+use crate::site::ports::Ports;
+use crate::site::probes::Around;
+use crate::state::{Stage, Tell};
+use crate::translate::component;
 
 /// The system under test over the whole run: components live for a trial, a case or the experiment.
 pub struct Site {
@@ -58,44 +65,8 @@ pub(crate) struct Up {
 /// What was built: events with their time, for the first trial's record.
 pub type Builds = Vec<(u64, What)>;
 
-/// Why the system is not up.
-#[derive(Debug, thiserror::Error)]
-pub enum SiteError {
-    /// The plan cannot be carried out.
-    #[error(transparent)]
-    Translate(#[from] TranslateError),
-    /// The system says why.
-    #[error(transparent)]
-    System(#[from] loadlab_system::Error),
-    /// A probe that is none.
-    #[error(transparent)]
-    Probe(#[from] loadlab_system::probe::ProbeError),
-    /// An endpoint that tells nothing.
-    #[error(transparent)]
-    Scrape(#[from] loadlab_system::ScrapeError),
-    /// No free port.
-    #[error("cannot find a free port for `{component}`: {error}")]
-    Port {
-        /// For which component.
-        component: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// A folder that is needed before anything is started.
-    #[error("cannot create {}: {error}", path.display())]
-    Folder {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// Something that the plan needs is not there.
-    #[error("{0}")]
-    Missing(String),
-    /// Something happened before the load began.
-    #[error("{0}")]
-    BeforeLoad(String),
-}
+/// Components as events have left them: those that were ended or started anew, and nothing of the others.
+pub type Changed = BTreeMap<String, Option<Component>>;
 
 impl Site {
     /// Nothing is up.
@@ -182,7 +153,7 @@ impl Site {
         for component in cases.iter().flat_map(|c| &c.system.components) {
             for build in &component.build {
                 let names = |name: &str| self.name(name, None);
-                let command = translate::command(build, &format!("build of `{}`", component.name), &names)?;
+                let command = component::command(build, &format!("build of `{}`", component.name), &names)?;
                 let text = command.to_string();
                 let key = (component.dir.clone(), text.clone());
                 if done.contains(&key) {
@@ -275,7 +246,7 @@ impl Site {
             let after_s = match planned.part {
                 // Its own address is known only now.
                 Part::Container(_) => {
-                    let ready = parts::ready(planned, &|n| self.name(n, Some(name)))?;
+                    let ready = containers::ready(planned, &|n| self.name(n, Some(name)))?;
                     self.up[at].ready = Some(ready.clone());
                     self.system.ready_when(&component, &ready, &stage.cancel)?
                 }
@@ -318,13 +289,13 @@ impl Site {
         let name = &planned.name;
         let logs = self.log_paths(name, stage);
         let own = |n: &str| self.name(n, Some(name));
-        let mut spec = translate::component(planned, &own, self.ports.of(planned), logs)?;
+        let mut spec = component::component(planned, &own, self.ports.of(planned), logs)?;
         spec.relay = planned.is_relayed.then(|| match self.system.own_address(name) {
             Some(_) => RelayAt::Link,
             None => RelayAt::Ports(self.ports.before(planned)),
         });
         let container = match &planned.part {
-            Part::Container(container) => Some(parts::container(planned, container, &own)?),
+            Part::Container(container) => Some(containers::container(planned, container, &own)?),
             _ => None,
         };
         self.ports.release(planned);
@@ -350,7 +321,7 @@ impl Site {
             is_ready: false,
             service: None,
             ready: None,
-            told: translate::names_told(planned),
+            told: component::names_told(planned),
             logs: stage.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
         });
         Ok(())
@@ -473,7 +444,7 @@ impl Site {
     ) -> Result<(), SiteError> {
         for planned in commands {
             let names = |n: &str| self.name(n, None);
-            let command = translate::command(planned, name, &names)?;
+            let command = component::command(planned, name, &names)?;
             let text = command.to_string();
             let spec = CommandSpec {
                 name: name.to_owned(),
@@ -527,7 +498,7 @@ impl Site {
             probes.push(Probe::new(probes::probe(planned, &around)?)?);
         }
         let Some(spec) = &case.loss else { return Ok((probes, None)) };
-        let persisted = loss::prepare(spec, &around, &probes, stage)?.map_err(SiteError::BeforeLoad)?;
+        let persisted = durability::prepare(spec, &around, &probes, stage)?.map_err(SiteError::BeforeLoad)?;
         Ok((probes, Some(persisted)))
     }
 

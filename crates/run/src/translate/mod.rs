@@ -1,7 +1,18 @@
 //! What the plan says → what the engine and the system understand.
 
-use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+mod alpn;
+pub mod component;
+mod conversation;
+pub mod error;
+pub mod hosts;
+pub mod journey;
+mod scripted;
+mod steps;
+pub mod tls;
+pub mod urls;
+mod writing;
+
+use std::path::Path;
 use std::time::Duration;
 
 use loadlab_load::http2::{Head, HeadError, HeadParts, Heads};
@@ -16,95 +27,13 @@ use loadlab_load::tls::Versions;
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_plan as plan;
 use loadlab_record::Secrets;
-use loadlab_system as system;
 
-use crate::agree;
-use crate::hosts::{Hosts, Via};
-use crate::journey;
-use crate::script::{Desk, Steps, all_steps, label_of, steps_of};
-use crate::trust::{TlsWords, TrustError, tls_offering, tls_spec};
-use crate::urls;
-
-/// Puts values in for `${names}`.
-pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
-
-/// Why a part of a plan cannot be carried out here and now.
-#[derive(Debug, thiserror::Error)]
-pub enum TranslateError {
-    /// A name without a value.
-    #[error("{what}: {error}")]
-    Name {
-        /// Where it stands.
-        what: String,
-        /// Which.
-        error: plan::UnknownName,
-    },
-    /// A target.
-    #[error("{what}: {error}")]
-    Target {
-        /// Which step.
-        what: String,
-        /// Why.
-        error: TargetError,
-    },
-    /// A request that cannot be written.
-    #[error("{what}: {error}")]
-    Request {
-        /// Which step.
-        what: String,
-        /// Why.
-        error: RequestError,
-    },
-    /// A body's file.
-    #[error(
-        "{what}: cannot read the body {path}: {error}\nhint: a relative path starts in the plan's folder; `seed` and `build` commands may make it"
-    )]
-    Body {
-        /// Which step.
-        what: String,
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// A part of a journey that cannot be used.
-    #[error("{what}: {words}")]
-    Part {
-        /// Which step or load.
-        what: String,
-        /// Why.
-        words: String,
-    },
-    /// What a server speaks could not be learned before the load.
-    #[error(
-        "{what}: it could not be learned what the server speaks: {words}\nhint: `protocol: http/1.1` or `http/2` asks nobody"
-    )]
-    Unlearned {
-        /// Which load.
-        what: String,
-        /// Why.
-        words: String,
-    },
-    /// Something that plans can say and the engine cannot do. The plan refuses it at its place before this.
-    #[error("{what}: {feature} not supported yet")]
-    NotYet {
-        /// Which step or load.
-        what: String,
-        /// What, and `is` or `are`.
-        feature: &'static str,
-    },
-}
-
-impl TranslateError {
-    /// The target is at fault: it does not resolve, or it is not allowed.
-    pub fn is_target(&self) -> bool {
-        match self {
-            TranslateError::Target { error, .. } => !error.is_usage(),
-            TranslateError::Unlearned { .. } => true,
-            _ => false,
-        }
-    }
-}
+use crate::translate::error::{Names, TranslateError};
+use crate::translate::hosts::{Hosts, Via};
+use crate::translate::steps::{Steps, all_steps, steps_of};
+use crate::translate::tls::{TlsWords, TrustError, tls_offering, tls_spec};
+use crate::translate::urls::as_http;
+use crate::translate::writing::{Desk, label_of};
 
 /// What is to be requested, and where.
 pub struct Targets {
@@ -191,15 +120,6 @@ impl UrlError {
             UrlError::Target(error) => error.is_usage(),
             UrlError::Request(_) | UrlError::Http2(_) => true,
         }
-    }
-}
-
-/// A URL of a WebSocket as that of the request which opens it; any other as it is.
-pub fn as_http(url: &str) -> Cow<'_, str> {
-    match url.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}").into(),
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}").into(),
-        _ => url.into(),
     }
 }
 
@@ -373,7 +293,7 @@ fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Re
     let within = Duration::from_nanos(load.timeout_ns);
     let what = || format!("`protocol` of `{}`", load.name);
     let proxy = hosts.proxy();
-    agree::all_take_http2(&tls, hosts.addresses(), proxy.as_deref(), within)
+    alpn::all_take_http2(&tls, hosts.addresses(), proxy.as_deref(), within)
         .map_err(|words| TranslateError::Unlearned { what: what(), words })
 }
 
@@ -546,111 +466,4 @@ fn parts_of(
     let method = step.method.to_owned();
     let (host, path) = (url.authority.clone(), url.path.clone());
     Ok((RequestParts { method, host, path, headers, body, keep_alive }, url))
-}
-
-/// A command of the plan.
-pub fn command(
-    command: &plan::Command,
-    what: &str,
-    names: Names<'_>,
-) -> Result<system::Command, TranslateError> {
-    let fill = |template: &plan::Template| {
-        template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
-    };
-    Ok(match command {
-        plan::Command::Shell(line) => system::Command::Shell(fill(line)?),
-        plan::Command::Words(words) => {
-            system::Command::Argv(words.iter().map(fill).collect::<Result<_, _>>()?)
-        }
-    })
-}
-
-/// A component of the plan, its ports known.
-///
-/// # Errors
-/// A name without a value.
-pub fn component(
-    component: &plan::ComponentSpec,
-    names: Names<'_>,
-    ports: Vec<u16>,
-    logs: (PathBuf, PathBuf),
-) -> Result<system::ComponentSpec, TranslateError> {
-    let what = format!("component `{}`", component.name);
-    let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
-    let (command, ready) = match &component.part {
-        plan::Part::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
-        // For messages only; when it is ready is found out when its address is known.
-        other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
-    };
-    Ok(system::ComponentSpec {
-        name: component.name.clone(),
-        command,
-        dir: PathBuf::from(&component.dir),
-        env: env_of(&component.env, &what, names)?,
-        ready,
-        limits: crate::limits::of_plan(&component.limits),
-        stop: system::Stop { signal, within_ns: component.stop.within_ns },
-        logs,
-        ports,
-        cpus: component.limits.cpus.clone(),
-        // Where it is known, and that is not here.
-        relay: None,
-    })
-}
-
-/// Variables with their names put in.
-///
-/// # Errors
-/// A name without a value.
-pub fn env_of(
-    env: &[(String, plan::Template)],
-    what: &str,
-    names: Names<'_>,
-) -> Result<Vec<(String, String)>, TranslateError> {
-    let fill = |(name, value): &(String, plan::Template)| match value.render(names) {
-        Ok(value) => Ok((name.clone(), value)),
-        Err(error) => Err(TranslateError::Name { what: what.to_owned(), error }),
-    };
-    env.iter().map(fill).collect()
-}
-
-/// When a component counts as up; as soon as it lives, if the plan does not say.
-///
-/// # Errors
-/// A name without a value.
-pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
-    let fill = |template: &plan::Template| {
-        let what = || format!("component `{}`", component.name);
-        template.render(names).map_err(|error| TranslateError::Name { what: what(), error })
-    };
-    let Some(plan::ReadySpec { sign, within_ns }) = &component.ready else { return Ok(system::Ready::Alive) };
-    let within_ns = *within_ns;
-    Ok(match sign {
-        plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
-        plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },
-        plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, within_ns },
-        plan::ReadySign::Health => system::Ready::Healthy { within_ns },
-    })
-}
-
-/// The words of a command; a line for a shell is one of them.
-///
-/// # Errors
-/// A name without a value.
-pub fn words_of(
-    planned: &plan::Command,
-    what: &str,
-    names: Names<'_>,
-) -> Result<Vec<String>, TranslateError> {
-    Ok(match command(planned, what, names)? {
-        system::Command::Shell(line) => vec![line],
-        system::Command::Argv(words) => words,
-    })
-}
-
-/// Names of other components' ports that a component is started with.
-pub fn names_told(component: &plan::ComponentSpec) -> Vec<String> {
-    let env = component.env.iter().map(|(_, value)| value);
-    let names = component.part.templates().into_iter().chain(env).flat_map(plan::Template::names);
-    names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()
 }

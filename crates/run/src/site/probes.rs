@@ -6,7 +6,8 @@ use loadlab_plan as plan;
 use loadlab_record::Secrets;
 use loadlab_system::{OutputCommand, ProbeSource, ProbeSpec};
 
-use crate::translate::{self, Names, TranslateError};
+use crate::translate::component;
+use crate::translate::error::{Names, TranslateError};
 
 /// What every reading needs to know.
 pub struct Around<'a> {
@@ -61,7 +62,7 @@ pub fn output(
     around: &Around<'_>,
 ) -> Result<OutputCommand, TranslateError> {
     Ok(OutputCommand {
-        command: translate::command(command, what, around.names)?,
+        command: component::command(command, what, around.names)?,
         dir: around.plan_dir.to_owned(),
         env: vec![around.mark.clone()],
         secrets: around.secrets.clone(),

@@ -9,7 +9,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
 
 use crate::readings::Readings;
-use crate::stage::Stage;
+use crate::state::Stage;
 
 /// Figures of the system are worked out so often while a load runs.
 const EVERY_S: f64 = 1.0;

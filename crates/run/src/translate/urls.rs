@@ -10,8 +10,8 @@ use loadlab_load::spec::Order;
 use loadlab_load::target::{Allowed, TargetError, Url};
 use loadlab_plan as plan;
 
-use crate::script::needs_script;
-use crate::translate::TranslateError;
+use crate::translate::error::TranslateError;
+use crate::translate::scripted::needs_script;
 
 /// Most URLs of a file: requests are counted in 16 bits where hosts are.
 const MOST: usize = u16::MAX as usize;
@@ -206,6 +206,15 @@ pub fn as_csv(path: &Path) -> Result<Vec<u8>, UrlListError> {
         text.push_str(&format!("\"{}\"\n", url.path.replace('"', "\"\"")));
     }
     Ok(text.into_bytes())
+}
+
+/// A URL of a WebSocket as that of the request which opens it; any other as it is.
+pub fn as_http(url: &str) -> Cow<'_, str> {
+    match url.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ws") => format!("http://{rest}").into(),
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("wss") => format!("https://{rest}").into(),
+        _ => url.into(),
+    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use loadlab_record::outcome::Failure;
 use loadlab_record::summary::Loss;
 use loadlab_system::{OutputCommand, Probe, clock, http};
 
-use crate::probes::{self, Around};
-use crate::stage::Stage;
-use crate::translate::TranslateError;
+use crate::site::probes::{self, Around};
+use crate::state::Stage;
+use crate::translate::error::TranslateError;
 
 /// Asking for what was stored may take so long.
 const READ_NS: u64 = 60_000_000_000;

@@ -1,0 +1,31 @@
+//! What came of a run, and of each of its trials.
+
+use std::path::PathBuf;
+
+use loadlab_analysis::Exit;
+use loadlab_record::manifest::RunEnded;
+use loadlab_record::summary::Summary;
+
+/// What came of a run.
+pub struct RunResult {
+    /// The record's folder.
+    pub dir: PathBuf,
+    /// How it ended.
+    pub ended: RunEnded,
+    /// Its trials in the order they ran.
+    pub trials: Vec<TrialEnd>,
+    /// What all of it asks for.
+    pub exit: Exit,
+}
+
+/// A trial's end.
+pub struct TrialEnd {
+    /// Its case.
+    pub case: String,
+    /// Its number.
+    pub trial: u32,
+    /// What it measured, if it came to that.
+    pub summary: Option<Summary>,
+    /// What spoiled it.
+    pub failure: Option<String>,
+}

@@ -1,0 +1,44 @@
+//! Why the system is not up.
+
+use std::path::PathBuf;
+
+use crate::translate::error::TranslateError;
+
+/// Why the system is not up.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Translate(#[from] TranslateError),
+    /// The system says why.
+    #[error(transparent)]
+    System(#[from] loadlab_system::Error),
+    /// A probe that is none.
+    #[error(transparent)]
+    Probe(#[from] loadlab_system::probe::ProbeError),
+    /// An endpoint that tells nothing.
+    #[error(transparent)]
+    Scrape(#[from] loadlab_system::ScrapeError),
+    /// No free port.
+    #[error("cannot find a free port for `{component}`: {error}")]
+    Port {
+        /// For which component.
+        component: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A folder that is needed before anything is started.
+    #[error("cannot create {}: {error}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Something that the plan needs is not there.
+    #[error("{0}")]
+    Missing(String),
+    /// Something happened before the load began.
+    #[error("{0}")]
+    BeforeLoad(String),
+}

@@ -1,0 +1,115 @@
+//! Components of the plan → components of the system.
+
+use std::path::PathBuf;
+
+use loadlab_plan as plan;
+use loadlab_system as system;
+
+use crate::translate::error::{Names, TranslateError};
+
+/// A command of the plan.
+pub fn command(
+    command: &plan::Command,
+    what: &str,
+    names: Names<'_>,
+) -> Result<system::Command, TranslateError> {
+    let fill = |template: &plan::Template| {
+        template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
+    };
+    Ok(match command {
+        plan::Command::Shell(line) => system::Command::Shell(fill(line)?),
+        plan::Command::Words(words) => {
+            system::Command::Argv(words.iter().map(fill).collect::<Result<_, _>>()?)
+        }
+    })
+}
+
+/// A component of the plan, its ports known.
+///
+/// # Errors
+/// A name without a value.
+pub fn component(
+    component: &plan::ComponentSpec,
+    names: Names<'_>,
+    ports: Vec<u16>,
+    logs: (PathBuf, PathBuf),
+) -> Result<system::ComponentSpec, TranslateError> {
+    let what = format!("component `{}`", component.name);
+    let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
+    let (command, ready) = match &component.part {
+        plan::Part::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
+        // For messages only; when it is ready is found out when its address is known.
+        other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
+    };
+    Ok(system::ComponentSpec {
+        name: component.name.clone(),
+        command,
+        dir: PathBuf::from(&component.dir),
+        env: env_of(&component.env, &what, names)?,
+        ready,
+        limits: crate::limits::of_plan(&component.limits),
+        stop: system::Stop { signal, within_ns: component.stop.within_ns },
+        logs,
+        ports,
+        cpus: component.limits.cpus.clone(),
+        // Where it is known, and that is not here.
+        relay: None,
+    })
+}
+
+/// Variables with their names put in.
+///
+/// # Errors
+/// A name without a value.
+pub fn env_of(
+    env: &[(String, plan::Template)],
+    what: &str,
+    names: Names<'_>,
+) -> Result<Vec<(String, String)>, TranslateError> {
+    let fill = |(name, value): &(String, plan::Template)| match value.render(names) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(error) => Err(TranslateError::Name { what: what.to_owned(), error }),
+    };
+    env.iter().map(fill).collect()
+}
+
+/// When a component counts as up; as soon as it lives, if the plan does not say.
+///
+/// # Errors
+/// A name without a value.
+pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<system::Ready, TranslateError> {
+    let fill = |template: &plan::Template| {
+        let what = || format!("component `{}`", component.name);
+        template.render(names).map_err(|error| TranslateError::Name { what: what(), error })
+    };
+    let Some(plan::ReadySpec { sign, within_ns }) = &component.ready else { return Ok(system::Ready::Alive) };
+    let within_ns = *within_ns;
+    Ok(match sign {
+        plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
+        plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },
+        plan::ReadySign::Log(pattern) => system::Ready::Log { pattern: fill(pattern)?, within_ns },
+        plan::ReadySign::Health => system::Ready::Healthy { within_ns },
+    })
+}
+
+/// The words of a command; a line for a shell is one of them.
+///
+/// # Errors
+/// A name without a value.
+pub fn words_of(
+    planned: &plan::Command,
+    what: &str,
+    names: Names<'_>,
+) -> Result<Vec<String>, TranslateError> {
+    Ok(match command(planned, what, names)? {
+        system::Command::Shell(line) => vec![line],
+        system::Command::Argv(words) => words,
+    })
+}
+
+/// Names of other components' ports that a component is started with.
+pub fn names_told(component: &plan::ComponentSpec) -> Vec<String> {
+    let env = component.env.iter().map(|(_, value)| value);
+    let names = component.part.templates().into_iter().chain(env).flat_map(plan::Template::names);
+    names.filter(|name| name.starts_with("components.")).map(str::to_owned).collect()
+}

@@ -1,0 +1,88 @@
+//! Why a part of a plan cannot be carried out.
+
+use std::path::PathBuf;
+
+use loadlab_load::source::RequestError;
+use loadlab_load::target::TargetError;
+use loadlab_plan as plan;
+
+/// Puts values in for `${names}`.
+pub type Names<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Why a part of a plan cannot be carried out here and now.
+#[derive(Debug, thiserror::Error)]
+pub enum TranslateError {
+    /// A name without a value.
+    #[error("{what}: {error}")]
+    Name {
+        /// Where it stands.
+        what: String,
+        /// Which.
+        error: plan::UnknownName,
+    },
+    /// A target.
+    #[error("{what}: {error}")]
+    Target {
+        /// Which step.
+        what: String,
+        /// Why.
+        error: TargetError,
+    },
+    /// A request that cannot be written.
+    #[error("{what}: {error}")]
+    Request {
+        /// Which step.
+        what: String,
+        /// Why.
+        error: RequestError,
+    },
+    /// A body's file.
+    #[error(
+        "{what}: cannot read the body {path}: {error}\nhint: a relative path starts in the plan's folder; `seed` and `build` commands may make it"
+    )]
+    Body {
+        /// Which step.
+        what: String,
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// A part of a journey that cannot be used.
+    #[error("{what}: {words}")]
+    Part {
+        /// Which step or load.
+        what: String,
+        /// Why.
+        words: String,
+    },
+    /// What a server speaks could not be learned before the load.
+    #[error(
+        "{what}: it could not be learned what the server speaks: {words}\nhint: `protocol: http/1.1` or `http/2` asks nobody"
+    )]
+    Unlearned {
+        /// Which load.
+        what: String,
+        /// Why.
+        words: String,
+    },
+    /// Something that plans can say and the engine cannot do. The plan refuses it at its place before this.
+    #[error("{what}: {feature} not supported yet")]
+    NotYet {
+        /// Which step or load.
+        what: String,
+        /// What, and `is` or `are`.
+        feature: &'static str,
+    },
+}
+
+impl TranslateError {
+    /// The target is at fault: it does not resolve, or it is not allowed.
+    pub fn is_target(&self) -> bool {
+        match self {
+            TranslateError::Target { error, .. } => !error.is_usage(),
+            TranslateError::Unlearned { .. } => true,
+            _ => false,
+        }
+    }
+}

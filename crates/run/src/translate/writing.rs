@@ -1,0 +1,180 @@
+//! What steps and conversations are written from: requests that are made anew each time, captures, and what follows a
+//! failure.
+
+use std::path::Path;
+
+use loadlab_load::course::Step as Way;
+use loadlab_load::journey::capture::{Capture, Slots};
+use loadlab_load::journey::template::{Escape, Template};
+use loadlab_load::script::Message;
+use loadlab_load::source::{Request, RequestError};
+use loadlab_load::target::{TargetError, Url};
+use loadlab_plan as plan;
+
+use crate::translate::error::{Names, TranslateError};
+use crate::translate::hosts::Hosts;
+use crate::translate::journey;
+use crate::translate::urls::as_http;
+
+/// Where a load's steps are put together.
+pub struct Desk<'a> {
+    /// The plan's folder.
+    pub plan_dir: &'a Path,
+    /// Values of names that only a run knows.
+    pub names: Names<'a>,
+    /// What was captured before the load.
+    pub shared: &'a Slots,
+    /// Names of its slots.
+    pub shared_names: &'a [String],
+}
+
+/// Header fields of a step that is written anew each time, without `Host`, length and cookies.
+pub type Fields = Vec<(String, Template)>;
+
+/// A step that is written anew for each request.
+///
+/// # Errors
+/// See [`TranslateError`].
+pub fn written(
+    step: &plan::Step,
+    what: &str,
+    load: &plan::LoadSpec,
+    desk: &Desk<'_>,
+    hosts: &mut Hosts<'_>,
+) -> Result<(Request, (Message, Fields), String), TranslateError> {
+    let (url, target) = target_of(step, what, desk)?;
+    let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
+    let host = hosts.index_of(&url, step.websocket.is_some()).map_err(wrong)?;
+    let shown = step.url.shown(desk.names);
+    let body = journey::body(&step.body, what, desk.plan_dir, desk.names)?;
+    let fields = fields_of(step, what, (load, desk), body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
+    let takes_body = matches!(step.method, "POST" | "PUT" | "PATCH");
+    let body = body.map(|(text, _)| text).or_else(|| takes_body.then(Template::default));
+    let request = Request {
+        label: label_of(step.method, &shown),
+        bytes: Vec::new(),
+        head_len: 0,
+        answer_has_no_body: step.method == "HEAD",
+        safe: matches!(step.method, "GET" | "HEAD" | "OPTIONS" | "TRACE"),
+        host,
+        ok_statuses: step.statuses.clone().unwrap_or_default(),
+        tags: Vec::new(),
+    };
+    let mut lines = Template::default();
+    for (name, value) in &fields {
+        lines.append(Template::fixed(format!("{name}: ").as_bytes()));
+        lines.append(value.clone());
+        lines.append(Template::fixed(b"\r\n"));
+    }
+    let message = Message { method: step.method.into(), target, fields: lines, body };
+    Ok((request, (message, fields), shown))
+}
+
+/// The host of a step's URL, and path and query behind it.
+fn target_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(Url, Template), TranslateError> {
+    let name = |error| TranslateError::Name { what: what.to_owned(), error };
+    let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
+    let mut segments = step.url.resolve(desk.names).map_err(name)?.into_iter().peekable();
+    // What is fixed at the beginning has the host in it: variables stand behind it.
+    let mut fixed = String::new();
+    while let Some(plan::Segment::Text { text, .. }) =
+        segments.next_if(|s| matches!(s, plan::Segment::Text { .. }))
+    {
+        fixed.push_str(&text);
+    }
+    let path_at = path_at(&fixed).unwrap_or(fixed.len());
+    let url = Url::parse(&as_http(&fixed[..path_at])).map_err(wrong)?;
+    let mut target = Template::default();
+    let path = fixed[path_at..].split('#').next().unwrap_or_default();
+    // A whole path, or none and a variable that begins with its `/`.
+    let path = match path.starts_with('?') || path.is_empty() && segments.peek().is_none() {
+        true => format!("/{path}"),
+        false => path.to_owned(),
+    };
+    let refused =
+        |_| TranslateError::Request { what: what.to_owned(), error: RequestError::Path(path.clone()) };
+    if path.bytes().any(|b| b <= b' ' || b == 0x7f) {
+        return Err(TranslateError::Request { what: what.to_owned(), error: RequestError::Path(path) });
+    }
+    target.push_text(path.as_bytes(), Escape::Raw).map_err(refused)?;
+    journey::append(&mut target, segments, what)?;
+    Ok((url, target))
+}
+
+/// What a request is called: method, path and query, with names in place of secrets.
+pub fn label_of(method: &str, shown: &str) -> String {
+    let path = path_at(shown).map_or("/", |at| &shown[at..]);
+    format!("{method} {path}")
+}
+
+/// Where path and query of a URL begin, if it has them.
+fn path_at(url: &str) -> Option<usize> {
+    let host_at = match url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("unix:")) {
+        // `unix:/PATH:/URI`
+        true => 5 + url[5..].find(':')? + 1,
+        false => url.find("://").map_or(0, |at| at + 3),
+    };
+    url[host_at..].find(['/', '?', '#']).map(|at| host_at + at)
+}
+
+/// Header fields.
+fn fields_of(
+    step: &plan::Step,
+    what: &str,
+    (load, desk): (&plan::LoadSpec, &Desk<'_>),
+    content_type: Option<&str>,
+) -> Result<Fields, TranslateError> {
+    let mut fields = Fields::new();
+    let mut field = |name: &str, value: Template| fields.push((name.to_owned(), value));
+    let given = |name: &str| step.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));
+    if given("host") {
+        return Err(TranslateError::NotYet {
+            what: what.to_owned(),
+            feature: "a `host` header beside variables is",
+        });
+    }
+    if !load.keep_alive && step.websocket.is_none() && load.http.protocol == plan::Protocol::Http1 {
+        field("Connection", Template::fixed(b"close"));
+    }
+    for (name, value) in &step.headers {
+        field(name, journey::template(value, what, desk.names)?);
+    }
+    if let Some(auth) = &step.auth {
+        field("Authorization", journey::authorization(auth, what, desk.names)?);
+    }
+    if let Some(kind) = content_type.filter(|_| !given("content-type")) {
+        field("Content-Type", Template::fixed(kind.as_bytes()));
+    }
+    if load.http.compressed && step.websocket.is_none() && !given("accept-encoding") {
+        field("Accept-Encoding", Template::fixed(b"gzip, deflate"));
+    }
+    Ok(fields)
+}
+
+/// What is captured, and the user's own slots for it.
+///
+/// # Errors
+/// A capture that cannot be made, which the plan's reader has kept out.
+pub fn captures_of(
+    captures: &[plan::Capture],
+    what: &str,
+    desk: &Desk<'_>,
+) -> Result<Vec<(u16, Capture)>, TranslateError> {
+    let mut out = Vec::new();
+    for capture in captures {
+        let taken = journey::capture(capture);
+        let (slot, capture) = taken.map_err(|words| TranslateError::Part { what: what.to_owned(), words })?;
+        // Slots of what was captured before come first, and are not the user's.
+        out.push((slot - desk.shared.count(), capture));
+    }
+    Ok(out)
+}
+
+/// What a failure means for the user's way.
+pub fn way_of(on_failure: plan::OnFailure) -> Way {
+    match on_failure {
+        plan::OnFailure::Continue => Way::On,
+        plan::OnFailure::End => Way::EndRound,
+        plan::OnFailure::Leave => Way::Leave,
+    }
+}
