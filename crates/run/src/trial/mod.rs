@@ -4,6 +4,7 @@ mod actions;
 pub mod carryover;
 mod conditions;
 pub mod measure;
+mod measured;
 mod program;
 mod setup;
 
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-use loadlab_analysis::{Exit, LoadRun, Planned, TrialInput, summarise};
+use loadlab_analysis::{Exit, Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::names::Names;
 use loadlab_load::run::Origin;
@@ -20,12 +21,9 @@ use loadlab_load::target::Allowed;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
 use loadlab_record::event::What;
-use loadlab_record::example::{Example, Kept};
 use loadlab_record::expr::Expr;
-use loadlab_record::hlog::Interval;
-use loadlab_record::load::{Counts, Tick};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, Loss, Summary};
+use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
 use loadlab_system::{AtRest, Cancel, Notice, Probe, Rhythm, TrialClock, Watched, Watcher, clock, drain};
 
 use crate::event::RunEvent;
@@ -38,6 +36,7 @@ use crate::trial::actions::Actor;
 use crate::trial::carryover::Carried;
 use crate::trial::conditions::Gauge;
 use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
+use crate::trial::measured::{Measured, add};
 use crate::trial::program::{Program, Run};
 use crate::trial::setup::set_up;
 use crate::unanswered::unanswered;
@@ -161,18 +160,6 @@ impl Prepare {
             Sends::Program(_) => Planned::default(),
         }
     }
-}
-
-/// What the loads of a trial measured together.
-#[derive(Default)]
-struct Measured {
-    loads: Vec<LoadRun>,
-    ticks: Vec<Tick>,
-    intervals: Vec<Interval>,
-    /// The first that failed.
-    examples: Vec<Example>,
-    generator: Generator,
-    ended: Option<Ended>,
 }
 
 impl Trial<'_> {
@@ -626,80 +613,6 @@ fn wait(stage: &Stage, notices: &Mutex<Receiver<Notice>>, until_ns: u64, tell: T
         }
         stage.cancel.wait_until(until_ns.min(now_ns + NOTICE_NS));
     }
-}
-
-impl Measured {
-    /// Of all loads together.
-    fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
-        self.loads.iter().for_each(|load| counts.merge(&load.measured.counts));
-        counts
-    }
-
-    /// Of one load's batches, which follow one another on the same threads: times add up, the rest is the most
-    /// of any.
-    fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
-        let mut sum = Measured::default();
-        for load in batches {
-            let before = std::mem::take(&mut sum.generator);
-            sum.generator = Generator {
-                threads: before.threads.max(load.generator.threads),
-                cpu_s: before.cpu_s + load.generator.cpu_s,
-                run_delay_s: add(before.run_delay_s, load.generator.run_delay_s),
-                time_slices: add(before.time_slices, load.generator.time_slices),
-                throttled_s: add(before.throttled_s, load.generator.throttled_s),
-                stood_still: before.stood_still.then(load.generator.stood_still),
-                suspended_s: add(before.suspended_s, load.generator.suspended_s),
-                coarse_s: before.coarse_s + load.generator.coarse_s,
-                peak_rss_bytes: before.peak_rss_bytes.max(load.generator.peak_rss_bytes),
-                connections_peak: before.connections_peak.max(load.generator.connections_peak),
-                ..load.generator
-            };
-            sum.loads.push(load.run);
-            sum.ticks.extend(load.ticks);
-            sum.intervals.extend(load.intervals);
-            sum.examples.extend(load.examples.into_iter().filter(|e| e.kept == Kept::Failed));
-            sum.ended = first_bad(sum.ended, Some(load.ended));
-        }
-        sum
-    }
-
-    /// Together with a load that ran at the same time, on threads of its own.
-    fn beside(&mut self, mut other: Measured) {
-        let (sum, own) = (&mut self.generator, other.generator);
-        // A program that makes a load has none.
-        if !own.io.is_empty() {
-            sum.io = own.io;
-        }
-        sum.threads += own.threads;
-        sum.cpus.extend(own.cpus);
-        sum.cpus.sort_unstable();
-        sum.cpus.dedup();
-        sum.cpu_s += own.cpu_s;
-        sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
-        sum.time_slices = add(sum.time_slices, own.time_slices);
-        sum.stood_still = sum.stood_still.beside(own.stood_still);
-        sum.coarse_s = sum.coarse_s.max(own.coarse_s);
-        sum.connections_peak += own.connections_peak;
-        // These are of the whole process.
-        sum.throttled_s = own.throttled_s.or(sum.throttled_s);
-        sum.suspended_s = own.suspended_s.or(sum.suspended_s);
-        sum.peak_rss_bytes = sum.peak_rss_bytes.max(own.peak_rss_bytes);
-        self.loads.append(&mut other.loads);
-        self.ticks.append(&mut other.ticks);
-        self.intervals.append(&mut other.intervals);
-        self.examples.append(&mut other.examples);
-        self.ended = first_bad(self.ended, other.ended);
-    }
-}
-
-/// The first of two ends that was not as planned; else either.
-fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
-    a.filter(|e| *e != Ended::Complete).or(b).or(a)
-}
-
-fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
-    a.zip(b).map(|(a, b)| a + b).or(a).or(b)
 }
 
 #[cfg(test)]

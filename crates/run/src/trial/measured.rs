@@ -1,0 +1,95 @@
+//! What all loads and batches of a trial measured, together.
+
+use loadlab_analysis::LoadRun;
+use loadlab_record::example::{Example, Kept};
+use loadlab_record::hlog::Interval;
+use loadlab_record::load::{Counts, Tick};
+use loadlab_record::summary::{Ended, Generator};
+
+use crate::trial::measure::MeasuredLoad;
+
+/// What the loads of a trial measured together.
+#[derive(Default)]
+pub struct Measured {
+    pub loads: Vec<LoadRun>,
+    pub ticks: Vec<Tick>,
+    pub intervals: Vec<Interval>,
+    /// The first that failed.
+    pub examples: Vec<Example>,
+    pub generator: Generator,
+    pub ended: Option<Ended>,
+}
+
+impl Measured {
+    /// Of all loads together.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        self.loads.iter().for_each(|load| counts.merge(&load.measured.counts));
+        counts
+    }
+
+    /// Of one load's batches, which follow one another on the same threads: times add up, the rest is the most
+    /// of any.
+    pub fn of_batches(batches: Vec<MeasuredLoad>) -> Measured {
+        let mut sum = Measured::default();
+        for load in batches {
+            let before = std::mem::take(&mut sum.generator);
+            sum.generator = Generator {
+                threads: before.threads.max(load.generator.threads),
+                cpu_s: before.cpu_s + load.generator.cpu_s,
+                run_delay_s: add(before.run_delay_s, load.generator.run_delay_s),
+                time_slices: add(before.time_slices, load.generator.time_slices),
+                throttled_s: add(before.throttled_s, load.generator.throttled_s),
+                stood_still: before.stood_still.then(load.generator.stood_still),
+                suspended_s: add(before.suspended_s, load.generator.suspended_s),
+                coarse_s: before.coarse_s + load.generator.coarse_s,
+                peak_rss_bytes: before.peak_rss_bytes.max(load.generator.peak_rss_bytes),
+                connections_peak: before.connections_peak.max(load.generator.connections_peak),
+                ..load.generator
+            };
+            sum.loads.push(load.run);
+            sum.ticks.extend(load.ticks);
+            sum.intervals.extend(load.intervals);
+            sum.examples.extend(load.examples.into_iter().filter(|e| e.kept == Kept::Failed));
+            sum.ended = first_bad(sum.ended, Some(load.ended));
+        }
+        sum
+    }
+
+    /// Together with a load that ran at the same time, on threads of its own.
+    pub fn beside(&mut self, mut other: Measured) {
+        let (sum, own) = (&mut self.generator, other.generator);
+        // A program that makes a load has none.
+        if !own.io.is_empty() {
+            sum.io = own.io;
+        }
+        sum.threads += own.threads;
+        sum.cpus.extend(own.cpus);
+        sum.cpus.sort_unstable();
+        sum.cpus.dedup();
+        sum.cpu_s += own.cpu_s;
+        sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
+        sum.time_slices = add(sum.time_slices, own.time_slices);
+        sum.stood_still = sum.stood_still.beside(own.stood_still);
+        sum.coarse_s = sum.coarse_s.max(own.coarse_s);
+        sum.connections_peak += own.connections_peak;
+        // These are of the whole process.
+        sum.throttled_s = own.throttled_s.or(sum.throttled_s);
+        sum.suspended_s = own.suspended_s.or(sum.suspended_s);
+        sum.peak_rss_bytes = sum.peak_rss_bytes.max(own.peak_rss_bytes);
+        self.loads.append(&mut other.loads);
+        self.ticks.append(&mut other.ticks);
+        self.intervals.append(&mut other.intervals);
+        self.examples.append(&mut other.examples);
+        self.ended = first_bad(self.ended, other.ended);
+    }
+}
+
+/// The first of two ends that was not as planned; else either.
+fn first_bad(a: Option<Ended>, b: Option<Ended>) -> Option<Ended> {
+    a.filter(|e| *e != Ended::Complete).or(b).or(a)
+}
+
+pub fn add<T: std::ops::Add<Output = T> + Copy>(a: Option<T>, b: Option<T>) -> Option<T> {
+    a.zip(b).map(|(a, b)| a + b).or(a).or(b)
+}
