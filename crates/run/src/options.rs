@@ -7,7 +7,7 @@ use loadlab_record::Secrets;
 
 /// How a plan is to be run.
 pub struct How {
-    /// The plan's text as its file has it: its hash is recorded. The record shows [`Plan::shown_text`].
+    /// The plan's text as its file has it: its hash is recorded. The record shows [`loadlab_plan::Plan::shown_text`].
     pub plan_text: String,
     /// Options as given, for the record.
     pub options: Vec<String>,

@@ -56,6 +56,9 @@ pub struct Args {
     /// Only these rows; may be repeated
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
+    /// Run this loadlab of another revision as well, in turn, and say what has become faster or slower
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
     /// Exit with 1 if a target is missed as well
     #[arg(long)]
     strict: bool,
@@ -132,6 +135,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let ran = shown(&mut cargo(&build))?;
     ensure!(ran.status.success(), "cargo build: {}", ran.status);
     ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
+    tools::take_before(args.before.as_deref())?;
     raise_file_limit();
     let others = busy_share(LOOK)?;
     if others > QUIET {
@@ -146,7 +150,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let text = found.text();
     println!("\n{text}");
     let is_whole = found.checks.iter().all(|check| check.measured.is_some());
-    if args.only.is_empty() && args.case.is_empty() && others <= QUIET && args.is_long() && is_whole {
+    let is_all = args.only.is_empty() && args.case.is_empty() && args.before.is_none();
+    if is_all && others <= QUIET && args.is_long() && is_whole {
         let path = page::keep(&text, &tools, (args.seconds, args.rounds), &bench.cores)?;
         println!("kept in {path}");
     } else {
@@ -207,6 +212,7 @@ fn here(bench: &Bench) -> Vec<&'static Tool> {
     for tool in TOOLS.iter().filter(|t| bench.asks(t.name)) {
         match (tool.path(), tool.package) {
             (Some(_), _) => tools.push(tool),
+            (None, _) if tool.is_before() => {}
             (None, Some(package)) => {
                 println!("absent: {} (apt-get install {package}, or --install)", tool.name);
             }
@@ -263,6 +269,7 @@ fn measure_all(bench: &Bench, args: &Args, tools: &[&'static Tool]) -> Result<Fo
         found.rows += cases.iter().filter(ran).count();
         found.checks.extend(table::checks(&cases, |tool| bench.asks(tool), &runs));
         found.tables.push(table::table(&cases, tools, &runs));
+        found.tables.extend(table::against_before(&cases, &runs));
     }
     let late = lateness::RATES.iter().filter(|(name, _)| args.wants(name));
     let late = late.map(|(_, rate)| lateness::row(bench, *rate)).collect::<Result<_>>()?;

@@ -34,7 +34,7 @@ pub fn table(cases: &[&Case], tools: &[&Tool], runs: &[Run]) -> String {
     );
     let mut notes: Vec<&str> = Vec::new();
     for case in cases {
-        for tool in tools.iter().filter(|t| !case.spared.contains(&t.name)) {
+        for tool in tools.iter().filter(|t| !case.spares(t.name)) {
             let cells = match case.cannot(tool.name) {
                 None => cells(runs, case, tool.name),
                 Some(why) => {
@@ -65,6 +65,28 @@ pub fn checks(cases: &[&Case], asked: impl Fn(&str) -> bool, runs: &[Run]) -> Ve
         }
     }
     checks
+}
+
+/// loadlab divided by its other revision, figure by figure; nothing where that did not run.
+pub fn against_before(cases: &[&Case], runs: &[Run]) -> Option<String> {
+    let mut out = String::from(
+        "| × before | tool | requests per CPU-second | requests/s | p50 | peak memory |\n|---|---|---:|---:|---:|---:|\n",
+    );
+    let mut any = false;
+    for case in cases {
+        for pair in [("loadlab", "before"), ("loadlab-epoll", "before-epoll")] {
+            let ratio = |figure: Figure| ratio_of(runs, case.name, pair, figure);
+            if ratio(Figure::Rate).is_none() {
+                continue;
+            }
+            any = true;
+            let cell = |figure| ratio(figure).map_or("–".to_owned(), |v| format!("{v:.3}"));
+            let [per_cpu, rate, p50, peak] =
+                [Figure::PerCpu, Figure::Rate, Figure::P50, Figure::Peak].map(cell);
+            let _ = writeln!(out, "| {} | {} | {per_cpu} | {rate} | {p50} | {peak} |", case.title, pair.0);
+        }
+    }
+    any.then_some(out)
 }
 
 /// A figure of one tool divided by another's, within a round; the median over rounds.
@@ -159,10 +181,25 @@ mod tests {
             run("loadlab", 1, 2400.0, P50::Ms(1.5)),
             run("loadlab", 2, 6000.0, P50::Ms(4.0)),
         ];
+        assert_eq!(against_before(&[&CASES[0]], &runs), None);
         let found = cells(&runs, &CASES[0], "loadlab");
         assert_eq!(found, "1,200 | 1.200 | – | 240 | 1.200 | 1.500 ms | 0.750 | 10.0 MB | 1.000");
         let found = cells(&runs, &CASES[0], "wrk");
         assert_eq!(found, "1,000 | 1.000 | – | 200 | 1.000 | 2.000 ms | 1.000 | 10.0 MB | 1.000");
+    }
+
+    #[test]
+    fn another_revision_is_compared_round_by_round() {
+        let runs = [
+            run("before", 0, 1000.0, P50::Ms(1.0)),
+            run("before", 1, 2000.0, P50::Ms(2.0)),
+            run("loadlab", 0, 1100.0, P50::Ms(1.0)),
+            run("loadlab", 1, 2600.0, P50::Ms(1.0)),
+        ];
+        let found = against_before(&[&CASES[0]], &runs).expect("both ran");
+        let line = found.lines().nth(2).expect("a row");
+        assert_eq!(line, format!("| {} | loadlab | 1.200 | 1.200 | 0.750 | 1.000 |", CASES[0].title));
+        assert_eq!(found.lines().count(), 3, "{found}");
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The generators: where they are, how they are asked for one thread and a case, and who reads their output.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::cases::{Ask, STREAMS};
 use super::order::{Order, ab_percentiles, built, k6_summary};
@@ -45,6 +45,22 @@ pub const TOOLS: &[Tool] = &[
         fetch: &[],
         version: &["--version"],
         command: loadlab_epoll,
+        parse: parse::loadlab,
+    },
+    Tool {
+        name: "before",
+        package: None,
+        fetch: &[],
+        version: &["--version"],
+        command: |order| Ok(before(&loadlab(order)?)),
+        parse: parse::loadlab,
+    },
+    Tool {
+        name: "before-epoll",
+        package: None,
+        fetch: &[],
+        version: &["--version"],
+        command: |order| Ok(before(&loadlab_epoll(order)?)),
         parse: parse::loadlab,
     },
     Tool {
@@ -110,13 +126,19 @@ pub const TOOLS: &[Tool] = &[
 impl Tool {
     /// It is built here.
     pub fn is_ours(&self) -> bool {
-        matches!(self.name, "loadlab" | "loadlab-epoll" | "bare-epoll" | "bare-uring")
+        matches!(self.name, "loadlab" | "loadlab-epoll" | "bare-epoll" | "bare-uring") || self.is_before()
+    }
+
+    /// It is loadlab of another revision, which is there where it was asked for.
+    pub fn is_before(&self) -> bool {
+        matches!(self.name, "before" | "before-epoll")
     }
 
     /// Its program, if it is here.
     pub fn path(&self) -> Option<PathBuf> {
         match self.name {
             "loadlab-epoll" => Some(built("loadlab")),
+            _ if self.is_before() => Some(before_path()).filter(|path| path.exists()),
             name if self.is_ours() => Some(built(name)),
             name => found(name),
         }
@@ -216,6 +238,31 @@ fn loadlab_epoll(order: &Order) -> Result<Command> {
     let mut command = loadlab(order)?;
     command.args(["--io", "epoll"]);
     Ok(command)
+}
+
+/// Where the other revision of loadlab is while it is compared.
+fn before_path() -> PathBuf {
+    target().join("xtask/before/loadlab")
+}
+
+/// Takes a program for the other revision of loadlab; without one there is none.
+///
+/// # Errors
+/// It cannot be copied.
+pub fn take_before(given: Option<&Path>) -> Result<()> {
+    let path = before_path();
+    let _ = fs::remove_file(&path);
+    let Some(given) = given else { return Ok(()) };
+    fs::create_dir_all(path.parent().unwrap_or(&path))?;
+    fs::copy(given, &path).with_context(|| given.display().to_string())?;
+    Ok(())
+}
+
+/// The same command of the other revision.
+fn before(command: &Command) -> Command {
+    let mut other = program(before_path());
+    other.args(command.get_args());
+    other
 }
 
 fn bare_uring(order: &Order) -> Result<Command> {

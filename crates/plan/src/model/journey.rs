@@ -201,7 +201,7 @@ pub enum PartContent {
 /// A value kept from an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Capture {
-    /// Its slot, counted as in [`Variable::Capture`].
+    /// Its slot, counted as in [`Variable::Capture`](crate::Variable::Capture).
     pub slot: u16,
     /// Where it is found.
     pub from: CaptureFrom,

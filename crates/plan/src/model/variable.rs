@@ -45,12 +45,12 @@ pub enum Variable {
     },
     /// A cell of the user's row.
     Feed {
-        /// Place in [`Script::feeds`].
+        /// Place in [`Script::feeds`](crate::Script::feeds).
         feed: u16,
-        /// Place in [`FeedSpec::columns`].
+        /// Place in [`FeedSpec::columns`](crate::FeedSpec::columns).
         column: u16,
     },
-    /// A captured value: slots of [`Setup::captures`] first, those of [`Script::captures`] behind them.
+    /// A captured value: slots of [`Setup::captures`](crate::Setup::captures) first, those of [`Script::captures`](crate::Script::captures) behind them.
     Capture {
         /// The slot.
         slot: u16,
