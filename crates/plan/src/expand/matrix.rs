@@ -124,7 +124,7 @@ fn axis_value(r: &mut Reader<'_>, axis: &str, node: &Node) -> Option<CaseValue> 
         return None;
     };
     if text.contains("${")
-        && !crate::read::measured::is_measured(text)
+        && !crate::read::values::is_measured(text)
         && !crate::outside::is_outside_only(text)
     {
         let message = "values of the matrix stand for themselves: this `${…}` has no meaning here";

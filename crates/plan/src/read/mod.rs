@@ -10,7 +10,6 @@ mod given;
 pub(crate) mod journey;
 pub(crate) mod limits;
 pub(crate) mod load;
-pub(crate) mod measured;
 pub(crate) mod names;
 pub(crate) mod part;
 pub(crate) mod probes;

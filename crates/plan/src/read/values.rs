@@ -171,3 +171,8 @@ pub(crate) fn parse_count(text: &str) -> Result<u64, UnitError> {
         .filter(|n| *n > 0)
         .ok_or_else(|| UnitError { text: text.to_owned(), expected: "a whole number from 1" })
 }
+
+/// What may stand in the matrix though it is no plain value.
+pub(crate) fn is_measured(text: &str) -> bool {
+    text.trim_start().starts_with("${measured")
+}
