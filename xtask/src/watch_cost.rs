@@ -39,6 +39,9 @@ pub struct Args {
     /// Rounds; each has one load with components and one without, at each rate
     #[arg(long, default_value_t = 10)]
     rounds: usize,
+    /// Only this rate, in requests a second; may be repeated
+    #[arg(long, value_name = "N", value_parser = rate)]
+    rate: Vec<u64>,
     /// Components
     #[arg(long, default_value_t = 50)]
     components: usize,
@@ -48,6 +51,12 @@ pub struct Args {
     /// Fail where lateness differs by more than 10 %, or the watcher takes more than 1 % of a core
     #[arg(long)]
     strict: bool,
+}
+
+/// One of those that are measured.
+fn rate(text: &str) -> Result<u64, String> {
+    let known = RATES.iter().find(|rate| rate.to_string() == text);
+    known.copied().ok_or_else(|| format!("one of {RATES:?}"))
 }
 
 /// What the loads of one kind came to.
@@ -87,7 +96,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let url = format!("http://{}/128", server.address());
     let mut seen = RATES.map(|_| [const { Seen { late_ms: Vec::new(), cpu: Vec::new() } }; 2]);
     for round in 0..args.rounds {
-        for (i, rate) in RATES.iter().enumerate() {
+        let is_asked = |rate: &u64| args.rate.is_empty() || args.rate.contains(rate);
+        for (i, rate) in RATES.iter().enumerate().filter(|(_, rate)| is_asked(rate)) {
             for step in 0..2 {
                 let with = (round + step) % 2;
                 let components = if with == 1 { args.components } else { 0 };
@@ -114,7 +124,7 @@ fn table(seen: &[[Seen; 2]; RATES.len()]) -> (String, bool) {
         "| rate | late p99 without | late p99 with | with / without | watcher, of a core |\n|---|---|---|---|---|\n",
     );
     let mut is_much = false;
-    for (rate, [without, with]) in RATES.iter().zip(seen) {
+    for (rate, [without, with]) in RATES.iter().zip(seen).filter(|(_, [_, with])| !with.cpu.is_empty()) {
         let (before, after) = (without.p99_ms(*rate), with.p99_ms(*rate));
         let cpu = median(with.cpu.clone()).unwrap_or(f64::NAN);
         is_much |= (after / before - 1.0).abs() > MOST || cpu > MOST_CPU;
