@@ -1,5 +1,5 @@
 //! What is given from outside: credentials on the command line, files that options name with `@`, and the values that a plan
-//! asks for. All of it that is secret is told to [`mask`] before anything else is done with it.
+//! asks for. Every secret among it is registered with [`mask`] before anything else happens.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -178,7 +178,7 @@ pub fn without_credentials(message: &str, words: &[String]) -> String {
         // `-H` by itself has nothing behind it, which is found everywhere.
         for text in texts.filter(|text| !text.is_empty()) {
             let shown = match text.split_once(':') {
-                // Whoever forgot the colon did not forget the credential.
+                // Without its colon the argument may still hold the credential.
                 None if is_header || is_header_of(word) && text != word => MASK.to_owned(),
                 Some((name, value)) if credentials::is_secret_name(name) => {
                     format!("{name}: {}", credentials::masked(name, value.trim()))

@@ -54,11 +54,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// From a URL: `http[s]://HOST[:PORT][/PATH]`. Without a port collectors listen on 4318, and whoever offers https on
-    /// that of https.
+    /// From a URL: `http[s]://HOST[:PORT][/PATH]`. The port defaults to 4318, on which collectors listen, and to 443
+    /// for https.
     ///
     /// # Errors
-    /// In words, with a hint: it is none.
+    /// A message with a hint: the URL is not valid.
     pub fn parse(url: &str) -> Result<Endpoint, String> {
         let shown = url::without_user(url);
         let wrong = || format!("`{shown}` is not a URL such as `http://127.0.0.1:4318`");
@@ -95,6 +95,6 @@ pub struct Collector {
     pub every: Duration,
     /// A file of certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
-    /// Header fields of each push: credentials, mostly. Never told.
+    /// Header fields of each push: credentials, mostly. Never shown.
     pub headers: Vec<(String, String)>,
 }

@@ -13,7 +13,7 @@ pub enum SiteError {
     /// The system says why.
     #[error(transparent)]
     System(#[from] loadlab_system::Error),
-    /// A probe that is none.
+    /// Invalid probe definition.
     #[error(transparent)]
     Probe(#[from] loadlab_system::probe::ProbeError),
     /// An endpoint that tells nothing.
