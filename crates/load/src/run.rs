@@ -273,8 +273,9 @@ fn drive_from<'r, I: Io<'r>>(
     opened.map_err(failed)?;
     let start_ns = start.at_ns();
     worker.begin_at(start_ns);
-    wait_until(start_ns);
+    // Reading it takes so long that the first request would be late.
     let before = ThreadUse::now();
+    wait_until(start_ns, I::WAKE_EARLY_NS);
     let end = drive(io, &mut worker, || {}).map_err(failed)?;
     // A thread rests while it waits for stragglers: that would hide that it was busy.
     let used = end.used_at_stop.unwrap_or_else(ThreadUse::now).since(before);
@@ -282,11 +283,12 @@ fn drive_from<'r, I: Io<'r>>(
     Ok(ThreadEnd { end, used, backend: I::NAME })
 }
 
-/// Sleeps until a time on the monotonic clock.
-fn wait_until(at_ns: u64) {
-    let now = now_ns();
-    if at_ns > now {
-        std::thread::sleep(std::time::Duration::from_nanos(at_ns - now));
+/// Sleeps until shortly before a time on the monotonic clock, and looks actively from then on.
+fn wait_until(at_ns: u64, early_ns: u64) {
+    let left_ns = at_ns.saturating_sub(now_ns());
+    std::thread::sleep(std::time::Duration::from_nanos(left_ns.saturating_sub(early_ns)));
+    while now_ns() < at_ns {
+        std::hint::spin_loop();
     }
 }
 

@@ -104,6 +104,9 @@ pub trait Io<'r> {
     type Ops: Ops<'r>;
     /// Its name in the record.
     const NAME: &'static str;
+    /// How long a sleeping thread may take to run again, in nanoseconds: a wait for a request that falls due ends this
+    /// much earlier, where such waits are rare. 0: waits end exactly.
+    const WAKE_EARLY_NS: u64 = 1_000_000;
     /// For submitting outside of an event.
     fn ops(&mut self) -> &mut Self::Ops;
     /// Waits until something happened or the time has come, and tells all of it.

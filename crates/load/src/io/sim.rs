@@ -384,6 +384,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
 impl<'r, S: Server> Io<'r> for Sim<S> {
     type Ops = SimOps<S>;
     const NAME: &'static str = "sim";
+    const WAKE_EARLY_NS: u64 = 0;
 
     fn ops(&mut self) -> &mut Self::Ops {
         &mut self.ops
