@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use loadlab_plan::{Command, ComponentSpec, Isolation, Part, Plan};
-use loadlab_system::{Engine, Error, Limits, Net, tryout};
+use loadlab_system::{Engine, Error, Limits, Net, host_check};
 
 use crate::limits;
 use crate::preflight::{Finding, Severity};
@@ -69,7 +69,7 @@ fn limits_given(plan: &Plan, site: Option<&Site>) -> Option<Result<(), SiteError
     let given = match site {
         _ if wanted.is_empty() => return None,
         Some(site) => site.system.check_limits(wanted),
-        None => tryout::check_limits(wanted),
+        None => host_check::check_limits(wanted),
     };
     Some(given.map_err(SiteError::from))
 }
@@ -108,7 +108,7 @@ fn ports_free(plan: &Plan) -> Option<Result<(), SiteError>> {
     if wanted.is_empty() {
         return None;
     }
-    let mut checks = wanted.into_iter().map(|(port, component)| tryout::check_ports(component, &[port]));
+    let mut checks = wanted.into_iter().map(|(port, component)| host_check::check_ports(component, &[port]));
     Some(checks.try_for_each(|checked| checked).map_err(SiteError::from))
 }
 

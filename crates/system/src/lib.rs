@@ -3,81 +3,59 @@
 //! It knows no plan and no load: it is handed plain specs ([`spec`]) and hands out components, samples and
 //! notices. It must not print, exit or handle signals; all waits take a [`Cancel`].
 //!
-//! - [`system`]: up, [`ready`], down, and [`command`]s in between; [`component`] is what is up.
-//! - [`watch`]: samples of [`target`]s and [`probe`]s on the trial's [`clock`], `spread` over each
-//!   second and in the [`background`]; [`mod@drain`].
-//! - [`guardian`] and [`state`]: what happens to a system whose loadlab was killed.
-//! - [`engine`] runs components that are containers, [`compose`] those of a Compose file; [`external`] finds those
-//!   that run already, [`scrape`] reads what they tell.
-//! - [`netns`] gives a run, and each process of it, a network of its own; a [`relay`] makes links slow and lossy.
-//! - `limits`: a living component given other limits, or paused; [`output`]: what a short command prints.
-//! - `cgroup`, `process`, `ports`, `spawn`, `kill`, `logs`, `net`, [`http`]: what these are made of.
+//! - [`system`]: the whole system up, [`ready`] and down, whatever its components are: processes, containers, services of a
+//!   Compose file; commands, links and changed limits in between.
+//! - `component`: what is up, its limits, and who notices its death. `cgroup`, [`process`] and `logs` are what it is made of.
+//! - `engine` speaks to Docker or Podman; `netns` gives a run a network, and a [`relay`] makes links slow and lossy.
+//! - `watch`: samples of targets and probes on the trial's [`clock`], spread over each second, in the [`background`];
+//!   components that run already, what they report about themselves, and [`mod@drain`].
+//! - [`ledger`]: what was made, for the [`guardian`] and for `loadlab clean`, should loadlab be killed.
 //!
 //! A component's life: `up` makes its cgroups (v1, v2 or both), applies its limits and reads them back, and
-//! starts its process so that it joins them before it runs; `ready` waits for it; the keeper thread reports its
+//! starts its process so that it joins them before it runs; `ready` waits for it; the monitor thread reports its
 //! death; `down` asks it to end, then ends whatever is left in its cgroup. Everything that is made is first
 //! written to the run's ledger, which the guardian process and `clean` read.
 
-pub mod background;
-mod boxes;
 pub mod cancel;
 mod cgroup;
 pub mod clock;
-pub mod command;
-pub mod component;
-pub mod compose;
-pub mod drain;
-pub mod engine;
-pub mod error;
-pub mod external;
-pub mod guardian;
+mod component;
+mod engine;
+mod error;
 pub mod http;
-pub mod keeper;
-mod kill;
-mod limits;
+pub mod ledger;
 mod logs;
-mod net;
-pub mod netns;
-pub mod open_files;
-pub mod output;
-mod ports;
-pub mod probe;
+mod netns;
 pub mod process;
-pub mod ready;
 pub mod relay;
-pub mod scrape;
-mod spawn;
-pub mod spec;
-mod spread;
-pub mod state;
+mod spec;
+mod sync;
 pub mod system;
-pub mod target;
-pub mod tryout;
-pub mod watch;
+mod watch;
 
 pub use cancel::Cancel;
 pub use clock::TrialClock;
-pub use command::{CommandResult, CommandSpec, RunningCommand};
+pub use component::monitor::Notice;
 pub use component::{Component, Ended, Status};
-pub use compose::{ComposeSpec, Project, ServiceSpec};
-pub use drain::{Drained, drain};
-pub use engine::container::{ContainerSpec, HealthCheck, Network};
 pub use engine::image::ImageBuild;
 pub use engine::{Engine, EngineError};
 pub use error::{Error, Result};
-pub use external::{External, Seek};
-pub use guardian::Guardian;
-pub use keeper::Notice;
+pub use ledger::clean::CleanedItem;
+pub use ledger::guardian::{self, Guardian};
 pub use netns::{Isolation, Net};
-pub use output::OutputCommand;
-pub use probe::{Probe, ProbeSource, ProbeSpec};
-pub use process::ProcessId;
+pub use process::output::OutputCommand;
+pub use process::{ProcessId, background, open_files};
 pub use relay::Counts;
-pub use scrape::{ScrapeError, Scraper};
 pub use spec::{
-    BlockLimits, Command, ComponentSpec, Limits, LinkLimits, Ready, RelayAt, Signal, Stop, Unavailable,
+    BlockLimits, Command, ComponentSpec, ContainerSpec, HealthCheck, Limits, LinkLimits, Network, Ready,
+    RelayAt, Signal, Stop, Unavailable,
 };
-pub use state::CleanedItem;
-pub use system::{Down, How, System, SystemSpec};
-pub use target::Target;
+pub use system::command::{CommandResult, CommandSpec, RunningCommand};
+pub use system::compose::{ComposeSpec, Project, ServiceSpec};
+pub use system::{Down, How, System, SystemSpec, host_check, ready};
+pub use watch::drain::{Drained, drain};
+pub use watch::external::{External, Seek};
+pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec};
+pub use watch::scrape::{ScrapeError, Scraper};
+pub use watch::target::Target;
 pub use watch::{AtRest, Rhythm, Watched, Watcher};

@@ -184,6 +184,59 @@ pub struct BlockLimits {
     pub write_ops_per_s: Option<u64>,
 }
 
+/// What a container is made from, beside what any component has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContainerSpec {
+    /// Its image: `nginx:1.22`, or an id.
+    pub image: String,
+    /// In place of the image's; empty leaves that.
+    pub entrypoint: Vec<String>,
+    /// In place of the image's; empty leaves that.
+    pub command: Vec<String>,
+    /// Ports of this machine's loopback, and the container's ports behind them.
+    pub published: Vec<(u16, u16)>,
+    /// `/folder:/in/container`, `name:/in/container`, either with `:ro`. Named ones are made for the run, and
+    /// removed with it.
+    pub volumes: Vec<String>,
+    /// What it is connected to.
+    pub network: Network,
+    /// Names it has on the run's network.
+    pub aliases: Vec<String>,
+    /// How the engine tells whether it is well; `None` leaves what the image says.
+    pub health: Option<HealthCheck>,
+    /// The user its processes run as.
+    pub user: Option<String>,
+}
+
+/// What a container is connected to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// A bridge that is made for the run: its containers reach each other by name.
+    #[default]
+    Run,
+    /// This machine's own network.
+    Host,
+    /// Nothing.
+    None,
+    /// A network that is there already.
+    Named(String),
+}
+
+/// A command that the engine runs in the container again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// For the container's shell, or a list of words.
+    pub command: Vec<String>,
+    /// It is one line for the container's shell.
+    pub is_shell: bool,
+    /// From one to the next.
+    pub every_ns: u64,
+    /// One that takes longer has failed.
+    pub timeout_ns: u64,
+    /// So many failures make it unhealthy.
+    pub retries: u32,
+}
+
 /// How a component is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {

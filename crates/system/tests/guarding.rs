@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use common::{FIXTURE, eventually, pid_in, run_id, temp_dir, with_daemon};
-use loadlab_system::{ProcessId, state};
+use loadlab_system::ProcessId;
+use loadlab_system::ledger::clean;
 use serde_json::{Value, json};
 
 /// A process that owns a system with one component and a daemon of it.
@@ -139,18 +140,18 @@ fn clean_removes_what_is_left_when_the_guardian_was_killed_too() {
         killed.kill();
         assert!(killed.daemon.is_alive(), "nobody is there to end it");
 
-        let dry = state::clean(&state_dir, state::Cleaning { dry_run: true, ..Default::default() }).unwrap();
+        let dry = clean::clean(&state_dir, clean::Cleaning { dry_run: true, ..Default::default() }).unwrap();
         assert!(killed.daemon.is_alive() && killed.dir.join("scratch").exists());
         let has = |what: &str| dry.iter().any(|i| i.what.starts_with(what));
         assert!(has(&format!("process {} (sleep 1000)", killed.daemon.pid)), "{dry:?}");
         assert!(has("folder ") && has("state file "), "{dry:?}");
 
-        let cleaned = state::clean(&state_dir, state::Cleaning::default()).unwrap();
+        let cleaned = clean::clean(&state_dir, clean::Cleaning::default()).unwrap();
         assert!(cleaned.iter().all(|i| i.result.is_ok()), "{cleaned:?}");
         assert!(killed.is_gone());
         assert!(living.component.is_alive() && living.daemon.is_alive(), "{cleaned:?}");
         assert_eq!(state_files(&state_dir).len(), 1, "the living one's");
-        assert_eq!(state::clean(&state_dir, state::Cleaning::default()).unwrap(), []);
+        assert_eq!(clean::clean(&state_dir, clean::Cleaning::default()).unwrap(), []);
         living.stdin = None;
         assert!(living.child.wait().unwrap().success());
     }

@@ -1,7 +1,7 @@
 //! `loadlab clean`: what killed runs left behind.
 
 use loadlab_analysis::Exit;
-use loadlab_system::state;
+use loadlab_system::ledger::{clean, state};
 
 use crate::args::CleanArgs;
 use crate::exit::{Ended, note};
@@ -9,14 +9,14 @@ use crate::output;
 
 /// Runs it.
 pub fn command(args: &CleanArgs) -> Ended {
-    let how = state::Cleaning { dry_run: args.dry_run, forget: args.forget };
-    let items = match state::clean(&state::default_dir(), how) {
+    let how = clean::Cleaning { dry_run: args.dry_run, forget: args.forget };
+    let items = match clean::clean(&state::default_dir(), how) {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
     // What no state file knows of. What one does know of, and could not be removed, is told once.
     let mut items = items;
-    for stray in state::clean_engines(how) {
+    for stray in clean::clean_engines(how) {
         if !items.iter().any(|item| item.what == stray.what) {
             items.push(stray);
         }

@@ -15,7 +15,7 @@ pub enum SiteError {
     System(#[from] loadlab_system::Error),
     /// Invalid probe definition.
     #[error(transparent)]
-    Probe(#[from] loadlab_system::probe::ProbeError),
+    Probe(#[from] loadlab_system::ProbeError),
     /// An endpoint that tells nothing.
     #[error(transparent)]
     Scrape(#[from] loadlab_system::ScrapeError),

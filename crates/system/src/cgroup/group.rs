@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use loadlab_record::units::format_bytes;
 
 use super::{Controller, Place, Version, folder_name, place_of, read};
-use crate::kill;
+use crate::process::kill;
 use crate::spec::{BlockLimits, Limits, Unavailable};
 
 /// What v1 takes for "no limit on bytes per second", and yet a rule: without one it does not count.

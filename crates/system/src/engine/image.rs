@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::error::IMAGE_HINT;
 use super::{Call, Engine, EngineError, Result, context, encoded, refused};
 use crate::cancel::Cancel;
 
@@ -13,10 +14,6 @@ use crate::cancel::Cancel;
 const LONG_NS: u64 = 3_600_000_000_000;
 /// A line of what the engine says of it may have so many bytes; what is longer is passed over.
 const LINE_BYTES: u64 = 1 << 20;
-
-/// What to do about an image that cannot be pulled.
-pub(super) const IMAGE_HINT: &str =
-    "name an image that `docker images` lists, load one (`docker load`), or `build` it";
 
 /// An image that is built from a folder with a Dockerfile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,11 +8,9 @@
 //! and gone with the run. It lives as long as its standard input is open, whose other end `hold` has: no kill of
 //! loadlab outlives that. It must not print; how it fails is returned.
 
-pub(crate) mod hold;
 mod pace;
 mod packets;
 mod ports;
-pub(crate) mod tap;
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;

@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::pace::{Order, Pace};
-use super::{Control, Counts, Manner, Told, Word, tap};
+use super::{Control, Counts, Manner, Told, Word};
 use crate::clock;
+use crate::netns::tap;
 
 /// A frame of the largest kind with its header.
 const FRAME_BYTES: usize = 65_536 + 128;

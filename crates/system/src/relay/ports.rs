@@ -21,7 +21,8 @@ use rustix::net::{
 
 use super::pace::{Order, Pace};
 use super::{Control, Counts, Manner, Told, Word};
-use crate::{clock, open_files};
+use crate::clock;
+use crate::process::open_files;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;

@@ -1,0 +1,176 @@
+//! A living component, changed: its limits, and whether it may run at all.
+//!
+//! Limits are applied to the groups and to every process of the component, and read back; what the kernel did not
+//! take is an error. Nothing here starts or ends anything.
+
+use std::fs;
+
+use loadlab_record::limits::LimitsInForce;
+use rustix::process::{Pid, Resource, Rlimit, Signal};
+
+use super::{Component, Inner};
+use crate::cgroup::group::LimitError;
+use crate::error::{Error, Result};
+use crate::process::kill;
+use crate::spec::Limits;
+use crate::sync::lock;
+
+impl Component {
+    /// The limits it was last given.
+    pub fn limits(&self) -> Limits {
+        lock(&self.inner.life).limits
+    }
+
+    /// The limits that are in force, read back from the kernel.
+    pub fn limits_in_force(&self) -> LimitsInForce {
+        let mut limits = self.inner.group.in_force();
+        let pid = self.inner.id.pid;
+        if self.limits().open_files.is_some() {
+            limits.open_files = open_files_of(pid);
+        }
+        if !self.inner.spec.cpus.is_empty() {
+            limits.cpus = cpus_of(pid);
+        }
+        let link = lock(&self.inner.life).link;
+        limits.network_bytes_per_s = link.bytes_per_s;
+        (limits.delay_ns, limits.jitter_ns, limits.loss) = (link.delay_ns, link.jitter_ns, link.loss);
+        limits
+    }
+
+    /// Stands still, with all its processes, until [`Component::resume`]. `false` when none was there.
+    pub fn pause(&self) -> bool {
+        lock(&self.inner.life).paused = true;
+        kill::signal_all(|| self.inner.pids(), Signal::STOP)
+    }
+
+    /// Goes on. `false` when no process was there.
+    pub fn resume(&self) -> bool {
+        lock(&self.inner.life).paused = false;
+        kill::signal_all(|| self.inner.pids(), Signal::CONT)
+    }
+
+    /// It was paused, and not resumed.
+    pub fn is_paused(&self) -> bool {
+        lock(&self.inner.life).paused
+    }
+}
+
+/// For every process that is there now; those that they start inherit it.
+pub(crate) fn limit_open_files(inner: &Inner, most: Option<u64>) -> std::result::Result<(), LimitError> {
+    let limit = most.map_or("open files to none".to_owned(), |n| format!("open files to {n}"));
+    // Without a limit of its own a process has loadlab's.
+    let wanted = match most {
+        Some(n) => Rlimit { current: Some(n), maximum: Some(n) },
+        None => rustix::process::getrlimit(Resource::Nofile),
+    };
+    let pids = inner.pids();
+    for (pid, pidfd) in kill::pinned(pids, || inner.pids()) {
+        let is_there = || kill::is_there(&pidfd);
+        let done = limit_one(pid, wanted, &is_there);
+        // One that has ended meanwhile opens no more files.
+        let failed = done.err().filter(|e| *e != rustix::io::Errno::SRCH);
+        let back = open_files_of(pid).filter(|_| is_there());
+        let why = match (failed, back, wanted.current) {
+            (Some(error), ..) => format!("process {pid}: {error}"),
+            (None, Some(has), Some(wanted)) if has != wanted => {
+                format!("process {pid} has a limit of {has}")
+            }
+            _ => continue,
+        };
+        let hint = "more than the hard limit needs the capability CAP_SYS_RESOURCE; choose less";
+        return Err(LimitError { limit, why, hint: hint.to_owned() });
+    }
+    Ok(())
+}
+
+/// Limits one process, which is still there afterwards. The kernel takes a bare pid here, and may have given it to
+/// another process in the same moment: that one has its own limits back.
+fn limit_one(pid: u32, wanted: Rlimit, is_there: &dyn Fn() -> bool) -> rustix::io::Result<()> {
+    if !is_there() {
+        return Err(rustix::io::Errno::SRCH);
+    }
+    let before = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, wanted)?;
+    if !is_there() {
+        // Nobody may have it by now.
+        let _ = rustix::process::prlimit(Pid::from_raw(pid as i32), Resource::Nofile, before);
+        return Err(rustix::io::Errno::SRCH);
+    }
+    Ok(())
+}
+
+/// The soft limit of a process, if it is there and has one.
+pub(crate) fn open_files_of(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// `0-1,3`: the cores a process may run on.
+fn cpus_of(pid: u32) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned())
+}
+
+/// The cores as the kernel has them for the first process.
+pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
+    let mut wanted = inner.spec.cpus.clone();
+    wanted.sort_unstable();
+    wanted.dedup();
+    // One that has ended already has none.
+    let Some(list) = cpus_of(inner.id.pid).filter(|_| !wanted.is_empty()) else { return Ok(()) };
+    if parse_cpus(&list) == wanted {
+        return Ok(());
+    }
+    Err(Error::Limit {
+        component: inner.spec.name.clone(),
+        limit: format!("cores to {wanted:?}"),
+        why: format!("the process may run on {list}"),
+        hint: "does the command set its cores itself, or is one of them off or forbidden to loadlab?".into(),
+    })
+}
+
+/// `0-1,3` as numbers.
+fn parse_cpus(list: &str) -> Vec<usize> {
+    let range = |part: &str| -> Option<std::ops::RangeInclusive<usize>> {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        Some(from.trim().parse().ok()?..=to.trim().parse().ok()?)
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_pid_of_one_that_is_gone_keeps_its_limits() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (pid, before) = (child.id(), open_files_of(child.id()));
+        let wanted =
+            Rlimit { current: Some(7), maximum: rustix::process::getrlimit(Resource::Nofile).maximum };
+        // It is there when it is looked at first, or not even then.
+        for there in [1, 0] {
+            let looked = std::cell::Cell::new(0);
+            let is_there = || {
+                looked.set(looked.get() + 1);
+                looked.get() <= there
+            };
+            assert_eq!(limit_one(pid, wanted, &is_there), Err(rustix::io::Errno::SRCH));
+            assert_eq!((looked.get(), open_files_of(pid)), (there + 1, before));
+        }
+        assert_eq!((limit_one(pid, wanted, &|| true), open_files_of(pid)), (Ok(()), Some(7)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn lists_of_cores() {
+        for (list, expect) in
+            [("0", vec![0]), ("0-1,3", vec![0, 1, 3]), ("2,4-5", vec![2, 4, 5]), ("", vec![])]
+        {
+            assert_eq!(parse_cpus(list), expect, "{list}");
+        }
+        assert!(!parse_cpus(&cpus_of(std::process::id()).unwrap()).is_empty());
+        assert!(open_files_of(std::process::id()) > Some(0));
+    }
+}

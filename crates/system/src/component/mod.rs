@@ -1,0 +1,339 @@
+//! One running component: its process, its groups, its logs, and how it ended.
+
+pub(crate) mod limits;
+pub(crate) mod monitor;
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use loadlab_record::units::format_bytes;
+use rustix::process::{Pid, WaitIdStatus};
+
+use crate::cgroup::group::Group;
+use crate::engine::container::Held;
+use crate::error::Tail;
+use crate::logs::{self, Log};
+use crate::process::{self, Kin, ProcessId};
+use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
+use crate::sync::lock;
+use crate::watch::target::Target;
+
+/// A component that was brought up. Clones are the same component.
+#[derive(Clone, Debug)]
+pub struct Component {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub spec: ComponentSpec,
+    pub id: ProcessId,
+    pub pidfd: OwnedFd,
+    pub kin: Kin,
+    pub group: Group,
+    pub logs: Vec<Log>,
+    pub started_ns: u64,
+    pub unavailable: Vec<Unavailable>,
+    /// A command of the plan, not a component: nobody is told of its end.
+    pub is_command: bool,
+    /// It was ready once: from then on its end is a death to be told of. Before, whoever waits for it tells.
+    pub was_ready: AtomicBool,
+    /// It has ended, and its engine is asked how.
+    pub is_asked: AtomicBool,
+    /// Its end is wanted.
+    pub leaving: AtomicBool,
+    pub life: Mutex<Life>,
+    pub ended: Condvar,
+    pub origin: Origin,
+}
+
+/// Who started it: that decides how it is signalled, and who knows how it ended.
+#[derive(Debug)]
+pub(crate) enum Origin {
+    /// Our own child.
+    Process,
+    /// A container of an engine.
+    Container(Box<Held>),
+}
+
+/// What changes while it lives.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    pub ended: Option<Ended>,
+    pub oom_kills: u64,
+    /// Logs that were cut, by index.
+    pub cut: Vec<usize>,
+    /// What it may use at present.
+    pub limits: Limits,
+    /// What of its link is limited, as it was read back.
+    pub link: LinkLimits,
+    /// It stands still, since it was told to.
+    pub paused: bool,
+}
+
+/// How and when a component's first process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// How.
+    pub status: Status,
+    /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its exit status, if it exited.
+    pub exit: Option<i32>,
+    /// The signal that ended it, if one did.
+    pub signal: Option<Signal>,
+    /// The kernel killed it or one of its processes for memory: at its limit in bytes, or without one.
+    pub out_of_memory: Option<Option<u64>>,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.out_of_memory {
+            Some(Some(limit)) => write!(f, "out of memory (limit {}), ", format_bytes(limit as f64))?,
+            Some(None) => f.write_str("out of memory, ")?,
+            None => {}
+        }
+        match (self.exit, self.signal) {
+            (Some(exit), _) => write!(f, "exit status {exit}"),
+            (None, Some(signal)) => write!(f, "{signal}"),
+            (None, None) => f.write_str("an unknown status"),
+        }
+    }
+}
+
+impl Component {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.inner.spec.name
+    }
+
+    /// The spec it was brought up from.
+    pub fn spec(&self) -> &ComponentSpec {
+        &self.inner.spec
+    }
+
+    /// Its first process.
+    pub fn process(&self) -> ProcessId {
+        self.inner.id
+    }
+
+    /// When its process was started, nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn started_ns(&self) -> u64 {
+        self.inner.started_ns
+    }
+
+    /// Where it can be reached from here: a container's own address. `None` for a process, which is reached as the
+    /// machine is.
+    pub fn address(&self) -> Option<std::net::IpAddr> {
+        match &self.inner.origin {
+            Origin::Process => None,
+            Origin::Container(held) => held.address,
+        }
+    }
+
+    /// The id of the container that it is.
+    pub(crate) fn container(&self) -> Option<&String> {
+        match &self.inner.origin {
+            Origin::Process => None,
+            Origin::Container(held) => Some(&held.id),
+        }
+    }
+
+    /// It is a container of an engine.
+    pub fn is_container(&self) -> bool {
+        matches!(self.inner.origin, Origin::Container(_))
+    }
+
+    /// It has ended, and somebody asked it to.
+    pub fn was_killed(&self) -> bool {
+        self.inner.is_leaving() && self.ended().is_some()
+    }
+
+    /// What this host cannot give it.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.inner.unavailable
+    }
+
+    /// How its first process ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        lock(&self.inner.life).ended.clone()
+    }
+
+    /// What the watcher reads of it.
+    pub fn target(&self) -> Target {
+        self.inner.target()
+    }
+
+    /// Its living processes: those in its cgroup, or else its kin.
+    pub fn pids(&self) -> Vec<u32> {
+        self.inner.pids()
+    }
+
+    /// How often the kernel has killed one of its processes for memory. `None` where it does not tell.
+    pub fn oom_kills(&self) -> Option<u64> {
+        self.inner.group.oom_kills()
+    }
+
+    /// Its processes that have left its cgroup, by the mark in their environment: they are neither limited nor counted.
+    /// Looks at every process there is, so it is not for the middle of a load.
+    pub fn escaped(&self) -> Vec<u32> {
+        self.inner.escaped()
+    }
+
+    /// The last lines of its logs.
+    pub fn tail(&self) -> Tail {
+        logs::tail(&self.inner.logs)
+    }
+
+    /// Sends a signal to its process group; `false` when its first process has ended. What the signal does to it
+    /// is not awaited, and its end is reported as a death like any other.
+    pub fn send(&self, signal: Signal) -> bool {
+        self.inner.send(signal)
+    }
+}
+
+impl Inner {
+    /// What the watcher reads of it.
+    pub fn target(&self) -> Target {
+        let asked = lock(&self.life).limits.memory_bytes;
+        Target::component(&self.spec.name, &self.group.places, &self.kin, asked)
+    }
+
+    /// Signals the group as long as its leader is not reaped: until then its number cannot be given out again.
+    pub fn send(&self, signal: Signal) -> bool {
+        let life = lock(&self.life);
+        if life.ended.is_some() {
+            return false;
+        }
+        if let Origin::Container(held) = &self.origin {
+            // The monitor must be able to tell its end meanwhile.
+            drop(life);
+            return held.signal(signal);
+        }
+        let Some(group) = Pid::from_raw(self.id.pid as i32) else { return false };
+        let Some(signal) = rustix::process::Signal::from_named_raw(signal.number()) else {
+            // SAFETY: killpg(2) takes two integers and touches no memory; the group is ours as said above.
+            return unsafe { libc::killpg(self.id.pid as i32, signal.number()) } == 0;
+        };
+        rustix::process::kill_process_group(group, signal).is_ok()
+    }
+
+    pub fn pids(&self) -> Vec<u32> {
+        match self.group.places.is_empty() {
+            false => self.group.pids(),
+            true => self.kin.members(&process::snapshot()).iter().map(|s| s.pid).collect(),
+        }
+    }
+
+    /// Everything that must be gone after `down`, at the price of a look at every process when there is no cgroup.
+    pub fn all_pids(&self) -> Vec<u32> {
+        match self.group.places.is_empty() {
+            false => self.group.pids(),
+            true => self.kin.members_and_marked().iter().map(|s| s.pid).collect(),
+        }
+    }
+
+    pub fn escaped(&self) -> Vec<u32> {
+        if self.group.places.is_empty() {
+            return Vec::new();
+        }
+        let marked = process::marked(&self.kin.mark);
+        // Whoever is in it by now was only being forked.
+        let inside = self.group.pids();
+        marked.iter().map(|s| s.pid).filter(|pid| !inside.contains(pid)).collect()
+    }
+
+    /// Reaps the first process if it has ended, and keeps how. `true` if it ended just now.
+    pub fn reap(&self, now_ns: u64) -> bool {
+        // The engine is asked before anybody has to wait for the answer.
+        let (ended, told_of_memory) = match &self.origin {
+            Origin::Process => (None, false),
+            Origin::Container(held) => {
+                let (exit, out_of_memory) = held.ended();
+                (Some((exit, None)), out_of_memory)
+            }
+        };
+        let mut life = lock(&self.life);
+        if life.ended.is_some() {
+            return false;
+        }
+        let Some(status) = ended.or_else(|| wait(&self.pidfd)) else { return false };
+        // The kernel counts an OOM kill before it sends the signal. One that was seen before may have been of another
+        // process of the component, unless this one was killed (137 is what a shell makes of that).
+        let kills = self.group.oom_kills().unwrap_or(0);
+        let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
+        let is_told_by_kills = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
+        let is_told = is_told_by_kills || told_of_memory;
+        let out_of_memory = (is_told && !self.is_leaving()).then_some(life.limits.memory_bytes);
+        life.ended =
+            Some(Ended { status: Status { exit: status.0, signal: status.1, out_of_memory }, at_ns: now_ns });
+        self.ended.notify_all();
+        true
+    }
+
+    /// Waits for the monitor to reap it. The pidfd was readable, so this takes a moment; where an engine does not tell how
+    /// a container has ended, until it is given up.
+    pub fn wait_reaped(&self) -> Ended {
+        let mut life = lock(&self.life);
+        loop {
+            if let Some(ended) = &life.ended {
+                return ended.clone();
+            }
+            life = self.ended.wait(life).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst)
+    }
+}
+
+/// Exit status or signal of the process, if it has ended. It is reaped by this.
+fn wait(pidfd: &OwnedFd) -> Option<(Option<i32>, Option<Signal>)> {
+    use std::os::fd::AsFd;
+    let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOHANG;
+    let id = rustix::process::WaitId::PidFd(pidfd.as_fd());
+    match rustix::process::waitid(id, options) {
+        Ok(None) => None,
+        Ok(Some(status)) => Some(words_of(&status)),
+        Err(rustix::io::Errno::INTR) => None,
+        // Somebody else reaped it (a host program that waits for any child): it has ended, nobody knows how.
+        Err(_) => Some((None, None)),
+    }
+}
+
+fn words_of(status: &WaitIdStatus) -> (Option<i32>, Option<Signal>) {
+    match status.exit_status() {
+        Some(exit) => (Some(exit), None),
+        None => (None, status.terminating_signal().and_then(Signal::from_number)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_in_words() {
+        let exit = |exit| Status { exit: Some(exit), signal: None, out_of_memory: None };
+        let killed = Status { exit: None, signal: Some(Signal::KILL), out_of_memory: None };
+        for (status, expect) in [
+            (exit(1), "exit status 1"),
+            (killed, "signal 9 (SIGKILL)"),
+            (
+                Status { out_of_memory: Some(Some(15 << 20)), ..killed },
+                "out of memory (limit 15.0 MiB), signal 9 (SIGKILL)",
+            ),
+            (Status { out_of_memory: Some(None), ..exit(137) }, "out of memory, exit status 137"),
+        ] {
+            assert_eq!(status.to_string(), expect);
+        }
+    }
+}

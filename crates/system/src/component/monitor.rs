@@ -1,0 +1,193 @@
+//! One thread that notices: a process ended, the kernel killed one for memory, a log grew beyond its bound.
+//!
+//! It sleeps in `poll` on a pidfd per component, so a death is seen at once and nothing runs while nothing
+//! happens; four times a second it looks at log sizes and OOM counters, which cannot be polled for. It is also
+//! the only place that reaps, so that exactly one thread learns each exit status: for a container, which takes asking
+//! its engine, one of its own.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::{Component, Inner, Origin, Status};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::sync::lock;
+
+/// How often logs and OOM counters are looked at.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+
+/// Something a component did unasked.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Its first process ended though it had been ready and nobody asked it to.
+    Died {
+        /// Which.
+        component: Component,
+        /// How, in words by `Display`.
+        status: Status,
+        /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
+        at_ns: u64,
+    },
+    /// The kernel killed processes of it for memory; its first process lives.
+    OutOfMemory {
+        /// Which.
+        component: Component,
+        /// Since it was started.
+        kills: u64,
+        /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
+        at_ns: u64,
+    },
+    /// A log reached its bound and was cut back to its first half. Told once per log.
+    LogCut {
+        /// Whose.
+        component: Component,
+        /// Which.
+        path: PathBuf,
+        /// When, nanoseconds of `CLOCK_MONOTONIC`.
+        at_ns: u64,
+    },
+}
+
+/// The monitor's thread, and what it watches.
+#[derive(Debug)]
+pub(crate) struct Monitor {
+    shared: Arc<Shared>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    kept: Mutex<Vec<Arc<Inner>>>,
+    wake: OwnedFd,
+    stop: AtomicBool,
+    log_limit_bytes: u64,
+}
+
+impl Monitor {
+    pub fn start(log_limit_bytes: u64, notices: Sender<Notice>) -> Result<Monitor> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| Error::Os { doing: "create an event descriptor", source: e.into() })?;
+        let shared =
+            Arc::new(Shared { kept: Mutex::default(), wake, stop: AtomicBool::new(false), log_limit_bytes });
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("loadlab-keep".into())
+            .spawn(move || theirs.run(&notices))
+            .map_err(|source| Error::Os { doing: "start a thread", source })?;
+        Ok(Monitor { shared, thread: Some(thread) })
+    }
+
+    pub fn keep(&self, inner: Arc<Inner>) {
+        lock(&self.shared.kept).push(inner);
+        self.shared.wake();
+    }
+
+    /// Stops keeping one that was taken down.
+    pub fn forget(&self, inner: &Arc<Inner>) {
+        lock(&self.shared.kept).retain(|kept| !Arc::ptr_eq(kept, inner));
+        self.shared.wake();
+    }
+
+    /// All that are up, oldest first; those that died are among them until they are taken down.
+    pub fn all(&self) -> Vec<Arc<Inner>> {
+        lock(&self.shared.kept).clone()
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.wake();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has nothing left to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn wake(&self) {
+        // A full counter is readable all the same.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    fn run(&self, notices: &Sender<Notice>) {
+        let mut looked_ns = 0;
+        while !self.stop.load(Ordering::SeqCst) {
+            let kept = lock(&self.kept).clone();
+            let is_watched =
+                |c: &&Arc<Inner>| lock(&c.life).ended.is_none() && !c.is_asked.load(Ordering::SeqCst);
+            let living: Vec<&Arc<Inner>> = kept.iter().filter(is_watched).collect();
+            let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(self.wake.as_fd(), PollFlags::IN)];
+            fds.extend(living.iter().map(|c| PollFd::from_borrowed_fd(c.pidfd.as_fd(), PollFlags::IN)));
+            // With nobody alive there is nothing to look at but the wake-up.
+            let timeout = (!kept.is_empty()).then_some(&LOOK);
+            let _ = poll(&mut fds, timeout);
+            let now_ns = clock::now_ns();
+            if !fds[0].revents().is_empty() {
+                let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+            }
+            for (inner, fd) in living.iter().zip(&fds[1..]) {
+                if !fd.revents().is_empty() {
+                    ended(inner, now_ns, notices);
+                }
+            }
+            if now_ns - looked_ns >= LOOK.tv_nsec as u64 {
+                looked_ns = now_ns;
+                kept.iter().for_each(|inner| self.look(inner, now_ns, notices));
+            }
+        }
+    }
+
+    fn look(&self, inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
+        let component = || Component { inner: inner.clone() };
+        let is_limited = lock(&inner.life).limits.memory_bytes.is_some();
+        let kills = if is_limited { inner.group.oom_kills().unwrap_or(0) } else { 0 };
+        let mut life = lock(&inner.life);
+        if kills > life.oom_kills {
+            life.oom_kills = kills;
+            if life.ended.is_none() && !inner.is_command {
+                let _ = notices.send(Notice::OutOfMemory { component: component(), kills, at_ns });
+            }
+        }
+        for (i, log) in inner.logs.iter().enumerate() {
+            if log.cut(self.log_limit_bytes) && !life.cut.contains(&i) {
+                life.cut.push(i);
+                let path = log.path.clone();
+                let _ = notices.send(Notice::LogCut { component: component(), path, at_ns });
+            }
+        }
+    }
+}
+
+/// Learns how one has ended, and tells of it. An engine may take its time to answer, or never do: nobody else's end must
+/// wait for that.
+fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
+    if matches!(inner.origin, Origin::Process) {
+        return reap(inner, at_ns, notices);
+    }
+    inner.is_asked.store(true, Ordering::SeqCst);
+    let (theirs, to) = (inner.clone(), notices.clone());
+    let asks = std::thread::Builder::new().name("loadlab-ended".into());
+    if asks.spawn(move || reap(&theirs, at_ns, &to)).is_err() {
+        reap(inner, at_ns, notices);
+    }
+}
+
+fn reap(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
+    if !inner.reap(at_ns) || inner.is_leaving() || inner.is_command || !inner.was_ready.load(Ordering::SeqCst)
+    {
+        return;
+    }
+    if let Some(ended) = lock(&inner.life).ended.clone() {
+        // Nobody may be listening any more.
+        let component = Component { inner: inner.clone() };
+        let _ = notices.send(Notice::Died { component, status: ended.status, at_ns });
+    }
+}

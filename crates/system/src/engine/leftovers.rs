@@ -1,0 +1,254 @@
+//! What a run has made at an engine, found by its label and removed: containers first, then networks and volumes.
+//!
+//! It works from the label alone, so that it can be done by the guardian, or by `clean` after a power cut. What was asked of
+//! an engine is made there even when whoever asked is gone, so that one listing is never enough.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{Call, Engine, EngineError, Result, labelled};
+use crate::cancel::Cancel;
+use crate::clock;
+
+/// The label of everything that a run makes.
+pub(crate) const RUN_LABEL: &str = "loadlab.run";
+/// The label that Compose gives to everything of a project.
+pub(crate) const PROJECT_LABEL: &str = "com.docker.compose.project";
+/// Projects of ours have names that begin so.
+pub(crate) const PROJECT: &str = "loadlab-";
+/// Removing one thing may take so long.
+const REMOVE_NS: u64 = 20_000_000_000;
+/// Between two listings.
+const LOOK_NS: u64 = 100_000_000;
+/// So often it is tried to remove what the engine does not let go.
+const TRIES: u32 = 5;
+
+/// Something that is left: what it is in words, and where it is removed.
+#[derive(Clone, Debug)]
+pub(crate) struct Left {
+    pub what: String,
+    path: String,
+}
+
+/// Whether this label can only be that of a run: whatever else a state file claims is left alone.
+pub(crate) fn is_ours(label: &str) -> bool {
+    match label.split_once('=') {
+        Some((RUN_LABEL, run)) => !run.is_empty(),
+        Some((PROJECT_LABEL, project)) => project.len() > PROJECT.len() && project.starts_with(PROJECT),
+        _ => false,
+    }
+}
+
+/// Everything with a label at the engine of a socket.
+///
+/// # Errors
+/// The engine does not answer. Without its socket nothing can be known.
+pub(crate) fn find(socket: &Path, label: &str) -> Result<(Engine, Vec<Left>)> {
+    let engine = Engine::at(socket)?;
+    let left = list(&engine, label)?.into_iter().map(|(_, left)| left).collect();
+    Ok((engine, left))
+}
+
+/// Whatever has a label (`key=value`, or a key alone), each with the value.
+fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Left)>> {
+    let filters = labelled(label);
+    let key = label.split('=').next().unwrap_or_default();
+    let mut left = Vec::new();
+    let list = |path: String| engine.call(Call::new("list what a run has made", "GET", path)).map(|a| a.body);
+    let text = |value: &Value| value.as_str().unwrap_or_default().trim_start_matches('/').to_owned();
+    let mut add = |found: &Value, what: String, path: String| {
+        left.push((text(&found["Labels"][key]), Left { what, path }));
+    };
+    for found in items(list(format!("/containers/json?all=1&filters={filters}"))?) {
+        let (id, name) = (text(&found["Id"]), text(&found["Names"][0]));
+        add(&found, format!("container {name}"), format!("/containers/{id}?force=1&v=1"));
+    }
+    for found in items(list(format!("/networks?filters={filters}"))?) {
+        let (id, name) = (text(&found["Id"]), text(&found["Name"]));
+        add(&found, format!("network {name}"), format!("/networks/{id}"));
+    }
+    for found in items(list(format!("/volumes?filters={filters}"))?["Volumes"].take()) {
+        let name = text(&found["Name"]);
+        add(&found, format!("volume {name}"), format!("/volumes/{name}?force=1"));
+    }
+    // Something without an id would name all of its kind.
+    left.retain(|(_, l)| !l.path.contains("/?") && !l.path.ends_with('/'));
+    Ok(left)
+}
+
+fn items(list: Value) -> Vec<Value> {
+    match list {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+impl Left {
+    /// Removes it; one that is gone meanwhile is removed.
+    pub fn remove(&self, engine: &Engine) -> Result<()> {
+        let doing = format!("remove the {}", self.what);
+        engine.call(Call::new(doing, "DELETE", self.path.clone()).within(REMOVE_NS)).map(drop)
+    }
+}
+
+/// Removes everything with a label, until two listings agree and `is_settled`: what the engine was asked for by somebody
+/// who is gone may come only after it was listed. Returns what it tried to remove, with why it is still there.
+///
+/// # Errors
+/// The engine does not answer.
+pub(crate) fn remove_until(
+    socket: &Path,
+    label: &str,
+    is_settled: &mut dyn FnMut() -> bool,
+) -> Result<Vec<(String, Option<EngineError>)>> {
+    let mut tried: Vec<(String, Option<EngineError>)> = Vec::new();
+    let never = Cancel::new();
+    let (mut listings, mut again) = (0, 0);
+    loop {
+        // Asked before the listing, so that there is one after all has settled.
+        let settled = is_settled();
+        let (engine, left) = find(socket, label)?;
+        let is_new = left.iter().any(|l| !tried.iter().any(|(what, _)| *what == l.what));
+        (listings, again) = (listings + 1, if is_new { 0 } else { again + 1 });
+        // One that is just being removed by somebody else refuses for a moment.
+        let is_enough = left.is_empty() || again >= TRIES;
+        if listings > 1 && again > 0 && settled && is_enough {
+            return Ok(tried);
+        }
+        for one in left {
+            let error = one.remove(&engine).err();
+            match tried.iter_mut().find(|(what, _)| *what == one.what) {
+                Some((_, last)) => *last = error,
+                None => tried.push((one.what, error)),
+            }
+        }
+        never.wait_until(clock::now_ns() + LOOK_NS);
+    }
+}
+
+/// Removes everything with a label; the first thing that cannot be removed is told when all were tried.
+pub(crate) fn remove_all(socket: &Path, label: &str) -> Result<()> {
+    remove_until(socket, label, &mut || true)?.into_iter().find_map(|(_, error)| error).map_or(Ok(()), Err)
+}
+
+/// What runs have left at an engine whose state files are gone too: what carries a run's label, or is of a Compose project
+/// of a run. Whether the run's loadlab is gone is for `is_dead` to say of its [`tag`](crate::ledger::state::tag).
+pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<Vec<(String, Left)>> {
+    let mut found: Vec<(String, Left)> = Vec::new();
+    for key in [RUN_LABEL, PROJECT_LABEL] {
+        for (value, left) in list(engine, key)? {
+            let run = match key {
+                RUN_LABEL => value.rsplit_once('/'),
+                _ => tail_of(&value).filter(|_| value.starts_with(PROJECT)),
+            };
+            let Some((run, _)) = run.filter(|(_, tag)| is_dead(tag)) else { continue };
+            if !found.iter().any(|(_, l)| l.path == left.path) {
+                found.push((run.to_owned(), left));
+            }
+        }
+    }
+    // Networks and volumes are free when their containers are gone.
+    found.sort_by_key(|(_, left)| !left.path.starts_with("/containers/"));
+    Ok(found)
+}
+
+/// `loadlab-shop-4711` and `1267-a1b2-effffffc` of the two together.
+fn tail_of(project: &str) -> Option<(&str, &str)> {
+    let (at, _) = project.rmatch_indices('-').nth(2)?;
+    Some((&project[..at], &project[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// An engine whose lists are what `containers` says, by the number of the listing, until one is removed.
+    fn engine(socket: &Path, containers: impl Fn(usize) -> &'static [&'static str] + Send + 'static) {
+        let listener = UnixListener::bind(socket).unwrap();
+        std::thread::spawn(move || {
+            let (mut listings, mut removed) = (0, Vec::new());
+            for mut stream in listener.incoming().flatten() {
+                let mut lines = BufReader::new(&stream).lines().map_while(std::result::Result::ok);
+                let asked = lines.next().unwrap_or_default();
+                lines.take_while(|line| !line.is_empty()).for_each(drop);
+                let path = asked.split(' ').nth(1).unwrap_or_default();
+                let body = if path.ends_with("/version") {
+                    json!({ "ApiVersion": "1.41", "MinAPIVersion": "1.24" })
+                } else if path.contains("/containers/json") {
+                    listings += 1;
+                    let there = containers(listings).iter().filter(|id| !removed.contains(*id));
+                    there.map(|id| json!({ "Id": id, "Names": [id] })).collect()
+                } else if asked.starts_with("DELETE") {
+                    removed.extend(["early", "late"].into_iter().filter(|id| path.contains(id)));
+                    json!({})
+                } else if path.contains("/volumes") {
+                    json!({ "Volumes": [] })
+                } else {
+                    json!([])
+                };
+                let body = body.to_string();
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+        });
+    }
+
+    fn whats(tried: Vec<(String, Option<EngineError>)>) -> Vec<String> {
+        tried.into_iter().map(|(what, error)| error.map_or(what, |e| e.to_string())).collect()
+    }
+
+    #[test]
+    fn what_comes_after_a_listing_is_removed_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("sock");
+        // It comes when the first listing was made.
+        engine(&socket, |listing| if listing == 1 { &[] } else { &["late"] });
+        let tried = remove_until(&socket, "loadlab.run=a", &mut || true).unwrap();
+        assert_eq!(whats(tried), ["container late"]);
+    }
+
+    #[test]
+    fn what_was_asked_for_is_waited_for_however_many_listings_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("sock");
+        engine(&socket, |listing| if listing < 6 { &["early"] } else { &["early", "late"] });
+        let mut asked = 0;
+        let mut is_settled = || {
+            asked += 1;
+            asked > 7
+        };
+        let tried = remove_until(&socket, "loadlab.run=a", &mut is_settled).unwrap();
+        assert_eq!(whats(tried), ["container early", "container late"]);
+    }
+
+    #[test]
+    fn a_project_is_of_the_process_in_its_name() {
+        assert_eq!(tail_of("loadlab-shop-1-4711-1267-a1-ff"), Some(("loadlab-shop-1-4711", "1267-a1-ff")));
+        assert_eq!(tail_of("loadlab"), None);
+    }
+
+    #[test]
+    fn only_labels_of_runs_are_followed() {
+        for (label, expect) in [
+            ("loadlab.run=a/1/2", true),
+            ("loadlab.run=", false),
+            ("loadlab.run", false),
+            ("com.docker.compose.project=loadlab-a-1", true),
+            ("com.docker.compose.project=shop", false),
+            ("com.docker.compose.project=loadlab-", false),
+            ("maintainer=x", false),
+            ("", false),
+        ] {
+            assert_eq!(is_ours(label), expect, "{label}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Removing what killed runs left behind.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::state::{Resource, RunState, is_dead, own_dir};
+use crate::clock;
+use crate::engine::{Engine, EngineError, leftovers};
+use crate::error::{Error, Result};
+use crate::process::{self, ProcessId, kill};
+
+/// In every folder that may be removed with all it holds: its text is the run's mark.
+const SCRATCH_MARK: &str = ".loadlab-scratch";
+/// What an engine was asked for may come so long after whoever asked is gone.
+pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
+/// How long taking down one run may take.
+const TAKEDOWN_NS: u64 = 10_000_000_000;
+
+/// Marks a scratch folder as one that may be removed with all it holds.
+pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
+    let file = dir.join(SCRATCH_MARK);
+    fs::write(&file, mark).map_err(Error::file("write", &file))
+}
+
+/// Removes a scratch folder if it is the one of that mark.
+pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
+    match fs::read_to_string(dir.join(SCRATCH_MARK)) {
+        Ok(text) if text == mark => fs::remove_dir_all(dir),
+        Ok(_) => Err(std::io::Error::other("it is another run's by now")),
+        Err(_) if !dir.exists() => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// One thing that a killed run left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanedItem {
+    /// Whose.
+    pub run_id: String,
+    /// `process 4711 (nginx: worker process)`, `cgroup /sys/…`, `folder /tmp/…`, `state file /run/…`.
+    pub what: String,
+    /// Gone now (or, in a dry run, would be tried); else why not.
+    pub result: std::result::Result<(), String>,
+}
+
+/// How [`clean`] does it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cleaning {
+    /// Only tell what there is.
+    pub dry_run: bool,
+    /// What cannot be removed is told once more, and no longer kept in mind: an engine may be gone for good.
+    pub forget: bool,
+}
+
+/// Removes what killed runs left behind, by the files of the state folder; runs that are alive are spared.
+pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
+    let mut cleaned = Vec::new();
+    let entries = match fs::read_dir(state_dir) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(cleaned),
+        entries => entries.map_err(Error::file("read", state_dir))?,
+    };
+    own_dir(state_dir)?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    files.sort();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "json")) {
+        let read = fs::read(file).map_err(|e| e.to_string());
+        match read.and_then(|text| serde_json::from_slice::<RunState>(&text).map_err(|e| e.to_string())) {
+            Ok(state) if state.is_alive() => {}
+            Ok(mut state) => {
+                state.file = file.clone();
+                cleaned.extend(take_down(&state, how));
+            }
+            Err(why) => cleaned.push(CleanedItem {
+                run_id: String::new(),
+                what: format!("state file {}", file.display()),
+                result: Err(format!("it cannot be read, and was left: {why}")),
+            }),
+        }
+    }
+    // Of a loadlab killed while it wrote one: what it was about to make was never made.
+    for file in files.iter().filter(|f| f.to_string_lossy().ends_with(".json.new")) {
+        let state = fs::read(file).ok().and_then(|text| serde_json::from_slice::<RunState>(&text).ok());
+        if let Some(state) = state.filter(|state| !state.is_alive()) {
+            let removed = if how.dry_run { Ok(()) } else { fs::remove_file(file) };
+            let what = format!("unfinished state file {}", file.display());
+            let result = removed.map_err(|e| e.to_string());
+            cleaned.push(CleanedItem { run_id: state.run_id, what, result });
+        }
+    }
+    Ok(cleaned)
+}
+
+/// Ends the processes of a run whose loadlab is gone, and removes what it made. The state file goes last, and
+/// stays if anything else does, unless that is to be forgotten.
+pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
+    let Cleaning { dry_run, forget } = how;
+    let until_ns = clock::now_ns() + TAKEDOWN_NS;
+    let mut items = Vec::new();
+    let mut item = |what: String, result| {
+        items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
+    };
+    // In another boot no pid and no cgroup is left; only folders are.
+    let same_boot = state.boot_id == process::boot_id();
+    let cgroups: Vec<PathBuf> = state.resources.iter().filter_map(cgroup_of).collect();
+    if same_boot {
+        for (what, pid) in processes_of(state, &cgroups) {
+            let killed = dry_run || kill::kill_process(pid) || !pid.is_alive();
+            item(what, if killed { Ok(()) } else { Err("not permitted".into()) });
+        }
+        if !dry_run {
+            // Whatever was forked meanwhile.
+            let groups = kill::kill_groups(&cgroups, until_ns);
+            let rest = || processes_of(state, &cgroups).iter().map(|(_, id)| id.pid).collect();
+            if let Err(left) = groups.and_then(|_| kill::kill_until_none(until_ns, rest)) {
+                item(format!("processes {left:?}"), Err("killed, and still there".into()));
+            }
+        }
+    }
+    for (socket, label) in engines_of(state) {
+        let settled_ns = settled_ns(state, label);
+        take_down_at((socket, label), dry_run, &mut || clock::now_ns() >= settled_ns, &mut item);
+    }
+    let until_ns = clock::now_ns() + TAKEDOWN_NS;
+    for dir in cgroups.iter().filter(|dir| dir.exists()) {
+        let gone = dry_run || remove_run_group(dir, until_ns);
+        let result = if gone { Ok(()) } else { Err("it is in use, or not ours to remove".into()) };
+        item(format!("cgroup {}", dir.display()), result);
+    }
+    for resource in &state.resources {
+        if let Resource::Dir(dir) = resource
+            && dir.exists()
+        {
+            let removed = if dry_run { Ok(()) } else { remove_scratch(dir, &state.mark) };
+            item(format!("folder {}", dir.display()), removed.map_err(|e| e.to_string()));
+        }
+    }
+    let all_gone = items.iter().all(|i| i.result.is_ok());
+    if state.file.exists() {
+        let result = match (all_gone || forget, dry_run) {
+            (true, false) => fs::remove_file(&state.file).map_err(|e| e.to_string()),
+            (true, true) => Ok(()),
+            (false, _) => Err("kept, since not all of the run is gone (--forget gives it up)".into()),
+        };
+        let what = format!("state file {}", state.file.display());
+        items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
+    }
+    items
+}
+
+/// Sockets and labels of all that a run has made at engines, or asked for.
+fn engines_of(state: &RunState) -> Vec<(&Path, &str)> {
+    let mut found: Vec<(&Path, &str)> = Vec::new();
+    for resource in &state.resources {
+        if let Resource::Engine { socket, label } | Resource::Asked { socket, label, .. } = resource
+            && !found.contains(&(socket, label))
+        {
+            found.push((socket, label));
+        }
+    }
+    found
+}
+
+/// When nothing with this label comes any more: at once, unless something was asked for when the run ended.
+fn settled_ns(state: &RunState, label: &str) -> u64 {
+    let is_asked =
+        state.resources.iter().any(|r| matches!(r, Resource::Asked { label: l, .. } if l == label));
+    if is_asked && state.boot_id == process::boot_id() { clock::now_ns() + SETTLES_NS } else { 0 }
+}
+
+/// Removes what a run made at an engine. It is there in another boot, too.
+fn take_down_at(
+    (socket, label): (&Path, &str),
+    dry_run: bool,
+    is_settled: &mut dyn FnMut() -> bool,
+    item: &mut dyn FnMut(String, std::result::Result<(), String>),
+) {
+    if !leftovers::is_ours(label) {
+        return;
+    }
+    let tried = match dry_run {
+        true => {
+            leftovers::find(socket, label).map(|(_, left)| left.into_iter().map(|l| (l.what, None)).collect())
+        }
+        false => leftovers::remove_until(socket, label, is_settled),
+    };
+    match tried {
+        Ok(tried) => tried.into_iter().for_each(|(what, error): (String, Option<_>)| {
+            item(what, error.map_or(Ok(()), |e: EngineError| Err(e.to_string())));
+        }),
+        Err(error) => item(format!("containers with the label {label}"), Err(error.to_string())),
+    }
+}
+
+/// Removes what killed runs left behind at container engines and no state file knows of: an engine may make what it was
+/// asked for long after whoever asked is gone. Engines that do not answer, and things of runs that are alive or of which
+/// nothing can be known here, are left out.
+pub fn clean_engines(how: Cleaning) -> Vec<CleanedItem> {
+    let mut cleaned = Vec::new();
+    for engine in Engine::all() {
+        let strays = leftovers::strays(&engine, &is_dead).unwrap_or_default();
+        for (run, left) in strays {
+            let removed = if how.dry_run { Ok(()) } else { left.remove(&engine) };
+            let run_id = run.trim_start_matches(leftovers::PROJECT).to_owned();
+            // The mark of a run has its pid and its start behind its name.
+            let run_id = run_id.rsplitn(3, '/').last().unwrap_or_default().to_owned();
+            cleaned.push(CleanedItem { run_id, what: left.what, result: removed.map_err(|e| e.to_string()) });
+        }
+    }
+    cleaned
+}
+
+/// A cgroup that a run may have made. Whatever else a file claims, only `…/loadlab/RUN` is killed and removed.
+fn cgroup_of(resource: &Resource) -> Option<PathBuf> {
+    match resource {
+        Resource::Cgroup(dir) if dir.parent()?.file_name()? == crate::cgroup::tree::TOP => Some(dir.clone()),
+        _ => None,
+    }
+}
+
+/// Everything of a run that still lives, with words for it.
+fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId)> {
+    let all = process::snapshot();
+    let mut pids: Vec<u32> = cgroups.iter().flat_map(|dir| kill::processes_in(dir)).collect();
+    for resource in &state.resources {
+        if let Resource::Group(leader) = resource {
+            let kin = process::Kin { leader: *leader, mark: state.mark.clone() };
+            pids.extend(kin.members(&all).iter().map(|s| s.pid));
+        }
+    }
+    pids.extend(process::marked(&state.mark).iter().map(|s| s.pid));
+    pids.sort_unstable();
+    pids.dedup();
+    // Whoever asks is no remainder, should it ever be started from within a component.
+    pids.retain(|pid| *pid != std::process::id());
+    let words = |pid: u32| {
+        let id = ProcessId { pid, start_ticks: process::stat(pid)?.start_ticks };
+        Some((format!("process {pid} ({})", process::command_of(pid)), id))
+    };
+    pids.into_iter().filter_map(words).collect()
+}
+
+/// Removes a run's cgroup, and the folder of all runs if this was the last one in it.
+pub(crate) fn remove_run_group(dir: &Path, until_ns: u64) -> bool {
+    let gone = kill::remove_groups(dir, until_ns);
+    if let Some(top) =
+        dir.parent().filter(|top| top.file_name().is_some_and(|n| n == crate::cgroup::tree::TOP))
+    {
+        // It fails while another run uses it.
+        let _ = fs::remove_dir(top);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Ledger;
+    use super::super::state::tag;
+    use super::*;
+    use crate::sync::lock;
+
+    const CLEAN: Cleaning = Cleaning { dry_run: false, forget: false };
+    const DRY: Cleaning = Cleaning { dry_run: true, forget: false };
+
+    fn private_dir() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn the_file_follows_the_ledger_and_goes_with_the_last_resource() {
+        let dir = private_dir();
+        let state_dir = dir.path().join("state");
+        let ledger = Ledger::open(&state_dir, "run/1", dir.path(), None).unwrap();
+        let group = Resource::Group(ProcessId { pid: 7, start_ticks: 8 });
+        ledger.made(Resource::Dir("/tmp/x".into())).unwrap();
+        ledger.made(group.clone()).unwrap();
+        ledger.done(Resource::Dir("/tmp/x".into())).unwrap();
+        let file = lock(&ledger.state).file.clone();
+        let state: RunState = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(
+            (state.run_id.as_str(), state.resources.as_slice()),
+            ("run/1", [group.clone()].as_slice())
+        );
+        assert!(state.is_alive() && !ledger.is_guarded());
+        // It is alive: clean leaves it.
+        assert_eq!(clean(&state_dir, CLEAN).unwrap(), []);
+        ledger.close().unwrap();
+        assert!(file.exists(), "the group is still there");
+        ledger.done(group).unwrap();
+        ledger.close().unwrap();
+        assert!(!file.exists());
+    }
+
+    fn dead_run(dir: &Path, resources: Vec<Resource>) -> RunState {
+        let state = RunState {
+            run_id: "dead".into(),
+            owner: ProcessId { pid: std::process::id(), start_ticks: 1 },
+            boot_id: process::boot_id(),
+            run_dir: dir.to_owned(),
+            mark: "LOADLAB_RUN=dead/1/2".into(),
+            guardian: None,
+            resources,
+            file: dir.join("dead.json"),
+        };
+        state.save().unwrap();
+        state
+    }
+
+    #[test]
+    fn a_tag_names_one_process_of_one_namespace() {
+        let own = ProcessId::own();
+        assert!(!is_dead(&tag(own)), "this process lives");
+        let gone = tag(ProcessId { start_ticks: own.start_ticks + 1, ..own });
+        assert!(is_dead(&gone));
+        let elsewhere = format!("{}0", gone);
+        for unknown in ["", "1-2", "x-y-z", "1-2-3-4", elsewhere.as_str()] {
+            assert!(!is_dead(unknown), "{unknown}: nothing is known of it");
+        }
+    }
+
+    #[test]
+    fn clean_removes_only_marked_folders() {
+        let state_dir = private_dir();
+        let work = private_dir();
+        let (scratch, other) = (work.path().join("scratch"), work.path().join("other"));
+        for dir in [&scratch, &other] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("data"), "x").unwrap();
+        }
+        let dirs = [&scratch, &other].map(|dir| Resource::Dir(dir.clone()));
+        let state = dead_run(state_dir.path(), dirs.to_vec());
+        mark_scratch(&scratch, &state.mark).unwrap();
+        mark_scratch(&other, "LOADLAB_RUN=other/1/2").unwrap();
+
+        let dry = clean(state_dir.path(), DRY).unwrap();
+        assert_eq!(dry.len(), 3);
+        assert!(scratch.exists() && state.file.exists());
+
+        let items = clean(state_dir.path(), CLEAN).unwrap();
+        assert!(!scratch.exists() && other.exists());
+        let words: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
+        let kept = "kept, since not all of the run is gone (--forget gives it up)";
+        assert_eq!(words, ["", "it is another run's by now", kept]);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_can_be_forgotten() {
+        let state_dir = private_dir();
+        let socket = state_dir.path().join("no-engine.sock");
+        let label = "loadlab.run=dead/1/2".to_owned();
+        let state = dead_run(state_dir.path(), vec![Resource::Engine { socket, label }]);
+        let unfinished = state.file.with_extension("json.new");
+        fs::copy(&state.file, &unfinished).unwrap();
+
+        let failed = |items: &[CleanedItem]| items.iter().filter(|i| i.result.is_err()).count();
+        let items = clean(state_dir.path(), CLEAN).unwrap();
+        assert_eq!((items.len(), failed(&items)), (3, 2), "{items:?}");
+        assert!(state.file.exists() && !unfinished.exists());
+
+        let forget = |dry_run| clean(state_dir.path(), Cleaning { dry_run, forget: true }).unwrap();
+        assert_eq!((failed(&forget(true)), state.file.exists()), (1, true));
+        assert_eq!((failed(&forget(false)), state.file.exists()), (1, false));
+        assert_eq!(forget(false), []);
+    }
+
+    #[test]
+    fn a_file_that_names_a_foreign_cgroup_does_no_harm() {
+        let state_dir = private_dir();
+        let victim = private_dir();
+        fs::write(victim.path().join("cgroup.procs"), format!("{}\n", std::process::id())).unwrap();
+        dead_run(state_dir.path(), vec![Resource::Cgroup(victim.path().to_owned())]);
+        let items = clean(state_dir.path(), DRY).unwrap();
+        assert!(items.iter().all(|i| i.what.starts_with("state file ")), "{items:?}");
+    }
+
+    #[test]
+    fn an_unreadable_file_is_told_and_left() {
+        let state_dir = private_dir();
+        fs::write(state_dir.path().join("x.json"), "{").unwrap();
+        let items = clean(state_dir.path(), CLEAN).unwrap();
+        assert!(items[0].result.as_ref().unwrap_err().starts_with("it cannot be read"), "{items:?}");
+        assert_eq!(clean(&state_dir.path().join("none"), CLEAN).unwrap(), []);
+    }
+}

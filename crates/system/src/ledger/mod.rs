@@ -1,0 +1,118 @@
+//! What a run has made on this machine, written down before it is made, so that somebody else can remove it.
+//!
+//! Twice: to a file of the state folder, which outlives everything but the boot, and through a pipe to the
+//! guardian, which acts at once when loadlab is gone. [`clean`] works from the files alone. A run is alive as
+//! long as a process with its pid *and* start time is; nothing of such a run is touched.
+
+pub mod clean;
+pub mod guardian;
+pub mod state;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+
+use self::guardian::Guardian;
+use self::state::{Change, Resource, RunState, own_dir, tag};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::process::{self, ProcessId};
+use crate::sync::lock;
+
+/// Keeps a run's state in its file and at its guardian.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    state: Mutex<RunState>,
+    guardian: Mutex<Option<Guardian>>,
+}
+
+impl Ledger {
+    /// Begins a run: its state file exists from here on.
+    pub fn open(
+        state_dir: &Path,
+        run_id: &str,
+        run_dir: &Path,
+        guardian: Option<Guardian>,
+    ) -> Result<Ledger> {
+        own_dir(state_dir)?;
+        let owner = ProcessId::own();
+        let file_name =
+            format!("{}-{}-{}.json", crate::cgroup::folder_name(run_id), owner.pid, clock::now_ns());
+        let mark = format!("LOADLAB_RUN={run_id}/{}/{}/{}", owner.pid, clock::now_ns(), tag(owner));
+        let state = RunState {
+            run_id: run_id.to_owned(),
+            owner,
+            boot_id: process::boot_id(),
+            run_dir: run_dir.to_owned(),
+            mark,
+            guardian: guardian.as_ref().map(Guardian::process),
+            resources: Vec::new(),
+            file: state_dir.join(file_name),
+        };
+        state.save()?;
+        let ledger = Ledger { state: Mutex::new(state.clone()), guardian: Mutex::new(guardian) };
+        ledger.tell(&Change::Run(state));
+        Ok(ledger)
+    }
+
+    /// `NAME=value` for the environment of everything the run starts.
+    pub fn mark(&self) -> String {
+        lock(&self.state).mark.clone()
+    }
+
+    /// The process that the run belongs to.
+    pub fn owner(&self) -> ProcessId {
+        lock(&self.state).owner
+    }
+
+    /// To be called before it is made, where its name is known before.
+    pub fn made(&self, resource: Resource) -> Result<()> {
+        self.change(Change::Made(resource))
+    }
+
+    /// To be called after it is removed.
+    pub fn done(&self, resource: Resource) -> Result<()> {
+        self.change(Change::Done(resource))
+    }
+
+    fn change(&self, change: Change) -> Result<()> {
+        // The guardian first: it needs no disk.
+        self.tell(&change);
+        let mut state = lock(&self.state);
+        state.apply(change);
+        state.save()
+    }
+
+    fn tell(&self, change: &Change) {
+        let mut guardian = lock(&self.guardian);
+        if let Some(there) = guardian.as_mut()
+            && there.tell(change).is_err()
+        {
+            *guardian = None;
+        }
+    }
+
+    /// There is a guardian and it listens.
+    pub fn is_guarded(&self) -> bool {
+        lock(&self.guardian).is_some()
+    }
+
+    /// Ends the run: removes its file and lets the guardian go. What is left in the ledger is left to `clean`.
+    pub fn close(&self) -> Result<()> {
+        let state = lock(&self.state);
+        if state.resources.is_empty() {
+            match fs::remove_file(&state.file) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::file("remove", &state.file)(e));
+                }
+                _ => {}
+            }
+        }
+        drop(state);
+        let guardian = lock(&self.guardian).take();
+        if let Some(guardian) = guardian {
+            guardian.finish();
+        }
+        Ok(())
+    }
+}

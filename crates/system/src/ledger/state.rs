@@ -1,0 +1,147 @@
+//! A run's state: what it has made and not removed yet, and who may remove it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::process::{self, ProcessId};
+
+/// Something a run has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// A cgroup folder; all below it belongs to it.
+    Cgroup(PathBuf),
+    /// A process that leads a group of its own.
+    Group(ProcessId),
+    /// A scratch folder.
+    Dir(PathBuf),
+    /// Whatever has this label at a container engine: containers, networks, volumes.
+    Engine {
+        /// The engine's socket.
+        socket: PathBuf,
+        /// `loadlab.run=…`.
+        label: String,
+    },
+    /// Something with this label that the engine was asked to make, and has not said that it did: it may come yet.
+    Asked {
+        /// The engine's socket.
+        socket: PathBuf,
+        /// `loadlab.run=…`.
+        label: String,
+        /// What: the component, or the Compose project.
+        what: String,
+    },
+}
+
+/// A line to the guardian.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    Run(RunState),
+    Made(Resource),
+    Done(Resource),
+}
+
+/// A run's state file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunState {
+    /// The run.
+    pub run_id: String,
+    /// The loadlab process that owns it.
+    pub owner: ProcessId,
+    /// The boot all pids are of.
+    pub boot_id: String,
+    /// Where its record is.
+    pub run_dir: PathBuf,
+    /// `NAME=value` in the environment of everything it started.
+    pub mark: String,
+    /// Its guardian, if it has one.
+    pub guardian: Option<ProcessId>,
+    /// What it has made and not removed yet.
+    pub resources: Vec<Resource>,
+    /// This file.
+    pub file: PathBuf,
+}
+
+impl RunState {
+    /// Its loadlab runs.
+    pub fn is_alive(&self) -> bool {
+        self.boot_id == process::boot_id() && self.owner.is_alive()
+    }
+
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Run(state) => *self = state,
+            Change::Made(resource) if !self.resources.contains(&resource) => self.resources.push(resource),
+            Change::Made(_) => {}
+            Change::Done(resource) => self.resources.retain(|r| *r != resource),
+        }
+    }
+
+    pub(super) fn save(&self) -> Result<()> {
+        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::File {
+            doing: "write",
+            path: self.file.clone(),
+            source: e.into(),
+        })?;
+        let fresh = self.file.with_extension("json.new");
+        fs::write(&fresh, text).map_err(Error::file("write", &fresh))?;
+        fs::rename(&fresh, &self.file).map_err(Error::file("write", &self.file))
+    }
+}
+
+/// The folder of state files: `/run/loadlab` for root, else `$XDG_RUNTIME_DIR/loadlab` or `/tmp/loadlab-UID`.
+pub fn default_dir() -> PathBuf {
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return PathBuf::from("/run/loadlab");
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| Path::new(dir).is_absolute()) {
+        Some(dir) => Path::new(&dir).join("loadlab"),
+        None => PathBuf::from(format!("/tmp/loadlab-{}", uid.as_raw())),
+    }
+}
+
+/// Makes the folder for nobody else, or checks that it is nobody else's: what its files name is killed and removed.
+pub(super) fn own_dir(dir: &Path) -> Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::file("create", dir))?;
+    let found = fs::symlink_metadata(dir).map_err(Error::file("read", dir))?;
+    if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    let source = std::io::Error::other("it is no folder that only this user can write to");
+    Err(Error::File { doing: "use the state folder", path: dir.to_owned(), source })
+}
+
+/// Names a process in whatever keeps names only: its pid, its start and the namespace of both, in hexadecimal digits.
+pub(crate) fn tag(process: ProcessId) -> String {
+    format!("{:x}-{:x}-{:x}", process.pid, process.start_ticks, pid_namespace())
+}
+
+/// The process that a [`tag`] names is gone. Of one of another namespace nothing can be known here.
+pub(super) fn is_dead(tag: &str) -> bool {
+    let parts: Option<Vec<u64>> = tag.split('-').map(|part| u64::from_str_radix(part, 16).ok()).collect();
+    match parts.as_deref() {
+        Some([pid, start_ticks, namespace]) if *namespace == pid_namespace() => {
+            u32::try_from(*pid).is_ok_and(|pid| !ProcessId { pid, start_ticks: *start_ticks }.is_alive())
+        }
+        _ => false,
+    }
+}
+
+/// What tells the pids seen here from those seen elsewhere; 0 where the kernel does not say.
+fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+/// Writes one change as a line.
+pub(crate) fn write_line(into: &mut impl Write, change: &Change) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(change)?;
+    line.push(b'\n');
+    into.write_all(&line)
+}

@@ -1,0 +1,269 @@
+//! Processes as `/proc` shows them: who they are, what they use, who belongs to whom.
+//!
+//! A pid alone names nobody for long: the kernel gives it out again. Wherever a process is named beyond one
+//! look, its start time goes along. Nothing here signals anybody (see `kill`).
+
+pub mod background;
+pub(crate) mod kill;
+pub mod open_files;
+pub(crate) mod output;
+pub(crate) mod ports;
+pub(crate) mod spawn;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// A process, for good: its pid and when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// Its pid.
+    pub pid: u32,
+    /// Field 22 of `/proc/PID/stat`: clock ticks since boot.
+    pub start_ticks: u64,
+}
+
+impl ProcessId {
+    /// This process.
+    pub fn own() -> ProcessId {
+        let pid = std::process::id();
+        ProcessId { pid, start_ticks: stat(pid).map_or(0, |s| s.start_ticks) }
+    }
+
+    /// It runs: neither gone, nor a zombie, nor another process under the same pid.
+    pub fn is_alive(&self) -> bool {
+        stat(self.pid).is_some_and(|s| s.start_ticks == self.start_ticks && !s.is_dead())
+    }
+}
+
+/// What this crate wants of `/proc/PID/stat`. Times are in clock ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub pid: u32,
+    pub state: u8,
+    pub parent: u32,
+    pub group: u32,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    /// Of children it waited for.
+    pub children_user_ticks: u64,
+    pub children_system_ticks: u64,
+    pub threads: u64,
+    pub start_ticks: u64,
+    pub resident_pages: u64,
+}
+
+impl Stat {
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x')
+    }
+}
+
+/// Reads `/proc/PID/stat`.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Parses a line of `/proc/PID/stat`. The command's name may hold spaces and parentheses: fields are counted
+/// from the last `)`.
+pub(crate) fn parse_stat(text: &str) -> Option<Stat> {
+    let pid = text.split(' ').next()?.parse().ok()?;
+    let fields: Vec<&str> = text[text.rfind(')')? + 1..].split_ascii_whitespace().collect();
+    // proc_pid_stat(5) counts from 1; `fields[0]` is number 3.
+    let number = |n: usize| fields.get(n - 3)?.parse::<i64>().ok().map(|v| v.max(0) as u64);
+    Some(Stat {
+        pid,
+        state: *fields.first()?.as_bytes().first()?,
+        parent: number(4)? as u32,
+        group: number(5)? as u32,
+        minor_faults: number(10)?,
+        major_faults: number(12)?,
+        user_ticks: number(14)?,
+        system_ticks: number(15)?,
+        children_user_ticks: number(16)?,
+        children_system_ticks: number(17)?,
+        threads: number(20)?,
+        start_ticks: number(22)?,
+        resident_pages: number(24)?,
+    })
+}
+
+/// Every process there is.
+pub(crate) fn snapshot() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(stat).collect()
+}
+
+/// How the processes of a component are told where there is no cgroup.
+#[derive(Clone, Debug)]
+pub(crate) struct Kin {
+    /// The component's first process, leader of its group.
+    pub leader: ProcessId,
+    /// `NAME=value` in the environment of whatever it started.
+    pub mark: String,
+}
+
+impl Kin {
+    /// Living members: the leader, its group, and the descendants of these.
+    pub fn members(&self, all: &[Stat]) -> Vec<Stat> {
+        self.members_by(all, |pid| has_mark(pid, &self.mark))
+    }
+
+    /// The same; a process has the mark if `is_marked` says so.
+    fn members_by(&self, all: &[Stat], is_marked: impl Fn(u32) -> bool) -> Vec<Stat> {
+        let mut children: HashMap<u32, Vec<&Stat>> = HashMap::new();
+        for stat in all {
+            children.entry(stat.parent).or_default().push(stat);
+        }
+        // A group's number stays taken as long as it has members, but an empty group's is given out again. Its leader
+        // says whose group it is; without one, which may have been anybody's, each member must say so itself.
+        let leader = all.iter().find(|s| s.pid == self.leader.pid);
+        let mut found = HashSet::new();
+        let mut queue: Vec<&Stat> = match leader {
+            Some(leader) if leader.start_ticks != self.leader.start_ticks => Vec::new(),
+            Some(_) => all.iter().filter(|s| self.is_in_group(s)).collect(),
+            None => all.iter().filter(|s| self.is_in_group(s) && is_marked(s.pid)).collect(),
+        };
+        let mut members = Vec::new();
+        while let Some(stat) = queue.pop() {
+            if found.insert(stat.pid) {
+                members.push(*stat);
+                queue.extend(children.get(&stat.pid).into_iter().flatten());
+            }
+        }
+        members.retain(|s| !s.is_dead());
+        members
+    }
+
+    fn is_in_group(&self, stat: &Stat) -> bool {
+        (stat.pid == self.leader.pid || stat.group == self.leader.pid)
+            && stat.start_ticks >= self.leader.start_ticks
+    }
+
+    /// Members, and whoever carries the mark: a daemon that left group and parent still has its environment,
+    /// unless it wrote over it. Reads every environment that may be read, so it is for taking down, not for sampling.
+    pub fn members_and_marked(&self) -> Vec<Stat> {
+        let all = snapshot();
+        let mut members = self.members(&all);
+        let known: HashSet<u32> = members.iter().map(|s| s.pid).collect();
+        members.extend(
+            all.into_iter()
+                .filter(|s| !s.is_dead() && !known.contains(&s.pid) && has_mark(s.pid, &self.mark)),
+        );
+        members
+    }
+}
+
+/// The process's environment has this entry (`NAME=value`).
+pub(crate) fn has_mark(pid: u32, mark: &str) -> bool {
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environ| environ.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
+}
+
+/// All living processes whose environment has this entry.
+pub(crate) fn marked(mark: &str) -> Vec<Stat> {
+    snapshot().into_iter().filter(|s| !s.is_dead() && has_mark(s.pid, mark)).collect()
+}
+
+/// A process's command line, its words with a blank between them; empty for the kernel's own.
+pub(crate) fn command_line(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).replace('\0', " ").trim_end().to_owned()
+}
+
+/// What a process runs, for reading: its command line in at most 80 characters, else its name.
+pub(crate) fn command_of(pid: u32) -> String {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let name = match line.trim() {
+        "" => fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default(),
+        line => line.to_owned(),
+    };
+    let clean: String = name.trim().chars().filter(|c| !c.is_control()).collect();
+    match clean.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &clean[..end]),
+        None => clean,
+    }
+}
+
+/// This boot of the machine: pids and start times mean nothing in another one.
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// The processes that hold the socket with this inode, as far as they may be looked at.
+pub(crate) fn holder_of_socket(inode: u64) -> Option<u32> {
+    let link = PathBuf::from(format!("socket:[{inode}]"));
+    let entries = fs::read_dir("/proc").ok()?;
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).find(|pid| {
+        let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+        fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == link))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "4711 (a ) (b) S 1 4700 4600 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 6 0 98765 1000 42 \
+                        18446744073709551615 0 0";
+
+    #[test]
+    fn a_name_with_parentheses_does_not_shift_fields() {
+        let stat = parse_stat(LINE).unwrap();
+        assert_eq!((stat.pid, stat.state, stat.parent, stat.group), (4711, b'S', 1, 4700));
+        assert_eq!((stat.user_ticks, stat.system_ticks), (150, 25));
+        assert_eq!((stat.children_user_ticks, stat.children_system_ticks), (7, 8));
+        assert_eq!((stat.threads, stat.start_ticks, stat.resident_pages), (6, 98765, 42));
+        for bad in ["", "1", "1 (x", "1 (x)", "x (x) S 1 2 3", "1 (x) S 1 2"] {
+            assert_eq!(parse_stat(bad), None, "{bad}");
+        }
+    }
+
+    fn process(pid: u32, parent: u32, group: u32, start_ticks: u64) -> Stat {
+        Stat { pid, parent, group, start_ticks, state: b'S', ..Stat::default() }
+    }
+
+    #[test]
+    fn kin_are_the_group_and_all_descendants() {
+        let kin = Kin { leader: ProcessId { pid: 10, start_ticks: 100 }, mark: String::new() };
+        let zombie = Stat { state: b'Z', ..process(15, 10, 10, 108) };
+        let all = [
+            process(1, 0, 1, 1),
+            process(10, 5, 10, 100),
+            process(11, 10, 11, 105), // a child with a group of its own
+            process(12, 11, 11, 106), // and its child
+            process(13, 1, 10, 107),  // adopted by init, still in the group
+            process(14, 1, 14, 108),  // someone else
+            zombie,
+        ];
+        let marked = std::cell::Cell::new(true);
+        let pids = |all: &[Stat]| {
+            let mut pids: Vec<u32> = kin.members_by(all, |_| marked.get()).iter().map(|s| s.pid).collect();
+            pids.sort();
+            pids
+        };
+        assert_eq!(pids(&all), [10, 11, 12, 13]);
+        // The leader is gone, the group is not.
+        assert_eq!(pids(&[all[0], all[4], all[5]]), [13]);
+        // Nor is one that somebody else has made with the same number since, whose leader is gone as well.
+        marked.set(false);
+        assert_eq!(pids(&[all[0], all[4], all[5]]), [0u32; 0]);
+        assert_eq!(pids(&all), [10, 11, 12, 13], "the leader answers for its group");
+        // The number belongs to somebody else now.
+        assert_eq!(pids(&[process(10, 1, 10, 999), process(20, 10, 10, 1000)]), [0u32; 0]);
+    }
+
+    #[test]
+    fn this_process_is_alive_and_another_at_its_pid_is_not() {
+        let own = ProcessId::own();
+        assert!(own.is_alive());
+        assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.is_alive());
+        assert!(snapshot().iter().any(|s| s.pid == own.pid));
+        assert!(!command_of(own.pid).is_empty());
+    }
+}

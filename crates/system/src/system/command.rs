@@ -1,0 +1,172 @@
+//! Commands of the plan – build, seed, before and after a trial – run to their end, of which nothing survives.
+
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::cancel::{Cancel, Woke};
+use crate::clock;
+use crate::component::{Inner, Status};
+use crate::error::{Error, Result, Tail};
+use crate::logs;
+use crate::spec::{Command, ComponentSpec, Limits, Ready, Stop};
+use crate::system::{Role, System};
+use crate::watch::target::Target;
+
+/// A command to be run once.
+#[derive(Clone, Debug)]
+pub struct CommandSpec {
+    /// `seed`, `build of backend`; for messages and for its cgroup.
+    pub name: String,
+    /// What is run.
+    pub command: Command,
+    /// Where.
+    pub dir: PathBuf,
+    /// Variables added to loadlab's own environment.
+    pub env: Vec<(String, String)>,
+    /// It is killed after so long; `None` waits.
+    pub within_ns: Option<u64>,
+    /// Its output and its errors are appended here.
+    pub log: PathBuf,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug)]
+pub struct CommandResult {
+    /// Its name.
+    pub name: String,
+    /// What ran.
+    pub command: String,
+    /// How it ended.
+    pub status: Status,
+    /// How long it took.
+    pub took_s: f64,
+    /// When it had ended, nanoseconds of `CLOCK_MONOTONIC`.
+    pub ended_ns: u64,
+    /// Processes of it that were still there, and were killed.
+    pub left_over: usize,
+    /// Its last lines.
+    pub tail: Tail,
+}
+
+/// A command under way. Whoever began it ends it, see [`System::end_command`]; one that is forgotten goes with the system.
+#[derive(Debug)]
+pub struct RunningCommand {
+    inner: Arc<Inner>,
+    name: String,
+    command: String,
+}
+
+impl RunningCommand {
+    /// When its process was started, nanoseconds of `CLOCK_MONOTONIC`.
+    pub fn started_ns(&self) -> u64 {
+        self.inner.started_ns
+    }
+
+    /// Waits until it has ended (`true`), `until_ns`, or somebody cancels.
+    pub fn wait(&self, until_ns: u64, cancel: &Cancel) -> bool {
+        cancel.wait_for(Some(self.inner.pidfd.as_fd()), until_ns) == Woke::Ready
+    }
+
+    /// What the watcher reads of it, under a name of the caller's choice.
+    pub fn target(&self, name: &str) -> Target {
+        self.inner.target().named(name)
+    }
+
+    /// Whether a text is in the first MiB of what it has written so far.
+    pub fn has_written(&self, text: &str) -> bool {
+        let mut written = Vec::new();
+        for log in &self.inner.logs {
+            log.read_since(log.from, &mut written);
+        }
+        written.windows(text.len().max(1)).any(|part| part == text.as_bytes())
+    }
+}
+
+impl CommandResult {
+    /// It exited with status 0.
+    pub fn is_ok(&self) -> bool {
+        self.status.exit == Some(0)
+    }
+
+    /// Itself, or the error that says how it failed.
+    pub fn checked(self) -> Result<CommandResult> {
+        if self.is_ok() {
+            return Ok(self);
+        }
+        Err(Error::CommandFailed {
+            name: self.name,
+            command: self.command,
+            status: self.status.to_string(),
+            tail: self.tail,
+        })
+    }
+}
+
+impl System {
+    /// Runs a command to its end. Whatever it leaves running is killed with its cgroup.
+    ///
+    /// A status other than 0 is a result, not an error (see [`CommandResult::checked`]); errors are that it cannot
+    /// be started, takes too long, or is cancelled.
+    pub fn run_command(&self, spec: &CommandSpec, cancel: &Cancel) -> Result<CommandResult> {
+        let running = self.begin_command(spec)?;
+        let until_ns =
+            spec.within_ns.map_or(u64::MAX, |within_ns| running.started_ns().saturating_add(within_ns));
+        let woke = cancel.wait_for(Some(running.inner.pidfd.as_fd()), until_ns);
+        let result = self.end_command(&running)?;
+        match (woke, spec.within_ns) {
+            (Woke::Ready, _) => Ok(result),
+            (Woke::TimedOut, Some(within_ns)) => {
+                let CommandResult { name, command, tail, .. } = result;
+                Err(Error::CommandTimeout { name, command, within_ns, tail })
+            }
+            _ => Err(Error::Cancelled { doing: format!("running {}: `{}`", result.name, result.command) }),
+        }
+    }
+
+    /// Starts a command. `within_ns` of the spec is the caller's to keep.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn begin_command(&self, spec: &CommandSpec) -> Result<RunningCommand> {
+        let number = self.commands.fetch_add(1, Ordering::Relaxed);
+        let command = ComponentSpec {
+            // Two commands of one name may run at the same time.
+            name: format!("{} {number}", spec.name),
+            command: spec.command.clone(),
+            dir: spec.dir.clone(),
+            env: spec.env.clone(),
+            ready: Ready::Alive,
+            limits: Limits::default(),
+            stop: Stop::default(),
+            logs: (spec.log.clone(), spec.log.clone()),
+            ports: Vec::new(),
+            cpus: Vec::new(),
+            relay: None,
+        };
+        let inner = self.start(&command, Role::Command)?;
+        Ok(RunningCommand { inner, name: spec.name.clone(), command: spec.command.to_string() })
+    }
+
+    /// How a command ended. If it has not, it is killed, and in any case whatever it leaves running.
+    ///
+    /// # Errors
+    /// Processes of it cannot be killed.
+    pub fn end_command(&self, running: &RunningCommand) -> Result<CommandResult> {
+        let RunningCommand { inner, name, command } = running;
+        let asked_ns = clock::now_ns();
+        let left_over = self.take_down(inner, Some(0))?.left_over;
+        let ended = inner.wait_reaped();
+        let ended_ns = ended.at_ns.min(asked_ns);
+        Ok(CommandResult {
+            name: name.clone(),
+            command: command.clone(),
+            status: ended.status,
+            took_s: ended_ns.saturating_sub(inner.started_ns) as f64 / 1e9,
+            ended_ns,
+            left_over,
+            tail: logs::tail(&inner.logs),
+        })
+    }
+}

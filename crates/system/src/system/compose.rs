@@ -1,0 +1,447 @@
+//! A Compose file brought up by the Compose that is installed; its containers become components.
+//!
+//! What the file means is Compose's to say (`config.rs`). Limits and variables go into a second file that Compose lays
+//! over it, the project gets a name of the run's own, and what came up is found by the labels that Compose gives. So
+//! whatever Compose understands works, and goes away by the same labels. By nothing else: a name in the file may be
+//! another's, whose volumes must never be removed.
+
+mod config;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde_json::{Value, json};
+
+use super::container::block_rates;
+use crate::cancel::Cancel;
+use crate::clock;
+use crate::component::{Component, Inner, Origin};
+use crate::engine::leftovers::{PROJECT, PROJECT_LABEL, remove_all};
+use crate::engine::{Call, Engine, EngineError, labelled};
+use crate::error::{Error, Result};
+use crate::ledger::state::Resource;
+use crate::spec::{Command, ComponentSpec, Limits};
+use crate::sync::lock;
+use crate::system::command::{CommandResult, CommandSpec};
+use crate::system::{Down, How, System};
+
+/// Asking a tool for its version may take so long: one of them is a large program of an interpreted language.
+const VERSION_NS: u64 = 120_000_000_000;
+/// Stopping a project may take so long beyond what its containers are given.
+const DOWN_NS: u64 = 120_000_000_000;
+/// Pulling an image may take so long.
+const PULL_NS: u64 = 3_600_000_000_000;
+
+/// What a Compose file is to be brought up with.
+#[derive(Clone, Debug)]
+pub struct ComposeSpec {
+    /// The file.
+    pub file: PathBuf,
+    /// For what is `${…}` in the file.
+    pub env: Vec<(String, String)>,
+    /// What is laid over its services, by their name.
+    pub services: BTreeMap<String, ServiceSpec>,
+    /// Bringing up may take so long.
+    pub within_ns: u64,
+    /// What Compose says is appended here.
+    pub log: PathBuf,
+}
+
+/// What is laid over a service.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ServiceSpec {
+    /// Variables of its processes.
+    pub env: Vec<(String, String)>,
+    /// What it may use.
+    pub limits: Limits,
+    /// Cores it may run on; empty means all.
+    pub cpus: Vec<usize>,
+}
+
+/// A project that is up.
+#[derive(Clone, Debug)]
+pub struct Project {
+    name: String,
+    spec: ComposeSpec,
+    /// The words of every command: tool, project, files.
+    words: Vec<String>,
+    components: Vec<Component>,
+    /// One-off services that have done their work and ended with status 0.
+    pub done: Vec<String>,
+}
+
+impl Project {
+    /// Its containers, in the order of their services' names; that of a service with several containers have a
+    /// number behind its name.
+    pub fn components(&self) -> &[Component] {
+        &self.components
+    }
+}
+
+/// A container of a project, as its labels tell.
+struct Found {
+    id: String,
+    service: String,
+    number: u32,
+}
+
+impl System {
+    /// Prepares for bringing a Compose file up: builds what is to be built, and pulls images that are not here.
+    ///
+    /// # Errors
+    /// No Compose, no engine; a name in the file that is another's ([`Error::Taken`]); a build that fails, with its last
+    /// lines; an image that is not to be had.
+    pub fn compose_build(&self, spec: &ComposeSpec, cancel: &Cancel) -> Result<()> {
+        let engine = self.engine()?;
+        let words = self.compose_words(spec, &engine, cancel)?;
+        let config = self.compose_config(&words, spec, cancel)?;
+        self.check_names(&config, spec, (&engine, &self.project_name()))?;
+        self.compose(&words, &["build"], spec, (u64::MAX, cancel))?;
+        let mut seen = Vec::new();
+        for (service, image) in config.images() {
+            if !seen.contains(&image) && !engine.has_image(image)? {
+                self.compose_pull(&words, spec, &engine, (service, image, cancel))?;
+            }
+            seen.push(image);
+        }
+        Ok(())
+    }
+
+    /// Pulls a service's image: by Docker's Compose, which knows the registries that the user has logged in to, or by
+    /// Podman's engine, which knows them itself.
+    fn compose_pull(
+        &self,
+        words: &[String],
+        spec: &ComposeSpec,
+        engine: &Engine,
+        (service, image, cancel): (&str, &str, &Cancel),
+    ) -> Result<()> {
+        let failed =
+            |source| Error::ServiceImage { file: spec.file.clone(), service: service.to_owned(), source };
+        if is_podmans(words) {
+            return engine.ensure_image(image, cancel).map_err(|e| failed(Box::new(e)));
+        }
+        match self.compose(words, &["pull", service], spec, (PULL_NS, cancel)) {
+            Ok(()) if engine.has_image(image)? => Ok(()),
+            Err(Error::Cancelled { doing }) => Err(Error::Cancelled { doing }),
+            pulled => {
+                let said = pulled.err().map_or(String::new(), |e| e.to_string());
+                Err(failed(Box::new(EngineError::no_image(image, &said))))
+            }
+        }
+    }
+
+    /// Brings a Compose file up. `component` says what is made of a container of this service, by the name it gets
+    /// as a component; containers run when this returns, but are not ready.
+    ///
+    /// # Errors
+    /// No Compose, no engine; what Compose says against the file; a name in it that is another's ([`Error::Taken`]),
+    /// when nothing has been brought up; a container that has failed already.
+    pub fn compose_up(
+        &self,
+        spec: &ComposeSpec,
+        cancel: &Cancel,
+        component: &dyn Fn(&str, &str) -> ComponentSpec,
+    ) -> Result<Project> {
+        let engine = self.engine()?;
+        let words = self.compose_words(spec, &engine, cancel)?;
+        let name = self.project_name();
+        let config = self.compose_config(&words, spec, cancel)?;
+        self.check_names(&config, spec, (&engine, &name))?;
+        self.remember(self.project_resource(&engine))?;
+        let mut project =
+            Project { name, spec: spec.clone(), words, components: Vec::new(), done: Vec::new() };
+        match self.bring_up(&mut project, &engine, cancel, component) {
+            Ok(()) => Ok(project),
+            Err(error) => {
+                // The error at hand is the one to tell; what stays has the project's label.
+                let _ = self.compose_down(&project);
+                Err(error)
+            }
+        }
+    }
+
+    fn bring_up(
+        &self,
+        project: &mut Project,
+        engine: &Engine,
+        cancel: &Cancel,
+        component: &dyn Fn(&str, &str) -> ComponentSpec,
+    ) -> Result<()> {
+        let started_ns = clock::now_ns();
+        let within_ns = project.spec.within_ns;
+        let up = || self.compose(&project.words, &["up", "-d"], &project.spec, (within_ns, cancel));
+        let (socket, label) = (engine.socket().to_owned(), self.project_label());
+        let asked = Resource::Asked { socket, label, what: project.name.clone() };
+        // One that was killed in the middle has asked for things that nobody waits for any more.
+        let is_answered = |e: &Error| !matches!(e, Error::CommandTimeout { .. } | Error::Cancelled { .. });
+        self.asking(asked, up, is_answered)??;
+        let found = self.containers_of(engine, &project.name)?;
+        for one in &found {
+            let several = found.iter().filter(|f| f.service == one.service).count() > 1;
+            let name = if several { format!("{}{}", one.service, one.number) } else { one.service.clone() };
+            let spec = component(&one.service, &name);
+            match self.adopt(&spec, engine, &one.id, (started_ns, None)) {
+                Ok(component) => project.components.push(component),
+                // A service that only prepares something has done it, before or since the list was made.
+                Err(Error::EndedEarly { status, .. }) if status == "exit status 0" => {
+                    project.done.push(name);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a project down, with its networks and volumes: Compose stops it, each service in its turn, and what has
+    /// the project's label is removed. Compose would remove by name.
+    ///
+    /// # Errors
+    /// What could not be removed.
+    pub fn compose_down(&self, project: &Project) -> Result<Down> {
+        let begun_ns = clock::now_ns();
+        // One that was started again in the meantime is another component of the same container.
+        let of_project = |inner: &Inner| match &inner.origin {
+            Origin::Container(held) => project.components.iter().any(|c| c.container() == Some(&held.id)),
+            Origin::Process => false,
+        };
+        let present: Vec<Arc<Inner>> =
+            self.monitor.all().into_iter().filter(|inner| of_project(inner)).collect();
+        for inner in &present {
+            inner.leaving.store(true, Ordering::SeqCst);
+        }
+        let engine = self.engine()?;
+        // Podman's makes a pod as well, which has no label that is looked for.
+        let verb = if is_podmans(&project.words) { "down" } else { "stop" };
+        let never = Cancel::new();
+        let told = self.compose(&project.words, &[verb], &project.spec, (DOWN_NS, &never));
+        // Whatever Compose said, nothing of the project stays.
+        let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
+        for inner in &present {
+            if removed.is_ok() {
+                inner.wait_reaped();
+            }
+            if let Origin::Container(held) = &inner.origin {
+                held.finish_logs();
+            }
+            self.monitor.forget(inner);
+        }
+        removed?;
+        told?;
+        Ok(Down {
+            how: How::Exited,
+            left_over: 0,
+            escaped: 0,
+            took_s: (clock::now_ns() - begun_ns) as f64 / 1e9,
+        })
+    }
+
+    fn project_name(&self) -> String {
+        // Projects of two runs must never be one: the file's name for a run may be another's too.
+        let name = self.name_for(&self.owner_tag()).to_ascii_lowercase().replace('.', "_");
+        debug_assert!(name.starts_with(PROJECT));
+        name
+    }
+
+    fn project_resource(&self, engine: &Engine) -> Resource {
+        Resource::Engine { socket: engine.socket().to_owned(), label: self.project_label() }
+    }
+
+    fn project_label(&self) -> String {
+        format!("{PROJECT_LABEL}={}", self.project_name())
+    }
+
+    /// The beginning of every command: the tool, the project, the file and the one laid over it.
+    fn compose_words(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
+        if !spec.file.is_file() {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(Error::File { doing: "read the Compose file", path: spec.file.clone(), source });
+        }
+        let mut words = self.tool(spec, engine, cancel)?;
+        let text = |path: &Path| path.display().to_string();
+        words.extend(["-p".to_owned(), self.project_name(), "-f".to_owned(), text(&spec.file)]);
+        if let Some(over) = overlay(&spec.services) {
+            let path = self.scratch().join("compose-overlay.yml");
+            // JSON is YAML.
+            fs::write(&path, over.to_string()).map_err(Error::file("write", &path))?;
+            words.extend(["-f".to_owned(), text(&path)]);
+        }
+        Ok(words)
+    }
+
+    /// The Compose that is installed: the plugin, the program, or Podman's.
+    fn tool(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
+        if let Some(words) = lock(&self.boxes).compose.clone() {
+            return Ok(words);
+        }
+        let mut tools = vec![vec!["docker", "compose"], vec!["docker-compose"], vec!["podman-compose"]];
+        if engine.is_podman() {
+            tools.rotate_right(1);
+        }
+        for tool in tools {
+            let words: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
+            let spec = ComposeSpec { log: self.scratch().join("compose-tools.log"), ..spec.clone() };
+            match self.compose(&words, &["version"], &spec, (VERSION_NS, cancel)) {
+                Ok(()) => {
+                    lock(&self.boxes).compose = Some(words.clone());
+                    return Ok(words);
+                }
+                // One that is there and hangs is no reason to take another.
+                Err(error @ (Error::Cancelled { .. } | Error::CommandTimeout { .. })) => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Err(Error::NoCompose { file: spec.file.clone() })
+    }
+
+    fn compose(
+        &self,
+        words: &[String],
+        arguments: &[&str],
+        spec: &ComposeSpec,
+        within: (u64, &Cancel),
+    ) -> Result<()> {
+        let command = [words, &arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()].concat();
+        self.compose_command(command, spec, within)?.checked().map(drop)
+    }
+
+    /// Runs a command as Compose is run: beside the file, with its variables and the engine's address.
+    fn compose_command(
+        &self,
+        command: Vec<String>,
+        spec: &ComposeSpec,
+        (within_ns, cancel): (u64, &Cancel),
+    ) -> Result<CommandResult> {
+        let engine = self.engine()?;
+        let mut env = spec.env.clone();
+        env.push(("DOCKER_HOST".to_owned(), format!("unix://{}", engine.socket().display())));
+        let dir = spec.file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("/"));
+        self.run_command(
+            &CommandSpec {
+                name: "compose".to_owned(),
+                command: Command::Argv(command),
+                dir: dir.to_owned(),
+                env,
+                within_ns: Some(within_ns),
+                log: spec.log.clone(),
+            },
+            cancel,
+        )
+    }
+
+    fn containers_of(&self, engine: &Engine, project: &str) -> Result<Vec<Found>> {
+        let filters = labelled(&format!("{PROJECT_LABEL}={project}"));
+        let call = Call::new(
+            "list the project's containers",
+            "GET",
+            format!("/containers/json?all=1&filters={filters}"),
+        );
+        let list = engine.call(call)?.body;
+        let mut found: Vec<Found> = list.as_array().into_iter().flatten().filter_map(found_in).collect();
+        found.sort_by(|a, b| (&a.service, a.number).cmp(&(&b.service, b.number)));
+        Ok(found)
+    }
+}
+
+/// Podman's own Compose, which is not Docker's.
+fn is_podmans(words: &[String]) -> bool {
+    words.first().is_some_and(|tool| tool == "podman-compose")
+}
+
+fn found_in(container: &Value) -> Option<Found> {
+    let label = |name: &str| container["Labels"][format!("com.docker.compose.{name}")].as_str();
+    // Containers of `compose run`.
+    if label("oneoff").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+        return None;
+    }
+    Some(Found {
+        id: container["Id"].as_str()?.to_owned(),
+        service: label("service")?.to_owned(),
+        number: label("container-number").and_then(|n| n.parse().ok()).unwrap_or(1),
+    })
+}
+
+/// What is laid over the file; `None` when nothing is.
+fn overlay(services: &BTreeMap<String, ServiceSpec>) -> Option<Value> {
+    let mut over = serde_json::Map::new();
+    for (name, service) in services {
+        let mut keys = serde_json::Map::new();
+        let limits = &service.limits;
+        if let Some(cores) = limits.cpu_cores {
+            keys.insert("cpus".into(), json!(cores));
+        }
+        if let Some(bytes) = limits.memory_bytes {
+            keys.insert("mem_limit".into(), json!(bytes));
+            // Both together: no swap is to make up for it, unless it is asked for.
+            keys.insert("memswap_limit".into(), json!(limits.memory_swap_bytes.unwrap_or(bytes)));
+        }
+        if let Some(pids) = limits.pids {
+            keys.insert("pids_limit".into(), json!(pids));
+        }
+        if let Some(files) = limits.open_files {
+            keys.insert("ulimits".into(), json!({ "nofile": { "soft": files, "hard": files } }));
+        }
+        let blkio: serde_json::Map<String, Value> = block_rates(&limits.block)
+            .into_iter()
+            .map(|(key, rates)| {
+                let key = match key {
+                    "ReadBps" => "device_read_bps",
+                    "WriteBps" => "device_write_bps",
+                    "ReadIOps" => "device_read_iops",
+                    _ => "device_write_iops",
+                };
+                let rates: Vec<Value> =
+                    rates.into_iter().map(|(disk, rate)| json!({ "path": disk, "rate": rate })).collect();
+                (key.to_owned(), Value::from(rates))
+            })
+            .collect();
+        if !blkio.is_empty() {
+            keys.insert("blkio_config".into(), blkio.into());
+        }
+        if !service.cpus.is_empty() {
+            let cpus: Vec<String> = service.cpus.iter().map(usize::to_string).collect();
+            keys.insert("cpuset".into(), cpus.join(",").into());
+        }
+        if !service.env.is_empty() {
+            let env = service.env.iter().map(|(name, value)| (name.clone(), json!(value.replace('$', "$$"))));
+            keys.insert("environment".into(), Value::Object(env.collect()));
+        }
+        if !keys.is_empty() {
+            over.insert(name.clone(), Value::Object(keys));
+        }
+    }
+    (!over.is_empty()).then(|| json!({ "services": over }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_asked_for_is_laid_over() {
+        let limits = Limits { cpu_cores: Some(0.01), memory_bytes: Some(15 << 20), ..Limits::default() };
+        let service = ServiceSpec { env: vec![("A".into(), "$x".into())], limits, cpus: vec![0, 1] };
+        let mut services = BTreeMap::from([("db".to_owned(), ServiceSpec::default())]);
+        assert_eq!(overlay(&services), None);
+        services.insert("web".to_owned(), service);
+        insta::assert_snapshot!(overlay(&services).unwrap(), @r#"{"services":{"web":{"cpus":0.01,"mem_limit":15728640,"memswap_limit":15728640,"cpuset":"0,1","environment":{"A":"$$x"}}}}"#);
+    }
+
+    #[test]
+    fn containers_are_told_by_their_labels() {
+        let container = |oneoff: &str| {
+            json!({ "Id": "abc", "Labels": {
+                "com.docker.compose.service": "web",
+                "com.docker.compose.container-number": "2",
+                "com.docker.compose.oneoff": oneoff,
+            } })
+        };
+        let found = found_in(&container("False")).unwrap();
+        assert_eq!((found.service.as_str(), found.number), ("web", 2));
+        assert!(found_in(&container("True")).is_none());
+        assert!(found_in(&json!({ "Id": "x", "Labels": {} })).is_none());
+    }
+}

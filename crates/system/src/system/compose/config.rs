@@ -1,0 +1,319 @@
+//! What a Compose file makes, as Compose itself reads it: things with a name of the file's own choice, which others may
+//! have already, and the images that its services run.
+//!
+//! Compose takes what has such a name for its own, whoever made it, and removes it with the rest. So it is looked for
+//! before the first container is made, and nothing is brought up when it is there. It must not change anything.
+
+mod extends;
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::{ComposeSpec, VERSION_NS};
+use crate::cancel::Cancel;
+use crate::engine::leftovers::{PROJECT, PROJECT_LABEL, RUN_LABEL};
+use crate::engine::{Call, Engine, encoded};
+use crate::error::{Error, Result};
+use crate::system::System;
+
+/// What to do where a file cannot be read without Compose.
+const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which tells how it reads the file";
+
+/// What can have a name of its own in a Compose file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Volume,
+    Network,
+    Container,
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Volume => "volume",
+            Kind::Network => "network",
+            Kind::Container => "container",
+        }
+    }
+
+    fn path(self, name: &str) -> String {
+        let name = encoded(name);
+        match self {
+            Kind::Volume => format!("/volumes/{name}"),
+            Kind::Network => format!("/networks/{name}"),
+            Kind::Container => format!("/containers/{name}/json"),
+        }
+    }
+
+    /// What to do about one of a stranger's.
+    fn hint(self) -> &'static str {
+        match self {
+            Kind::Volume => {
+                "give it another name in the file, or say `external: true` there: then the load works on its data, \
+                 and it stays"
+            }
+            Kind::Network => {
+                "give it another name in the file, or say `external: true` there: then it is used, and stays"
+            }
+            Kind::Container => {
+                "give it another name in the file (`container_name`), or remove the one that is there"
+            }
+        }
+    }
+}
+
+/// A Compose file as Compose reads it.
+#[derive(Debug)]
+pub(super) struct Config(Value);
+
+impl Config {
+    fn parse(text: &str) -> std::result::Result<Config, String> {
+        // One that says nothing makes nothing.
+        if text.trim().is_empty() {
+            return Ok(Config(Value::Null));
+        }
+        serde_saphyr::from_str(text).map(Config).map_err(|e| e.to_string())
+    }
+
+    /// What it would make under a name of its own choice, each with the name.
+    fn named(&self) -> Vec<(Kind, &str)> {
+        let all = |key: &str| self.0[key].as_object().into_iter().flat_map(serde_json::Map::values);
+        let shared = [("volumes", Kind::Volume), ("networks", Kind::Network)];
+        let shared = shared.into_iter().flat_map(|(key, kind)| {
+            all(key).filter(|thing| !is_external(thing)).map(move |thing| (kind, &thing["name"]))
+        });
+        let containers = all("services").map(|service| (Kind::Container, &service["container_name"]));
+        shared.chain(containers).filter_map(|(kind, name)| Some((kind, name.as_str()?))).collect()
+    }
+
+    /// Services that run an image which is not built, each with the image. One with a variable in it, in a file as it is
+    /// written, is left out.
+    pub fn images(&self) -> Vec<(&str, &str)> {
+        let services = self.0["services"].as_object().into_iter().flatten();
+        services
+            .filter(|(_, service)| service["build"].is_null())
+            .filter_map(|(name, service)| Some((name.as_str(), service["image"].as_str()?)))
+            .filter(|(_, image)| !image.contains('$'))
+            .collect()
+    }
+}
+
+/// It is there already, by the file's own word: Compose neither makes nor removes it.
+fn is_external(thing: &Value) -> bool {
+    match &thing["external"] {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => text != "false",
+        _ => true,
+    }
+}
+
+impl System {
+    /// The file as Compose reads it, with variables and the second file in it.
+    ///
+    /// # Errors
+    /// What Compose says against the file; a name that only Compose could tell, where it does not.
+    pub(super) fn compose_config(
+        &self,
+        words: &[String],
+        spec: &ComposeSpec,
+        cancel: &Cancel,
+    ) -> Result<Config> {
+        let unreadable = |why: String| Error::ComposeConfig { file: spec.file.clone(), why };
+        let path = self.scratch().join("compose-config.yml");
+        // It holds the services' variables, so nobody else may read it, and it does not stay.
+        let line = "umask 077; exec \"$@\" > \"$0\"";
+        let mut command =
+            vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned(), path.display().to_string()];
+        command.extend(words.iter().cloned());
+        command.push("config".to_owned());
+        let result = self.compose_command(command, spec, (VERSION_NS, cancel));
+        let text = fs::read_to_string(&path);
+        let _ = fs::remove_file(&path);
+        let mut result = result?;
+        result.command = format!("{} config", words.join(" "));
+        // Podman's knows the command only since 1.0.4.
+        if !result.is_ok() && words.first().is_some_and(|tool| tool == "podman-compose") {
+            return as_written(&spec.file).map_err(unreadable);
+        }
+        result.checked()?;
+        Config::parse(&text.map_err(Error::file("read", &path))?).map_err(unreadable)
+    }
+
+    /// Makes sure that nobody has what the file would make under a fixed name.
+    ///
+    /// # Errors
+    /// [`Error::Taken`] for the first one that somebody has.
+    pub(super) fn check_names(
+        &self,
+        config: &Config,
+        spec: &ComposeSpec,
+        (engine, project): (&Engine, &str),
+    ) -> Result<()> {
+        for (kind, name) in config.named() {
+            let doing = format!("look for the {} `{name}`", kind.word());
+            let answer = engine.call(Call::new(doing, "GET", kind.path(name)))?;
+            // An engine also finds what has an id that begins so.
+            let is_it = answer.body["Name"].as_str().is_some_and(|n| n.trim_start_matches('/') == name);
+            if answer.status == 404 || !is_it {
+                continue;
+            }
+            let labels = if kind == Kind::Container {
+                &answer.body["Config"]["Labels"]
+            } else {
+                &answer.body["Labels"]
+            };
+            let owner = labels[PROJECT_LABEL].as_str().unwrap_or_default();
+            if owner == project {
+                continue;
+            }
+            let is_left = owner.starts_with(PROJECT) || labels[RUN_LABEL].is_string();
+            return Err(Error::Taken {
+                file: spec.file.clone(),
+                kind: kind.word(),
+                name: name.to_owned(),
+                hint: if is_left {
+                    "it is of another run; `loadlab clean` removes it if that was killed"
+                } else {
+                    kind.hint()
+                },
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The file itself, with what its services have from others. Names with variables in them are Compose's to tell.
+fn as_written(file: &Path) -> std::result::Result<Config, String> {
+    let text = fs::read_to_string(file).map_err(|e| e.to_string())?;
+    let Config(mut document) = Config::parse(&text)?;
+    if !document["include"].is_null() {
+        return Err(format!("this podman-compose does not tell what `include` brings in\n{NEWER}"));
+    }
+    extends::resolve(&mut document, file.parent().unwrap_or(Path::new(".")))?;
+    let config = Config(document);
+    match config.named().into_iter().find(|(_, name)| name.contains('$')) {
+        Some((kind, name)) => Err(format!(
+            "the name `{name}` of a {} has a variable in it, and this podman-compose does not tell its value\n\
+             hint: write the name out, or install podman-compose 1.0.4 or later",
+            kind.word()
+        )),
+        None => Ok(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `docker-compose config` writes it.
+    const FILE: &str = "networks:\n  back:\n    external: true\n    name: theirs\n  front: {}\n  mesh:\n    name: mesh_net\n\
+                        services:\n  web:\n    build:\n      context: /a\n    container_name: web_1\n    image: ours:1\n  \
+                        db:\n    image: postgres:16\n    environment:\n      A: $$x\n  cache:\n    image: redis:7\n\
+                        version: '3.8'\nvolumes:\n  data:\n    name: shop_data\n  logs: null\n  old:\n    external:\n      name: theirs\n";
+
+    #[test]
+    fn what_has_a_name_of_its_own_is_found() {
+        let config = Config::parse(FILE).unwrap();
+        let expect = [(Kind::Volume, "shop_data"), (Kind::Network, "mesh_net"), (Kind::Container, "web_1")];
+        assert_eq!(config.named(), expect);
+        // In the file's order or in that of the names: both will do.
+        let mut images = config.images();
+        images.sort_unstable();
+        assert_eq!(images, [("cache", "redis:7"), ("db", "postgres:16")]);
+        let empty = Config::parse("").unwrap();
+        assert!(empty.named().is_empty() && empty.images().is_empty());
+        assert!(Config::parse("a: [").is_err());
+    }
+
+    #[test]
+    fn names_that_only_compose_knows_are_not_guessed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("compose.yaml");
+        let read = |name: &str| {
+            fs::write(&file, format!("volumes: {{ data: {{ name: \"{name}\" }} }}\n")).unwrap();
+            as_written(&file).map(|config| config.named().len())
+        };
+        assert_eq!(read("shop"), Ok(1));
+        let why = read("${SHOP}").unwrap_err();
+        assert!(why.contains("`${SHOP}`") && why.contains("hint: "), "{why}");
+    }
+
+    /// What is named, and the images, of a service `web` that has these lines, beside files of others.
+    fn of_web(lines: &str) -> std::result::Result<String, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+        fs::create_dir(dir.path().join("deep")).unwrap();
+        write("base.yaml", "services: { web: { container_name: theirs, image: a:1 }, built: { build: . } }");
+        write("bare.yaml", "{ web: { container_name: bare, image: b:1 } }");
+        write(
+            "deep/one.yaml",
+            "services:\n  one: { extends: { file: two.yaml, service: two }, image: c:1 }\n  again: { extends: one }\n",
+        );
+        write("deep/two.yaml", "services: { two: { container_name: two_1, image: d:1 } }");
+        write("round.yaml", "services: { web: { extends: { file: round.yaml, service: web } } }");
+        write("name.yaml", "services: { web: { container_name: \"${NAME}_1\" } }");
+        write("broken.yaml", "services: [");
+        write(
+            "main.yaml",
+            &format!("services:\n  web: {{ {lines} }}\n  own: {{ container_name: own_1, image: o:1 }}\n"),
+        );
+        let config = as_written(&dir.path().join("main.yaml")).map_err(|why| {
+            let place = format!("{}/", dir.path().display());
+            why.replace(&place, "")
+        })?;
+        let of_web = |name: &&str| !["own_1", "o:1"].contains(name);
+        let names = config.named().into_iter().map(|(_, name)| name).filter(of_web);
+        let images =
+            config.images().into_iter().filter(|(service, _)| *service == "web").map(|(_, image)| image);
+        Ok(names.chain(images).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn what_a_service_has_from_another_is_found() {
+        for (lines, expect) in [
+            ("extends: { file: base.yaml, service: web }", "theirs a:1"),
+            ("extends: { file: ./base.yaml, service: web }", "theirs a:1"),
+            ("extends: { file: bare.yaml, service: web }", "bare b:1"),
+            // Its own goes before that of another, each by itself.
+            ("extends: { file: base.yaml, service: web }, container_name: mine", "mine a:1"),
+            ("extends: { file: base.yaml, service: web }, image: x:1", "theirs x:1"),
+            ("extends: { file: base.yaml, service: built }, image: x:1", ""),
+            // From file to file, each beside the one that names it.
+            ("extends: { file: deep/one.yaml, service: one }", "two_1 c:1"),
+            ("extends: { file: deep/one.yaml, service: again }", "two_1 c:1"),
+            // In the same file.
+            ("extends: own, container_name: mine", "mine o:1"),
+            ("extends: { service: own }, image: x:1", "x:1"),
+            ("<<: { container_name: merged }, image: x:1", "merged x:1"),
+        ] {
+            assert_eq!(of_web(lines).as_deref(), Ok(expect), "{lines}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_followed_is_refused() {
+        for (lines, expect) in [
+            ("extends: { file: none.yaml, service: web }", "service `web` extends `none.yaml`: No such file"),
+            ("extends: { file: broken.yaml, service: web }", "service `web` extends `broken.yaml`: "),
+            ("extends: { file: base.yaml, service: shop }", "there is no service `shop` in `base.yaml`"),
+            ("extends: shop", "there is no service `shop` in the file"),
+            ("extends: { file: round.yaml, service: web }", "goes round"),
+            ("extends: web", "goes round"),
+            ("extends: { file: \"${DIR}/base.yaml\", service: web }", "`${DIR}/base.yaml` has a variable"),
+            ("extends: { file: base.yaml, service: \"${S}\" }", "`${S}` has a variable"),
+            ("extends: { file: name.yaml, service: web }", "`${NAME}_1` of a container has a variable"),
+            ("extends: { file: base.yaml }", "`extends` names no service"),
+            ("extends: [ web ]", "`extends` names no service"),
+        ] {
+            let why = of_web(lines).expect_err(lines);
+            assert!(why.contains(expect) && why.contains("\nhint: "), "{lines}: {why}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("main.yaml");
+        fs::write(&file, "include: [ other.yaml ]\nservices: {}\n").unwrap();
+        let why = as_written(&file).unwrap_err();
+        assert!(why.contains("`include`") && why.contains("hint: "), "{why}");
+    }
+}

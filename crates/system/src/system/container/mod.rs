@@ -1,0 +1,390 @@
+//! A component that is a container: created with its limits, started, found as a process, stopped, removed.
+//!
+//! Once it runs it is a component as any other: its first process has a pid on this machine, which the monitor
+//! watches and whose cgroups and network namespace the watcher reads. Only what the kernel leaves to the engine
+//! goes through the engine: starting, signals, the exit status, health, the end. Everything that is made carries
+//! the run's label, so that it is found when loadlab is gone.
+
+mod limits;
+mod restart;
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::{Value, json};
+
+pub(super) use self::limits::block_rates;
+use self::limits::{check_limits, keep_our_limits, limits_into, own_places, places_of};
+use super::{Down, How, System};
+use crate::cancel::Cancel;
+use crate::cgroup::group::Group;
+use crate::clock;
+use crate::component::limits::check_cpus;
+use crate::component::{Component, Inner, Life, Origin};
+use crate::engine::container::{self, Held};
+use crate::engine::leftovers::RUN_LABEL;
+use crate::engine::logs::Follower;
+use crate::engine::{self, Call, Engine, EngineError, encoded};
+use crate::error::{Error, Result};
+use crate::ledger::state::Resource;
+use crate::logs::{self, Log};
+use crate::process::{self, Kin, ProcessId, ports};
+use crate::spec::{ComponentSpec, ContainerSpec, HealthCheck, Network};
+use crate::sync::lock;
+
+/// Beyond the time that a container is given to stop.
+const STOP_SLACK_NS: u64 = 30_000_000_000;
+/// So long an engine may take to learn that a container has ended …
+const LEARNS_NS: u64 = 2_000_000_000;
+/// … and so often it is asked.
+const LOOK_NS: u64 = 20_000_000;
+
+impl System {
+    /// Starts a container under its limits. As with [`System::up`] it is not ready then.
+    ///
+    /// # Errors
+    /// No engine, no image, a refusal of the engine; a limit that is not what was asked for; a container that ends
+    /// at once, with its last lines.
+    pub fn up_container(&self, spec: &ComponentSpec, container: &ContainerSpec) -> Result<Component> {
+        if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
+            return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
+        }
+        let told = |source: EngineError| Error::of_container(&spec.name, source);
+        ports::check_free(&spec.name, &spec.ports)?;
+        let engine = self.engine().map_err(told)?;
+        self.remember_engine(&engine)?;
+        let (socket, what) = (engine.socket().to_owned(), spec.name.clone());
+        let asked = Resource::Asked { socket, label: self.engine_label(), what };
+        let create = || self.create_container(spec, container, &engine);
+        let is_answered = |error: &EngineError| !matches!(error, EngineError::Http { .. });
+        let id = self.asking(asked, create, is_answered)?.map_err(told)?;
+        let started = self.start_container(spec, &engine, &id, None);
+        if started.is_err() {
+            // The error at hand is the one to tell; the label finds what is left.
+            let _ = container::remove(&engine, &id);
+        }
+        started
+    }
+
+    /// Makes a container with its network and volumes, and returns its id.
+    fn create_container(
+        &self,
+        spec: &ComponentSpec,
+        container: &ContainerSpec,
+        engine: &Engine,
+    ) -> engine::Result<String> {
+        if container.network == Network::Run {
+            self.network(engine)?;
+        }
+        let body = self.container_body(spec, container, engine)?;
+        let path = format!("/containers/create?name={}", encoded(&self.name_for(&spec.name)));
+        let doing = "create the container";
+        let found = engine.call(Call::new(doing, "POST", path).body(&body))?.found(doing)?;
+        found["Id"].as_str().map(str::to_owned).ok_or_else(|| engine.missing(doing, "an id"))
+    }
+
+    fn start_container(
+        &self,
+        spec: &ComponentSpec,
+        engine: &Engine,
+        id: &str,
+        logs_since_ns: Option<u128>,
+    ) -> Result<Component> {
+        let told = |source: EngineError| Error::of_container(&spec.name, source);
+        let started_ns = clock::now_ns();
+        let doing = "start the container";
+        let call = Call::new(doing, "POST", format!("/containers/{id}/start")).within(120_000_000_000);
+        engine.call(call).and_then(|a| a.found(doing)).map_err(told)?;
+        self.adopt(spec, engine, id, (started_ns, logs_since_ns))
+    }
+
+    /// Takes a container that runs for a component: watched, kept, its logs copied.
+    pub(crate) fn adopt(
+        &self,
+        spec: &ComponentSpec,
+        engine: &Engine,
+        id: &str,
+        (started_ns, logs_since_ns): (u64, Option<u128>),
+    ) -> Result<Component> {
+        let told = |source: EngineError| Error::of_container(&spec.name, source);
+        let doing = "look at the container";
+        let call = Call::new(doing, "GET", format!("/containers/{id}/json"));
+        let found = engine.call(call).and_then(|a| a.found(doing)).map_err(told)?;
+        let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
+        let logs = vec![open(&spec.logs.0)?, open(&spec.logs.1)?];
+        let pid = found["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+        let stat = process::stat(pid).filter(|_| pid != 0);
+        let first = stat.map(|s| ProcessId { pid, start_ticks: s.start_ticks });
+        let lives = move || first.is_some_and(|first| first.is_alive());
+        let files = [0, 1].map(|i: usize| logs[i].file.try_clone().ok());
+        let mut follower = Follower::start(engine, id, files, (logs_since_ns, lives)).map_err(told)?;
+        let pidfd = Pid::from_raw(pid as i32).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
+        let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
+            return Err(gone(spec, engine, id, pid, (&mut follower, &logs)));
+        };
+        let group = Group { places: own_places(places_of(pid), id) };
+        let (held_engine, id) = (engine.clone(), id.to_owned());
+        let address = address_in(&found);
+        let follower = Mutex::new(Some(follower));
+        let secrets = self.secrets.clone();
+        let held = Held { engine: held_engine, id, address, follower, secrets };
+        let leader = ProcessId { pid, start_ticks: stat.start_ticks };
+        let inner = Arc::new(Inner {
+            spec: spec.clone(),
+            id: leader,
+            pidfd,
+            kin: Kin { leader, mark: format!("LOADLAB_CONTAINER={}", held.id) },
+            group,
+            logs,
+            started_ns,
+            unavailable: Vec::new(),
+            is_command: false,
+            was_ready: Default::default(),
+            is_asked: Default::default(),
+            leaving: Default::default(),
+            life: Mutex::new(Life { limits: spec.limits, ..Life::default() }),
+            ended: Default::default(),
+            origin: Origin::Container(Box::new(held)),
+        });
+        self.monitor.keep(inner.clone());
+        let checked = check_limits(spec, &inner.group).and_then(|()| check_cpus(&inner));
+        if let Err(error) = checked {
+            // The limit is what is wrong here.
+            let _ = self.take_down(&inner, Some(0));
+            return Err(error);
+        }
+        Ok(Component { inner })
+    }
+
+    /// Stops and removes a container: the engine sends its stop signal, and kills it after its time.
+    pub(crate) fn take_down_container(
+        &self,
+        inner: &Arc<Inner>,
+        held: &Held,
+        within_ns: Option<u64>,
+    ) -> Result<Down> {
+        inner.leaving.store(true, Ordering::SeqCst);
+        let begun_ns = clock::now_ns();
+        let told = |source: EngineError| Error::of_container(&inner.spec.name, source);
+        let within_ns = within_ns.unwrap_or(inner.spec.stop.within_ns);
+        let mut how = How::Exited;
+        if within_ns > 0 {
+            self.stop_container(inner, held, within_ns)?;
+            if clock::now_ns() - begun_ns >= within_ns {
+                how = How::Killed;
+            }
+        } else if lock(&inner.life).ended.is_none() {
+            how = How::Killed;
+        }
+        let removed = held.remove();
+        if removed.is_ok() {
+            inner.wait_reaped();
+        }
+        held.finish_logs();
+        self.monitor.forget(inner);
+        removed.map_err(told)?;
+        Ok(Down { how, left_over: 0, escaped: 0, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
+    }
+
+    /// It is asked to end, and killed after its time.
+    fn stop_container(&self, inner: &Inner, held: &Held, within_ns: u64) -> Result<()> {
+        let told = |source: EngineError| Error::of_container(&inner.spec.name, source);
+        let path = format!("/containers/{}/stop?t={}", held.id, within_ns.div_ceil(1_000_000_000));
+        let call = Call::new("stop the container", "POST", path);
+        held.engine.call(call.within(within_ns.saturating_add(STOP_SLACK_NS))).map(drop).map_err(told)
+    }
+
+    /// The run's network, made when the first container wants it.
+    fn network(&self, engine: &Engine) -> engine::Result<()> {
+        let mut boxes = lock(&self.boxes);
+        if boxes.has_network {
+            return Ok(());
+        }
+        let body = json!({
+            "Name": self.name_for("net"),
+            "Driver": "bridge",
+            "CheckDuplicate": true,
+            "Labels": self.labels(""),
+        });
+        let doing = "create the run's network";
+        engine.call(Call::new(doing, "POST", "/networks/create").body(&body))?.found(doing)?;
+        boxes.has_network = true;
+        Ok(())
+    }
+
+    /// `source:target[:ro]` as the engine understands it; a volume by name is made for the run.
+    fn volume(&self, engine: &Engine, volume: &str) -> engine::Result<String> {
+        let Some((source, rest)) = volume.split_once(':').filter(|(s, _)| !s.starts_with('/')) else {
+            return Ok(volume.to_owned());
+        };
+        let name = self.name_for(source);
+        let body = json!({ "Name": name, "Labels": self.labels("") });
+        let doing = "create a volume";
+        // One that is there already is taken as it is.
+        engine.call(Call::new(doing, "POST", "/volumes/create").body(&body))?.found(doing)?;
+        Ok(format!("{name}:{rest}"))
+    }
+
+    fn labels(&self, component: &str) -> Value {
+        let mut labels = json!({ RUN_LABEL: self.run_label() });
+        if !component.is_empty() {
+            labels["loadlab.component"] = component.into();
+        }
+        labels
+    }
+
+    /// What is sent to create the container.
+    fn container_body(
+        &self,
+        spec: &ComponentSpec,
+        container: &ContainerSpec,
+        engine: &Engine,
+    ) -> engine::Result<Value> {
+        let network = match &container.network {
+            Network::Run => self.name_for("net"),
+            Network::Host => "host".to_owned(),
+            Network::None => "none".to_owned(),
+            Network::Named(name) => name.clone(),
+        };
+        let mut binds = Vec::new();
+        for volume in &container.volumes {
+            binds.push(self.volume(engine, volume)?);
+        }
+        let mut host = json!({ "NetworkMode": network, "Binds": binds });
+        limits_into(&mut host, &spec.limits);
+        for (key, rates) in block_rates(&spec.limits.block) {
+            let rates: Vec<Value> =
+                rates.into_iter().map(|(disk, rate)| json!({ "Path": disk, "Rate": rate })).collect();
+            host[format!("BlkioDevice{key}")] = rates.into();
+        }
+        if !spec.cpus.is_empty() {
+            let cpus: Vec<String> = spec.cpus.iter().map(usize::to_string).collect();
+            host["CpusetCpus"] = cpus.join(",").into();
+        }
+        if engine.is_podman() {
+            keep_our_limits(&mut host);
+        } else {
+            // Bounded by itself: what a container writes must not fill the disk behind our back.
+            host["LogConfig"] = json!({ "Type": "local" });
+        }
+        let (mut exposed, mut bindings) = (json!({}), json!({}));
+        for (outside, inside) in &container.published {
+            let port = format!("{inside}/tcp");
+            exposed[&port] = json!({});
+            bindings[&port] = json!([{ "HostIp": "127.0.0.1", "HostPort": outside.to_string() }]);
+        }
+        host["PortBindings"] = bindings;
+        let env: Vec<String> = spec.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut body = json!({
+            "Image": container.image,
+            "Env": env,
+            "Labels": self.labels(&spec.name),
+            "StopSignal": spec.stop.signal.number().to_string(),
+            "ExposedPorts": exposed,
+            "HostConfig": host,
+        });
+        if matches!(container.network, Network::Run) {
+            body["Hostname"] = spec.name.clone().into();
+            body["NetworkingConfig"] =
+                json!({ "EndpointsConfig": { network: { "Aliases": container.aliases } } });
+        }
+        for (key, words) in [("Entrypoint", &container.entrypoint), ("Cmd", &container.command)] {
+            if !words.is_empty() {
+                body[key] = json!(words);
+            }
+        }
+        if let Some(user) = &container.user {
+            body["User"] = user.clone().into();
+        }
+        if let Some(health) = &container.health {
+            body["Healthcheck"] = health_json(health);
+        }
+        Ok(body)
+    }
+}
+
+fn health_json(health: &HealthCheck) -> Value {
+    let kind = if health.is_shell { "CMD-SHELL" } else { "CMD" };
+    let test: Vec<&str> = std::iter::once(kind).chain(health.command.iter().map(String::as_str)).collect();
+    json!({
+        "Test": test,
+        "Interval": health.every_ns,
+        "Timeout": health.timeout_ns,
+        "Retries": health.retries,
+    })
+}
+
+/// Where the container can be reached from this machine.
+fn address_in(found: &Value) -> Option<IpAddr> {
+    if found["HostConfig"]["NetworkMode"].as_str() == Some("host") {
+        return Some(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    let networks = found["NetworkSettings"]["Networks"].as_object()?;
+    networks.values().find_map(|n| n["IPAddress"].as_str()?.parse().ok())
+}
+
+/// States of a container before its first process, as Docker and Podman call them.
+const NEVER_STARTED: [&str; 3] = ["created", "configured", "initialized"];
+
+/// Why there is no process: it has ended, never began, or lives where we cannot see it.
+fn gone(
+    spec: &ComponentSpec,
+    engine: &Engine,
+    id: &str,
+    pid: u32,
+    (follower, logs): (&mut Follower, &[Log]),
+) -> Error {
+    let look = || {
+        let call = Call::new("look at the container", "GET", format!("/containers/{id}/json"));
+        engine.call(call).map(|a| a.body["State"].clone()).unwrap_or_default()
+    };
+    let runs = |state: &Value| state["Running"].as_bool() == Some(true);
+    let mut state = look();
+    // An engine learns of an end a little later than the kernel has it.
+    let until_ns = clock::now_ns() + LEARNS_NS;
+    while runs(&state) && clock::now_ns() < until_ns {
+        Cancel::new().wait_until(clock::now_ns() + LOOK_NS);
+        state = look();
+    }
+    if runs(&state) {
+        let source = EngineError::Elsewhere {
+            host: format!("{} (process {pid} of a container is not here)", engine.socket().display()),
+        };
+        return Error::of_container(&spec.name, source);
+    }
+    follower.finish();
+    // Podman's Compose goes on where a container of it does not start, and says that all went well.
+    if state["Status"].as_str().is_some_and(|status| NEVER_STARTED.contains(&status)) {
+        let why = state["Error"].as_str().filter(|why| !why.is_empty());
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        let status = format!("it was made and never started{why}");
+        return Error::EndedEarly { component: spec.name.clone(), status, tail: logs::tail(logs) };
+    }
+    let exit = state["ExitCode"].as_i64().map_or("an unknown status".into(), |n| format!("exit status {n}"));
+    let status = match state["OOMKilled"].as_bool() {
+        Some(true) => format!("out of memory, {exit}"),
+        _ => exit,
+    };
+    Error::EndedEarly { component: spec.name.clone(), status, tail: logs::tail(logs) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_of_the_network_it_is_on() {
+        let on = |networks: Value| {
+            address_in(
+                &json!({ "HostConfig": { "NetworkMode": "x" }, "NetworkSettings": { "Networks": networks } }),
+            )
+        };
+        assert_eq!(on(json!({ "x": { "IPAddress": "172.18.0.2" } })), "172.18.0.2".parse().ok());
+        assert_eq!(on(json!({ "none": { "IPAddress": "" } })), None);
+        let host = json!({ "HostConfig": { "NetworkMode": "host" } });
+        assert_eq!(address_in(&host), "127.0.0.1".parse().ok());
+    }
+}

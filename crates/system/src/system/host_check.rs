@@ -1,0 +1,62 @@
+//! What a host gives, tried out and undone at once, so that what is missing is known before anything is built.
+
+use std::path::Path;
+
+use super::System;
+use crate::cgroup::Place;
+use crate::cgroup::group::{Group, LimitError};
+use crate::cgroup::tree::RunGroups;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::process::ports;
+use crate::spec::{BlockLimits, Limits};
+
+/// Empty groups are gone within this, nanoseconds.
+const REMOVED_NS: u64 = 1_000_000_000;
+
+impl System {
+    /// Whether components may be limited so, in groups of the run.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]: the first that may not, as it would be when that component starts.
+    pub fn check_limits<'a>(&self, wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>) -> Result<()> {
+        wanted.into_iter().try_for_each(|(component, limits)| try_limits(self.places(), component, limits))
+    }
+}
+
+/// The same where there is no run: its groups are made for a moment.
+///
+/// # Errors
+/// As [`System::check_limits`].
+pub fn check_limits<'a>(wanted: impl IntoIterator<Item = (&'a str, &'a Limits)>) -> Result<()> {
+    let mut groups = RunGroups::plan(Path::new("/"), &format!("check-{}", std::process::id()));
+    groups.create();
+    let checked = wanted.into_iter().try_for_each(|(c, limits)| try_limits(&groups.places, c, limits));
+    for place in &groups.places {
+        // The folder of all runs goes with the last of them.
+        let _ = std::fs::remove_dir(&place.dir);
+        let _ = place.dir.parent().map(std::fs::remove_dir);
+    }
+    checked
+}
+
+fn try_limits(places: &[Place], component: &str, limits: &Limits) -> Result<()> {
+    // Open files and links are no matter of groups.
+    let is_free = limits.cpu_cores.is_none() && limits.memory_bytes.is_none() && limits.pids.is_none();
+    if is_free && limits.block == BlockLimits::default() {
+        return Ok(());
+    }
+    let (group, _) = Group::create(places, component);
+    let limited = group.limit(limits).map(drop);
+    let _ = group.remove(clock::now_ns() + REMOVED_NS);
+    let component = component.to_owned();
+    limited.map_err(|LimitError { limit, why, hint }| Error::Limit { component, limit, why, hint })
+}
+
+/// Whether a component can have its ports.
+///
+/// # Errors
+/// [`Error::PortTaken`]: the first that somebody has.
+pub fn check_ports(component: &str, ports: &[u16]) -> Result<()> {
+    ports::check_free(component, ports)
+}

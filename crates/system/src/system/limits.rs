@@ -1,0 +1,47 @@
+//! A living component given other limits.
+
+use super::System;
+use crate::cgroup::group::LimitError;
+use crate::component::Component;
+use crate::component::limits::limit_open_files;
+use crate::error::{Error, Result};
+use crate::spec::{Limits, LinkLimits, Unavailable};
+use crate::sync::lock;
+
+impl System {
+    /// Gives a living component other limits: what is not in them is limited no longer. Returns what this host
+    /// cannot do of it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`]: the kernel refused one, or took another value. Those before it are in force.
+    pub fn limit(&self, component: &Component, limits: &Limits) -> Result<Vec<Unavailable>> {
+        let inner = &component.inner;
+        // One at a time: two that change the same group would each read the other's value back.
+        let mut life = lock(&inner.life);
+        let failed = |LimitError { limit, why, hint }| Error::Limit {
+            component: inner.spec.name.clone(),
+            limit,
+            why,
+            hint,
+        };
+        // What is in force is kept as it changes: the next ones are compared with that, and some may fail here.
+        let unavailable = inner.group.change(&mut life.limits, limits).map_err(failed)?;
+        if life.limits.open_files != limits.open_files {
+            if let Err(error) = limit_open_files(inner, limits.open_files) {
+                // Some of its processes may have taken it. The error at hand is the one to tell.
+                let _ = limit_open_files(inner, life.limits.open_files);
+                return Err(failed(error));
+            }
+            life.limits.open_files = limits.open_files;
+        }
+        let width = LinkLimits { bytes_per_s: limits.link.bytes_per_s, ..life.limits.link };
+        for link in [width, limits.link] {
+            if life.limits.link != link {
+                life.link = self.limit_link(&inner.spec.name, &life.limits.link, &link)?;
+                life.limits.link = link;
+            }
+        }
+        let of = |u| Unavailable { component: inner.spec.name.clone(), ..u };
+        Ok(unavailable.into_iter().map(of).collect())
+    }
+}

@@ -1,0 +1,321 @@
+//! The system of a run: components up, ready, down, and commands in between.
+//!
+//! What is made is written to the ledger first, so that the guardian or `clean` can remove it at any moment.
+//! Dropping the system kills whatever is still up: an error, a panic and an early return all end the same way.
+
+pub(crate) mod command;
+pub(crate) mod compose;
+pub(crate) mod container;
+mod engine;
+pub mod host_check;
+mod limits;
+mod network;
+pub mod ready;
+mod relay;
+mod start;
+mod take_down;
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, channel};
+
+use loadlab_record::Secrets;
+
+use self::engine::Boxes;
+use self::relay::Relays;
+use crate::cgroup::tree::RunGroups;
+use crate::clock;
+use crate::component::Component;
+use crate::component::monitor::{Monitor, Notice};
+use crate::engine::leftovers;
+use crate::error::{Error, Result};
+use crate::ledger::guardian::Guardian;
+use crate::ledger::state::{self, Resource};
+use crate::ledger::{Ledger, clean};
+use crate::logs::LOG_LIMIT_BYTES;
+use crate::netns::Net;
+use crate::process::spawn::Spawner;
+use crate::spec::Unavailable;
+use crate::sync::lock;
+
+/// How long processes that were killed may take to be gone.
+const KILLED_NS: u64 = 10_000_000_000;
+
+/// What a system is made for and where.
+#[derive(Debug)]
+pub struct SystemSpec {
+    /// The run: names cgroups and the state file.
+    pub run_id: String,
+    /// Where the run's record is, for whoever finds the state file.
+    pub run_dir: PathBuf,
+    /// A folder for the components' data. It is made, and removed with all it holds when the system is closed.
+    pub scratch: PathBuf,
+    /// The folder of state files; see [`state::default_dir`].
+    pub state_dir: PathBuf,
+    /// Takes the system down when loadlab is gone.
+    pub guardian: Option<Guardian>,
+    /// Where `/proc/self/mountinfo` and the cgroup mounts are looked for: `/`. Tests give another folder; one
+    /// that is empty stands for a host without cgroups.
+    pub cgroup_root: PathBuf,
+    /// A log is cut when it is larger.
+    pub log_limit_bytes: u64,
+    /// A program that calls [`crate::relay::main`] when its first argument is [`crate::relay::ARG`]; without one there
+    /// are no relays.
+    pub exe: Option<PathBuf>,
+    /// What no message may quote of the components' logs.
+    pub secrets: Secrets,
+}
+
+impl SystemSpec {
+    /// On this host, with the usual bounds.
+    pub fn new(run_id: &str, run_dir: &Path, scratch: &Path, guardian: Option<Guardian>) -> SystemSpec {
+        SystemSpec {
+            run_id: run_id.to_owned(),
+            run_dir: run_dir.to_owned(),
+            scratch: scratch.to_owned(),
+            state_dir: state::default_dir(),
+            guardian,
+            cgroup_root: PathBuf::from("/"),
+            log_limit_bytes: LOG_LIMIT_BYTES,
+            exe: None,
+            secrets: Secrets::default(),
+        }
+    }
+}
+
+/// How a component was taken down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It followed the signal, or had ended before.
+    Exited,
+    /// It did not, and was killed.
+    Killed,
+}
+
+impl How {
+    /// As the record has it: `exited` or `killed`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            How::Exited => "exited",
+            How::Killed => "killed",
+        }
+    }
+}
+
+/// What taking down came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Down {
+    /// How its first process ended.
+    pub how: How,
+    /// Processes that stayed behind after its first one ended, and were killed.
+    pub left_over: usize,
+    /// Processes that had left its cgroup, and were killed.
+    pub escaped: usize,
+    /// How long it took.
+    pub took_s: f64,
+}
+
+/// The system of a run.
+#[derive(Debug)]
+pub struct System {
+    // Declared first, so dropped first: it must not see the spawner's end as deaths.
+    monitor: Monitor,
+    spawner: Spawner,
+    ledger: Ledger,
+    groups: RunGroups,
+    scratch: PathBuf,
+    /// The scratch folder is ours to remove.
+    owns_scratch: bool,
+    unavailable: Vec<Unavailable>,
+    pub(crate) commands: AtomicU64,
+    run_id: String,
+    pub(crate) boxes: Mutex<Boxes>,
+    /// Network namespaces of the run's own.
+    pub(crate) net: Option<Net>,
+    pub(crate) exe: Option<PathBuf>,
+    pub(crate) secrets: Secrets,
+    pub(crate) relays: Relays,
+    closed: bool,
+}
+
+/// What is started, beside what its spec says.
+pub(crate) enum Role {
+    /// A component of the plan.
+    Component,
+    /// A command of the plan: nobody is told of its end.
+    Command,
+    /// A relay before a component, with its standard input.
+    Relay(OwnedFd),
+}
+
+impl System {
+    /// Prepares the host: state file, scratch folder, cgroups. What the host lacks is in
+    /// [`unavailable`](Self::unavailable). What components do unasked comes through the receiver.
+    pub fn new(spec: SystemSpec) -> Result<(System, Receiver<Notice>)> {
+        let (send, notices) = channel();
+        let monitor = Monitor::start(spec.log_limit_bytes, send)?;
+        let spawner = Spawner::start()?;
+        let ledger = Ledger::open(&spec.state_dir, &spec.run_id, &spec.run_dir, spec.guardian)?;
+        let mut system = System {
+            monitor,
+            spawner,
+            ledger,
+            groups: RunGroups::plan(&spec.cgroup_root, &spec.run_id),
+            scratch: spec.scratch,
+            owns_scratch: false,
+            unavailable: Vec::new(),
+            commands: AtomicU64::new(0),
+            run_id: spec.run_id,
+            boxes: Mutex::default(),
+            net: None,
+            exe: spec.exe,
+            secrets: spec.secrets,
+            relays: Relays::default(),
+            closed: false,
+        };
+        system.make_scratch()?;
+        for place in &system.groups.places {
+            system.ledger.made(Resource::Cgroup(place.dir.clone()))?;
+        }
+        let planned: Vec<PathBuf> = system.groups.places.iter().map(|p| p.dir.clone()).collect();
+        system.groups.create();
+        for dir in planned.into_iter().filter(|dir| !system.groups.places.iter().any(|p| p.dir == *dir)) {
+            system.ledger.done(Resource::Cgroup(dir))?;
+        }
+        system.unavailable = system.groups.unavailable.clone();
+        if !system.ledger.is_guarded() {
+            system.unavailable.push(Unavailable {
+                component: String::new(),
+                what: "a guardian".into(),
+                why: "none was started: after a kill -9 of loadlab the system stays until `loadlab clean`"
+                    .into(),
+            });
+        }
+        Ok((system, notices))
+    }
+
+    fn make_scratch(&mut self) -> Result<()> {
+        // A folder that was there before is used and not removed.
+        self.owns_scratch = !self.scratch.exists();
+        if self.owns_scratch {
+            self.ledger.made(Resource::Dir(self.scratch.clone()))?;
+        }
+        fs::create_dir_all(&self.scratch).map_err(Error::file("create", &self.scratch))?;
+        match self.owns_scratch {
+            true => clean::mark_scratch(&self.scratch, &self.ledger.mark()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn places(&self) -> &[crate::cgroup::Place] {
+        &self.groups.places
+    }
+
+    /// What this host cannot give any component.
+    pub fn unavailable(&self) -> &[Unavailable] {
+        &self.unavailable
+    }
+
+    /// Where limits and counters come from: `v1`, `v2`, `hybrid` or `none`.
+    pub fn cgroup_version(&self) -> &'static str {
+        self.groups.version()
+    }
+
+    /// The folder for the components' data.
+    pub fn scratch(&self) -> &Path {
+        &self.scratch
+    }
+
+    /// All components that are up or died and were not taken down, oldest first.
+    pub fn components(&self) -> Vec<Component> {
+        let kept = self.monitor.all();
+        kept.into_iter().filter(|c| !c.is_command).map(|inner| Component { inner }).collect()
+    }
+
+    /// Components that ended though nobody asked them to.
+    pub fn died(&self) -> Vec<Component> {
+        self.components().into_iter().filter(|c| c.ended().is_some() && !c.inner.is_leaving()).collect()
+    }
+
+    /// Name and value for the environment of whatever else is started for the run: the guardian and `clean` find it by
+    /// this.
+    pub fn mark(&self) -> (String, String) {
+        let mark = self.ledger.mark();
+        mark.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned())).unwrap_or_default()
+    }
+
+    /// `NAME=value` in the environment of a component's processes.
+    fn component_mark(&self, component: &str) -> String {
+        format!("LOADLAB_COMPONENT={component}@{}", self.ledger.mark().replace("LOADLAB_RUN=", ""))
+    }
+
+    /// Takes everything down in order and removes what the run made. Dropping the system does the same, but kills.
+    pub fn close(mut self) -> Result<()> {
+        let down = self.down_all().map(drop);
+        let removed = self.remove();
+        self.closed = true;
+        down.and(removed)
+    }
+
+    /// Removes what an engine was asked for and gave no answer to, should it come yet.
+    fn await_asked(&self, resource: Resource) -> Result<()> {
+        let Resource::Asked { socket, label, .. } = &resource else { return Ok(()) };
+        let settled_ns = clock::now_ns() + clean::SETTLES_NS;
+        let tried = leftovers::remove_until(socket, label, &mut || clock::now_ns() >= settled_ns)?;
+        match tried.into_iter().find_map(|(_, error)| error) {
+            Some(error) => Err(error.into()),
+            None => self.ledger.done(resource),
+        }
+    }
+
+    /// Removes all there is to remove; one thing that fails does not keep the others.
+    fn remove(&self) -> Result<()> {
+        let until_ns = clock::now_ns() + KILLED_NS;
+        let mut results = Vec::new();
+        let (made, asked) = {
+            let mut boxes = lock(&self.boxes);
+            (std::mem::take(&mut boxes.made), std::mem::take(&mut boxes.asked))
+        };
+        for resource in made {
+            if let Resource::Engine { socket, label } = &resource {
+                results.push(match leftovers::remove_all(socket, label) {
+                    Ok(()) => self.ledger.done(resource),
+                    Err(error) => Err(error.into()),
+                });
+            }
+        }
+        for resource in asked {
+            results.push(self.await_asked(resource));
+        }
+        for place in &self.groups.places {
+            if clean::remove_run_group(&place.dir, until_ns) {
+                results.push(self.ledger.done(Resource::Cgroup(place.dir.clone())));
+            }
+        }
+        if self.owns_scratch {
+            let removed = clean::remove_scratch(&self.scratch, &self.ledger.mark());
+            results.push(match removed {
+                Ok(()) => self.ledger.done(Resource::Dir(self.scratch.clone())),
+                Err(e) => Err(Error::file("remove", &self.scratch)(e)),
+            });
+        }
+        results.push(self.ledger.close());
+        results.into_iter().collect()
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        // What fails here is in the ledger, and the guardian takes over when it is dropped.
+        for inner in self.monitor.all().into_iter().rev() {
+            let _ = self.take_down(&inner, Some(0));
+        }
+        let _ = self.remove();
+    }
+}

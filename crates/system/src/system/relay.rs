@@ -1,0 +1,190 @@
+//! loadlab's end of a relay: started before its component, told how to behave, asked what it did, taken down with it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use super::{Role, System};
+use crate::component::{Component, Inner};
+use crate::error::{Error, Result};
+use crate::logs;
+use crate::netns::Joined;
+use crate::relay::{ARG, Counts, Manner, Told};
+use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, Ready, RelayAt, Stop};
+use crate::sync::lock;
+
+/// Longer than a relay ever takes to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+const HINT: &str = "what it wrote itself is in its log, beside the component's";
+
+/// The relays that are up, by their components' names.
+pub(crate) type Relays = Mutex<BTreeMap<String, Relay>>;
+
+/// A relay that is up.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    inner: Arc<Inner>,
+    control: BufReader<UnixStream>,
+    manner: Manner,
+}
+
+/// What a relay is called.
+fn name_of(component: &str) -> String {
+    format!("{component}-relay")
+}
+
+fn manner_of(limits: &LinkLimits) -> Manner {
+    Manner {
+        delay_ns: limits.delay_ns.unwrap_or(0),
+        // An event may have made the delay shorter.
+        jitter_ns: limits.jitter_ns.unwrap_or(0).min(limits.delay_ns.unwrap_or(0)),
+        loss: limits.loss.unwrap_or(0.0),
+    }
+}
+
+impl System {
+    /// The relay that stands before a component, if one does: a component like others, watched as they are.
+    pub fn relay_of(&self, component: &str) -> Option<Component> {
+        lock(&self.relays).get(component).map(|relay| Component { inner: relay.inner.clone() })
+    }
+
+    /// What a component's relay has done so far.
+    pub fn relayed(&self, component: &str) -> Option<Counts> {
+        let mut relays = lock(&self.relays);
+        let relay = relays.get_mut(component)?;
+        let manner = relay.manner;
+        relay.behave(&manner, &[]).ok().map(|told| told.counts)
+    }
+
+    /// Puts a component's relay in its place, if it is to have one, and limits its link: in force before its first
+    /// instruction, as all limits are. Returns what is in force.
+    pub(crate) fn prepare_link(&self, spec: &ComponentSpec, joined: &Joined) -> Result<LinkLimits> {
+        self.start_relay(spec, joined)?;
+        let limited = self.limit_link(&spec.name, &LinkLimits::default(), &spec.limits.link);
+        if limited.is_err() {
+            // The error at hand is the one to tell. A relay that stayed would be taken for the next one's.
+            let _ = self.end_relay(&spec.name);
+        }
+        limited
+    }
+
+    fn start_relay(&self, spec: &ComponentSpec, joined: &Joined) -> Result<()> {
+        let Some(at) = &spec.relay else { return Ok(()) };
+        let failed = |why: String| failed(&spec.name, why);
+        let exe = self.exe.as_ref().ok_or_else(|| failed("this program cannot be one".to_owned()))?;
+        let mut words = vec![exe.display().to_string(), ARG.to_owned()];
+        if let RelayAt::Ports(pairs) = at {
+            let pairs: Vec<String> = pairs.iter().map(|(at, to)| format!("{at}:{to}")).collect();
+            words.push(pairs.join(","));
+        }
+        let name = name_of(&spec.name);
+        let dir = spec.logs.0.parent().unwrap_or(&spec.dir);
+        let (ours, theirs) = UnixStream::pair().map_err(|e| failed(e.to_string()))?;
+        ours.set_read_timeout(Some(ANSWER)).map_err(|e| failed(e.to_string()))?;
+        let relay = ComponentSpec {
+            name: name.clone(),
+            command: Command::Argv(words),
+            env: Vec::new(),
+            ready: Ready::Alive,
+            limits: Limits::default(),
+            stop: Stop::default(),
+            logs: (dir.join(format!("{name}.out")), dir.join(format!("{name}.err"))),
+            ports: Vec::new(),
+            cpus: Vec::new(),
+            relay: None,
+            ..spec.clone()
+        };
+        let inner = self.start(&relay, Role::Relay(theirs.into()))?;
+        let mut relay =
+            Relay { inner: inner.clone(), control: BufReader::new(ours), manner: Manner::default() };
+        match relay.behave(&manner_of(&spec.limits.link), &joined.taps) {
+            Ok(_) => {
+                inner.was_ready.store(true, Ordering::SeqCst);
+                lock(&self.relays).insert(spec.name.clone(), relay);
+                Ok(())
+            }
+            Err(why) => {
+                let said = logs::tail(&inner.logs);
+                self.take_down(&inner, Some(0))?;
+                Err(failed(format!("{why}{said}")))
+            }
+        }
+    }
+
+    /// Takes down a component's relay, if it has one.
+    pub(crate) fn end_relay(&self, component: &str) -> Result<()> {
+        let relay = lock(&self.relays).remove(component);
+        relay.map_or(Ok(()), |relay| self.take_down(&relay.inner, Some(0)).map(drop))
+    }
+
+    /// Makes a component's link behave; returns what is in force, as the kernel and the relay say.
+    pub(crate) fn limit_link(
+        &self,
+        component: &str,
+        old: &LinkLimits,
+        new: &LinkLimits,
+    ) -> Result<LinkLimits> {
+        let mut in_force = LinkLimits::default();
+        if old.bytes_per_s != new.bytes_per_s {
+            self.narrow(component, new.bytes_per_s)?;
+        }
+        if new.bytes_per_s.is_some() {
+            in_force.bytes_per_s = self.width(component)?;
+        }
+        let mut relays = lock(&self.relays);
+        let Some(relay) = relays.get_mut(component) else {
+            return match (LinkLimits { bytes_per_s: None, ..*new }) == LinkLimits::default() {
+                true => Ok(in_force),
+                false => Err(failed(component, "none was started".to_owned())),
+            };
+        };
+        let Told { manner, .. } = relay.behave(&manner_of(new), &[]).map_err(|why| failed(component, why))?;
+        in_force.delay_ns = new.delay_ns.map(|_| manner.delay_ns);
+        in_force.jitter_ns = new.jitter_ns.filter(|_| new.delay_ns.is_some()).map(|_| manner.jitter_ns);
+        in_force.loss = new.loss.map(|_| manner.loss);
+        Ok(in_force)
+    }
+}
+
+fn failed(component: &str, why: String) -> Error {
+    Error::Network { doing: format!("relay what goes to component `{component}`"), why, hint: HINT }
+}
+
+impl Relay {
+    /// Tells it how to behave, with both ends of its link the first time. What it says is what it does from now on.
+    fn behave(&mut self, manner: &Manner, links: &[OwnedFd]) -> std::result::Result<Told, String> {
+        let in_words = |e: &dyn std::fmt::Display| format!("the relay does not answer: {e}");
+        let mut line = serde_json::to_vec(manner).map_err(|e| in_words(&e))?;
+        line.push(b'\n');
+        if links.is_empty() {
+            self.control.get_mut().write_all(&line).map_err(|e| in_words(&e))?;
+        } else {
+            let links: Vec<_> = links.iter().map(|link| link.as_fd()).collect();
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(&links));
+            let stream = self.control.get_ref();
+            sendmsg(stream, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)
+                .map_err(|e| in_words(&e))?;
+        }
+        let mut answer = String::new();
+        match self.control.read_line(&mut answer) {
+            Ok(0) => return Err("the relay has ended".to_owned()),
+            Ok(_) => {}
+            Err(error) => return Err(in_words(&error)),
+        }
+        let told: Told = serde_json::from_str(&answer).map_err(|e| in_words(&e))?;
+        if told.manner != *manner {
+            return Err(format!("the relay took {:?} for {manner:?}", told.manner));
+        }
+        self.manner = *manner;
+        Ok(told)
+    }
+}

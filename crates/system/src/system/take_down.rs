@@ -1,0 +1,115 @@
+//! Taking down: asked to end, killed after its time, and whatever it left behind with it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Down, How, KILLED_NS, System};
+use crate::cancel::{Cancel, Woke};
+use crate::clock;
+use crate::component::{Component, Inner, Origin};
+use crate::error::{Error, Result};
+use crate::ledger::state::Resource;
+use crate::process::kill;
+
+/// How long those that stay behind when a component's first process has ended in order may take.
+const STRAGGLERS_NS: u64 = 500_000_000;
+/// Pause between looks at who is left.
+const LOOK_NS: u64 = 5_000_000;
+
+impl System {
+    /// Takes a component down: the stop signal to its group, time to follow it, then the end of everything in its
+    /// cgroup (without one: of its kin), daemons and all. Taking down one that has ended removes what it left.
+    pub fn down(&self, component: &Component) -> Result<Down> {
+        self.take_down(&component.inner, None)
+    }
+
+    /// Kills a component without asking it first.
+    pub fn kill(&self, component: &Component) -> Result<Down> {
+        self.take_down(&component.inner, Some(0))
+    }
+
+    /// Takes all components down, the newest first. One that fails does not keep the others up; the first error
+    /// is returned.
+    pub fn down_all(&self) -> Result<Vec<(Component, Down)>> {
+        let mut downs = Vec::new();
+        let mut failed = None;
+        for inner in self.monitor.all().into_iter().rev() {
+            match self.take_down(&inner, None) {
+                Ok(down) => downs.push((Component { inner }, down)),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(downs), Err)
+    }
+
+    /// `within_ns` replaces the spec's; 0 kills at once.
+    pub(crate) fn take_down(&self, inner: &Arc<Inner>, within_ns: Option<u64>) -> Result<Down> {
+        if let Origin::Container(held) = &inner.origin {
+            return self.take_down_container(inner, held, within_ns);
+        }
+        inner.leaving.store(true, Ordering::SeqCst);
+        let begun_ns = clock::now_ns();
+        let until_ns = begun_ns.saturating_add(within_ns.unwrap_or(inner.spec.stop.within_ns));
+        inner.group.lift_cpu();
+        if within_ns != Some(0) {
+            inner.send(inner.spec.stop.signal);
+            // One that stands still could not follow it.
+            inner.send(crate::spec::Signal::CONT);
+        }
+        let how = match Cancel::new().wait_for(Some(std::os::fd::AsFd::as_fd(&inner.pidfd)), until_ns) {
+            Woke::Ready => How::Exited,
+            _ => How::Killed,
+        };
+        let mut left_over = 0;
+        if how == How::Exited {
+            let patience_ns = if within_ns == Some(0) { 0 } else { STRAGGLERS_NS };
+            left_over = wait_for_none(inner, until_ns.min(clock::now_ns() + patience_ns));
+        } else {
+            // With a pidfd unreaped children cannot be missed even where there is no cgroup.
+            inner.send(crate::spec::Signal::KILL);
+        }
+        let escaped = inner.escaped().len();
+        self.end_all(inner)?;
+        inner.wait_reaped();
+        self.forget(inner)?;
+        // Until now it may have had something to say.
+        self.end_relay(&inner.spec.name)?;
+        Ok(Down { how, left_over, escaped, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
+    }
+
+    fn end_all(&self, inner: &Inner) -> Result<()> {
+        let until_ns = clock::now_ns() + KILLED_NS;
+        let ended = match inner.group.places.is_empty() {
+            false => kill::kill_groups(&inner.group.dirs(), until_ns).and_then(|killed| {
+                // Those that have left the group are still its own.
+                kill::kill_until_none(until_ns, || inner.escaped()).map(|escaped| killed + escaped)
+            }),
+            true => kill::kill_until_none(until_ns, || inner.all_pids()),
+        };
+        ended.map(drop).map_err(|pids| Error::StillAlive {
+            component: inner.spec.name.clone(),
+            pids,
+            waited_ns: KILLED_NS,
+        })
+    }
+
+    fn forget(&self, inner: &Arc<Inner>) -> Result<()> {
+        self.monitor.forget(inner);
+        // A folder that stays is below the run's, which the ledger has.
+        let _ = inner.group.remove(clock::now_ns() + KILLED_NS);
+        self.ledger.done(Resource::Group(inner.id))
+    }
+}
+
+/// Waits until nobody is left, at most until then; returns how many are.
+fn wait_for_none(inner: &Inner, until_ns: u64) -> usize {
+    let never = Cancel::new();
+    loop {
+        // The first process may be a zombie that is about to be reaped.
+        let left = inner.all_pids().into_iter().filter(|pid| *pid != inner.id.pid).count();
+        if left == 0 || clock::now_ns() >= until_ns {
+            return left;
+        }
+        never.wait_until(until_ns.min(clock::now_ns() + LOOK_NS));
+    }
+}

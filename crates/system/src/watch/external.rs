@@ -1,0 +1,215 @@
+//! Something that runs already: found, watched, never started or stopped.
+//!
+//! A process is found by its pid or its command and watched with its descendants, or by the control group it is
+//! in; a container by its name. What it tells itself over a Prometheus endpoint becomes samples as well: see
+//! [`crate::watch::scrape`].
+
+use std::path::{Path, PathBuf};
+
+use super::target::Target;
+use crate::engine::{Call, Engine, EngineError, encoded};
+use crate::error::{Error, Result};
+use crate::process::{self, ProcessId};
+
+/// Where control groups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// How it is found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// By its pid.
+    Pid(u32),
+    /// By its program, or the beginning of its command line.
+    Command(String),
+    /// By its control group, a path below the place where those are.
+    Cgroup(String),
+    /// By a container's name or id.
+    Container(String),
+}
+
+/// Something that was found.
+#[derive(Clone, Debug)]
+pub struct External {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Process(ProcessId),
+    Container(ProcessId),
+    Groups(Vec<PathBuf>),
+}
+
+impl External {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// It is not there, or not the only one.
+    pub fn find(name: &str, seek: &Seek, engine: Option<&str>) -> Result<External> {
+        let not =
+            |what: String, hint: &'static str| Error::NotThere { component: name.to_owned(), what, hint };
+        let kind = match seek {
+            Seek::Pid(pid) => {
+                let stat = process::stat(*pid).filter(|s| !s.is_dead());
+                let hint = "name a process that runs: `ps -e` lists them";
+                let stat = stat.ok_or_else(|| not(format!("no process has the pid {pid}"), hint))?;
+                Kind::Process(ProcessId { pid: *pid, start_ticks: stat.start_ticks })
+            }
+            Seek::Command(command) => Kind::Process(by_command(command).map_err(|why| {
+                not(why, "name it by more of its command line (`ps -eo pid,args`), or by its pid")
+            })?),
+            Seek::Cgroup(path) => {
+                let dirs = groups_at(Path::new(CGROUPS), path);
+                let hint = "a path below /sys/fs/cgroup, such as `system.slice/nginx.service`";
+                if dirs.is_empty() {
+                    return Err(not(format!("there is no control group `{path}`"), hint));
+                }
+                Kind::Groups(dirs)
+            }
+            Seek::Container(id) => {
+                let told = |source| Error::of_container(name, source);
+                Kind::Container(by_container(id, engine).map_err(told)?.ok_or_else(|| {
+                    let hint = "`docker ps` lists those that run";
+                    not(format!("no container `{id}` runs"), hint)
+                })?)
+            }
+        };
+        Ok(External { name: name.to_owned(), kind })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the watcher reads of it.
+    pub fn target(&self) -> Target {
+        match &self.kind {
+            Kind::Process(id) => Target::process_tree(&self.name, *id),
+            Kind::Container(id) => {
+                Target::cgroup_of(&self.name, id.pid).unwrap_or_else(|| Target::process_tree(&self.name, *id))
+            }
+            Kind::Groups(dirs) => Target::groups(&self.name, dirs),
+        }
+    }
+
+    /// It was there and is not any more.
+    pub fn is_gone(&self) -> bool {
+        match &self.kind {
+            Kind::Process(id) | Kind::Container(id) => !id.is_alive(),
+            Kind::Groups(dirs) => !dirs.iter().any(|dir| dir.exists()),
+        }
+    }
+}
+
+/// The one process of this command that none of the others has started.
+fn by_command(command: &str) -> std::result::Result<ProcessId, String> {
+    let own = std::process::id();
+    let all = process::snapshot();
+    let is_it = |pid: u32| {
+        let line = process::command_line(pid);
+        let program = line.split(' ').next().and_then(|p| p.rsplit('/').next()).unwrap_or_default();
+        let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        program == command || comm.trim() == command || (command.contains(' ') && line.starts_with(command))
+    };
+    let found: Vec<_> = all.iter().filter(|s| !s.is_dead() && s.pid != own && is_it(s.pid)).collect();
+    let roots: Vec<_> = found.iter().filter(|s| !found.iter().any(|f| f.pid == s.parent)).collect();
+    match roots.as_slice() {
+        [] => Err(format!("no process runs `{command}`")),
+        [one] => Ok(ProcessId { pid: one.pid, start_ticks: one.start_ticks }),
+        several => {
+            let pids: Vec<String> = several.iter().take(10).map(|s| s.pid.to_string()).collect();
+            Err(format!("{} processes run `{command}`: {}", several.len(), pids.join(", ")))
+        }
+    }
+}
+
+/// The group of this path in every hierarchy that has it. Nothing outside of them is looked at.
+fn groups_at(root: &Path, path: &str) -> Vec<PathBuf> {
+    let relative = path.trim_start_matches("/sys/fs/cgroup").trim_start_matches('/');
+    if relative.is_empty() || relative.split('/').any(|part| part == "..") {
+        return Vec::new();
+    }
+    let has_group = |dir: &PathBuf| dir.join("cgroup.procs").exists();
+    let below = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let hierarchies = below.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path());
+    let mut dirs: Vec<PathBuf> = hierarchies.map(|h| h.join(relative)).filter(has_group).collect();
+    // With v2 alone the root is the hierarchy.
+    dirs.extend(Some(root.join(relative)).filter(has_group));
+    dirs.sort();
+    dirs.dedup();
+    dirs
+}
+
+fn by_container(id: &str, engine: Option<&str>) -> std::result::Result<Option<ProcessId>, EngineError> {
+    let engine = Engine::connect(engine)?;
+    let path = format!("/containers/{}/json", encoded(id));
+    let answer = engine.call(Call::new("look at a container", "GET", path))?;
+    let pid = answer.body["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+    let stat = pid.filter(|pid| *pid > 0).and_then(process::stat);
+    Ok(stat.map(|s| ProcessId { pid: s.pid, start_ticks: s.start_ticks }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn find(seek: Seek) -> Result<External> {
+        External::find("db", &seek, None)
+    }
+
+    #[test]
+    fn what_is_not_there_is_told() {
+        insta::assert_snapshot!(find(Seek::Pid(u32::MAX - 1)).unwrap_err(), @r"
+        component `db`: no process has the pid 4294967294
+        hint: name a process that runs: `ps -e` lists them
+        ");
+        insta::assert_snapshot!(find(Seek::Command("no-such-program-here".into())).unwrap_err(), @r"
+        component `db`: no process runs `no-such-program-here`
+        hint: name it by more of its command line (`ps -eo pid,args`), or by its pid
+        ");
+        insta::assert_snapshot!(find(Seek::Cgroup("../../etc".into())).unwrap_err(), @r"
+        component `db`: there is no control group `../../etc`
+        hint: a path below /sys/fs/cgroup, such as `system.slice/nginx.service`
+        ");
+    }
+
+    #[test]
+    fn a_process_is_watched_until_it_is_gone() {
+        // It speaks first: a process that was just started has no command line until its program is loaded.
+        let mut child = Command::new("sh")
+            .args(["-c", "echo here; read -r _", "watched-7777"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let by_pid = find(Seek::Pid(child.id())).unwrap();
+        let by_command = find(Seek::Command("sh -c echo here; read -r _ watched-7777".into())).unwrap();
+        for external in [&by_pid, &by_command] {
+            let sample = external.target().read_now().unwrap();
+            assert_eq!((sample.component.as_str(), sample.pids), ("db", Some(1)));
+            assert!(!external.is_gone());
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(by_pid.is_gone() && by_command.is_gone() && by_pid.target().read_now().is_none());
+    }
+
+    #[test]
+    fn a_group_is_found_in_each_hierarchy() {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["cpu/a.slice/b", "memory/a.slice/b", "memory/c"] {
+            std::fs::create_dir_all(root.path().join(dir)).unwrap();
+            std::fs::write(root.path().join(dir).join("cgroup.procs"), "").unwrap();
+        }
+        let found = groups_at(root.path(), "/a.slice/b");
+        assert_eq!(found, [root.path().join("cpu/a.slice/b"), root.path().join("memory/a.slice/b")]);
+        assert!(groups_at(root.path(), "/").is_empty() && groups_at(root.path(), "x/..").is_empty());
+    }
+}

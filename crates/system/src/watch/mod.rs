@@ -1,0 +1,358 @@
+//! The watcher: every component once a second (or more often), on the trial's clock, and every probe beside it.
+//!
+//! Readings are spread over the interval (`spread.rs`), at moments when no requests of a round rate fall due, by a
+//! thread that runs behind those of the load (`background.rs`): what is read must not be made worse by the reading.
+//! Each sample has the time at which it was read. All are read at once where that disturbs nobody and counters need it:
+//! before the clock's zero, when the load's schedule ends, and when told to. Each probe has a thread of its own, since a
+//! system under load answers late, and that must not make the samples late. What is read goes to one closure; nothing is
+//! kept here.
+
+pub(crate) mod drain;
+pub(crate) mod external;
+mod net;
+pub mod probe;
+pub(crate) mod scrape;
+mod spread;
+pub(crate) mod target;
+
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use loadlab_record::sample::Sample;
+
+use self::probe::Probe;
+use self::spread::Spread;
+use self::target::{Round, Target};
+use crate::cancel::Cancel;
+use crate::clock::{self, TrialClock};
+use crate::error::{Error, Result};
+use crate::process::background;
+use crate::sync::lock;
+
+/// A reading that begins later than this is noted.
+const LATE_NS: u64 = 100_000_000;
+/// Probes are read this often.
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+/// A reading at rest that is older than this at the clock's zero is repeated.
+const FRESH_NS: u64 = 200_000_000;
+/// So long before the zero: load threads wait for it by then.
+const BEFORE_ZERO_NS: u64 = 40_000_000;
+
+/// How often targets are read, and when all of them at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Rhythm {
+    /// From one reading of a target to its next, nanoseconds.
+    pub interval_ns: u64,
+    /// When the schedule of the trial's loads ends, nanoseconds of [`clock::now_ns`]: nothing falls due any more, and
+    /// counters are read for what the load used.
+    pub end_ns: Option<u64>,
+}
+
+impl Default for Rhythm {
+    /// Once a second.
+    fn default() -> Rhythm {
+        Rhythm { interval_ns: SECOND_NS, end_ns: None }
+    }
+}
+
+/// What the watcher hands out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Watched {
+    /// Readings of targets, or of a probe (component `probes`), each with its own time.
+    Samples(Vec<Sample>),
+    /// Something a reader of the record should know: a reading was late, a probe fails.
+    Note(String),
+}
+
+/// Where everything goes that is watched. It is called from several threads and must not block.
+pub type Emit = Arc<dyn Fn(Watched) + Send + Sync>;
+
+/// What is to be watched, and a reading of it before any load: what a component holds open by itself can be told only
+/// then. It is taken before a trial's clock has its zero, so that no load waits for it.
+pub struct AtRest {
+    targets: Vec<Target>,
+    readings: Vec<(u64, Sample)>,
+    round: Round,
+}
+
+impl AtRest {
+    /// Reads each once.
+    pub fn read(mut targets: Vec<Target>) -> AtRest {
+        let mut round = Round::default();
+        let readings = read_round(targets.iter_mut(), &mut round);
+        AtRest { targets, readings, round }
+    }
+
+    /// Open files of each that tells them, by name.
+    pub fn open_files(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.readings.iter().filter_map(|(_, sample)| Some((sample.component.as_str(), sample.open_files?)))
+    }
+}
+
+impl std::fmt::Debug for AtRest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AtRest").field("targets", &self.targets.len()).finish_non_exhaustive()
+    }
+}
+
+/// Targets, and whose turn comes when.
+struct Seats {
+    targets: Vec<Target>,
+    /// Of each target, counted up. Those that need a look at all processes of the machine share one, and the look.
+    places: Vec<usize>,
+    count: usize,
+}
+
+impl Seats {
+    fn of(targets: Vec<Target>) -> Seats {
+        let (mut places, mut count, mut of_trees) = (Vec::new(), 0, None);
+        for target in &targets {
+            let place = of_trees.filter(|_| target.is_tree()).unwrap_or(count);
+            if target.is_tree() {
+                of_trees = Some(place);
+            }
+            count = count.max(place + 1);
+            places.push(place);
+        }
+        Seats { targets, places, count }
+    }
+
+    fn spread(&self, interval_ns: u64) -> Spread {
+        Spread::new(self.count, interval_ns)
+    }
+
+    /// In place of one with the same name.
+    fn add(&mut self, target: Target) {
+        let mut targets = std::mem::take(&mut self.targets);
+        match targets.iter_mut().find(|t| t.name() == target.name()) {
+            Some(same) => *same = target,
+            None => targets.push(target),
+        }
+        *self = Seats::of(targets);
+    }
+
+    /// Those whose slot it is.
+    fn in_slot(&mut self, slot: u64, spread: Spread) -> impl Iterator<Item = &mut Target> {
+        let seats = self.targets.iter_mut().zip(&self.places);
+        seats.filter(move |(_, place)| spread.slot_of(**place) == slot).map(|(target, _)| target)
+    }
+}
+
+/// What the threads of a watcher share.
+#[derive(Clone)]
+struct Desk {
+    seats: Arc<Mutex<Seats>>,
+    clock: TrialClock,
+    emit: Emit,
+}
+
+impl Desk {
+    /// Reads those of a slot, or all, and hands them out: under the lock, so that readings of one target come in order.
+    fn read(&self, slot: Option<(u64, Spread)>, round: &mut Round) {
+        let mut seats = lock(&self.seats);
+        let readings = match slot {
+            Some((slot, spread)) => read_round(seats.in_slot(slot, spread), round),
+            None => read_round(seats.targets.iter_mut(), round),
+        };
+        let on_clock = |(ns, sample)| Sample { at_s: self.clock.at_s(ns), ..sample };
+        (self.emit)(Watched::Samples(readings.into_iter().map(on_clock).collect()));
+    }
+
+    fn next(&self, interval_ns: u64, after: Option<u64>) -> (Spread, (u64, u64)) {
+        let spread = lock(&self.seats).spread(interval_ns);
+        let now_ns = clock::now_ns();
+        let next = match after {
+            Some(due_ns) => spread.after(self.clock, due_ns, now_ns),
+            None => spread.next(self.clock, now_ns),
+        };
+        (spread, next)
+    }
+
+    /// Reads until it is stopped, and all of them then. `marks` are moments at which all are read, in order.
+    fn watch(&self, interval_ns: u64, marks: &[u64], stop: &Cancel, round: &mut Round) {
+        let (mut marks, mut was_late) = (marks.iter().copied().peekable(), false);
+        let (mut spread, (mut slot, mut due_ns)) = self.next(interval_ns, None);
+        loop {
+            let mark_ns = marks.peek().copied().filter(|mark_ns| *mark_ns <= due_ns);
+            if stop.wait_until(mark_ns.unwrap_or(due_ns)) {
+                break self.read(None, round);
+            }
+            if mark_ns.is_some() {
+                marks.next();
+                self.read(None, round);
+                continue;
+            }
+            let late_ns = clock::now_ns().saturating_sub(due_ns);
+            // Told once for as long as it lasts.
+            if late_ns > LATE_NS && !was_late {
+                let (at_s, late_ms) = (self.clock.at_s(due_ns), late_ns / 1_000_000);
+                let text = format!("the sample of second {at_s:.2} was read {late_ms} ms late");
+                (self.emit)(Watched::Note(text));
+            }
+            was_late = late_ns > LATE_NS;
+            self.read(Some((slot, spread)), round);
+            (spread, (slot, due_ns)) = self.next(interval_ns, Some(due_ns));
+        }
+    }
+}
+
+/// Threads that read until stopped. Dropping it stops them.
+pub struct Watcher {
+    desk: Desk,
+    stop: Cancel,
+    threads: Vec<JoinHandle<()>>,
+    /// Probes and the like so far: each has a phase of its own.
+    beside: usize,
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watcher").field("threads", &self.threads.len()).finish_non_exhaustive()
+    }
+}
+
+impl Watcher {
+    /// Starts watching: at once, then once a second, and once more when it is stopped.
+    pub fn start(clock: TrialClock, targets: Vec<Target>, probes: Vec<Probe>, emit: Emit) -> Result<Watcher> {
+        Self::start_in(Rhythm::default(), clock, AtRest::read(targets), probes, emit)
+    }
+
+    /// The same for what was read already, in another rhythm; probes are read each second.
+    pub fn start_in(
+        rhythm: Rhythm,
+        clock: TrialClock,
+        at_rest: AtRest,
+        probes: Vec<Probe>,
+        emit: Emit,
+    ) -> Result<Watcher> {
+        let AtRest { targets, readings, mut round } = at_rest;
+        let Rhythm { interval_ns, end_ns } = rhythm;
+        let read_ns = readings.last().map_or(clock.origin_ns, |(ns, _)| *ns);
+        let is_old = read_ns + FRESH_NS < clock.origin_ns;
+        let before_zero = is_old.then(|| clock.origin_ns - BEFORE_ZERO_NS);
+        let marks: Vec<u64> = before_zero.into_iter().chain(end_ns).collect();
+        let first = readings.into_iter().map(|(ns, sample)| Sample { at_s: clock.at_s(ns), ..sample });
+        emit(Watched::Samples(first.collect()));
+        let desk = Desk { seats: Arc::new(Mutex::new(Seats::of(targets))), clock, emit };
+        let mut watcher = Watcher { desk, stop: Cancel::new(), threads: Vec::new(), beside: 0 };
+        let (desk, stop) = (watcher.desk.clone(), watcher.stop.clone());
+        watcher.spawn("loadlab-watch", move || desk.watch(interval_ns, &marks, &stop, &mut round))?;
+        for probe in probes {
+            let (stop, out, beat) = (watcher.stop.clone(), watcher.desk.emit.clone(), watcher.beat(clock));
+            watcher.spawn("loadlab-probe", move || watch_probe(&probe, beat, &stop, &out))?;
+        }
+        Ok(watcher)
+    }
+
+    /// Whoever reads beside it ends with it.
+    pub(crate) fn stopper(&self) -> Cancel {
+        self.stop.clone()
+    }
+
+    /// When the next of those who read beside it does.
+    pub(crate) fn beat(&mut self, clock: TrialClock) -> Beat {
+        self.beside += 1;
+        Beat { clock, phase_ns: spread::phase_beside(self.beside, SECOND_NS) }
+    }
+
+    pub(crate) fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let body = move || {
+            background::enter();
+            run();
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(body);
+        self.threads.push(thread.map_err(|source| Error::Os { doing: "start a thread", source })?);
+        Ok(())
+    }
+
+    /// Watches one more, in place of one with the same name: a component that was started again.
+    pub fn add(&self, target: Target) {
+        lock(&self.desk.seats).add(target);
+    }
+
+    /// Reads every target now, beside the readings in turn: the loads are over, and what they used is to be counted.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn read_all(&mut self) -> Result<()> {
+        let desk = self.desk.clone();
+        self.spawn("loadlab-watch-end", move || desk.read(None, &mut Round::default()))
+    }
+
+    /// Reads a last time, and returns when everything was handed out.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        for thread in self.threads.drain(..) {
+            // A panic in the closure was the caller's, and is told by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One reading of each that is up, and when it began.
+fn read_round<'a>(targets: impl Iterator<Item = &'a mut Target>, round: &mut Round) -> Vec<(u64, Sample)> {
+    round.next();
+    let read = |target: &mut Target| {
+        let ns = clock::now_ns();
+        target.read(round).map(|sample| (ns, sample))
+    };
+    targets.filter_map(read).collect()
+}
+
+/// Each second, at a phase of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat {
+    /// The trial's.
+    pub clock: TrialClock,
+    phase_ns: u64,
+}
+
+impl Beat {
+    /// Calls at once, then each second at its phase, and when stopped.
+    pub fn each(self, stop: &Cancel, call: &mut dyn FnMut()) {
+        let shifted = TrialClock { origin_ns: self.clock.origin_ns + self.phase_ns };
+        call();
+        // One that takes longer than a second leaves out those that it covers.
+        let mut due_ns = shifted.next_tick(clock::now_ns(), SECOND_NS).1;
+        while !stop.wait_until(due_ns) {
+            call();
+            due_ns = shifted.next_tick(clock::now_ns().max(due_ns + 1), SECOND_NS).1;
+        }
+        call();
+    }
+}
+
+fn watch_probe(probe: &Probe, beat: Beat, stop: &Cancel, emit: &Emit) {
+    let mut failing: Option<String> = None;
+    beat.each(stop, &mut || {
+        let mut sample = Sample {
+            at_s: beat.clock.at_s(clock::now_ns()),
+            component: "probes".into(),
+            ..Sample::default()
+        };
+        match probe.read(&mut || stop.is_cancelled()) {
+            Ok(value) => {
+                failing = None;
+                sample.probes.insert(probe.name().to_owned(), value);
+                emit(Watched::Samples(vec![sample]));
+            }
+            Err(_) if stop.is_cancelled() => {}
+            Err(error) => {
+                // In the record each time, and told once for as long as it fails in the same way.
+                let text = error.to_string();
+                sample.probes_failed.insert(probe.name().to_owned(), text.clone());
+                emit(Watched::Samples(vec![sample]));
+                if failing.as_ref() != Some(&text) {
+                    emit(Watched::Note(text.clone()));
+                    failing = Some(text);
+                }
+            }
+        }
+    });
+}
