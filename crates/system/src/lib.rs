@@ -1,6 +1,6 @@
 //! Components up under limits, watched, drained, down – as local processes or containers.
 //!
-//! It knows no plan and no load: it is handed plain specs ([`spec`]) and hands out components, samples and
+//! It knows no plan and no load: it is handed plain specs (`spec`) and hands out components, samples and
 //! notices. It must not print, exit or handle signals; all waits take a [`Cancel`].
 //!
 //! - [`system`]: the whole system up, [`ready`] and down, whatever its components are: processes, containers, services of a
@@ -8,7 +8,7 @@
 //! - `component`: what is up, its limits, and who notices its death. `cgroup`, [`process`] and `logs` are what it is made of.
 //! - `engine` speaks to Docker or Podman; `netns` gives a run a network, and a [`relay`] makes links slow and lossy.
 //! - `watch`: samples of targets and probes on the trial's [`clock`], spread over each second, in the [`background`];
-//!   components that run already, what they report about themselves, and [`mod@drain`].
+//!   components that run already, what they report about themselves, and [`drain()`].
 //! - [`ledger`]: what was made, for the [`guardian`] and for `loadlab clean`, should loadlab be killed.
 //!
 //! A component's life: `up` makes its cgroups (v1, v2 or both), applies its limits and reads them back, and

@@ -6,7 +6,7 @@ use super::System;
 use crate::error::Result;
 use crate::netns::{Net, no_link};
 
-/// What can be done to the network of an isolated component while it runs. All of them need [`Isolation::Each`].
+/// What can be done to the network of an isolated component while it runs. All of them need [`crate::Isolation::Each`].
 impl System {
     /// Gives the system the run's namespaces: components that come up from now on are put into theirs.
     pub fn isolate(&mut self, net: Net) {
