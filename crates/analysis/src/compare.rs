@@ -27,14 +27,14 @@ const MOST_TRIALS: u64 = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
     /// An interval inside ± this share is "the same".
-    pub same_within: f64,
+    pub equivalence_margin: f64,
     /// Chance that a comparison of two equal cases raises no alarm at all.
     pub confidence: f64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { same_within: 0.02, confidence: 0.95 }
+        Options { equivalence_margin: 0.02, confidence: 0.95 }
     }
 }
 
@@ -560,15 +560,15 @@ impl Judged {
 
 /// What counts as the same, on the scale of the comparison. Shares differ as soon as they differ: one request in
 /// fifty that is lost is not "the same within 2 %".
-fn same_range(scale: Scale, same_within: f64) -> (f64, f64) {
+fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
     match scale {
-        Scale::Ratio => ((-same_within).ln_1p(), same_within.ln_1p()),
+        Scale::Ratio => ((-equivalence_margin).ln_1p(), equivalence_margin.ln_1p()),
         Scale::Difference => (0.0, 0.0),
     }
 }
 
 fn row(measure: &Measure, told: Told, judged: Option<Judged>, has_interval: bool, options: Options) -> Row {
-    let same = same_range(measure.scale, options.same_within);
+    let same = same_range(measure.scale, options.equivalence_margin);
     let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.less_is_better));
     let mut note = told.note;
     // A bound says where the truth is not: it supports one direction only.

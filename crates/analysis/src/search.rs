@@ -1,11 +1,11 @@
-//! The search for the most load that meets an expectation: which level is probed next, and what follows from all
-//! of it. A pure state machine: it is told how a probe came out and says what to do, and knows no clock, no server
+//! The search for the most load that meets an expectation: which level is measured next, and what follows from all
+//! of it. A pure state machine: it is told how a trial came out and says what to do, and knows no clock, no server
 //! and no load.
 //!
 //! Levels (users, or requests per second) are halved on a logarithmic scale between the largest that passed and the
-//! smallest that failed, until the two are within [`PRECISION`] of one another. A probe is a measurement and may be
-//! wrong. Both ends are therefore probed once more before an answer is given: the one below has to pass again, the one
-//! above to fail again. So is an end that three probes in a row run into. One that contradicts itself is probed a third
+//! smallest that failed, until the two are within [`PRECISION`] of one another. A measurement may be
+//! wrong. Both ends are therefore measured once more before an answer is given: the one below has to pass again, the one
+//! above to fail again. So is an end that three trials in a row run into. One that contradicts itself is measured a third
 //! time, and the majority counts. If an end falls, the search goes on from there.
 //!
 //! It presumes that what fails at a level fails at all higher ones. That holds for response times and errors, and
@@ -13,15 +13,15 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Probes of a search that do not say how many.
-pub const MOST_PROBES: u32 = 15;
+/// Most levels a search measures, repeats included, unless it says how many.
+pub const MAX_LEVELS: u32 = 15;
 /// Levels this near to one another are as good as the same: two parts in a hundred.
 pub const PRECISION: f64 = 0.02;
 
-/// Probes in a row with one outcome that make the end they run into suspicious.
+/// Trials in a row with one outcome that make the end they run into suspicious.
 const STREAK: usize = 3;
 
-/// How a probe came out.
+/// How a trial came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -35,7 +35,7 @@ pub enum Outcome {
 
 /// A level, and how it came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Probed {
+pub struct LevelOutcome {
     /// Users, or requests per second.
     pub level: u64,
     /// How.
@@ -45,11 +45,11 @@ pub struct Probed {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Probe this level.
-    Probe {
+    /// Measure this level.
+    Measure {
         /// Users, or requests per second.
         level: u64,
-        /// It was probed before: this confirms or refutes it.
+        /// It was measured before: this confirms or refutes it.
         again: bool,
     },
     /// The search is over.
@@ -66,14 +66,14 @@ pub enum Answer {
         level: u64,
         /// The least that did not.
         above: u64,
-        /// Both were probed twice and came out the same; else the probes were used up before.
+        /// Both were measured twice and came out the same; else the most levels were measured before.
         confirmed: bool,
     },
-    /// No level that was probed failed it.
+    /// No level that was measured failed it.
     AtLeast {
-        /// The highest that was probed.
+        /// The highest that was measured.
         level: u64,
-        /// It is the highest of the range; else the probes were used up before.
+        /// It is the highest of the range; else the most levels were measured before.
         is_top: bool,
     },
     /// Not even the lowest level met it.
@@ -95,17 +95,17 @@ pub enum Answer {
 pub struct Search {
     low: u64,
     high: u64,
-    most_probes: u32,
+    max_levels: u32,
     precision: f64,
-    path: Vec<Probed>,
+    path: Vec<LevelOutcome>,
 }
 
-/// What is known of a level from all its probes.
+/// What is known of a level from all its trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
-    /// Never probed.
+    /// Never measured.
     Nothing,
-    /// All probes agree, or the majority does.
+    /// All trials agree, or the majority does.
     Is(Outcome),
     /// As many say this as that.
     Torn,
@@ -113,52 +113,52 @@ enum Known {
 
 impl Search {
     /// Between two levels, both included; the lower is at least 1. A range turned round is turned back.
-    pub fn new(low: u64, high: u64, most_probes: u32) -> Search {
+    pub fn new(low: u64, high: u64, max_levels: u32) -> Search {
         let (low, high) = (low.min(high).max(1), low.max(high).max(1));
-        Search { low, high, most_probes: most_probes.max(1), precision: PRECISION, path: Vec::new() }
+        Search { low, high, max_levels: max_levels.max(1), precision: PRECISION, path: Vec::new() }
     }
 
-    /// Everything that was probed, in order.
-    pub fn path(&self) -> &[Probed] {
+    /// Everything that was measured, in order.
+    pub fn path(&self) -> &[LevelOutcome] {
         &self.path
     }
 
-    /// A probe came out.
+    /// A trial came out.
     pub fn add(&mut self, level: u64, outcome: Outcome) {
-        self.path.push(Probed { level, outcome });
+        self.path.push(LevelOutcome { level, outcome });
     }
 
     /// What to do next. The same until [`Search::add`] is called.
     pub fn next(&self) -> Next {
-        if self.path.len() >= self.most_probes as usize {
+        if self.path.len() >= self.max_levels as usize {
             return Next::Done(self.answer(false));
         }
         // A level that contradicts itself is settled first: all else hangs on it.
         if let Some(level) = self.levels().into_iter().find(|l| self.known(*l) == Known::Torn) {
-            return Next::Probe { level, again: true };
+            return Next::Measure { level, again: true };
         }
         let (passed, failed) = self.bracket();
         let between = self.between(passed, failed);
         if let (Some(_), Some(level)) = (between, self.suspicious(passed, failed)) {
-            return Next::Probe { level, again: true };
+            return Next::Measure { level, again: true };
         }
         if let Some(level) = between {
-            return Next::Probe { level, again: false };
+            return Next::Measure { level, again: false };
         }
-        // Both ends again: the upper first, since a hiccup fails a probe and nothing makes one pass.
+        // Both ends again: the upper first, since a hiccup fails a trial and nothing makes one pass.
         let once = |level: &u64| self.times(*level) == 1;
         match failed.filter(once).or(passed.filter(once)) {
-            Some(level) => Next::Probe { level, again: true },
+            Some(level) => Next::Measure { level, again: true },
             None => Next::Done(self.answer(true)),
         }
     }
 
-    /// An end that was probed once, and that all probes since run into: where the truth is as likely on either side,
+    /// An end that was measured once, and that all trials since run into: where the truth is as likely on either side,
     /// three in a row on one are rarer than an end that is wrong is costly.
     fn suspicious(&self, passed: Option<u64>, failed: Option<u64>) -> Option<u64> {
         let last = self.path.len().checked_sub(STREAK).map(|from| &self.path[from..])?;
         let met = last.iter().filter(|p| p.outcome == Outcome::Met).count();
-        // A level that is probed again speaks for itself, and is no other witness.
+        // A level that is measured again speaks for itself, and is no other witness.
         if last.iter().any(|p| self.times(p.level) > 1) {
             return None;
         }
@@ -178,13 +178,13 @@ impl Search {
         };
         let levels = self.levels();
         let passed = levels.iter().copied().filter(|l| is(l, true)).max();
-        // Of a failure below something that passed the passing one is believed: a hiccup fails a probe, and
+        // Of a failure below something that passed the passing one is believed: a hiccup fails a trial, and
         // nothing makes an overloaded system pass one.
         let failed = levels.iter().copied().filter(|l| is(l, false) && passed.is_none_or(|p| *l > p)).min();
         (passed, failed)
     }
 
-    /// The level to probe between the ends; `None` when they are near enough.
+    /// The level to measure between the ends; `None` when they are near enough.
     fn between(&self, passed: Option<u64>, failed: Option<u64>) -> Option<u64> {
         match (passed, failed) {
             // The whole range is open. The ends of a range are guesses, and its top may take the system down: the
@@ -209,7 +209,7 @@ impl Search {
         high - low <= 1 || (high as f64) <= low as f64 * (1.0 + self.precision)
     }
 
-    /// What follows once nothing more is probed.
+    /// What follows once nothing more is measured.
     fn answer(&self, confirmed: bool) -> Answer {
         let (passed, failed) = self.bracket();
         let torn = self.levels().into_iter().any(|l| self.known(l) == Known::Torn);
@@ -262,11 +262,11 @@ mod tests {
 
     /// The answer, and the levels on the way, for a system that takes exactly so much.
     fn run(range: (u64, u64), takes: u64) -> (Answer, Vec<u64>) {
-        let mut search = Search::new(range.0, range.1, MOST_PROBES);
+        let mut search = Search::new(range.0, range.1, MAX_LEVELS);
         loop {
             match search.next() {
                 Next::Done(answer) => return (answer, search.path().iter().map(|p| p.level).collect()),
-                Next::Probe { level, .. } => {
+                Next::Measure { level, .. } => {
                     search.add(level, if level <= takes { Outcome::Met } else { Outcome::Missed });
                 }
             }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_level_that_was_not_probed_has_not_failed() {
         let mut search = Search::new(1, 1000, 3);
-        while let Next::Probe { level, .. } = search.next() {
+        while let Next::Measure { level, .. } = search.next() {
             search.add(level, Outcome::Met);
         }
         assert_eq!(search.next(), Next::Done(Answer::AtLeast { level: 423, is_top: false }));
@@ -309,13 +309,13 @@ mod tests {
         assert_eq!(run((1, 100), 20).1, [10, 32, 18, 24, 21, 19, 20, 21, 20]);
     }
 
-    /// Says what it is told for the first probe of a level, and the truth from the second on.
+    /// Says what it is told for the first trial of a level, and the truth from the second on.
     fn fooled(wrong: &[u64], takes: u64) -> (Answer, usize) {
-        let mut search = Search::new(1, 1000, MOST_PROBES);
+        let mut search = Search::new(1, 1000, MAX_LEVELS);
         loop {
             match search.next() {
                 Next::Done(answer) => return (answer, search.path().len()),
-                Next::Probe { level, again } => {
+                Next::Measure { level, again } => {
                     let truth = level <= takes;
                     let says = if wrong.contains(&level) && !again { !truth } else { truth };
                     search.add(level, if says { Outcome::Met } else { Outcome::Missed });
@@ -326,23 +326,23 @@ mod tests {
 
     #[test]
     fn a_hiccup_on_the_way_is_found_out() {
-        // 32 is probed first, and fails for no reason: the search ends just below it, and goes up again
-        let (answer, probes) = fooled(&[32], 500);
+        // 32 is measured first, and fails for no reason: the search ends just below it, and goes up again
+        let (answer, trials) = fooled(&[32], 500);
         let Answer::Most { level, .. } = answer else { panic!("{answer:?}") };
-        assert!((32..=500).contains(&level), "{answer:?} after {probes}");
-        assert_eq!(probes, 15);
-        // near the answer it costs a probe or two
-        let (answer, probes) = fooled(&[506], 500);
-        assert!(matches!(answer, Answer::Most { level: 490..=500, .. }), "{answer:?} after {probes}");
+        assert!((32..=500).contains(&level), "{answer:?} after {trials}");
+        assert_eq!(trials, 15);
+        // near the answer it costs a trial or two
+        let (answer, trials) = fooled(&[506], 500);
+        assert!(matches!(answer, Answer::Most { level: 490..=500, .. }), "{answer:?} after {trials}");
     }
 
     #[test]
     fn a_generator_at_its_end_is_not_taken_for_the_system() {
-        let mut search = Search::new(1, 1000, MOST_PROBES);
+        let mut search = Search::new(1, 1000, MAX_LEVELS);
         let answer = loop {
             match search.next() {
                 Next::Done(answer) => break answer,
-                Next::Probe { level, .. } => {
+                Next::Measure { level, .. } => {
                     search.add(level, if level <= 300 { Outcome::Met } else { Outcome::Invalid });
                 }
             }

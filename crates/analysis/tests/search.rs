@@ -3,18 +3,18 @@
 mod chance;
 
 use chance::Chance;
-use loadlab_analysis::search::{Answer, MOST_PROBES, Next, Outcome, Search};
+use loadlab_analysis::search::{Answer, MAX_LEVELS, Next, Outcome, Search};
 use loadlab_analysis::steady::growing_backlog;
 use loadlab_record::load::{Counts, Tick};
 
-/// The answer, and how many probes it took.
-fn search(range: (u64, u64), mut probe: impl FnMut(u64) -> Outcome) -> (Answer, usize) {
-    let mut search = Search::new(range.0, range.1, MOST_PROBES);
+/// The answer, and how many trials it took.
+fn search(range: (u64, u64), mut trial: impl FnMut(u64) -> Outcome) -> (Answer, usize) {
+    let mut search = Search::new(range.0, range.1, MAX_LEVELS);
     loop {
         match search.next() {
             Next::Done(answer) => return (answer, search.path().len()),
-            Next::Probe { level, .. } => {
-                let outcome = probe(level);
+            Next::Measure { level, .. } => {
+                let outcome = trial(level);
                 search.add(level, outcome);
             }
         }
@@ -40,32 +40,32 @@ fn p99(users: u64, capacity: f64, noise: f64, chance: &mut Chance) -> f64 {
 #[test]
 fn a_known_capacity_is_found_through_noise() {
     for noise in [0.0, 0.02, 0.05] {
-        let (mut off, mut probes_most) = (0, 0);
+        let (mut off, mut trials_most) = (0, 0);
         for seed in 0..300 {
             let mut chance = Chance::new(seed);
             let capacity = 3.0 + 990.0 * chance.share();
-            let (answer, probes) =
+            let (answer, trials) =
                 search((1, 1000), |users| met(p99(users, capacity, noise, &mut chance) < 1.0));
             let error = (most(answer) as f64 - capacity.floor()).abs();
             off += usize::from(error > 1.0 && error > 0.03 * capacity);
-            probes_most = probes_most.max(probes);
+            trials_most = trials_most.max(trials);
         }
-        assert!(off <= 6 && probes_most <= 15, "noise {noise}: {off} of 300 off, {probes_most} probes");
+        assert!(off <= 6 && trials_most <= 15, "noise {noise}: {off} of 300 off, {trials_most} trials");
     }
 }
 
 #[test]
 fn hiccups_do_not_lead_astray() {
-    // one probe in fifty fails for no reason of the system's
+    // one trial in fifty fails for no reason of the system's
     let mut off = 0;
     for seed in 0..300 {
         let mut chance = Chance::new(seed);
         let capacity = 3.0 + 990.0 * chance.share();
-        let (answer, probes) = search((1, 1000), |users| {
+        let (answer, trials) = search((1, 1000), |users| {
             let hiccup = chance.share() < 0.02;
             met(!hiccup && p99(users, capacity, 0.02, &mut chance) < 1.0)
         });
-        assert!(probes <= 15);
+        assert!(trials <= 15);
         let error = (most(answer) as f64 - capacity.floor()).abs();
         off += usize::from(error > 1.0 && error > 0.03 * capacity);
     }
@@ -103,11 +103,11 @@ fn the_rate_a_queue_takes_is_found() {
     let mut off = Vec::new();
     for seed in 0..12 {
         let mut chance = Chance::new(seed);
-        let (answer, probes) = search((1, 1000), |rate| {
+        let (answer, trials) = search((1, 1000), |rate| {
             let (p99_s, ticks) = queue(rate as f64, 0.001, 120, &mut chance);
             met(p99_s < 0.05 && growing_backlog(&ticks, f64::INFINITY).is_none())
         });
-        assert!(probes <= 15, "{answer:?}");
+        assert!(trials <= 15, "{answer:?}");
         let error = (most(answer) as f64 / truth - 1.0).abs();
         if error > 0.03 {
             off.push(answer);

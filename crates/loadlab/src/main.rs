@@ -15,9 +15,11 @@ mod ui;
 mod view;
 
 use clap::Parser;
+use loadlab_analysis::Exit;
 
-use args::{Args, Command, given};
+use args::{Args, Command, given, renamed};
 use commands::{about, baseline, bench, check, clean, compare, find, history, report, run};
+use exit::Ended;
 
 fn main() -> std::process::ExitCode {
     // The guardian is this same program: a process that must outlive the run it guards.
@@ -44,7 +46,10 @@ fn main() -> std::process::ExitCode {
     mask::add(given::of_command_line(&words));
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(message) => return output::usage(&message, &words),
+        Err(error) => match renamed::refusal(&error, words.first().map_or("", String::as_str)) {
+            Some(why) => return Ended::error(Exit::BadPlan, why).into_code(),
+            None => return output::usage(&error, &words),
+        },
     };
     let exit = match args.command {
         Command::Run(args) => run::command(&args),

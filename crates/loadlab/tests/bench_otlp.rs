@@ -57,7 +57,7 @@ fn ok_of(push: &Value) -> Option<f64> {
 }
 
 fn load(target: &Server, url: &str, more: &[&str]) -> Ran {
-    let args = ["-c", "4", "-n", "3000", "--otlp", url, "--otlp-every", "50ms"];
+    let args = ["-c", "4", "-n", "3000", "--otlp", url, "--otlp-interval", "50ms"];
     bench(&[&[target.url("/").as_str()], &args[..], more].concat())
 }
 
@@ -205,5 +205,5 @@ fn mistakes_of_usage() {
     check(&["--otlp-header", "a: b"], "--otlp <URL>");
     check(&["--otlp-ca", "a"], "--otlp <URL>");
     check(&["--otlp", "collector:4318"], "is not a URL such as `http://127.0.0.1:4318`");
-    check(&["--otlp-every", "1s"], "--otlp <URL>");
+    check(&["--otlp-interval", "1s"], "--otlp <URL>");
 }

@@ -65,8 +65,8 @@ fn mistakes_are_told_with_what_there_is() {
     );
     check(&[&run, "free"], &["`free` would be compared with itself"]);
     check(&[&run, &run, "free"], &["`free` is neither the folder of a run"]);
-    check(&[&run, "--same-within", "200%"], &["must be at least 0 and below 100%"]);
-    check(&[&run, "--same-within", "some"], &["`some` is not a share such as `2%`"]);
+    check(&[&run, "--equivalence-margin", "200%"], &["must be at least 0 and below 100%"]);
+    check(&[&run, "--equivalence-margin", "some"], &["`some` is not a share such as `2%`"]);
 }
 
 /// Five rounds of two cases, one twice as slow as the other.

@@ -28,8 +28,17 @@ fn answer(lab: &Lab, args: &[&str]) -> (Value, Option<i32>, String) {
 fn the_users_a_plan_takes_are_found() {
     let lab = Lab::new();
     lab.file("plan.yaml", &plan());
-    let args =
-        ["plan.yaml", "--expect", "p50 < 80ms", "--users", "1..64", "--probe", "1s", "--settle", "200ms"];
+    let args = [
+        "plan.yaml",
+        "--expect",
+        "p50 < 80ms",
+        "--users",
+        "1..64",
+        "--level-duration",
+        "1s",
+        "--settle",
+        "200ms",
+    ];
     let (json, code, err) = answer(&lab, &args);
     assert_eq!(code, Some(0), "{json:#}\n{err}");
     // 16 users wait 80 ms on a machine with nothing else to do; on a busy one a little longer
@@ -60,7 +69,7 @@ fn connections_are_kept_from_level_to_level() {
         (format!("https://{}/page", nginx.secure), tls.clone(), "HTTP/1.1", 4 * 16),
         (
             format!("https://{}/page", nginx.secure),
-            format!("{tls}  protocol: http/2\n  streams: 4\n"),
+            format!("{tls}  protocol: http/2\n  streams_per_connection: 4\n"),
             "HTTP/2.0",
             2 * 4,
         ),
@@ -78,7 +87,7 @@ fn connections_are_kept_from_level_to_level() {
             "errors == 0",
             "--users",
             "2..16",
-            "--probe",
+            "--level-duration",
             "300ms",
             "--settle",
             "0s",
@@ -102,7 +111,17 @@ fn connections_are_kept_from_level_to_level() {
 fn what_no_level_meets_is_said() {
     let lab = Lab::new();
     lab.file("plan.yaml", &plan());
-    let args = ["plan.yaml", "--expect", "p50 < 5ms", "--users", "4..64", "--probe", "1s", "--settle", "0s"];
+    let args = [
+        "plan.yaml",
+        "--expect",
+        "p50 < 5ms",
+        "--users",
+        "4..64",
+        "--level-duration",
+        "1s",
+        "--settle",
+        "0s",
+    ];
     let (json, code, err) = answer(&lab, &args);
     assert_eq!((code, &json["answer"]["found"]), (Some(1), &Value::from("less_than")), "{json:#}\n{err}");
 }
@@ -118,7 +137,7 @@ fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
         "errors < 1%",
         "--rate",
         "20/s..800/s",
-        "--probe",
+        "--level-duration",
         "2s",
         "--settle",
         "200ms",
@@ -175,7 +194,7 @@ fn a_target_that_is_not_there_is_no_answer() {
         "http://127.0.0.1:9/",
         "--expect",
         "p50 < 5ms",
-        "--probe",
+        "--level-duration",
         "1s",
         "--out",
         &out,

@@ -67,7 +67,7 @@ fn containers_are_components() {
     let other = "    client:\n      container:\n        build: image\n        entrypoint: [/bin/sh, -c]\n        \
                  command: [\"wget -q -O - http://web:8080/ && exec httpd -f -p 80 -h /\"]\n        port: 80\n        \
                  volumes: [\"data:/data\", \"./image:/host:ro\"]\n        \
-                 health: { command: \"test -e /host/Dockerfile -a -d /data\", every: 100ms }\n      \
+                 health: { command: \"test -e /host/Dockerfile -a -d /data\", interval: 100ms }\n      \
                  port: auto\n      stop: { signal: KILL }\n";
     let check = "    process: { run: \"sleep 1000\", env: { AT: \"${components.client.port}\" } }\n";
     let load = format!("{LOAD}expect: [\"errors == 0\", \"web.memory < 32MiB\"]\n");
@@ -104,8 +104,8 @@ fn what_is_wrong_with_a_container_is_told() {
         ],
     );
     run(
-        &web("      ready: { health: true, within: 1s }\n")
-            .replace("command:", "health: { command: \"false\", every: 100ms }, command:"),
+        &web("      ready: { health: true, timeout: 1s }\n")
+            .replace("command:", "health: { command: \"false\", interval: 100ms }, command:"),
         &["component `web` was not ready within 1.00 s: its health check", "serving"],
     );
     run(
@@ -181,7 +181,7 @@ fn containers_start_again() {
     lab.file("docker-compose.yml", &COMPOSE.replace(prepare, ""));
     let load = LOAD.replace("requests: 100", "duration: 10s, timeout: 500ms");
     let events = "events: [{ at: 500ms, do: limit web memory 64MiB }, { at: 1s, do: restart web }]\n";
-    let limits = "limits: { memory: 48MiB, cpus: \"0\", block_read: 10MiB/s, block_write_ops: 50/s }";
+    let limits = "limits: { memory: 48MiB, cpuset: \"0\", block_read: 10MiB/s, block_write_ops: 50/s }";
     let container = web(&format!("      {limits}\n      stop: {{ signal: KILL }}\n"));
     let service = compose(&engine, &format!("{load}{events}")).replace("limits: { memory: 48MiB }", limits);
     for (text, what) in
@@ -230,7 +230,7 @@ fn containers_are_killed_and_come_back() {
     let rest = format!(
         "{load}{back}trials: 2\nevents: [{{ at: 500ms, do: kill web }}, {{ at: 1s, do: \"${{case.back}}\" }}]\n"
     );
-    let container = web("      stop: { signal: KILL }\n      fresh: experiment\n");
+    let container = web("      stop: { signal: KILL }\n      lifetime: experiment\n");
     for (text, what) in
         [(plan(&engine, &container, &rest), "container"), (compose(&engine, &rest), "service")]
     {
@@ -274,7 +274,7 @@ fn a_container_that_does_not_start_again() {
     let line =
         "test -e /once && exit 7; echo x > /once; echo hello > /index.html; exec httpd -f -p 8080 -h /";
     let web = format!(
-        "    web: {{ container: {{ build: image, command: \"{line}\" }}, fresh: experiment, stop: {{ signal: KILL }}, ready: {{ tcp: \"${{address}}:8080\" }} }}\n"
+        "    web: {{ container: {{ build: image, command: \"{line}\" }}, lifetime: experiment, stop: {{ signal: KILL }}, ready: {{ tcp: \"${{address}}:8080\" }} }}\n"
     );
     let load = LOAD.replace("requests: 100", "duration: 2s, timeout: 300ms");
     let rest = format!("{load}trials: 2\nevents: [{{ at: 500ms, do: restart web }}]\n");

@@ -85,7 +85,7 @@ impl Kind {
     fn write(self, lab: &Lab, engine: Option<&Engine>, phase: Phase) {
         let Stay { system, rest, .. } = phase.stay();
         let (port, duration) = (phase.port(), phase.load());
-        let ready = format!("ready: {{ tcp: \"${{address}}:{port}\", within: 10m }}");
+        let ready = format!("ready: {{ tcp: \"${{address}}:{port}\", timeout: 10m }}");
         let at = "${components.web.address}:8080";
         let load = format!(
             "load: {{ users: 1, duration: {duration}, journey: [{{ get: \"http://{at}/\" }}] }}\n{rest}"

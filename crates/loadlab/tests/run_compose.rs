@@ -145,8 +145,8 @@ services:
 "#;
 
 /// The plan's lines for the twins.
-const TWO: &str = "    web: { compose: web, limits: { memory: \"${case.memory}\" }, ready: { log: serving, within: 20s } }\n    \
-                   web2: { compose: web2, ready: { log: at your service, within: 20s } }\n";
+const TWO: &str = "    web: { compose: web, limits: { memory: \"${case.memory}\" }, ready: { log: serving, timeout: 20s } }\n    \
+                   web2: { compose: web2, ready: { log: at your service, timeout: 20s } }\n";
 
 #[test]
 fn services_are_told_apart_by_more_than_a_number() {
@@ -184,7 +184,7 @@ fn services_live_on() {
     let load = "load: { users: 1, duration: 1s, timeout: 300ms, journey: [{ get: \"http://${components.web.address}:8080/\" }] }\n\
                 events: [{ at: 600ms, do: \"${case.do}\" }]\n";
     let rest = format!("  components:\n{}{matrix}{load}", unlike(TWO));
-    let text = plan(&engine, "{ file: compose.yaml, fresh: experiment }", &rest);
+    let text = plan(&engine, "{ file: compose.yaml, lifetime: experiment }", &rest);
     lab.run(&text, &[]).expect(0, &["compose.yaml is brought up anew: an event had ended store"]);
     let record = lab.record();
     for (case, limit, ups) in
@@ -219,16 +219,16 @@ fn what_lives_through_the_experiment_cannot_differ() {
     let wrong = [
         "lives for the whole experiment, but this differs from case to case",
         "because of this",
-        "fresh: case",
+        "lifetime: case",
     ];
     let env = "env: { X: \"${case.x}\" }";
-    check("fresh: experiment", env, 2, &wrong);
-    check(&format!("fresh: experiment, {env}"), "", 2, &wrong);
-    check("fresh: experiment", "ready: { log: \"${case.x}\" }", 2, &wrong);
+    check("lifetime: experiment", env, 2, &wrong);
+    check(&format!("lifetime: experiment, {env}"), "", 2, &wrong);
+    check("lifetime: experiment", "ready: { log: \"${case.x}\" }", 2, &wrong);
     // Limits are changed while it lives, and what lives for a case may differ in all.
-    check("fresh: experiment", "limits: { pids: \"${case.x}0\" }", 0, &[]);
-    check(&format!("fresh: case, {env}"), env, 0, &[]);
-    check("within: 5m", env, 0, &[]);
+    check("lifetime: experiment", "limits: { pids: \"${case.x}0\" }", 0, &[]);
+    check(&format!("lifetime: case, {env}"), env, 0, &[]);
+    check("timeout: 5m", env, 0, &[]);
 }
 
 /// A web server with something of a fixed name, which is put in for `VOLUME`, `NETWORK` and `CONTAINER`.

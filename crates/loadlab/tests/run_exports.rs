@@ -223,7 +223,7 @@ fn a_collector_hears_of_every_trial() {
     let rest = "load:\n  users: 2\n  requests: 60\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\ntrials: 2\n";
     let ran = lab.run(
         &plan(&[component("web", "", &[])], rest),
-        &["--otlp", &collector.url(""), "--otlp-every", "1h"],
+        &["--otlp", &collector.url(""), "--otlp-interval", "1h"],
     );
     ran.expect(0, &[]);
     assert!(!ran.err.contains("--otlp"), "{}", ran.err);

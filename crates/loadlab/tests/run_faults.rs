@@ -88,7 +88,7 @@ fn a_stranger_where_readiness_is_asked() {
 #[test]
 fn a_component_that_is_never_ready() {
     let lab = Lab::new();
-    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", within: 600ms }";
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 600ms }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "trials: 2\n"), &[]);
     let not_ready = "component `web` was not ready within 600 ms";
@@ -207,7 +207,7 @@ fn a_component_killed_for_its_memory() {
 /// and seeded again for the next one.
 #[test]
 fn a_component_that_dies_between_trials() {
-    let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", fresh: experiment }\n";
+    let store = "    store: { run: \"while test ! -e die; do sleep 0.01; done; rm die; exit 4\", lifetime: experiment }\n";
     // The death comes while the plan's last commands run, or while another component is taken down.
     let wait = "test -e once || { touch once die; while test -e die; do sleep 0.01; done; }";
     let after = format!("  after_trial: \"{wait}\"\n");
@@ -250,7 +250,7 @@ fn a_component_that_dies_while_draining() {
 #[test]
 fn several_things_that_fail() {
     let lab = Lab::new();
-    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", within: 300ms }";
+    let ready = "ready: { http: \"http://127.0.0.1:${port}/health\", timeout: 300ms }";
     let web = component("web", "\"never_ready\": ${case.broken}", &[ready]);
     let ran = lab.run(&three_cases(&[web], "expect: [\"ok < 1\"]\n"), &[]);
     ran.expect(3, &["FAIL: 40 ok"]);

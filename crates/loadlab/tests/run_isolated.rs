@@ -66,8 +66,7 @@ fn each_component_has_a_link_of_its_own() {
 fn a_component_is_cut_off_and_joined_again() {
     let lab = Lab::new();
     let load = "load:\n  users: 4\n  duration: 8s\n  timeout: 500ms\n  journey: [{ get: \"http://${components.web.address}:8080/\" }]\n";
-    let events =
-        "events: [{ at: 1s, do: cut web }, { at: 3s, do: heal web }, { at: 5s, do: narrow web 20kB/s }]\n";
+    let events = "events: [{ at: 1s, do: disconnect web }, { at: 3s, do: reconnect web }, { at: 5s, do: bandwidth web 20kB/s }]\n";
     let text = format!("{events}{}", plan("true", &[server("web", READY)], load));
     lab.run(&text, &[]).expect(0, &[]);
     let summary = lab.record().summary("default", 1);

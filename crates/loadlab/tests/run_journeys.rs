@@ -91,7 +91,7 @@ load:
   feeds:
     people: {{ file: people.csv, per: user }}
     items: {{ file: items.jsonl }}
-  before:
+  user_setup:
     - post: {at}/login
       form: {{ user: "${{people.name}}", password: "${{people.secret}}" }}
       capture: {{ token: {{ json: /auth/token }} }}
@@ -108,7 +108,7 @@ load:
       headers: {{ x-key: "${{key}}" }}
       body: {{ json: {{ what: "${{items.what}}", user: "${{user}}", round: "${{iteration}}" }} }}
       check: {{ status: 201 }}
-  after:
+  user_teardown:
     - {{ post: {at}/logout, auth: {{ bearer: "${{token}}" }} }}
 expect: ["failed == 0", "tag.item.failed == 0"]
 "#
@@ -161,7 +161,7 @@ fn failed_checks_show_what_was_there_instead() {
     let at = server.url("");
     let at = at.trim_end_matches('/');
     let plan = format!(
-        "loadlab: 1\nname: n\nload:\n  users: 1\n  repeats: 2\n  before: [{{ post: {at}/login, form: {{ user: u }}, capture: {{ token: {{ json: /auth/token }} }} }}]\n  \
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  repeats: 2\n  user_setup: [{{ post: {at}/login, form: {{ user: u }}, capture: {{ token: {{ json: /auth/token }} }} }}]\n  \
          journey:\n    - {{ get: \"{at}/item/${{random(5, 5)}}\", auth: {{ bearer: \"${{token}}\" }}, check: {{ json: {{ /price: 4 }} }}, on_failure: end }}\n    \
          - {{ get: {at}/never, auth: {{ bearer: \"${{token}}\" }} }}\nexpect: [\"errors == 0\"]\n"
     );
@@ -248,9 +248,9 @@ fn a_setup_that_fails_is_told() {
 #[test]
 fn customers_shop_over_http2_and_over_what_the_server_offers() {
     for (takes_http2, goodbye_after, how, spoken) in [
-        (true, 1000, "  protocol: http/2\n  streams: 2\n", "http/2"),
-        (true, 1000, "  protocol: auto\n  streams: 2\n", "http/2"),
-        (false, 1000, "  protocol: auto\n  streams: 2\n", "http/1.1"),
+        (true, 1000, "  protocol: http/2\n  streams_per_connection: 2\n", "http/2"),
+        (true, 1000, "  protocol: auto\n  streams_per_connection: 2\n", "http/2"),
+        (false, 1000, "  protocol: auto\n  streams_per_connection: 2\n", "http/1.1"),
         (true, 5, "  protocol: http/2\n", "http/2"),
     ] {
         let books = Arc::new(Mutex::new(Books::default()));
@@ -300,7 +300,7 @@ fn captured_numbers_are_statistics() {
     let at = server.url("");
     let at = at.trim_end_matches('/');
     let plan = format!(
-        "loadlab: 1\nname: n\nload:\n  users: 1\n  repeats: 30\n  before: [{{ post: {at}/login, form: {{ user: u }}, capture: {{ token: {{ json: /auth/token }} }} }}]\n  \
+        "loadlab: 1\nname: n\nload:\n  users: 1\n  repeats: 30\n  user_setup: [{{ post: {at}/login, form: {{ user: u }}, capture: {{ token: {{ json: /auth/token }} }} }}]\n  \
          journey:\n    - {{ get: \"{at}/item\", auth: {{ bearer: \"${{token}}\" }}, capture: {{ price: {{ json: /price, number: true }} }} }}\n\
          expect: [\"number.price.p50 == 3\", \"number.price.count == 30\", \"number.price.max < 3.5\"]\n"
     );

@@ -32,7 +32,7 @@ const PHASES: [Phase; 8] = [
 
 /// A component that says when it was asked to end, and does not.
 const STUBBORN: &str =
-    "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { within: 1s } }\n";
+    "    stubborn: { run: \"trap 'touch at' TERM; while :; do sleep 0.05; done\", stop: { timeout: 1s } }\n";
 
 impl Phase {
     /// A run that has come to this phase and stays in it.
@@ -46,7 +46,7 @@ impl Phase {
                 &[
                     web(&[]),
                     format!(
-                        "    slow: {{ run: \"{hang}\", port: auto, ready: {{ tcp: \"127.0.0.1:${{port}}\", within: 10m }} }}\n"
+                        "    slow: {{ run: \"{hang}\", port: auto, ready: {{ tcp: \"127.0.0.1:${{port}}\", timeout: 10m }} }}\n"
                     ),
                 ],
                 "",

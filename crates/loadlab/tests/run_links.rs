@@ -90,7 +90,7 @@ fn a_delay_on_a_link() {
 #[test]
 fn delay_and_loss_come_and_go() {
     let events = "events: [{ at: 1s, do: delay web 100ms }, { at: 1s, do: limit web jitter 20ms }, { at: 3s, do: delay web none }, \
-                  { at: 4s, do: lose web 20% }, { at: 6s, do: lose web none }]\n";
+                  { at: 4s, do: packet_loss web 20% }, { at: 6s, do: packet_loss web none }]\n";
     for (isolate, web, at) in [("", web(&[]), BY_PORT), ("isolate: true\n", web_apart(&[]), BY_ADDRESS)] {
         let lab = Lab::new();
         let rest = format!("  duration: 7s\n{isolate}{events}");
@@ -110,7 +110,7 @@ fn delay_and_loss_come_and_go() {
         assert!(number(&summary, "/response_ms/max") >= 200.0, "sent again: {summary:#}");
         assert_eq!(lab.record().events("default", 1, "acted").len(), 5);
         let limited = lab.record().events("default", 1, "limited");
-        assert!(limited.iter().any(|e| e["limits"]["loss"] == 0.2), "{limited:?}");
+        assert!(limited.iter().any(|e| e["limits"]["packet_loss"] == 0.2), "{limited:?}");
     }
 }
 
@@ -118,10 +118,10 @@ fn delay_and_loss_come_and_go() {
 fn a_link_is_narrow_from_the_start() {
     let lab = Lab::new();
     let rest = "  duration: 2s\nisolate: true\nmatrix: [{ name: wide, width: none }, { name: narrow, width: 20kB/s }]\n";
-    let web = web_apart(&["limits: { network: \"${case.width}\" }"]);
+    let web = web_apart(&["limits: { bandwidth: \"${case.width}\" }"]);
     lab.run(&run_support::plan(&[web], &load(BY_ADDRESS, rest)), &[]).expect(0, &[]);
     let (wide, narrow) = (lab.record().summary("wide", 1), lab.record().summary("narrow", 1));
-    assert_eq!(narrow["components"]["web"]["limits"]["network_bytes_per_s"], 20_000, "{narrow:#}");
+    assert_eq!(narrow["components"]["web"]["limits"]["bandwidth_bytes_per_s"], 20_000, "{narrow:#}");
     assert!(wide["components"]["web"]["limits"].is_null(), "{wide:#}");
     assert!(narrow["components"]["web-relay"].is_null(), "the kernel does it: {narrow:#}");
     let ok = |summary: &Value| number(summary, "/requests/ok");
@@ -169,15 +169,15 @@ fn killed_in_the_middle_no_relay_stays() {
 fn limits_on_links_that_cannot_be() {
     for (component, rest, says) in [
         (web(&["port: 8080", "limits: { delay: 1ms }"]), "", "who knows the number goes past it"),
-        (web(&["limits: { network: 1MiB/s }"]), "", "nothing is there to be narrowed"),
+        (web(&["limits: { bandwidth: 1MiB/s }"]), "", "nothing is there to be narrowed"),
         (
             web(&["port: 8080"]),
-            "events: [{ at: 1s, do: lose web 1% }]\n",
+            "events: [{ at: 1s, do: packet_loss web 1% }]\n",
             "who knows the number goes past it",
         ),
-        (web(&[]), "events: [{ at: 1s, do: narrow web 1MiB/s }]\n", "it has no link of its own"),
+        (web(&[]), "events: [{ at: 1s, do: bandwidth web 1MiB/s }]\n", "it has no link of its own"),
         (web(&["limits: { delay: 1ms, jitter: 2ms }"]), "", "`jitter` is more than `delay`"),
-        (web(&["limits: { loss: 1 }"]), "", "`1` is not a share such as `1%`"),
+        (web(&["limits: { packet_loss: 1 }"]), "", "`1` is not a share such as `1%`"),
         (web(&["limits: { delay: 2m }"]), "", "a duration of a minute at most"),
     ] {
         let lab = Lab::new();

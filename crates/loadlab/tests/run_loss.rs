@@ -14,17 +14,17 @@ fn ids(lines: &[Value]) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_probe_that_is_made_again_has_ids_of_its_own() {
+fn a_trial_that_is_made_again_has_ids_of_its_own() {
     let lab = Lab::new();
     let web = component("web", "\"slow_ms\": 5", &[]);
     let load = "load:\n  users: 1\n  duration: 1s\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
-    let loss = "loss: { http: \"http://127.0.0.1:${components.web.port}/ids\", json: /ids }\n";
+    let loss = "durability: { http: \"http://127.0.0.1:${components.web.port}/ids\", json: /ids }\n";
     lab.file("plan.yaml", &plan(&[web], &format!("{load}{loss}")));
-    // No level meets it, and a short probe has too few requests to tell: it is made again, for longer.
-    let args = ["--expect", "p99 < 1ms", "--users", "1..1", "--probe", "300ms", "--settle", "0s"];
+    // No level meets it, and a short trial has too few requests to tell: it is made again, for longer.
+    let args = ["--expect", "p99 < 1ms", "--users", "1..1", "--level-duration", "300ms", "--settle", "0s"];
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
-    ran.expect(1, &["is probed again"]);
+    ran.expect(1, &["is measured again"]);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     let record = lab.record();
     let trials: Vec<u32> = (1..).take_while(|trial| record.trial("users-1", *trial).exists()).collect();

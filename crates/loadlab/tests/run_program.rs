@@ -14,7 +14,7 @@ const COUNT: &str = "  probes: { done: { command: \"cat n 2>/dev/null || echo 0\
 fn program(run: &str, more: &str) -> String {
     let run = serde_json::to_string(run).expect("text is JSON");
     format!(
-        "loadlab: 1\nname: test\nsystem:\n{COUNT}loads:\n  driver:\n    command: {{ run: {run}, counts: done{more} }}\n"
+        "loadlab: 1\nname: test\nsystem:\n{COUNT}loads:\n  driver:\n    command: {{ run: {run}, counted_by: done{more} }}\n"
     )
 }
 
@@ -36,7 +36,7 @@ fn requests_are_counted_and_nothing_is_made_up() {
     // Two and a half seconds, so that there are ticks.
     let text = program(
         "echo set up; sleep 0.3; echo ready to go; for i in 1 2 3 4 5; do echo $((i * ${requests} / 5)) > n.new; mv n.new n; sleep 0.5; done",
-        ", requests: 500, begins: to go, within: 60s",
+        ", requests: 500, started_when_output: to go, timeout: 60s",
     );
     let rest = "expect: [\"accepted == 500\", \"elapsed > 2s\", \"done == 500\"]\n";
     let (lab, ran) = run(&format!("{text}{rest}"), 0, &["500 ok"]);
@@ -114,7 +114,7 @@ fn one_that_fails_spoils_the_trial() {
 #[test]
 fn one_that_hangs_is_killed_in_time() {
     let (lab, _) = run(
-        &program("echo 7 > n; sleep 1000 & sleep 1000", ", within: 1s"),
+        &program("echo 7 > n; sleep 1000 & sleep 1000", ", timeout: 1s"),
         5,
         &["load `driver`: it had not ended after 1 s and was killed", "hint: `within` gives it longer"],
     );
@@ -135,7 +135,8 @@ fn one_that_forks_away_has_ended_and_nothing_of_it_is_left() {
 #[test]
 fn one_that_cannot_be_started_is_named() {
     let run_of = "loadlab: 1\nname: test\nsystem:\n";
-    let text = format!("{run_of}{COUNT}load: {{ command: {{ run: [./no-such-driver], counts: done }} }}\n");
+    let text =
+        format!("{run_of}{COUNT}load: {{ command: {{ run: [./no-such-driver], counted_by: done }} }}\n");
     run(&text, 5, &["load `load`", "no-such-driver"]);
     run(&program("no-such-driver", ""), 5, &["exit status 127"]);
 }
@@ -147,7 +148,11 @@ fn it_makes_as_many_as_the_plan_says() {
         5,
         &["load `driver`: probe `done` counted 499 of the 500 requests that it was to make"],
     );
-    run(&program("echo 499 > n", ", begins: ready"), 5, &["it ended without `ready` in its output"]);
+    run(
+        &program("echo 499 > n", ", started_when_output: ready"),
+        5,
+        &["it ended without `ready` in its output"],
+    );
     // What it counts must be readable before and after it.
     let broken = program("echo 3 > n", "").replace("|| echo 0", "");
     run(&broken, 5, &["what counts its requests cannot be read before it"]);
@@ -157,7 +162,7 @@ fn it_makes_as_many_as_the_plan_says() {
 #[test]
 fn one_that_begins_and_ends_between_two_looks_has_begun() {
     let count = "echo $(($(cat n 2>/dev/null || echo 0) + 5)) > n.new; mv n.new n";
-    let text = program(&format!("{count}; echo go"), ", requests: 5, begins: go");
+    let text = program(&format!("{count}; echo go"), ", requests: 5, started_when_output: go");
     let text = text.replace("    command:", "    batches: { repeat: 10 }\n    command:");
     let (lab, _) = run(&text, 0, &[]);
     assert_eq!(requests(&lab)["ok"], 50);
@@ -186,7 +191,7 @@ fn conditions_end_it_early() {
 fn it_runs_beside_other_loads_and_dies_with_their_system() {
     let steps = "journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]";
     let users = format!("  users: {{ users: 2, requests: 40, {steps} }}\n");
-    let driver = "  driver: { command: { run: \"echo 7 > n\", counts: done } }\n";
+    let driver = "  driver: { command: { run: \"echo 7 > n\", counted_by: done } }\n";
     let both = plan(&[component("web", "", &[])], &format!("{COUNT}loads:\n{users}{driver}"));
     let (lab, _) = run(&both, 0, &[]);
     let summary = lab.record().summary("default", 1);
@@ -195,7 +200,7 @@ fn it_runs_beside_other_loads_and_dies_with_their_system() {
     assert_eq!(summary["by_load"]["driver"]["requests"]["ok"], 7);
 
     let fragile = "    fragile: { run: \"while ! [ -e n ]; do sleep 0.01; done; exit 4\" }\n".to_owned();
-    let driver = "load: { command: { run: \"echo 7 > n; sleep 1000\", counts: done } }\n";
+    let driver = "load: { command: { run: \"echo 7 > n; sleep 1000\", counted_by: done } }\n";
     run(&plan(&[fragile], &format!("{COUNT}{driver}")), 1, &["component `fragile` died: exit status 4"]);
 }
 
@@ -215,7 +220,7 @@ fn it_goes_when_loadlab_goes() {
 #[test]
 fn figures_of_cases_are_worked_out() {
     let driver = |name: &str, n: u32| {
-        format!("  {name}: {{ cases: {name}, command: {{ run: \"echo {n} > n\", counts: done }} }}\n")
+        format!("  {name}: {{ cases: {name}, command: {{ run: \"echo {n} > n\", counted_by: done }} }}\n")
     };
     let text = format!(
         "loadlab: 1\nname: test\nmatrix: [{{ name: one }}, {{ name: two }}]\ntrials: 3\nsystem:\n  before_trial: rm -f n\n{COUNT}loads:\n{}{}derive:\n  \

@@ -213,8 +213,10 @@ fn lists_of_urls_are_taken_in_turn() {
     ran.expect(5, &["step 1 of `load`: `192.0.2.1` (192.0.2.1) is not loopback"]);
     let ran = lab.run(&plan("  requests: 40\n", "    - { urls: none }\n"), &[]);
     ran.expect(2, &["cannot read ", "none: "]);
-    let around =
-        plan("  requests: 4\n  after: [{ urls: list }]\n", "    - { get: \"http://127.0.0.1:1/\" }\n");
+    let around = plan(
+        "  requests: 4\n  user_teardown: [{ urls: list }]\n",
+        "    - { get: \"http://127.0.0.1:1/\" }\n",
+    );
     lab.run(&around, &[]).expect(2, &["plan.yaml:6:13: these steps are all taken, one after another"]);
 }
 

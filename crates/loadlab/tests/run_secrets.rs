@@ -191,7 +191,7 @@ loads:
     users: 2
     duration: 10m
     think: 2ms
-    compressed: true
+    compression: true
     proxy: "http://ada:${{env.E2E_PROXY}}@{proxy}"
     journey:
 {packed}stop_when: ["stop > 0"]
@@ -294,7 +294,7 @@ fn nothing_a_run_leaves_or_serves_holds_a_secret() {
         &url,
         "--otlp-header",
         "@otlp.txt",
-        "--otlp-every",
+        "--otlp-interval",
         "100ms",
     ];
     let mut child = started(lab.command(&[&args[..], &more].concat()), &lab);
@@ -369,7 +369,8 @@ fn plan_of_others(front: &Front, chat: &Chat) -> String {
         ["E2E_PASSWORD", "E2E_BASIC", "E2E_PROXY", "E2E_SET", "E2E_LITERAL", "E2E_OTLP", "E2E_SESSION"];
     let headers: Vec<String> = known.iter().map(|name| format!("{name}: \"${{env.{name}}}\"")).collect();
     let messages = written().into_iter().map(|(name, _)| {
-        let part = format!("send: \"${{public:env.{name}}}\", expect: {{ contains: nowhere }}, others: fail");
+        let part =
+            format!("send: \"${{public:env.{name}}}\", expect: {{ contains: nowhere }}, on_unexpected: fail");
         format!("          - {{ {part}, tags: [{}] }}\n", name.to_lowercase())
     });
     format!(
@@ -379,7 +380,7 @@ trials: 2
 system:
   components:
     talker:
-      fresh: experiment
+      lifetime: experiment
       run: "trap 'echo bye with $API_TOKEN; exit 0' TERM; echo my token is $API_TOKEN; sleep 1000 & wait $!"
       env: {{ API_TOKEN: "${{env.E2E_COMPONENT}}" }}
       ready: {{ log: "my token" }}
@@ -400,7 +401,7 @@ loads:
     repeats: 1
     protocol: http/2
     tls: {{ insecure: true }}
-    compressed: true
+    compression: true
     journey:
 {packed}  talk:
     users: 1

@@ -38,7 +38,7 @@ fn a_system_of_several_components() {
     let web = component(
         "web",
         "\"upstream\": \"http://127.0.0.1:${components.back2.port}/via\"",
-        &["ready: { log: \"is listening\", within: 20s }"],
+        &["ready: { log: \"is listening\", timeout: 20s }"],
     );
     // `/via` of the second back end passes on to its own `/stats`.
     let back = component(
@@ -153,7 +153,7 @@ fn lifetimes_and_commands() {
 fn lifetimes_of_interleaved_cases() {
     let lab = Lab::new();
     let cache =
-        "    cache: { run: \"echo ${case.name} >> ${plan.dir}/story; exec sleep 1000\", fresh: case }\n";
+        "    cache: { run: \"echo ${case.name} >> ${plan.dir}/story; exec sleep 1000\", lifetime: case }\n";
     let rest = "matrix: [{ name: a }, { name: b }]\ntrials: 2\n";
     lab.run(&plan(&[cache.to_owned(), component("web", "", &[])], rest), &[]).expect(0, &[]);
     assert_eq!(lab.lines("story"), ["a", "b", "a"], "the order is a b, b a");
@@ -175,7 +175,7 @@ fn ports_that_were_told_stay() {
     let web = component(
         "web",
         "\"upstream\": \"http://127.0.0.1:${components.back.port}/stats\"",
-        &["fresh: experiment"],
+        &["lifetime: experiment"],
     );
     let back = component("back", "", &[]);
     let load = "trials: 3\nload:\n  users: 1\n  requests: 10\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/via\" }]\n";
@@ -349,7 +349,8 @@ fn the_record_is_the_same_document_as_the_json_output() {
 #[test]
 fn seeds_that_differ_between_cases() {
     let lab = Lab::new();
-    let store = "    store: { run: \"echo up >> ${plan.dir}/story; exec sleep 1000\", fresh: experiment }\n";
+    let store =
+        "    store: { run: \"echo up >> ${plan.dir}/story; exec sleep 1000\", lifetime: experiment }\n";
     let rest = "  seed: echo seed ${case.kind} >> story\nmatrix: { axes: { kind: [x, y] } }\ntrials: 2\norder: sequential\n";
     lab.run(&plan(&[store.to_owned(), component("web", "", &[])], rest), &[]).expect(0, &[]);
     assert_eq!(lab.lines("story"), ["up", "seed x", "seed y"]);

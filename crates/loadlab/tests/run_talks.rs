@@ -98,7 +98,7 @@ fn each_fault_has_its_own_name_and_shows_what_came() {
         let url = chat.url(&format!("/{path}"));
         let pause = if *path == "leaves" { "pause: 200ms, " } else { "" };
         format!(
-            "  {path}:\n    users: 1\n    repeats: 2\n    journey:\n      - websocket: {url}\n        messages: [ {{ {pause}send: ping, expect: {{ contains: pong }}, others: fail, within: 300ms }} ]\n"
+            "  {path}:\n    users: 1\n    repeats: 2\n    journey:\n      - websocket: {url}\n        messages: [ {{ {pause}send: ping, expect: {{ contains: pong }}, on_unexpected: fail, timeout: 300ms }} ]\n"
         )
     });
     let plan = format!("loadlab: 1\nname: faults\nloads:\n{}", loads.collect::<String>());
@@ -136,14 +136,14 @@ name: bytes
 load:
   sessions: 20/s
   duration: 1s
-  before: [ {{ websocket: "{pings}" }} ]
+  user_setup: [ {{ websocket: "{pings}" }} ]
   journey:
     - websocket: {echo}
       repeat: 2
       messages:
         - {{ send: {{ hex: "00 ff 0a" }}, expect: {{ size: "== 3" }} }}
         - {{ send: {{ file: data.bin }}, capture: {{ digits: {{ regex: "2(.*)7" }} }}, tags: [file] }}
-        - {{ pause: 10ms, send: "got ${{digits}}", expect: {{ contains: "got 3456" }}, others: fail }}
+        - {{ pause: 10ms, send: "got ${{digits}}", expect: {{ contains: "got 3456" }}, on_unexpected: fail }}
 expect: [ "failed == 0", "tag.file.p50 < 10s" ]
 "#,
         pings = chat.url("/pings"),

@@ -183,8 +183,19 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     let server = Served::start("\"slow_ms\": 1");
     let lab = Lab::new();
     let url = server.url("/");
-    let args =
-        ["find", &url, "--expect", "p50 < 10s", "--users", "1..2", "--probe", "1s", "--settle", "0s", "--ui"];
+    let args = [
+        "find",
+        &url,
+        "--expect",
+        "p50 < 10s",
+        "--users",
+        "1..2",
+        "--level-duration",
+        "1s",
+        "--settle",
+        "0s",
+        "--ui",
+    ];
     let mut command = lab.command(&args);
     command.stderr(std::fs::File::create(lab.path().join("stderr")).unwrap());
     let child = command.spawn().unwrap();

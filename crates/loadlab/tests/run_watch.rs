@@ -19,7 +19,7 @@ fn limits_are_read_back_and_follow_from_an_earlier_case() {
     let web = component(
         "web",
         "",
-        &["limits: { memory: \"${case.memory}\", pids: 40, open_files: 99, cpus: \"0\" }"],
+        &["limits: { memory: \"${case.memory}\", pids: 40, open_files: 99, cpuset: \"0\" }"],
     );
     let matrix = "matrix:\n  - { name: control, memory: 200MiB }\n  - { name: twice, memory: \"${measured.control.web.memory.max * 20}\" }\n";
     let ran = lab.run(&plan(&[web], matrix), &[]);
@@ -31,7 +31,7 @@ fn limits_are_read_back_and_follow_from_an_earlier_case() {
     let in_force = |case: &str| record.events(case, 1, "limited")[0]["limits"].clone();
     let control = in_force("control");
     assert_eq!(
-        (&control["memory_bytes"], &control["pids"], &control["open_files"], &control["cpus"]),
+        (&control["memory_bytes"], &control["pids"], &control["open_files"], &control["cpuset"]),
         (&json!(200 << 20), &json!(40), &json!(99), &json!("0"))
     );
     let measured = record.summary("control", 1)["components"]["web"]["memory_bytes"]["max"].as_f64().unwrap();
@@ -51,7 +51,7 @@ fn limits_are_read_back_and_follow_from_an_earlier_case() {
 #[test]
 fn a_limit_that_the_kernel_refuses_starts_nothing() {
     let lab = Lab::new();
-    let web = component("web", "", &["limits: { cpus: \"900\" }"]);
+    let web = component("web", "", &["limits: { cpuset: \"900\" }"]);
     lab.run(&plan(&[web], ""), &[]).expect(3, &["component `web`: cannot limit cores to [900]", "hint:"]);
     let web = component("web", "", &["limits: { cpu: 0.01% }"]);
     Lab::new().run(&plan(&[web], ""), &[]).expect(3, &["component `web`: cannot limit cpu", "hint:"]);
@@ -61,7 +61,7 @@ fn a_limit_that_the_kernel_refuses_starts_nothing() {
 #[test]
 fn limits_change_between_cases_on_what_lives_on() {
     let lab = Lab::new();
-    let web = component("web", "", &["limits: { pids: \"${case.pids}\" }", "fresh: experiment"]);
+    let web = component("web", "", &["limits: { pids: \"${case.pids}\" }", "lifetime: experiment"]);
     let ran = lab.run(&plan(&[web], "matrix: { axes: { pids: [40, none, 50] } }\n"), &[]);
     if ran.lacks_limits() {
         return;
@@ -146,7 +146,7 @@ fn what_is_lost_is_told_by_ids() {
                 - { get: \"http://127.0.0.1:${components.web.port}/\" }\n";
     let rest = format!(
         "{load}drain: {{ until: \"steady(stored, 100ms)\", at_most: 10s }}\n\
-         loss: {{ http: \"http://127.0.0.1:${{components.web.port}}/ids\", json: /ids }}\nexpect: [\"lost == 0\", \"errors == 0\"]\n"
+         durability: {{ http: \"http://127.0.0.1:${{components.web.port}}/ids\", json: /ids }}\nexpect: [\"lost == 0\", \"errors == 0\"]\n"
     );
     let probes =
         "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
@@ -189,8 +189,9 @@ fn what_is_lost_is_bounded_by_a_count() {
     let probes =
         "  probes: { stored: { http: \"http://127.0.0.1:${components.web.port}/stats\", json: /stored } }\n";
     let load = "load:\n  users: 2\n  requests: 40\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/x\" }]\n";
-    let rest =
-        format!("{probes}{load}loss: {{ probe: stored }}\nexpect: [\"lost <= 4\", \"accepted == 40\"]\n");
+    let rest = format!(
+        "{probes}{load}durability: {{ probe: stored }}\nexpect: [\"lost <= 4\", \"accepted == 40\"]\n"
+    );
     lab.run(&plan(&[web], &rest), &[]).expect(0, &["pass"]);
     let loss = lab.record().summary("default", 1)["loss"].clone();
     assert_eq!((&loss["lost_min"], &loss["lost_max"], &loss["by_id"]), (&json!(4), &json!(4), &json!(false)));
@@ -200,9 +201,9 @@ fn what_is_lost_is_bounded_by_a_count() {
 fn what_cannot_be_compared_spoils_the_trial() {
     let lab = Lab::new();
     let load = "load:\n  users: 1\n  requests: 5\n  journey: [{ post: \"http://127.0.0.1:${components.web.port}/items/${unique}\" }]\n";
-    let rest = format!("{load}loss: {{ command: \"echo the store is away >&2; exit 4\" }}\n");
+    let rest = format!("{load}durability: {{ command: \"echo the store is away >&2; exit 4\" }}\n");
     let ran = lab.run(&plan(&[component("web", "", &[])], &rest), &[]);
-    ran.expect(3, &["what was stored cannot be told", "the store is away"]);
+    ran.expect(3, &["cannot read what was stored", "the store is away"]);
     assert_eq!(lab.record().summary("default", 1)["loss"], Value::Null);
 }
 

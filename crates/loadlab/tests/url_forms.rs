@@ -79,7 +79,7 @@ fn plans_refuse_what_is_no_host() {
                 "external",
                 plan(&format!("  components: {{ a: {{ external: {{ prometheus: {http} }} }} }}\n"), "", get),
             ),
-            ("loss", plan(&none, "", get) + &format!("loss: {{ http: {http} }}\n")),
+            ("durability", plan(&none, "", get) + &format!("durability: {{ http: {http} }}\n")),
         ];
         // What comes with a name is looked at when the name is known.
         places.push((

@@ -28,9 +28,10 @@ pub fn parts(case: &Case) -> u64 {
     case.loads.iter().map(|load| u64::from(load.batches)).sum()
 }
 
-/// `loss` by ids would take the requests of one trial for those of another.
+/// `durability` by ids would take the requests of one trial for those of another.
 pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
-    let by_ids = |case: &Case| case.loss.clone().filter(|l| !matches!(l.persisted, Persisted::Probe(_)));
+    let by_ids =
+        |case: &Case| case.durability.clone().filter(|l| !matches!(l.persisted, Persisted::Probe(_)));
     let Place { file, line, column, snippet } = plan.cases().iter().find_map(by_ids)?.at;
     let most = plan.cases().iter().map(parts).max().unwrap_or(1).max(1);
     let trials = plan.cases().len() as u64 * u64::from(plan.trials);

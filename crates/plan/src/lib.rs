@@ -34,13 +34,13 @@ pub use model::journey::{
     Script, Setup, Step, Tls,
 };
 pub use model::part::{
-    Command, ComposeSpec, ContainerSpec, External, Fresh, HealthSpec, Image, Isolation, Network, Part,
+    Command, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime, Network, Part,
 };
 pub use model::plan::{Order, Plan};
 pub use model::spec::{
-    Action, Arrivals, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, EventSpec, Expression,
-    LimitName, Limits, LoadSpec, LossSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource, ProbeSpec,
-    Purpose, ReadySign, ReadySpec, Stage, StopSpec, SystemSpec, Think, Until, WhenBehind,
+    Action, Arrivals, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec,
+    Expression, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,
+    ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, StopSpec, SystemSpec, Think, Until, WhenBehind,
 };
 pub use model::template::{Template, UnknownName};
 pub use model::variable::{Escape, Segment, Unit, Variable};

@@ -51,9 +51,9 @@ fn a_journey_in_words() {
     load: 100 users, each sends when its last request has ended, for 1m
     load: timeout 30s, grace 5s
     load: a row of `people` for each user, each row once; a row of `items` for each journey, shuffled; users keep cookies; follows up to 3 redirects; HTTP/2 where the server offers it; asks for compressed answers; through the proxy http://127.0.0.1:3128
-    before: POST https://127.0.0.1:8443/login with the form `user=${people.name}&password=${people.secret}&a+b=c%26d`, keeps token, next, a failure ends the journey
+    user_setup: POST https://127.0.0.1:8443/login with the form `user=${people.name}&password=${people.secret}&a+b=c%26d`, keeps token, next, a failure ends the journey
     journey: GET https://127.0.0.1:8443${raw(next)} → 200 or 304, checks headers, text, JSON, size, time, keeps id, price, all, a failure makes the user leave, then POST https://127.0.0.1:8443/buy/${id}?n=${random(1, 6)} with JSON `{"user":${user},"price":${price},"at":"${now.iso}","ms":${no…`, then POST unix:/run/shop.sock:/upload?n=${sequence} with the parts note, picture (data/picture.png), then GET the URLs of data/urls.txt in turn
-    after: POST https://127.0.0.1:8443/logout
+    user_teardown: POST https://127.0.0.1:8443/logout
     "#);
 }
 
@@ -102,7 +102,7 @@ fn variables_become_numbers() {
     );
     let next = load.journey[0].url.resolve(&|_| None).unwrap();
     assert_eq!(next[1], Segment::Variable { variable: capture(2, false), escape: Escape::UrlTarget });
-    let Body::Form(form) = &load.script.before[0].body else { panic!("a form") };
+    let Body::Form(form) = &load.script.user_setup[0].body else { panic!("a form") };
     assert_eq!(form.to_string(), "user=${people.name}&password=${people.secret}&a+b=c%26d");
     assert_eq!(buy.url.render(&|_| None).unwrap_err().name, "id");
 }
@@ -117,8 +117,11 @@ fn the_rest_is_read() {
     assert_eq!((people.format, people.is_once, people.is_per_user), (FeedFormat::Csv, true, true));
     assert_eq!((items.format, items.is_shuffled, items.is_once), (FeedFormat::JsonLines, true, false));
     assert_eq!((items.file.as_str(), items.at.line, items.at.column), ("shop/data/items.jsonl", 12, 20));
-    assert!(load.script.cookies && load.http.compressed && !load.script.is_mix);
-    assert_eq!((load.script.redirects, load.http.protocol, load.http.streams), (3, Protocol::Auto, 8));
+    assert!(load.script.cookies && load.http.compression && !load.script.is_mix);
+    assert_eq!(
+        (load.script.redirects, load.http.protocol, load.http.streams_per_connection),
+        (3, Protocol::Auto, 8)
+    );
     let tls = &load.http.tls;
     assert_eq!(tls.identity, Some(("shop/us.pem".to_owned(), "shop/us.key".to_owned())));
     assert_eq!((tls.versions.as_slice(), tls.is_resumed, tls.is_insecure), (&[13][..], true, false));
@@ -148,8 +151,8 @@ fn the_rest_is_read() {
         (Some("picture.png"), Some("image/png"))
     );
     assert_eq!(load.journey[3].urls.as_deref(), Some("shop/data/urls.txt"));
-    assert_eq!(load.script.before[0].on_failure, OnFailure::End);
-    assert_eq!(load.script.after[0].on_failure, OnFailure::Continue);
+    assert_eq!(load.script.user_setup[0].on_failure, OnFailure::End);
+    assert_eq!(load.script.user_teardown[0].on_failure, OnFailure::Continue);
 }
 
 #[test]
@@ -160,9 +163,9 @@ fn users_that_arrive() {
         );
         parsed(&text).cases()[0].loads[0].model.clone()
     };
-    assert!(matches!(model("5/s"), Model::Sessions { rate_per_s: 5.0, at_most: 10_000, .. }));
-    let wide = model("{ rate: 30/m, arrivals: poisson, at_most: 7 }");
-    assert!(matches!(wide, Model::Sessions { rate_per_s: 0.5, at_most: 7, .. }));
+    assert!(matches!(model("5/s"), Model::Sessions { rate_per_s: 5.0, max_users: 10_000, .. }));
+    let wide = model("{ rate: 30/m, arrivals: poisson, max_users: 7 }");
+    assert!(matches!(wide, Model::Sessions { rate_per_s: 0.5, max_users: 7, .. }));
     let both = format!(
         "{HEAD}load: {{ sessions: 5/s, users: 3, duration: 1m, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
     );
@@ -182,7 +185,7 @@ fn a_mix() {
     let load = &plan.cases()[0].loads[0];
     assert!(load.script.is_mix);
     assert_eq!(load.journey.iter().map(|s| s.weight).collect::<Vec<_>>(), [Some(3), Some(1)]);
-    insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", weight: 3 }\n    - { get: \"http://b/\" }\n  after:\n    - { get: \"http://b/\", weight: 1 }\n"), @r"
+    insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", weight: 3 }\n    - { get: \"http://b/\" }\n  user_teardown:\n    - { get: \"http://b/\", weight: 1 }\n"), @r"
     plan.yaml:8:7: this step has no `weight`, and others have
       one that has is here: plan.yaml:7:27
       hint: either all steps of a journey have one and each round takes one of them, or none
@@ -252,7 +255,7 @@ fn mistakes_in_variables() {
       captured here: plan.yaml:4:43
       hint: all users see that one: give this one another name
     ");
-    insta::assert_snapshot!(wrong("  before:\n    - { get: \"http://a/\", capture: { n: { json: /t } } }\n  journey:\n    - { get: \"http://a/\", capture: { n: { json: /t, number: true }, port: { json: /p } } }\n"), @r"
+    insta::assert_snapshot!(wrong("  user_setup:\n    - { get: \"http://a/\", capture: { n: { json: /t } } }\n  journey:\n    - { get: \"http://a/\", capture: { n: { json: /t, number: true }, port: { json: /p } } }\n"), @r"
     plan.yaml:9:38: `n` is a number here and none there
       the other one is here: plan.yaml:7:38
       hint: `number: true` at both, or another name
@@ -331,7 +334,7 @@ fn mistakes_in_bodies() {
 #[test]
 fn mistakes_in_how_it_speaks() {
     let load = |keys: &str| wrong(&format!("  {keys}\n  journey:\n    - {{ get: \"http://a/\" }}\n"));
-    insta::assert_snapshot!(load("streams: 5"), @r"
+    insta::assert_snapshot!(load("streams_per_connection: 5"), @r"
     plan.yaml:6:3: HTTP/1.1 has one request at a time
       hint: `protocol: http/2`, or `auto`
     ");

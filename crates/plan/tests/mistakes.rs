@@ -219,7 +219,7 @@ fn components() {
     plan.yaml:7:12: expected a command: a shell line, or a list of words, found an empty list
     plan.yaml:8:14: expected a command: a shell line, or a list of words, found an empty text
     ");
-    insta::assert_snapshot!(component("      run: a\n      ready: { within: 3s }\n"), @r"
+    insta::assert_snapshot!(component("      run: a\n      ready: { timeout: 3s }\n"), @r"
     plan.yaml:8:7: `ready` needs one of `http`, `tcp`, `log`, `health`
       hint: one sign is enough
     ");
@@ -241,12 +241,12 @@ fn components() {
     plan.yaml:8:59: `many` is not a whole number from 1
       hint: `none` for no limit
     ");
-    insta::assert_snapshot!(component("      run: a\n      fresh: trials\n      stop: { signal: SIGTERM, within: x }\n"), @r"
-    plan.yaml:8:14: `trials` is not a value of `fresh`: one of `trial`, `case`, `experiment`
+    insta::assert_snapshot!(component("      run: a\n      lifetime: trials\n      stop: { signal: SIGTERM, timeout: x }\n"), @r"
+    plan.yaml:8:17: `trials` is not a value of `lifetime`: one of `trial`, `case`, `experiment`
       hint: did you mean `trial`?
     plan.yaml:9:23: `SIGTERM` is not a value of `signal`: one of `TERM`, `INT`, `QUIT`, `HUP`, `KILL`, `USR1`, `USR2`
       hint: did you mean `TERM`?
-    plan.yaml:9:40: `x` is not a duration such as `300ms`, `10s` or `1m30s`
+    plan.yaml:9:41: `x` is not a duration such as `300ms`, `10s` or `1m30s`
     ");
     insta::assert_snapshot!(component("      run: a\n      port: 70000\n      ports: { admin: atuo }\n"), @r"
     plan.yaml:8:13: `70000` is not a port: `auto`, or a number from 1 to 65535
@@ -325,7 +325,68 @@ fn probes() {
 }
 
 #[test]
-fn events_and_loss() {
+fn what_was_renamed_is_refused_with_its_new_name() {
+    let check = |text: &str, from: &str, to: &str| {
+        let found = briefly(text, &Options::default());
+        let expect = format!("was renamed to `{to}`");
+        let shown = found.lines().find(|line| line.contains(&expect) && line.contains(&format!("`{from}`")));
+        let placed = shown.is_some_and(|line| line.starts_with("plan.yaml:"));
+        assert!(placed, "{from} → {to}:\n{text}\n{found}");
+    };
+    let component = |more: &str| {
+        format!("{HEAD}{LOAD}isolate: true\nsystem: {{ components: {{ edge: {{ run: a, {more} }} }} }}\n")
+    };
+    let load = |more: &str| {
+        format!(
+            "{HEAD}load:\n  users: 1\n  duration: 1s\n  journey: [ {{ get: \"http://127.0.0.1/\" }} ]\n  {more}\n"
+        )
+    };
+    let program = |more: &str| format!("{HEAD}load: {{ command: {{ run: a, {more} }} }}\n");
+    let message = |more: &str| {
+        load("").replace(
+            "get: \"http",
+            &format!("messages: [ {{ send: a, expect: {{ contains: b }}, {more} }} ], websocket: \"ws"),
+        )
+    };
+    for (text, from, to) in [
+        (format!("{HEAD}{LOAD}loss: {{ probe: n }}\n"), "loss", "durability"),
+        (format!("{HEAD}{LOAD}system: {{ samples: 2/s }}\n"), "samples", "sample_rate"),
+        (format!("{HEAD}{LOAD}system: {{ compose: {{ file: a, fresh: case }} }}\n"), "fresh", "lifetime"),
+        (format!("{HEAD}{LOAD}system: {{ compose: {{ file: a, within: 1s }} }}\n"), "within", "timeout"),
+        (component("fresh: case"), "fresh", "lifetime"),
+        (component("ready: { log: a, within: 1s }"), "within", "timeout"),
+        (component("stop: { within: 1s }"), "within", "timeout"),
+        (component("limits: { cpus: \"0\" }"), "cpus", "cpuset"),
+        (component("limits: { network: 1MiB/s }"), "network", "bandwidth"),
+        (component("limits: { loss: 1% }"), "loss", "packet_loss"),
+        (load("before: []"), "before", "user_setup"),
+        (load("after: []"), "after", "user_teardown"),
+        (load("compressed: true"), "compressed", "compression"),
+        (load("streams: 2"), "streams", "streams_per_connection"),
+        (load("sessions: { rate: 1/s, at_most: 2 }"), "at_most", "max_users"),
+        (program("counts: n"), "counts", "counted_by"),
+        (program("counted_by: n, begins: go"), "begins", "started_when_output"),
+        (program("counted_by: n, within: 1s"), "within", "timeout"),
+        (message("within: 1s"), "within", "timeout"),
+        (message("others: fail"), "others", "on_unexpected"),
+    ] {
+        check(&text, from, to);
+    }
+    for (event, from, to) in [
+        ("cut edge", "cut", "disconnect"),
+        ("heal edge", "heal", "reconnect"),
+        ("narrow edge 1MiB/s", "narrow", "bandwidth"),
+        ("lose edge 1%", "lose", "packet_loss"),
+        ("limit edge network 1MiB/s", "network", "bandwidth"),
+        ("limit edge loss 1%", "loss", "packet_loss"),
+    ] {
+        let events = format!("{}events: [ {{ at: 1s, do: {event} }} ]\n", component("port: auto"));
+        check(&events, from, to);
+    }
+}
+
+#[test]
+fn events_and_durability() {
     let with = |more: &str| {
         let text = format!(
             "{HEAD}{LOAD}system: {{ components: {{ edge: {{ run: a, replicas: 2 }} }}, probes: {{ n: {{ command: x }} }} }}\n{more}\n"
@@ -336,17 +397,23 @@ fn events_and_loss() {
         ("events: [{ at: 1s, do: kill edge2 }, { at: 2s, do: restart edge }, { at: 3s, do: none }]", ""),
         ("events: [{ at: 1s, do: limit edge cpu 5% }, { at: 2s, do: limit edge memory none }]", ""),
         ("events: [{ at: 1s, do: kill edg }]", "there is no component `edg`"),
-        ("events: [{ at: 1s, do: explode edge }]", "`explode edge` is nothing that can be done"),
-        ("events: [{ at: 1s, do: limit edge cpus 1 }]", "`cpus` is no limit that can be changed"),
+        ("events: [{ at: 1s, do: explode edge }]", "unknown action `explode edge`"),
+        ("events: [{ at: 1s, do: limit edge cpus 1 }]", "`cpus` is not a limit that can be changed"),
         ("events: [{ at: 1s, do: limit edge cpu lots }]", "`lots` is not"),
-        ("events: [{ at: 1s, do: cut edge1 }]", "`cut edge1` cannot be: it has no link of its own"),
-        ("isolate: true\nevents: [{ at: 1s, do: cut edge1 }, { at: 2s, do: heal edge }]", ""),
-        ("isolate: true\nevents: [{ at: 1s, do: narrow edge 1MiB/s }, { at: 2s, do: narrow edge none }]", ""),
-        ("isolate: true\nevents: [{ at: 1s, do: narrow edge lots }]", "`lots` is not bytes per second"),
+        (
+            "events: [{ at: 1s, do: disconnect edge1 }]",
+            "`disconnect edge1` cannot be: it has no link of its own",
+        ),
+        ("isolate: true\nevents: [{ at: 1s, do: disconnect edge1 }, { at: 2s, do: reconnect edge }]", ""),
+        (
+            "isolate: true\nevents: [{ at: 1s, do: bandwidth edge 1MiB/s }, { at: 2s, do: bandwidth edge none }]",
+            "",
+        ),
+        ("isolate: true\nevents: [{ at: 1s, do: bandwidth edge lots }]", "`lots` is not bytes per second"),
         ("events: []", "`events` has no event"),
-        ("loss: { probe: n }", ""),
-        ("loss: { probe: m }", "there is no probe `m`"),
-        ("loss: { command: x }", "no step carries a `${unique}`"),
+        ("durability: { probe: n }", ""),
+        ("durability: { probe: m }", "there is no probe `m`"),
+        ("durability: { command: x }", "no step carries a `${unique}`"),
     ] {
         let found = with(more);
         assert!(found.contains(expect) && found.is_empty() == expect.is_empty(), "{more}: {found}");
@@ -395,27 +462,27 @@ fn limits_from_what_was_measured() {
 #[test]
 fn what_lives_through_the_experiment_cannot_differ() {
     let text = format!(
-        "{HEAD}{LOAD}system: {{ components: {{ db: {{ run: \"a ${{case.x}}\", fresh: experiment }} }} }}\nmatrix: {{ axes: {{ x: [1, 2] }} }}\n"
+        "{HEAD}{LOAD}system: {{ components: {{ db: {{ run: \"a ${{case.x}}\", lifetime: experiment }} }} }}\nmatrix: {{ axes: {{ x: [1, 2] }} }}\n"
     );
     insta::assert_snapshot!(plain(&text), @r#"
     plan.yaml:4:36: `db` lives for the whole experiment, but this differs from case to case
        |
-     4 | system: { components: { db: { run: "a ${case.x}", fresh: experiment } } }
+     4 | system: { components: { db: { run: "a ${case.x}", lifetime: experiment } } }
        |                                    ^^^^^^^^^^^^^
       because of this: plan.yaml:4:51
        |
-     4 | system: { components: { db: { run: "a ${case.x}", fresh: experiment } } }
-       |                                                   ^^^^^
-      hint: `fresh: case` or `fresh: trial`
+     4 | system: { components: { db: { run: "a ${case.x}", lifetime: experiment } } }
+       |                                                   ^^^^^^^^
+      hint: `lifetime: case` or `lifetime: trial`
     "#);
 }
 
 #[test]
 fn links_that_cannot_be_limited() {
     for (system, says) in [
-        ("{ a: { run: x, limits: { network: 1MiB/s } } }", "nothing is there to be narrowed"),
+        ("{ a: { run: x, limits: { bandwidth: 1MiB/s } } }", "nothing is there to be narrowed"),
         ("{ a: { run: x, port: 80, limits: { delay: 1ms } } }", "who knows the number goes past it"),
-        ("{ a: { run: x, limits: { loss: 1% } } }", "who knows the number goes past it"),
+        ("{ a: { run: x, limits: { packet_loss: 1% } } }", "who knows the number goes past it"),
         ("{ a: { container: { image: x }, port: auto, limits: { delay: 1ms } } }", "only a process"),
         ("{ a: { run: x, limits: { jitter: 1ms } } }", "`jitter` belongs to `delay`"),
         (

@@ -218,10 +218,10 @@ fn with(inside: &str) -> String {
 
 #[test]
 fn ids_of_requests_are_told_apart_in_every_trial_or_the_plan_is_refused() {
-    let plan = |trials: u32, batches: u32, loss: &str| {
+    let plan = |trials: u32, batches: u32, durability: &str| {
         format!(
             "loadlab: 1\nname: n\ntrials: {trials}\nsystem: {{ components: {{ db: {{ run: x }} }}, probes: {{ stored: {{ http: \"http://a/\", json: \"/n\" }} }} }}\n\
-             load:\n  users: 1\n  requests: 1\n  batches: {{ repeat: {batches} }}\n  journey: [ {{ get: \"http://127.0.0.1/${{unique}}\" }} ]\nloss: {loss}\n"
+             load:\n  users: 1\n  requests: 1\n  batches: {{ repeat: {batches} }}\n  journey: [ {{ get: \"http://127.0.0.1/${{unique}}\" }} ]\ndurability: {durability}\n"
         )
     };
     let by_ids = "{ http: \"http://127.0.0.1/ids\" }";
@@ -230,8 +230,8 @@ fn ids_of_requests_are_told_apart_in_every_trial_or_the_plan_is_refused() {
     insta::assert_snapshot!(plain(&plan(10_000, 210, by_ids)), @r#"
     plan.yaml:10:1: the ids of requests cannot tell 10000 trials of 210 loads and batches apart: 2097152 in all is the most
        |
-    10 | loss: { http: "http://127.0.0.1/ids" }
-       | ^^^^
+    10 | durability: { http: "http://127.0.0.1/ids" }
+       | ^^^^^^^^^^
       hint: fewer trials, cases or batches, or count with `probe`
     "#);
 }
@@ -241,7 +241,7 @@ fn ids_suffice_for_the_requests_of_every_load_or_the_plan_is_refused() {
     let plan = |trials: u32, load: &str| {
         format!(
             "loadlab: 1\nname: n\ntrials: {trials}\nload:\n  {load}\n  batches: {{ repeat: 209 }}\n\
-             \x20 journey: [ {{ get: \"http://127.0.0.1/${{unique}}\" }} ]\nloss: {{ http: \"http://127.0.0.1/ids\" }}\n"
+             \x20 journey: [ {{ get: \"http://127.0.0.1/${{unique}}\" }} ]\ndurability: {{ http: \"http://127.0.0.1/ids\" }}\n"
         )
     };
     let requests = |n: u64| format!("users: 1\n  requests: {n}");
@@ -258,8 +258,8 @@ fn ids_suffice_for_the_requests_of_every_load_or_the_plan_is_refused() {
     insta::assert_snapshot!(plain(&plan(10_000, &lasting(2))), @r#"
     plan.yaml:9:1: the ids of requests cannot tell 7200000000 of load `load` apart: 4294967296 in a batch is the most
        |
-     9 | loss: { http: "http://127.0.0.1/ids" }
-       | ^^^^
+     9 | durability: { http: "http://127.0.0.1/ids" }
+       | ^^^^^^^^^^
       hint: fewer requests, trials, cases or batches, or count with `probe`
     "#);
 }

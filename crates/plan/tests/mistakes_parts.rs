@@ -26,8 +26,8 @@ fn mistakes_in_boxes() {
         ("components: { a: { container: { image: x, volumes: [data] } } }", "`data` is not a volume"),
         ("components: { a: { compose: web } }", "the system has no Compose file that this could be of"),
         (
-            "{ compose: c.yml, components: { a: { compose: web, fresh: case } } }",
-            "`fresh` cannot be used here: the Compose file says that",
+            "{ compose: c.yml, components: { a: { compose: web, lifetime: case } } }",
+            "`lifetime` cannot be used here: the Compose file says that",
         ),
         ("components: { a: { external: { pid: first } } }", "`first` is not a pid"),
         (

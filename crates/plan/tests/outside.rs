@@ -113,7 +113,7 @@ load:
   users: 1
   duration: "${{public:env.TIME}}"
   proxy: "http://u:${{env.PASSWORD}}@127.0.0.1:${{public:env.PORT}}"
-  before: [ {{ get: "http://127.0.0.1/", auth: {{ bearer: "${{file:token.txt}}" }} }} ]
+  user_setup: [ {{ get: "http://127.0.0.1/", auth: {{ bearer: "${{file:token.txt}}" }} }} ]
   journey: [ {{ get: "http://127.0.0.1/", auth: {{ basic: {{ user: u, password: "${{env.PASSWORD}}" }} }} }} ]
 "#
     );

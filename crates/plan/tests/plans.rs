@@ -7,7 +7,7 @@ use std::path::Path;
 
 use common::plan;
 use loadlab_plan::{
-    Body, Command, Fresh, Model, Options, Part, Plan, ReadySign, Stage, Think, Until, WhenBehind,
+    Body, Command, Lifetime, Model, Options, Part, Plan, ReadySign, Stage, Think, Until, WhenBehind,
 };
 
 #[test]
@@ -104,11 +104,11 @@ fn components_are_expanded_by_replica_and_case() {
     assert_eq!(words, ["./backend", "--port", "1", "--admin", "2"]);
     assert_eq!(backend.dir, "/labs/edges/backend");
     assert_eq!(
-        (backend.fresh, backend.stop.signal.as_str(), backend.stop.within_ns),
-        (Fresh::Trial, "INT", 3_000_000_000)
+        (backend.lifetime, backend.stop.signal.as_str(), backend.stop.timeout_ns),
+        (Lifetime::Trial, "INT", 3_000_000_000)
     );
     assert!(
-        matches!(&backend.ready, Some(r) if matches!(&r.sign, ReadySign::Tcp(_)) && r.within_ns == 30_000_000_000)
+        matches!(&backend.ready, Some(r) if matches!(&r.sign, ReadySign::Tcp(_)) && r.timeout_ns == 30_000_000_000)
     );
 }
 

@@ -21,41 +21,45 @@ fn load(inside: &str) -> String {
 fn a_program_is_read() {
     let plan = parse(&format!(
         "{HEAD}{PROBES}load:\n  start: 2s\n  batches: {{ repeat: 2, pause: 1s }}\n  command:\n    run: [./drive, --count, \"${{requests}}\", --to, \"${{run.dir}}\"]\n    \
-         env: {{ N: \"${{requests}}\" }}\n    counts: stored\n    requests: 500\n    begins: connected\n    within: 30s\n    dir: tools\n"
+         env: {{ N: \"${{requests}}\" }}\n    counted_by: stored\n    requests: 500\n    started_when_output: connected\n    timeout: 30s\n    dir: tools\n"
     ));
     let load = &plan.cases()[0].loads[0];
     let Model::Command(program) = &load.model else { panic!("{:?}", load.model) };
     let Command::Words(words) = &program.command else { panic!("{:?}", program.command) };
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     assert_eq!(words, ["./drive", "--count", "500", "--to", "${run.dir}"]);
-    assert_eq!((program.counts.as_str(), program.requests), ("stored", Some(500)));
-    assert_eq!((program.within_ns, program.dir.as_str()), (30_000_000_000, "lab/tools"));
-    assert_eq!(program.begins.as_ref().and_then(|t| t.as_text()), Some("connected"));
+    assert_eq!((program.counted_by.as_str(), program.requests), ("stored", Some(500)));
+    assert_eq!((program.timeout_ns, program.dir.as_str()), (30_000_000_000, "lab/tools"));
+    assert_eq!(program.started_when_output.as_ref().and_then(|t| t.as_text()), Some("connected"));
     assert_eq!(program.env[0].1.as_text(), Some("500"));
     assert_eq!((load.start_ns, load.batches, load.pause_ns), (2_000_000_000, 2, 1_000_000_000));
     assert!(load.journey.is_empty());
     insta::assert_snapshot!(plan.words()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, from `connected` in its output on, counted by probe stored, at most 30s, 2 times with pauses of 1s");
     // ten minutes, and as many as it likes
-    let least = parse(&format!("{HEAD}{PROBES}load: {{ command: {{ run: ./drive, counts: stored }} }}\n"));
+    let least =
+        parse(&format!("{HEAD}{PROBES}load: {{ command: {{ run: ./drive, counted_by: stored }} }}\n"));
     let program = least.cases()[0].loads[0].command().cloned();
     let program = program.expect("a command");
-    assert_eq!((program.within_ns, program.requests, program.begins), (600_000_000_000, None, None));
+    assert_eq!(
+        (program.timeout_ns, program.requests, program.started_when_output),
+        (600_000_000_000, None, None)
+    );
 }
 
 #[test]
 fn what_is_wrong_with_a_program_is_told() {
-    insta::assert_snapshot!(plain(&format!("{HEAD}{PROBES}load:\n  command: {{ run: x, counts: store }}\n")), @r"
-    plan.yaml:6:30: there is no probe `store`
+    insta::assert_snapshot!(plain(&format!("{HEAD}{PROBES}load:\n  command: {{ run: x, counted_by: store }}\n")), @r"
+    plan.yaml:6:34: there is no probe `store`
        |
-     6 |   command: { run: x, counts: store }
-       |                              ^^^^^
+     6 |   command: { run: x, counted_by: store }
+       |                                  ^^^^^
       hint: did you mean `stored`?
     ");
     insta::assert_snapshot!(load("  command: { run: x }"), @r"
-    plan.yaml:6:3: `command` of a load needs `counts`
+    plan.yaml:6:3: `command` of a load needs `counted_by`
       hint: the probe that counts its requests: by how much it grows
     ");
-    insta::assert_snapshot!(load("  users: 3\n  requests: 5\n  think: 1s\n  command: { run: x, counts: stored }"), @r"
+    insta::assert_snapshot!(load("  users: 3\n  requests: 5\n  think: 1s\n  command: { run: x, counted_by: stored }"), @r"
     plan.yaml:8:3: `think` has no meaning beside `command`
       hint: what the program sends, and how, is its own affair
     plan.yaml:9:3: `users` and `command` exclude each other
@@ -63,24 +67,24 @@ fn what_is_wrong_with_a_program_is_told() {
     plan.yaml:9:3: `requests` and `command` exclude each other
       hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
-    insta::assert_snapshot!(load("  command: { run: \"x ${requests}\", counts: stored }"), @r"
+    insta::assert_snapshot!(load("  command: { run: \"x ${requests}\", counted_by: stored }"), @r"
     plan.yaml:6:24: nothing is known as `${requests}` here
       hint: known here: `case.name`, `plan.dir`, `run.dir`; for the shell's own `${requests}` write `$${requests}`
     ");
-    insta::assert_snapshot!(load("  command: { run: x, counts: stored, begins: \"a\\nb\", within: 0 }"), @r"
-    plan.yaml:6:46: expected a part of one line for `begins`
-    plan.yaml:6:62: `within` must be longer than 0
+    insta::assert_snapshot!(load("  command: { run: x, counted_by: stored, started_when_output: \"a\\nb\", timeout: 0 }"), @r"
+    plan.yaml:6:63: expected a part of one line for `started_when_output`
+    plan.yaml:6:80: `timeout` must be longer than 0
     ");
     let component =
         "system:\n  components: { load: { run: ./a } }\n  probes: { n: { command: \"echo 1\" } }\n";
-    let text = format!("{HEAD}{component}load: {{ command: {{ run: x, counts: n }} }}\n");
+    let text = format!("{HEAD}{component}load: {{ command: {{ run: x, counted_by: n }} }}\n");
     insta::assert_snapshot!(briefly(&text, &Options::default()), @r"
     plan.yaml:6:1: a load with a `command` cannot have the name of a component: `load`
       hint: it is watched beside the components, by the load's name: give it one of its own in `loads`
     ");
-    let no_probe = format!("{HEAD}load: {{ command: {{ run: x, counts: n }} }}\n");
+    let no_probe = format!("{HEAD}load: {{ command: {{ run: x, counted_by: n }} }}\n");
     insta::assert_snapshot!(briefly(&no_probe, &Options::default()), @r"
-    plan.yaml:3:36: there is no probe `n`
+    plan.yaml:3:40: there is no probe `n`
       hint: `system.probes` has the probes; one of them must count the requests
     ");
 }
@@ -113,13 +117,13 @@ fn a_load_may_be_for_some_cases() {
 
 #[test]
 fn ids_are_missed_only_where_no_load_is_left_out() {
-    let loss = "system:\n  probes: { n: { command: \"echo 1\" } }\nloss: { command: \"cat ids\" }\n";
+    let loss = "system:\n  probes: { n: { command: \"echo 1\" } }\ndurability: { command: \"cat ids\" }\n";
     let text = format!(
         "{}{loss}",
         of_cases("get*", "put*").replace("127.0.0.1:1/\" } ]\n  b", "127.0.0.1:1/${unique}\" } ]\n  b")
     );
     let plan = parse(&text);
-    let has: Vec<bool> = plan.cases().iter().map(|c| c.loss.is_some()).collect();
+    let has: Vec<bool> = plan.cases().iter().map(|c| c.durability.is_some()).collect();
     assert_eq!(has, [true, false]);
 }
 

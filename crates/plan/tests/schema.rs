@@ -70,7 +70,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("/system/components/edge/replicas", r#"1001"#),
     ("/system/components/edge/port", r#"0"#),
     ("/system/components/edge/port", r#""any""#),
-    ("/system/components/edge/fresh", r#""never""#),
+    ("/system/components/edge/lifetime", r#""never""#),
     ("/system/components/edge/limits/cpu", r#""lots""#),
     ("/system/components/edge/limits/cpu", r#"0"#),
     ("/system/components/edge/limits/memory", r#""15 furlongs""#),
@@ -82,7 +82,7 @@ const BROKEN: &[(&str, &str)] = &[
     ("/system/components/edge/limits", r#"{ "jitter": "3ms" }"#),
     ("/system/components/edge/limits/block_read", r#""1MiB""#),
     ("/system/components/edge/limits", r#"{ "memory_swap": "30MiB" }"#),
-    ("/system/components/load-balancer/ready", r#"{ "within": "3s" }"#),
+    ("/system/components/load-balancer/ready", r#"{ "timeout": "3s" }"#),
     ("/system/components/load-balancer/ready/tcp", r#""127.0.0.1:1""#),
     ("/system/components/load-balancer/ready/within", r#"10"#),
     ("/system/components/backend/stop/signal", r#""SIGTERM""#),
@@ -144,7 +144,7 @@ const BROKEN_BOXES: &[(&str, &str)] = &[
     ("/system/components/queue/external", r#"{}"#),
     ("/system/components/queue/external/pid", r#"7"#),
     ("/system/components/queue/external", r#"{ "pid": 7, "match": { "a": "b" } }"#),
-    ("/system/compose/fresh", r#""never""#),
+    ("/system/compose/lifetime", r#""never""#),
 ];
 
 /// The same for the plan with stages.

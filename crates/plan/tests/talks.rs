@@ -64,16 +64,16 @@ fn conversations_that_cannot_be() {
       hint: `messages` say what is sent, expected and captured
     ");
     insta::assert_snapshot!(
-        step("{ websocket: \"ws://a/\", messages: [ {}, { send: a, within: 1s, others: pass }, { expect: { status: 200 } }, { capture: { a: { header: b } } } ] }"),
+        step("{ websocket: \"ws://a/\", messages: [ {}, { send: a, timeout: 1s, on_unexpected: ignore }, { expect: { status: 200 } }, { capture: { a: { header: b } } } ] }"),
         @r"
         plan.yaml:7:43: a message needs `send`, `expect`, `capture` or `pause`
-        plan.yaml:7:58: `within` belongs to `expect`, which is not here
+        plan.yaml:7:58: `timeout` belongs to `expect`, which is not here
           hint: it is about what is waited for
-        plan.yaml:7:70: `others` belongs to `expect`, which is not here
+        plan.yaml:7:71: `on_unexpected` belongs to `expect`, which is not here
           hint: it is about what is waited for
-        plan.yaml:7:98: a message has no `status`
+        plan.yaml:7:108: a message has no `status`
           hint: `contains`, `json` or `size`
-        plan.yaml:7:133: a message has no `header`
+        plan.yaml:7:143: a message has no `header`
           hint: `json`, `regex` or `body`
         "
     );
@@ -134,6 +134,6 @@ fn conversations_that_cannot_be() {
     );
     insta::assert_snapshot!(shown(&text), @r"
     plan.yaml:4:5: `setup` opens no WebSocket
-      hint: `before` of a load, for each of its users
+      hint: `user_setup` of a load, for each of its users
     ");
 }

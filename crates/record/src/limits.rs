@@ -37,10 +37,10 @@ pub struct LimitsInForce {
     pub block_write_ops_per_s: Option<u64>,
     /// Cores it may run on, where the plan names them: `0-1,3`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpus: Option<String>,
+    pub cpuset: Option<String>,
     /// Bytes per second over its link, each way.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub network_bytes_per_s: Option<u64>,
+    pub bandwidth_bytes_per_s: Option<u64>,
     /// How much longer a round trip over its link takes, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u64>,
@@ -49,7 +49,7 @@ pub struct LimitsInForce {
     pub jitter_ns: Option<u64>,
     /// Share of what goes over its link that is lost, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<f64>,
+    pub packet_loss: Option<f64>,
 }
 
 impl LimitsInForce {
@@ -74,10 +74,10 @@ impl LimitsInForce {
             self.block_write_bytes_per_s.map(|n| format!("{}/s written to each disk", bytes(n))),
             self.block_read_ops_per_s.map(|n| format!("{} reads/s of each disk", count(n))),
             self.block_write_ops_per_s.map(|n| format!("{} writes/s of each disk", count(n))),
-            self.cpus.as_ref().map(|cpus| format!("cores {cpus}")),
-            self.network_bytes_per_s.map(|n| format!("{}/s over its link each way", bytes(n))),
+            self.cpuset.as_ref().map(|cores| format!("cores {cores}")),
+            self.bandwidth_bytes_per_s.map(|n| format!("{}/s over its link each way", bytes(n))),
             self.delay_ns.map(|ns| self.delay_words(ns)),
-            self.loss.map(|share| format!("{} % lost on its link", format_count(share * 100.0))),
+            self.packet_loss.map(|share| format!("{} % lost on its link", format_count(share * 100.0))),
         ];
         words.into_iter().flatten().collect()
     }
@@ -100,10 +100,10 @@ mod tests {
             memory_bytes: Some(15 << 20),
             memory_swap_bytes: Some(15 << 20),
             block_write_bytes_per_s: Some(1 << 20),
-            cpus: Some("0-1".into()),
+            cpuset: Some("0-1".into()),
             delay_ns: Some(40_000_000),
             jitter_ns: Some(5_000_000),
-            loss: Some(0.01),
+            packet_loss: Some(0.01),
             ..LimitsInForce::default()
         };
         let words = limits.words().join(", ");

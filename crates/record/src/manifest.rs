@@ -63,7 +63,7 @@ pub struct DerivedFacts {
     pub against: Option<String>,
 }
 
-/// A search for the most load that meets what is expected: its cases are levels, its trials probes.
+/// A search for the most load that meets what is expected: its cases are levels, each measurement a trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchFacts {
     /// What is varied: `users`, or `rate` in requests per second.
@@ -78,13 +78,13 @@ pub struct SearchFacts {
     pub level: Option<u64>,
     /// The lowest that did not.
     pub above: Option<u64>,
-    /// Both were probed twice, and came out the same.
+    /// Both were measured twice, and came out the same.
     pub confirmed: bool,
-    /// Every probe in order.
+    /// Every trial in order.
     pub path: Vec<SearchStep>,
 }
 
-/// A probe of a search.
+/// A trial of a search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SearchStep {
     /// Users, or requests per second.

@@ -198,7 +198,7 @@ pub struct Ratios {
     /// What is compared with what.
     pub title: String,
     /// A ratio within this of 1 counts as the same: 0.02 is two per cent.
-    pub same_within: f64,
+    pub equivalence_margin: f64,
     /// Its rows.
     pub rows: Vec<Ratio>,
     /// What a reader must know about it.
@@ -231,7 +231,7 @@ impl Ratios {
     fn reach(&self) -> f64 {
         let ends = self.rows.iter().filter_map(|r| r.value).flat_map(|v| [v.low, v.high]);
         let far = ends.filter(|v| *v > 0.0).map(|v| v.ln().abs()).fold(0.0, f64::max);
-        (far * 1.05).clamp((1.0 + 3.0 * self.same_within).ln().max(0.01), 10f64.ln())
+        (far * 1.05).clamp((1.0 + 3.0 * self.equivalence_margin).ln().max(0.01), 10f64.ln())
     }
 
     /// Ratios worth a label: 1, and a round one as far to either side as there is room for.

@@ -134,7 +134,7 @@ fn comparison(c: &Comparison) -> Json {
         "other": c.other,
         "method": c.method.name(),
         "trials": [c.trials.0, c.trials.1],
-        "same_within": c.options.same_within,
+        "equivalence_margin": c.options.equivalence_margin,
         "why_not": c.why_not,
         "left_out": c.left_out,
         "figures": c.rows.iter().map(row).collect::<Vec<_>>(),

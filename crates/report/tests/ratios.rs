@@ -21,7 +21,7 @@ fn document() -> Document {
     ];
     let ratios = Ratios {
         title: "1% CPU against control".into(),
-        same_within: 0.02,
+        equivalence_margin: 0.02,
         rows,
         note: Some("A note.".into()),
     };

@@ -1,8 +1,8 @@
-//! The search for capacity: one system, brought up once, and one probe of it after another until it is known how much
+//! The search for capacity: one system, brought up once, and one trial after another until it is known how much
 //! load it takes. Which level comes next is decided by [`loadlab_analysis::search`]; here levels become loads, and
 //! loads become outcomes.
 //!
-//! Each level is a case of the record, each probe a trial of it, so that a search leaves what any run leaves.
+//! Each level is a case of the record, each measurement of it a trial, so that a search leaves what any run leaves.
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::search::{Answer, Next, Outcome, Search};
@@ -27,58 +27,58 @@ use crate::trial::{Conditions, Trial};
 
 /// What is varied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vary {
+pub enum Variable {
     /// Users of the closed model.
     Users,
     /// Requests per second of the open model.
     Rate,
 }
 
-impl Vary {
+impl Variable {
     /// As the record names it.
     pub const fn name(self) -> &'static str {
         match self {
-            Vary::Users => "users",
-            Vary::Rate => "rate",
+            Variable::Users => "users",
+            Variable::Rate => "rate",
         }
     }
 
     /// A level in words.
     pub fn level(self, level: u64) -> String {
         match self {
-            Vary::Users => format!("{level} users"),
-            Vary::Rate => format!("{level}/s"),
+            Variable::Users => format!("{level} users"),
+            Variable::Rate => format!("{level}/s"),
         }
     }
 }
 
 /// What to search.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Quest {
+pub struct SearchRequest {
     /// What is varied.
-    pub vary: Vary,
+    pub vary: Variable,
     /// Lowest and highest level.
     pub range: (u64, u64),
-    /// Probes at most.
-    pub probes: u32,
+    /// Most levels to measure, repeats included.
+    pub max_levels: u32,
     /// Place of the load that is varied.
     pub load: usize,
-    /// A probe is measured for so long.
-    pub probe_ns: u64,
-    /// It settles for so long before that.
+    /// How long each trial is measured.
+    pub level_ns: u64,
+    /// How long it settles before that.
     pub settle_ns: u64,
 }
 
-impl Quest {
-    /// Trials at most: probes, and each of them as often as it may be made again.
+impl SearchRequest {
+    /// Most trials: each level as often as it may be measured again.
     pub fn most_trials(&self) -> u64 {
-        u64::from(self.probes) * u64::from(1 + INVALID_AGAIN + GROWS)
+        u64::from(self.max_levels) * u64::from(1 + INVALID_AGAIN + GROWS)
     }
 
     /// Whether requests of all its trials have ids of their own, if what was stored is told by them.
     pub fn ids_suffice(&self, case: &Case) -> bool {
         let by_ids =
-            case.loss.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
+            case.durability.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
         let blocks = self.most_trials().saturating_mul(case.loads.len() as u64);
         !by_ids || blocks <= plan::ids::MOST_BLOCKS
     }
@@ -90,7 +90,7 @@ impl Quest {
 }
 
 /// What a search came to.
-pub struct Found {
+pub struct SearchResult {
     /// The record's folder.
     pub dir: std::path::PathBuf,
     /// How it ended.
@@ -111,11 +111,11 @@ pub struct Found {
 /// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed.
 pub fn find(
     plan: &Plan,
-    quest: &Quest,
+    request: &SearchRequest,
     how: &How,
     cancel: &Cancel,
     tell: Tell<'_>,
-) -> Result<Found, RunError> {
+) -> Result<SearchResult, RunError> {
     let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(&how.secrets));
     let mut conditions = conditions_of(plan)?;
     let Some(base) = plan.cases().first().cloned() else {
@@ -123,13 +123,13 @@ pub fn find(
     };
     let allowed = allowed_of(plan, how)?;
     let facts = SearchFacts {
-        vary: quest.vary.name().to_owned(),
-        low: quest.range.0,
-        high: quest.range.1,
+        vary: request.vary.name().to_owned(),
+        low: request.range.0,
+        high: request.range.1,
         ..SearchFacts::default()
     };
     let mut record = Record::begin_search(plan, how, facts.clone())?;
-    tell(RunEvent::Recording { dir: how.out.clone(), trials: quest.probes as usize });
+    tell(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize });
     let mut builds = Builds::new();
     let site = match prepare(plan, how, &mut record, (&mut builds, cancel, tell)) {
         Ok(site) => site,
@@ -137,11 +137,11 @@ pub fn find(
     };
     let is_up_anew = base.system.compose.is_some();
     let carried = Carried::for_loads(if is_up_anew { 0 } else { base.loads.len() });
-    let hunt = Hunt {
+    let search = SearchRun {
         plan,
         base,
         carried,
-        quest,
+        request,
         how,
         conditions: conditions.pop().unwrap_or_default(),
         allowed,
@@ -153,15 +153,15 @@ pub fn find(
         made: 0,
         trouble: None,
     };
-    Ok(hunt.run(site))
+    Ok(search.run(site))
 }
 
 /// A search under way.
-struct Hunt<'a> {
+struct SearchRun<'a> {
     plan: &'a Plan,
     /// The case whose load is varied.
     base: Case,
-    quest: &'a Quest,
+    request: &'a SearchRequest,
     how: &'a How,
     conditions: Conditions,
     allowed: Allowed,
@@ -178,22 +178,22 @@ struct Hunt<'a> {
     trouble: Option<(String, Exit)>,
 }
 
-impl Hunt<'_> {
-    fn run(mut self, mut site: Site) -> Found {
-        let mut search = Search::new(self.quest.range.0, self.quest.range.1, self.quest.probes);
+impl SearchRun<'_> {
+    fn run(mut self, mut site: Site) -> SearchResult {
+        let mut search = Search::new(self.request.range.0, self.request.range.1, self.request.max_levels);
         let answer = loop {
             if self.cancel.is_cancelled() || self.trouble.is_some() {
                 break None;
             }
             match search.next() {
                 Next::Done(answer) => break Some(answer),
-                Next::Probe { level, again } => {
-                    // Which worker of a server a connection falls to is drawn when it is accepted: what was probed with
+                Next::Measure { level, again } => {
+                    // Which worker of a server a connection falls to is drawn when it is accepted: what was measured with
                     // one draw is confirmed by another.
                     if again {
                         self.carried.connect_anew(|_| true);
                     }
-                    if let Some(outcome) = self.probe(&mut site, level) {
+                    if let Some(outcome) = self.measure_level(&mut site, level) {
                         search.add(level, outcome);
                     }
                 }
@@ -202,22 +202,22 @@ impl Hunt<'_> {
         self.end(site, answer)
     }
 
-    /// One probe; `None` where it told nothing, which ends the search. A probe that was too short to tell is made
+    /// One trial; `None` where it told nothing, which ends the search. A trial that was too short to tell is made
     /// again, as long as it takes.
-    fn probe(&mut self, site: &mut Site, level: u64) -> Option<Outcome> {
-        let (mut length_ns, mut again) = (self.quest.probe_ns, 0);
+    fn measure_level(&mut self, site: &mut Site, level: u64) -> Option<Outcome> {
+        let (mut length_ns, mut again) = (self.request.level_ns, 0);
         loop {
             let (summary, trial) = self.measure(site, level, length_ns)?;
             if self.cancel.is_cancelled() {
                 return None;
             }
             let longer = longer(&summary, &self.conditions.expect);
-            let most = self.quest.probe_ns.saturating_mul(MOST_LONGER);
+            let most = self.request.level_ns.saturating_mul(MOST_LONGER);
             if let Some(factor) = longer.filter(|_| length_ns < most && !self.cancel.is_cancelled()) {
                 length_ns = grown(length_ns, factor, most);
                 let text = format!(
-                    "{} is probed again, for {}: a percentile needs more requests",
-                    self.quest.vary.level(level),
+                    "{} is measured again, for {}: a percentile needs more requests",
+                    self.request.vary.level(level),
                     loadlab_record::units::format_duration_ns(length_ns as f64)
                 );
                 (self.tell)(RunEvent::Note(text));
@@ -232,8 +232,8 @@ impl Hunt<'_> {
             if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.cancel.is_cancelled() {
                 again += 1;
                 (self.tell)(RunEvent::Note(format!(
-                    "{} is probed again: {why}",
-                    self.quest.vary.level(level)
+                    "{} is measured again: {why}",
+                    self.request.vary.level(level)
                 )));
                 continue;
             }
@@ -242,7 +242,7 @@ impl Hunt<'_> {
                 Outcome::Missed => "missed",
                 Outcome::Invalid => "invalid",
             };
-            (self.tell)(RunEvent::Note(format!("{}: {word} ({why})", self.quest.vary.level(level))));
+            (self.tell)(RunEvent::Note(format!("{}: {word} ({why})", self.request.vary.level(level))));
             self.facts.path.push(SearchStep { level, trial, outcome: word.to_owned(), why });
             self.record.search(&self.facts);
             if outcome != Outcome::Met {
@@ -254,15 +254,15 @@ impl Hunt<'_> {
 
     /// A load of the search follows a schedule.
     fn is_open(&self, load: usize) -> bool {
-        let varied = load == self.quest.load;
+        let varied = load == self.request.load;
         match self.base.loads[load].model {
-            _ if varied => self.quest.vary == Vary::Rate,
+            _ if varied => self.request.vary == Variable::Rate,
             plan::Model::Closed { .. } => false,
             _ => true,
         }
     }
 
-    /// Lets the system work off what a probe left behind: the next one is not to pay for it.
+    /// Lets the system work off what a trial left behind: the next one is not to pay for it.
     fn recover(&self, summary: &Summary) {
         let left = (summary.requests.in_flight + summary.failures.get(Failure::Timeout)) as f64;
         let wait_s = (left / summary.rate_per_s.ok.max(1.0)).min(MOST_RECOVERY_S);
@@ -284,7 +284,7 @@ impl Hunt<'_> {
             case: case.name.clone(),
             trial: number,
             place: self.facts.path.len() + 1,
-            of: self.quest.probes as usize,
+            of: self.request.max_levels as usize,
             cpu_limits: crate::trial::cpu_limits(&case),
         };
         (self.tell)(event);
@@ -297,7 +297,7 @@ impl Hunt<'_> {
         let trial = Trial {
             index: 0,
             place: self.made,
-            ids: self.quest.ids(&case),
+            ids: self.request.ids(&case),
             case: &case,
             conditions: &self.conditions,
             plan_dir: &dir,
@@ -334,28 +334,28 @@ impl Hunt<'_> {
     fn case_of(&self, level: u64, length_ns: u64) -> Case {
         let mut case = self.base.clone();
         for component in &mut case.system.components {
-            component.fresh = plan::Fresh::Experiment;
+            component.lifetime = plan::Lifetime::Experiment;
         }
-        let quest = self.quest;
-        case.name = match quest.vary {
-            Vary::Users => format!("users {level}"),
-            Vary::Rate => format!("rate {level}"),
+        let request = self.request;
+        case.name = match request.vary {
+            Variable::Users => format!("users {level}"),
+            Variable::Rate => format!("rate {level}"),
         };
-        case.values.retain(|(axis, _)| axis != quest.vary.name());
-        case.values.push((quest.vary.name().to_owned(), level.to_string()));
+        case.values.retain(|(axis, _)| axis != request.vary.name());
+        case.values.push((request.vary.name().to_owned(), level.to_string()));
         for (i, load) in case.loads.iter_mut().enumerate() {
-            load.until = plan::Until::DurationNs(quest.settle_ns.saturating_add(length_ns));
-            (load.warmup_ns, load.is_warmup_found) = (quest.settle_ns, false);
+            load.until = plan::Until::DurationNs(request.settle_ns.saturating_add(length_ns));
+            (load.warmup_ns, load.is_warmup_found) = (request.settle_ns, false);
             (load.batches, load.pause_ns) = (1, 0);
-            if i == quest.load {
-                load.ramp_ns = quest.settle_ns / 2;
-                load.model = model_at(&load.model, quest.vary, level);
+            if i == request.load {
+                load.ramp_ns = request.settle_ns / 2;
+                load.model = model_at(&load.model, request.vary, level);
             }
         }
         case
     }
 
-    fn end(mut self, site: Site, answer: Option<Answer>) -> Found {
+    fn end(mut self, site: Site, answer: Option<Answer>) -> SearchResult {
         // A server that is to end in good order may wait for its connections.
         self.carried.connect_anew(|_| true);
         if let Err(error) = site.close() {
@@ -370,7 +370,7 @@ impl Hunt<'_> {
             (None, None) => (RunEnded::Broken, Exit::CouldNotRun),
         };
         if let Some(answer) = &answer {
-            self.facts.found = Some(words_of(answer, self.quest.vary));
+            self.facts.found = Some(words_of(answer, self.request.vary));
             (self.facts.level, self.facts.above) = match *answer {
                 Answer::Most { level, above, .. } => (Some(level), Some(above)),
                 Answer::AtLeast { level, .. } => (Some(level), None),
@@ -386,7 +386,7 @@ impl Hunt<'_> {
             exits.push(Exit::CouldNotRun);
             (self.tell)(RunEvent::Note(error.to_string()));
         }
-        Found {
+        SearchResult {
             dir: self.how.out.clone(),
             ended,
             answer,
@@ -397,30 +397,30 @@ impl Hunt<'_> {
     }
 }
 
-/// A probe that was too short grows to so many times its length at most.
+/// A trial that was too short grows to so many times its length at most.
 const MOST_LONGER: u64 = 8;
 
-/// It becomes longer than it had to be, by this factor: no two probes have the same rate.
+/// It becomes longer than it had to be, by this factor: no two trials have the same rate.
 const LONGER_BY: f64 = 1.1;
 
-/// An INVALID probe is made again so many times before that is what is known of its level.
+/// An INVALID trial is made again so many times before that is what is known of its level.
 const INVALID_AGAIN: u32 = 2;
-/// A probe that is too short grows so often at most, a tenth each time or more, until it is [`MOST_LONGER`] times as long.
+/// A trial that is too short grows so often at most, a tenth each time or more, until it is [`MOST_LONGER`] times as long.
 const GROWS: u32 = 22;
 
 /// A system that is given no more load recovers within this, or never.
 const MOST_RECOVERY_S: f64 = 10.0;
 
-fn model_at(model: &plan::Model, vary: Vary, level: u64) -> plan::Model {
+fn model_at(model: &plan::Model, vary: Variable, level: u64) -> plan::Model {
     match (vary, model) {
-        (Vary::Users, plan::Model::Closed { pace_ns, .. }) => {
+        (Variable::Users, plan::Model::Closed { pace_ns, .. }) => {
             plan::Model::Closed { users: level, pace_ns: *pace_ns }
         }
-        (Vary::Users, _) => plan::Model::Closed { users: level, pace_ns: None },
-        (Vary::Rate, plan::Model::Open { arrivals, max_in_flight, .. }) => {
+        (Variable::Users, _) => plan::Model::Closed { users: level, pace_ns: None },
+        (Variable::Rate, plan::Model::Open { arrivals, max_in_flight, .. }) => {
             plan::Model::Open { rate_per_s: level as f64, arrivals: *arrivals, max_in_flight: *max_in_flight }
         }
-        (Vary::Rate, _) => plan::Model::Open {
+        (Variable::Rate, _) => plan::Model::Open {
             rate_per_s: level as f64,
             arrivals: plan::Arrivals::Constant,
             max_in_flight: 10_000,
@@ -437,13 +437,13 @@ fn exit_of(answer: &Answer) -> Exit {
 }
 
 /// The answer in a sentence without its full stop.
-fn words_of(answer: &Answer, vary: Vary) -> String {
+fn words_of(answer: &Answer, vary: Variable) -> String {
     let words = |level: u64| vary.level(level);
     match *answer {
         Answer::Most { level, above, confirmed } => {
             let sure = match confirmed {
-                true => "both probed twice",
-                false => "not confirmed: the probes were used up; `--probes` allows more",
+                true => "both measured twice",
+                false => "not confirmed: the search ran out of trials; `--max-levels` allows more",
             };
             format!("{} meet what is expected, {} do not ({sure})", words(level), words(above))
         }
@@ -451,7 +451,7 @@ fn words_of(answer: &Answer, vary: Vary) -> String {
             format!("at least {}, the most that was to be tried", words(level))
         }
         Answer::AtLeast { level, is_top: false } => format!(
-            "at least {}: nothing that was probed failed before the probes were used up; `--probes` allows more",
+            "at least {}: no measured level failed before the search ran out of trials; `--max-levels` allows more",
             words(level)
         ),
         Answer::LessThan { level } => {
@@ -468,7 +468,7 @@ fn words_of(answer: &Answer, vary: Vary) -> String {
     }
 }
 
-/// How a probe came out, and by what.
+/// How a trial came out, and by what.
 fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
     if summary.verdict == Verdict::Invalid {
         let grave = summary.doubts.iter().find(|d| d.grave);
@@ -539,13 +539,13 @@ impl Numbers for Slowest<'_> {
     }
 }
 
-/// How long a probe that was too short is next.
+/// How long a trial that was too short is next.
 fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
     let wanted = (length_ns as f64 * factor).ceil() as u64;
     wanted.clamp(length_ns + 1, most_ns)
 }
 
-/// How many times longer a probe must be for an expectation that could not be told for want of samples; `None` where
+/// How many times longer a trial must be for an expectation that could not be told for want of samples; `None` where
 /// that is not what is missing.
 fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
     let numbers = SummaryNumbers::new(summary, &[]);
@@ -573,30 +573,30 @@ mod tests {
     #[test]
     fn a_search_makes_no_more_trials_than_it_has_ids_for() {
         // What is missing may be one sample of any number, each time again.
-        for probe_ns in [1, 2, 9, 1_000, 10_000_000_000, u64::MAX / MOST_LONGER] {
+        for level_ns in [1, 2, 9, 1_000, 10_000_000_000, u64::MAX / MOST_LONGER] {
             for needed in [2u64, 100, 1_000_000] {
                 let factor = needed as f64 / (needed - 1) as f64 * LONGER_BY;
-                let most = probe_ns.saturating_mul(MOST_LONGER);
-                let (mut length_ns, mut grows) = (probe_ns, 0);
+                let most = level_ns.saturating_mul(MOST_LONGER);
+                let (mut length_ns, mut grows) = (level_ns, 0);
                 while length_ns < most {
                     length_ns = grown(length_ns, factor, most);
                     grows += 1;
                 }
-                assert!(grows <= GROWS, "{probe_ns} ns by {factor}: {grows}");
+                assert!(grows <= GROWS, "{level_ns} ns by {factor}: {grows}");
             }
         }
-        let quest = |probes| Quest {
-            vary: Vary::Users,
+        let request = |max_levels| SearchRequest {
+            vary: Variable::Users,
             range: (1, 1000),
-            probes,
+            max_levels,
             load: 0,
-            probe_ns: 1,
+            level_ns: 1,
             settle_ns: 0,
         };
-        // A probe, again where it is INVALID, and each time it was too short.
-        assert_eq!(quest(100).most_trials(), 100 * (1 + 2 + 22));
-        let last = quest(100).most_trials() - 1;
-        let ids = Ids::for_blocks(quest(100).most_trials(), 3);
+        // A trial, again where it is INVALID, and each time it was too short.
+        assert_eq!(request(100).most_trials(), 100 * (1 + 2 + 22));
+        let last = request(100).most_trials() - 1;
+        let ids = Ids::for_blocks(request(100).most_trials(), 3);
         assert!(ids.first(last as usize, 2) > ids.first(last as usize, 1), "none is dealt twice");
         assert!(ids.first(last as usize, 2) < 1 << plan::ids::ID_BITS);
     }

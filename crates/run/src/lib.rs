@@ -32,7 +32,7 @@ pub mod preflight;
 pub use bench::{Bench, BenchError, BenchResult, bench};
 pub use conduct::{RunError, conduct};
 pub use event::RunEvent;
-pub use find::{Found, Quest, Vary, find};
+pub use find::{SearchRequest, SearchResult, Variable, find};
 pub use host::{host, parse_expressions, rfc3339_now};
 pub use options::How;
 pub use result::{RunResult, TrialEnd};

@@ -23,10 +23,10 @@ pub fn of_plan(limits: &plan::Limits) -> Limits {
             write_ops_per_s: limits.block_write_ops_per_s,
         },
         link: LinkLimits {
-            bytes_per_s: limits.network_bytes_per_s,
+            bytes_per_s: limits.bandwidth_bytes_per_s,
             delay_ns: limits.delay_ns,
             jitter_ns: limits.jitter_ns,
-            loss: limits.loss,
+            loss: limits.packet_loss,
         },
     }
 }
@@ -49,10 +49,10 @@ pub fn with(mut limits: Limits, name: LimitName, value: Option<f64>) -> Limits {
         LimitName::BlockWrite => limits.block.write_bytes_per_s = whole,
         LimitName::BlockReadOps => limits.block.read_ops_per_s = whole,
         LimitName::BlockWriteOps => limits.block.write_ops_per_s = whole,
-        LimitName::Network => limits.link.bytes_per_s = whole,
+        LimitName::Bandwidth => limits.link.bytes_per_s = whole,
         LimitName::Delay => limits.link.delay_ns = whole,
         LimitName::Jitter => limits.link.jitter_ns = whole,
-        LimitName::Loss => limits.link.loss = value,
+        LimitName::PacketLoss => limits.link.loss = value,
     }
     limits
 }

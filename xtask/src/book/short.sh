@@ -13,7 +13,7 @@ while (($#)); do
             shift
             ;;
         --ramp) args+=("$1" 100ms) && shift ;;
-        --probe | --trials) shift ;;
+        --level-duration | --trials) shift ;;
         --ui=*) args+=(--ui) ;;
         --ui-wait) args+=("$1" 0s) && shift ;;
         *) args+=("$1") ;;
@@ -22,7 +22,7 @@ while (($#)); do
 done
 case "$command" in
     bench) [[ $timed ]] || args+=(-d 300ms) ;;
-    find) args+=(--probe 200ms --settle 0s --probes 4) ;;
+    find) args+=(--level-duration 200ms --settle 0s --max-levels 4) ;;
     run) args+=(--trials 1 --set load.duration=700ms) ;;
 esac
 "$LOADLAB" "${args[@]}"

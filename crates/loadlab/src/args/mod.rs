@@ -1,6 +1,7 @@
 //! The command line. One table makes help, completions and manual.
 
 pub mod given;
+pub mod renamed;
 pub mod serving;
 
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use loadlab_record::units;
 use given::{Header, ProxyGiven, header};
 use serving::{Collector, Endpoint, Wanted};
 
-/// Finds out how much load a whole system takes, what gives first, and whether a change helped.
+/// Find out how much load a system takes, what its bottleneck is, and whether a change helped
 #[derive(Debug, Parser)]
 #[command(name = "loadlab", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(
@@ -30,21 +31,21 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Load one URL (or a list of them), no plan
     Bench(Box<BenchArgs>),
-    /// Search for the most users, or the highest rate, that still meet what is expected
+    /// Find the most users, or the highest rate, that still meet the expectations
     Find(Box<FindArgs>),
     /// Make a report from a run's record, any time later
     Report(ReportArgs),
-    /// Tell whether cases of a run, or runs, differ: better, worse, the same, or cannot tell
+    /// Compare cases of a run, or several runs: better, worse, the same, or undecided
     Compare(CompareArgs),
     /// List the runs under a folder, newest first
     List(ListArgs),
     /// Show a run's report on the terminal
     Show(ShowArgs),
-    /// Make a run the baseline of its plan, which `compare --baseline` and trends go by; without a run, tell the baselines
+    /// Make a run the baseline of its plan, which `compare --baseline` and trends go by; without a run, list the baselines
     Baseline(BaselineArgs),
     /// Check a plan without running it, and with `--preflight` the machine
     Check(CheckArgs),
-    /// Remove what killed runs left behind; runs that are alive are spared
+    /// Remove what killed runs left behind; live runs are spared
     Clean(CleanArgs),
     /// Print the JSON Schema of plans, for editors
     Schema,
@@ -52,7 +53,7 @@ pub enum Command {
     Completions { shell: clap_complete::Shell },
     /// Print the manual page
     Man,
-    /// Print the licences of all that loadlab is made of
+    /// Print the licences of everything loadlab contains
     Licenses,
 }
 
@@ -109,7 +110,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
     /// Folder for the record [default: ./loadlab-runs/NAME-TIME]
-    #[arg(long, value_name = "DIR", value_parser = text_path)]
+    #[arg(short, long, value_name = "DIR", value_parser = text_path)]
     pub out: Option<PathBuf>,
     /// Print the cases that would run, and run nothing
     #[arg(long)]
@@ -117,13 +118,13 @@ pub struct RunArgs {
     /// Print the results as one JSON document on standard output
     #[arg(long)]
     pub json: bool,
-    /// Tell nothing while it runs
+    /// Suppress progress output
     #[arg(short, long)]
     pub quiet: bool,
-    /// A host's address, whatever names say; may be repeated
+    /// Address to use for a host, bypassing DNS; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR")]
     pub resolve: Vec<loadlab_load::target::Resolved>,
-    /// Tell in lines while it runs, also on a terminal
+    /// Print progress line by line, also on a terminal
     #[arg(long, conflicts_with = "quiet")]
     pub plain: bool,
     /// Write expectations as JUnit XML to this file
@@ -133,7 +134,7 @@ pub struct RunArgs {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// A host beside loopback that may be loaded; may be repeated
+    /// Host besides loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
 }
@@ -147,9 +148,9 @@ pub struct MetricArgs {
     /// Push metrics to a collector of OpenTelemetry while it runs (OTLP over HTTP or HTTPS), such as http://127.0.0.1:4318
     #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
     pub otlp: Option<Endpoint>,
-    /// How often metrics are pushed
+    /// Interval between pushes
     #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "5s", requires = "otlp")]
-    pub otlp_every: u64,
+    pub otlp_interval: u64,
     /// Certificates to trust with the collector instead of the system's, PEM
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_ca: Option<PathBuf>,
@@ -164,7 +165,7 @@ impl MetricArgs {
     /// # Errors
     /// In words: a file of headers cannot be read.
     pub fn wanted(&self) -> Result<Wanted, String> {
-        let every = std::time::Duration::from_nanos(self.otlp_every);
+        let every = std::time::Duration::from_nanos(self.otlp_interval);
         let headers = given::headers(&self.otlp_headers, "--otlp-header", true)?;
         let collector = |endpoint: &Endpoint| Collector {
             endpoint: endpoint.clone(),
@@ -186,17 +187,17 @@ pub struct CheckArgs {
     pub plan: Option<PathBuf>,
     #[command(flatten)]
     pub choice: PlanChoice,
-    /// Tell whether this machine is fit for the plan's loads, or what it carries where no plan is given
+    /// Check whether this machine can generate the plan's loads; without a plan, what it can generate
     #[arg(long)]
     pub preflight: bool,
 }
 
 #[derive(Debug, Arguments)]
 pub struct CleanArgs {
-    /// Only tell what would be removed
+    /// Only list what would be removed
     #[arg(long)]
     pub dry_run: bool,
-    /// No longer keep in mind what cannot be removed, such as containers of an engine that is gone for good
+    /// Forget leftovers that can no longer be removed, such as containers of an engine that is gone for good
     #[arg(long)]
     pub forget: bool,
 }
@@ -214,12 +215,12 @@ pub enum Format {
 pub struct ReportArgs {
     /// The run's folder
     pub run_dir: PathBuf,
-    /// Which form
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    pub out: Option<PathBuf>,
 }
 
 /// Where `run` leaves its records.
@@ -242,18 +243,18 @@ pub struct ListArgs {
     /// Only runs whose name in the plan is this
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// At most so many runs, the newest
+    /// Number of runs to list, newest first
     #[arg(long, value_name = "N", default_value_t = 30)]
     pub last: usize,
     /// Print the list as one JSON document
     #[arg(long, conflicts_with = "trend")]
     pub json: bool,
-    /// Trend: which form
+    /// Trend: output format
     #[arg(long, value_enum, default_value = "text", requires = "trend")]
     pub format: TrendFormat,
     /// Trend: write to this file instead of standard output
     #[arg(short, long, value_name = "FILE", requires = "trend")]
-    pub output: Option<PathBuf>,
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -268,9 +269,9 @@ pub struct BaselineArgs {
     /// A run's folder, its name in the list, or `last` for the newest
     pub run: Option<PathBuf>,
     /// The folder that holds the runs' folders
-    #[arg(long = "in", value_name = "DIR", default_value = RUNS)]
+    #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
-    /// It is the baseline no more
+    /// Remove the baseline
     #[arg(long, requires = "run")]
     pub remove: bool,
 }
@@ -280,7 +281,7 @@ pub struct ShowArgs {
     /// A run's folder, its name in the list, or `last` for the newest
     pub run: PathBuf,
     /// The folder that holds the runs' folders
-    #[arg(long = "in", value_name = "DIR", default_value = RUNS)]
+    #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
 }
 
@@ -308,54 +309,54 @@ pub struct CompareArgs {
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true)]
     pub baseline: Option<Option<PathBuf>>,
     /// The folder that holds the runs' folders
-    #[arg(long = "in", value_name = "DIR", default_value = RUNS)]
+    #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
-    /// What counts as the same: a ratio within this of 1
+    /// Ratios within this of 1 count as the same
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "2%")]
-    pub same_within: f64,
+    pub equivalence_margin: f64,
     /// Exit with 1 if anything is worse
     #[arg(long)]
     pub fail_on_worse: bool,
-    /// Which form
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub format: CompareFormat,
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Arguments)]
 #[command(
     after_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
     loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --rate 100/s..5000/s\n  \
-    loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --probe 20s\n\n\
-    Levels are halved on a logarithmic scale; a probe that does not meet what is expected, or falls behind, counts as \
-    missed. Both ends of the answer are probed twice. Exit codes: 0 found · 1 not even the lowest level meets it · \
-    4 loadlab itself was at its end · else as for `run`."
+    loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --level-duration 20s\n\n\
+    Levels are halved on a logarithmic scale; a level that does not meet the expectation, or falls behind, counts as \
+    missed. Both ends of the answer are measured twice. Exit codes: 0 found · 1 not even the lowest level meets it · \
+    4 loadlab itself was saturated · else as for `run`."
 )]
 pub struct FindArgs {
     /// A plan, or a URL
     #[arg(value_name = "PLAN|URL")]
     pub target: String,
-    /// What must hold at a level, such as `p99 < 50ms`; may be repeated
+    /// Condition that a level must meet, such as `p99 < 50ms`; may be repeated
     #[arg(long, required = true, value_name = "EXPR")]
     pub expect: Vec<String>,
-    /// Search users between these
+    /// Range of users to search
     #[arg(long, value_name = "LO..HI", value_parser = users_range, conflicts_with = "rate")]
     pub users: Option<(u64, u64)>,
-    /// Search requests per second between these
+    /// Range of requests per second to search
     #[arg(long, value_name = "LO..HI", value_parser = rate_range)]
     pub rate: Option<(u64, u64)>,
-    /// How long each probe is measured [default: 10s, or the plan's own duration]
+    /// How long each level is measured [default: 10s, or the plan's own duration]
     #[arg(long, value_name = "T", value_parser = positive_duration)]
-    pub probe: Option<u64>,
-    /// How long each probe settles before it is measured [default: a fifth of the probe, at most 5s]
+    pub level_duration: Option<u64>,
+    /// How long each level settles before it is measured [default: a fifth of the duration, at most 5s]
     #[arg(long, value_name = "T", value_parser = duration)]
     pub settle: Option<u64>,
-    /// Probes at most
-    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MOST_PROBES,
+    /// Most levels to measure, repeats included
+    #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MAX_LEVELS,
           value_parser = clap::value_parser!(u32).range(1..=100))]
-    pub probes: u32,
+    pub max_levels: u32,
     /// Load of the plan to vary, where it has several
     #[arg(long, value_name = "NAME")]
     pub load: Option<String>,
@@ -369,20 +370,20 @@ pub struct FindArgs {
     #[arg(long, value_name = "GLOB")]
     pub case: Option<String>,
     /// Folder for the record [default: ./loadlab-runs/find-NAME-TIME]
-    #[arg(long, value_name = "DIR", value_parser = text_path)]
+    #[arg(short, long, value_name = "DIR", value_parser = text_path)]
     pub out: Option<PathBuf>,
     /// Print the answer as one JSON document on standard output
     #[arg(long)]
     pub json: bool,
-    /// Tell nothing while it runs
+    /// Suppress progress output
     #[arg(short, long)]
     pub quiet: bool,
-    /// Tell in lines while it runs, also on a terminal
+    /// Print progress line by line, also on a terminal
     #[arg(long, conflicts_with = "quiet")]
     pub plain: bool,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// A host beside loopback that may be loaded; may be repeated
+    /// Host besides loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
 }
@@ -444,20 +445,20 @@ pub struct BenchArgs {
     /// How requests of a rate are spaced
     #[arg(long, value_enum, default_value = "constant", requires = "rate", help_heading = "Load")]
     pub arrivals: ArrivalsArg,
-    /// What becomes of a request that falls due while no slot is free
+    /// What happens to a request that falls due while no slot is free
     #[arg(long, value_enum, default_value = "queue", requires = "rate", help_heading = "Load")]
     pub when_behind: WhenBehindArg,
-    /// Most requests in flight in the open model; reaching it is a doubt
+    /// Cap on requests in flight in the open model; reaching it raises a doubt
     #[arg(long, value_name = "N", default_value_t = 10_000, requires = "rate", help_heading = "Load",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub max_in_flight: u64,
-    /// Hold so many connections open, opened before the load begins; it goes round them in turn
+    /// Open this many connections before the load and send on them in turn
     #[arg(long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub connections: Option<u64>,
-    /// How many held connections are opened a second
+    /// Rate at which these connections are opened
     #[arg(long, value_name = "RATE", value_parser = rate, default_value = "20000/s", requires = "connections", help_heading = "Load")]
     pub connect_rate: f64,
-    /// How long what is in flight at the end may still take
+    /// How long requests in flight at the end may still take
     #[arg(long, value_name = "T", value_parser = duration, default_value = "5s", help_heading = "Load")]
     pub grace: u64,
     /// End the load when this holds, such as `failed > 1024`; may be repeated
@@ -485,53 +486,53 @@ pub struct BenchArgs {
     /// A new connection for every request
     #[arg(long, help_heading = "Request")]
     pub no_keep_alive: bool,
-    /// https: believe any certificate
+    /// https: accept any certificate
     #[arg(long, help_heading = "TLS")]
     pub insecure: bool,
-    /// https: believe certificates signed by those in this PEM file, instead of the system's
+    /// https: trust the certificates in this PEM file instead of the system's
     #[arg(long, value_name = "FILE", conflicts_with = "insecure", help_heading = "TLS")]
     pub cacert: Option<PathBuf>,
-    /// https: show this certificate (PEM) if asked for one
+    /// https: client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS")]
     pub cert: Option<PathBuf>,
-    /// https: the certificate's key (PEM)
+    /// https: key of the client certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     pub key: Option<PathBuf>,
-    /// https: offer this version alone
+    /// https: offer only this version
     #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"], help_heading = "TLS")]
-    pub tls: Option<String>,
-    /// https: a full handshake for every connection, no session taken up again
+    pub tls_version: Option<String>,
+    /// https: full handshake on every connection, no session resumption
     #[arg(long, help_heading = "TLS")]
     pub no_resumption: bool,
-    /// Speak HTTP/2: agreed on by ALPN over https, else the server must know to expect it (prior knowledge)
+    /// Use HTTP/2: negotiated by ALPN over https, by prior knowledge otherwise
     #[arg(long, help_heading = "Request")]
     pub http2: bool,
-    /// HTTP/2: requests that share one connection at a time; 200 users with 10 streams have 20 connections
+    /// HTTP/2: concurrent requests on each connection; 200 users with 10 streams use 20 connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
     pub streams: u32,
     /// Go through this proxy: a tunnel (CONNECT) for https and HTTP/2, whole URLs for all else; @FILE holds its URL
     #[arg(long, value_name = "URL|@FILE", help_heading = "Request")]
     pub proxy: Option<ProxyGiven>,
-    /// A host's address, whatever names say; may be repeated
+    /// Address to use for a host, bypassing DNS; may be repeated
     #[arg(long, value_name = "HOST:PORT:ADDR", help_heading = "Request")]
     pub resolve: Vec<loadlab_load::target::Resolved>,
-    /// Give a request up after this time
+    /// Fail a request after this time
     #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "30s", help_heading = "Request")]
     pub timeout: u64,
-    /// A host beside loopback that may be loaded; may be repeated
+    /// Host besides loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub allow_host: Vec<String>,
 
-    /// What must hold, such as `p99 < 50ms` or `errors < 0.1%`; may be repeated
+    /// Condition that must hold, such as `p99 < 50ms` or `errors < 0.1%`; may be repeated
     #[arg(long, value_name = "EXPR", help_heading = "Result")]
     pub expect: Vec<String>,
     /// Print the result as one JSON document on standard output
     #[arg(long, help_heading = "Result")]
     pub json: bool,
-    /// Tell nothing while it runs
+    /// Suppress progress output
     #[arg(short, long, help_heading = "Result")]
     pub quiet: bool,
-    /// Tell in lines while it runs, also on a terminal
+    /// Print progress line by line, also on a terminal
     #[arg(long, conflicts_with = "quiet", help_heading = "Result")]
     pub plain: bool,
     /// Write expectations as JUnit XML to this file
@@ -551,7 +552,7 @@ pub struct BenchArgs {
     /// Cores for the load threads, such as 1,3 or 4-7
     #[arg(long, value_name = "LIST", value_parser = cpus, help_heading = "Generator")]
     pub cpus: Option<Cpus>,
-    /// How the kernel is asked for I/O
+    /// I/O backend
     #[arg(long, value_enum, default_value = "auto", help_heading = "Generator")]
     pub io: IoArg,
 }
@@ -579,7 +580,7 @@ fn duration(text: &str) -> Result<u64, String> {
 
 fn positive_duration(text: &str) -> Result<u64, String> {
     match duration(text)? {
-        0 => Err("must be longer than nothing".to_owned()),
+        0 => Err("must be greater than zero".to_owned()),
         ns => Ok(ns),
     }
 }

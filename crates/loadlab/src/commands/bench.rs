@@ -251,7 +251,7 @@ fn tls_words(args: &BenchArgs) -> TlsWords {
         ca: args.cacert.clone(),
         identity: args.cert.clone().zip(args.key.clone()),
         is_insecure: args.insecure,
-        versions: match args.tls.as_deref() {
+        versions: match args.tls_version.as_deref() {
             Some("1.2") => Versions::Only12,
             Some(_) => Versions::Only13,
             None => Versions::Both,

@@ -20,13 +20,13 @@ pub fn command(args: &CompareArgs) -> Ended {
         Ok(comparisons) => comparisons,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
-    let text = render(&comparisons, args.format, args.output.is_some());
+    let text = render(&comparisons, args.format, args.out.is_some());
     let form = match args.format {
         CompareFormat::Text | CompareFormat::Md => Form::Text,
         CompareFormat::Json => Form::Json,
         CompareFormat::Html => Form::Data,
     };
-    if let Err(ended) = super::deliver(args.output.as_deref(), form, &text) {
+    if let Err(ended) = super::deliver(args.out.as_deref(), form, &text) {
         return ended;
     }
     let worse = args.fail_on_worse && comparisons.iter().any(Comparison::is_worse);
@@ -46,7 +46,7 @@ fn render(comparisons: &[Comparison], format: CompareFormat, to_file: bool) -> S
 
 /// What is compared with what; errors are words with a hint.
 fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
-    let options = Options { same_within: args.same_within, ..Options::default() };
+    let options = Options { equivalence_margin: args.equivalence_margin, ..Options::default() };
     let (mut dirs, mut names) = (Vec::new(), Vec::new());
     for (place, text) in args.what.iter().enumerate() {
         match run_of(args, text, place == 0 || args.baseline.is_some())? {

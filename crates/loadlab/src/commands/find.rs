@@ -6,7 +6,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Options, Plan};
 use loadlab_record::store::read_run;
-use loadlab_run::{Found, How, Quest, RunError, RunEvent, Vary, find};
+use loadlab_run::{How, RunError, RunEvent, SearchRequest, SearchResult, Variable, find};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -20,9 +20,9 @@ use crate::view::{Seen, Serving, View};
 use crate::{mask, output, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// A probe that nothing says the length of.
-const PROBE_NS: u64 = 10 * SECOND_NS;
-/// A probe settles no longer than this by itself.
+/// A trial that nothing says the length of.
+const LEVEL_NS: u64 = 10 * SECOND_NS;
+/// A trial settles no longer than this by itself.
 const MOST_SETTLE_NS: u64 = 5 * SECOND_NS;
 /// Ranges that nobody gave.
 const USERS: (u64, u64) = (1, 1000);
@@ -34,8 +34,8 @@ pub fn command(args: &FindArgs) -> Ended {
         Ok(read) => read,
         Err(ended) => return ended,
     };
-    let quest = match quest_of(args, &read.plan) {
-        Ok(quest) => quest,
+    let request = match request_of(args, &read.plan) {
+        Ok(request) => request,
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
     // Where it cannot be raised, it stays, and the preflight tells what that means.
@@ -49,20 +49,20 @@ pub fn command(args: &FindArgs) -> Ended {
         Err(ended) => return ended,
     };
     resident::leave_start_behind();
-    let title = opening(args, &quest);
+    let title = opening(args, &request);
     let serving = Serving { page: args.ui.ui, ..Serving::default() };
     let view = match View::new(Seen::of(args.quiet, args.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
     view.title(&title);
-    // That a level is too much is what a probe asks: it is an outcome, and no doubt.
+    // That a level is too much is what a trial asks: it is an outcome, and no doubt.
     let tell = |event: RunEvent| {
         if !matches!(event, RunEvent::Doubt { .. }) {
             view.event(&event);
         }
     };
-    let result = find(&read.plan, &quest, &how, &cancel, &tell);
+    let result = find(&read.plan, &request, &how, &cancel, &tell);
     view.done();
     // A record that was there before is none of ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
@@ -74,15 +74,15 @@ pub fn command(args: &FindArgs) -> Ended {
 }
 
 /// One line before it begins.
-fn opening(args: &FindArgs, quest: &Quest) -> String {
-    let (low, high) = quest.range;
+fn opening(args: &FindArgs, request: &SearchRequest) -> String {
+    let (low, high) = request.range;
     format!(
-        "{}: {} {low} to {high} for {}, at most {} probes of {}",
+        "{}: {} {low} to {high} for {}, at most {} trials of {}",
         args.target,
-        quest.vary.name(),
+        request.vary.name(),
         args.expect.join(" and "),
-        quest.probes,
-        loadlab_record::units::format_duration_ns((quest.probe_ns + quest.settle_ns) as f64)
+        request.max_levels,
+        loadlab_record::units::format_duration_ns((request.level_ns + request.settle_ns) as f64)
     )
 }
 
@@ -121,8 +121,8 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
     Ok(ReadPlan { options: Vec::new(), ..read })
 }
 
-/// What is varied, between what, and how long each probe takes.
-fn quest_of(args: &FindArgs, plan: &Plan) -> Result<Quest, String> {
+/// What is varied, between what, and how long each trial takes.
+fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     let [case] = plan.cases() else {
         let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
         return Err(format!(
@@ -148,12 +148,12 @@ fn quest_of(args: &FindArgs, plan: &Plan) -> Result<Quest, String> {
     }
     let is_open = matches!(varied.model, plan::Model::Open { .. });
     let (vary, range) = match (args.users, args.rate) {
-        (Some(range), _) => (Vary::Users, range),
-        (None, Some(range)) => (Vary::Rate, range),
-        (None, None) if is_open => (Vary::Rate, RATE),
-        (None, None) => (Vary::Users, USERS),
+        (Some(range), _) => (Variable::Users, range),
+        (None, Some(range)) => (Variable::Rate, range),
+        (None, None) if is_open => (Variable::Rate, RATE),
+        (None, None) => (Variable::Users, USERS),
     };
-    if vary == Vary::Rate && varied.think != plan::Think::None {
+    if vary == Variable::Rate && varied.think != plan::Think::None {
         return Err(format!(
             "the users of `{}` think, and a rate has no users\nhint: search --users, or take `think` away: --set load.think=0s",
             varied.name
@@ -161,19 +161,19 @@ fn quest_of(args: &FindArgs, plan: &Plan) -> Result<Quest, String> {
     }
     let own_ns = match varied.until {
         plan::Until::DurationNs(ns) => ns.saturating_sub(varied.warmup_ns),
-        _ => PROBE_NS,
+        _ => LEVEL_NS,
     };
-    let probe_ns = args.probe.unwrap_or(own_ns).max(1);
-    let settle_ns = args.settle.unwrap_or_else(|| varied.warmup_ns.max((probe_ns / 5).min(MOST_SETTLE_NS)));
-    let quest = Quest { vary, range, probes: args.probes, load, probe_ns, settle_ns };
-    if !quest.ids_suffice(case) {
+    let level_ns = args.level_duration.unwrap_or(own_ns).max(1);
+    let settle_ns = args.settle.unwrap_or_else(|| varied.warmup_ns.max((level_ns / 5).min(MOST_SETTLE_NS)));
+    let request = SearchRequest { vary, range, max_levels: args.max_levels, load, level_ns, settle_ns };
+    if !request.ids_suffice(case) {
         return Err(format!(
-            "`loss` goes by the ids of requests, and they do not suffice for {} trials of {} loads\nhint: fewer --probes, or count with `probe`",
-            quest.most_trials(),
+            "`durability` matches ids of requests, and there are not enough of them for {} trials of {} loads\nhint: fewer --max-levels, or count with `probe`",
+            request.most_trials(),
             case.loads.len()
         ));
     }
-    Ok(quest)
+    Ok(request)
 }
 
 fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
@@ -219,7 +219,7 @@ fn never_began(args: &FindArgs, how: &How, error: &RunError) -> Ended {
     Ended::error(error.exit(), error)
 }
 
-fn finish(args: &FindArgs, found: &Found) -> Ended {
+fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
     if args.json {
         let document = serde_json::json!({
             "run_dir": found.dir.display().to_string(),
@@ -233,7 +233,7 @@ fn finish(args: &FindArgs, found: &Found) -> Ended {
     }
     let written = read_run(&found.dir).map_err(|e| e.to_string()).and_then(|run| {
         let written = report::write_reports(&run);
-        // Where nothing was probed, the error says it all.
+        // Where nothing was measured, the error says it all.
         if !args.json && !found.facts.path.is_empty() {
             output::print(&report::brief(&run));
             output::print(&format!("\nrecord: {}\n", found.dir.display()));
@@ -247,7 +247,7 @@ fn finish(args: &FindArgs, found: &Found) -> Ended {
         (None, Err(error)) => Ended::error(exit, error),
         (None, Ok(())) if found.answer.is_none() && exit == Exit::CouldNotRun => Ended::error(
             exit,
-            "the search came to no answer\nhint: its probes are in the record, each with how it ended",
+            "the search came to no answer\nhint: its trials are in the record, each with how it ended",
         ),
         (None, Ok(())) => Ended::with(exit),
     }

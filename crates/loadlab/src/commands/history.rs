@@ -40,7 +40,7 @@ pub fn list(args: &ListArgs) -> Ended {
         TrendFormat::Text | TrendFormat::Md => Form::Text,
         TrendFormat::Html => Form::Data,
     };
-    if let Err(ended) = super::deliver(args.output.as_deref(), form, &text) {
+    if let Err(ended) = super::deliver(args.out.as_deref(), form, &text) {
         return ended;
     }
     if all > shown && !args.json {
@@ -60,7 +60,7 @@ fn metrics(names: &[String]) -> Result<Vec<Metric>, String> {
 
 fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
     let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
-    let size = match args.output {
+    let size = match args.out {
         Some(_) => (100, false),
         None => (output::out_width(), output::out_has_colour()),
     };

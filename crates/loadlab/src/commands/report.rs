@@ -14,9 +14,9 @@ pub fn command(args: &ReportArgs) -> Ended {
         Ok(run) => run,
         Err(error) => return Ended::error(Exit::BadPlan, error),
     };
-    let to_file = args.output.is_some();
+    let to_file = args.out.is_some();
     let text = render(&run, args.format, to_file);
-    match super::deliver(args.output.as_deref(), form_of(args.format), &text) {
+    match super::deliver(args.out.as_deref(), form_of(args.format), &text) {
         Ok(()) => Ended::with(Exit::Ok),
         Err(ended) => ended,
     }

@@ -78,13 +78,13 @@ pub(crate) fn around(load: &LoadSpec) -> Option<String> {
     if *redirects > 0 {
         lines.push(format!("follows up to {redirects} redirects"));
     }
-    let Http { protocol, streams, compressed, proxy, tls } = &load.http;
+    let Http { protocol, streams_per_connection: streams, compression, proxy, tls } = &load.http;
     match protocol {
         Protocol::Http1 => {}
         Protocol::Http2 => lines.push(format!("HTTP/2, {streams} at a time on a connection")),
         Protocol::Auto => lines.push("HTTP/2 where the server offers it".to_owned()),
     }
-    if *compressed {
+    if *compression {
         lines.push("asks for compressed answers".to_owned());
     }
     lines.extend(proxy.iter().map(|p| format!("through the proxy {}", masked(&p.to_string()))));

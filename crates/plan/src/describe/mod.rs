@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use loadlab_record::units::{format_bytes, format_count};
 
 use crate::model::journey::Step;
-use crate::model::part::{Command, Fresh, Part};
+use crate::model::part::{Command, Lifetime, Part};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{
     Arrivals, Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
@@ -164,8 +164,11 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
         let of = |what: &str| {
             if load.name == "load" { what.to_owned() } else { format!("{what} of {}", load.name) }
         };
-        let lists =
-            [("before", &load.script.before), ("journey", &load.journey), ("after", &load.script.after)];
+        let lists = [
+            ("user_setup", &load.script.user_setup),
+            ("journey", &load.journey),
+            ("user_teardown", &load.script.user_teardown),
+        ];
         for (what, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             facts.push((of(what), steps(list, dir, &names)));
         }
@@ -174,19 +177,23 @@ fn facts(case: &Case, dir: &str) -> Vec<(String, String)> {
     facts.extend(case.drain.iter().map(|d| {
         ("drain".to_owned(), format!("until {}, at most {}", d.until.text, duration(d.at_most_ns)))
     }));
-    facts.extend(case.loss.iter().map(|loss| {
-        let told = match &loss.persisted {
-            Persisted::Http { url, .. } => format!("ids that {url} lists"),
-            Persisted::Command(c) => format!("ids that {} prints", command(c)),
-            Persisted::Probe(name) => format!("the count of probe {name}"),
-        };
-        ("loss".to_owned(), format!("what was accepted, held against {told}"))
-    }));
+    facts.extend(
+        case.durability.iter().map(|d| ("durability".to_owned(), durability_line(&d.persisted, &command))),
+    );
     facts.extend(
         case.events.iter().map(|e| ("event".to_owned(), format!("{} after {}", e.text, duration(e.at_ns)))),
     );
     facts.extend(case.expect.iter().map(|e| ("expected".to_owned(), e.text.clone())));
     facts
+}
+
+fn durability_line(persisted: &Persisted, command: &dyn Fn(&Command) -> String) -> String {
+    let stored = match persisted {
+        Persisted::Http { url, .. } => format!("the ids that {url} lists"),
+        Persisted::Command(c) => format!("the ids that {} prints", command(c)),
+        Persisted::Probe(name) => format!("the count of probe {name}"),
+    };
+    format!("compares what was accepted with {stored}")
 }
 
 fn probe_line(source: &ProbeSource, command: &dyn Fn(&Command) -> String) -> String {
@@ -231,10 +238,10 @@ fn within(text: &str, dir: &str) -> String {
 }
 
 fn lives(component: &ComponentSpec) -> String {
-    let fresh = match component.fresh {
-        Fresh::Trial => "started anew for each trial",
-        Fresh::Case => "started anew when the case changes",
-        Fresh::Experiment => "lives for the whole experiment",
+    let lifetime = match component.lifetime {
+        Lifetime::Trial => "started anew for each trial",
+        Lifetime::Case => "started anew when the case changes",
+        Lifetime::Experiment => "lives for the whole experiment",
     };
     let ready = component.ready.as_ref().map(|r| match &r.sign {
         ReadySign::Http(url) => format!(", ready when {url} answers"),
@@ -242,7 +249,7 @@ fn lives(component: &ComponentSpec) -> String {
         ReadySign::Log(text) => format!(", ready when it logs `{text}`"),
         ReadySign::Health => ", ready when its health check says so".to_owned(),
     });
-    format!("{fresh}{}", ready.unwrap_or_default())
+    format!("{lifetime}{}", ready.unwrap_or_default())
 }
 
 fn limits(limits: &Limits) -> Option<String> {
@@ -259,14 +266,14 @@ fn limits(limits: &Limits) -> Option<String> {
         limits.block_write_ops_per_s.map(|n| format!("{n} writes/s to a disk")),
     ];
     let link = [
-        limits.network_bytes_per_s.map(|n| bytes(n, "over its link each way")),
+        limits.bandwidth_bytes_per_s.map(|n| bytes(n, "over its link each way")),
         limits.delay_ns.map(|ns| match limits.jitter_ns {
             Some(jitter_ns) => format!("round trips {} ± {} longer", duration(ns), duration(jitter_ns)),
             None => format!("round trips {} longer", duration(ns)),
         }),
-        limits.loss.map(|share| format!("{}% lost on its link", round(share * 100.0))),
+        limits.packet_loss.map(|share| format!("{}% packet loss on its link", round(share * 100.0))),
     ];
-    let cpus: Vec<String> = limits.cpus.iter().map(usize::to_string).collect();
+    let cpus: Vec<String> = limits.cpuset.iter().map(usize::to_string).collect();
     let cpus = (!cpus.is_empty()).then(|| format!("cores {}", cpus.join(", ")));
     let measured = limits.measured.iter().map(|m| format!("{} of {}", m.limit.key(), m.text));
     let plain = [cpu, memory, swap, pids, files].into_iter().chain(block).chain([cpus]).chain(link).flatten();
@@ -281,13 +288,13 @@ fn program_line(load: &LoadSpec, program: &CommandLoad, command: &dyn Fn(&Comman
         ns => format!("after {}: ", duration(ns)),
     };
     let how_many = program.requests.map_or("requests".to_owned(), |n| many(n, "request"));
-    let begins = program.begins.as_ref().map(|text| format!(", from `{text}` in its output on"));
+    let begins = program.started_when_output.as_ref().map(|text| format!(", from `{text}` in its output on"));
     format!(
         "{start}{how_many} made by {}{}, counted by probe {}, at most {}{}",
         command(&program.command),
         begins.unwrap_or_default(),
-        program.counts,
-        duration(program.within_ns),
+        program.counted_by,
+        duration(program.timeout_ns),
         batches(load)
     )
 }
@@ -324,12 +331,12 @@ fn load_line(load: &LoadSpec) -> String {
             let up_to = if load.stages.is_empty() { "" } else { "up to " };
             format!("{up_to}{} requests due per second, spread {spread}", round(*rate_per_s))
         }
-        Model::Sessions { rate_per_s, arrivals, at_most } => {
+        Model::Sessions { rate_per_s, arrivals, max_users } => {
             let spread = match arrivals {
                 Arrivals::Constant => "evenly",
                 Arrivals::Poisson => "at random (Poisson)",
             };
-            let most = format_count(*at_most as f64);
+            let most = format_count(*max_users as f64);
             format!(
                 "{} users arrive per second, spread {spread}, at most {most} at a time",
                 round(*rate_per_s)

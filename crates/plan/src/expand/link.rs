@@ -41,7 +41,7 @@ fn relayed(plan: &Plan) -> BTreeSet<String> {
     for case in &plan.cases {
         let limited = case.system.components.iter().filter(|c| {
             let limits = &c.limits;
-            limits.delay_ns.or(limits.jitter_ns).is_some() || limits.loss.is_some()
+            limits.delay_ns.or(limits.jitter_ns).is_some() || limits.packet_loss.is_some()
         });
         names.extend(limited.map(|c| c.name.clone()));
         let events = case.events.iter().filter(|e| match e.action {
@@ -55,7 +55,7 @@ fn relayed(plan: &Plan) -> BTreeSet<String> {
 
 /// Why a limit on the link of such a component cannot be, and what could.
 fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str, &'static str)> {
-    let is_narrowed = component.limits.network_bytes_per_s.is_some();
+    let is_narrowed = component.limits.bandwidth_bytes_per_s.is_some();
     if !component.is_relayed && !is_narrowed {
         return None;
     }

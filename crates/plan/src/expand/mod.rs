@@ -12,9 +12,9 @@ use crate::expand::matrix::Matrix;
 use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
 use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
-use crate::model::part::{Fresh, Isolation, Part};
+use crate::model::part::{Isolation, Lifetime, Part};
 use crate::model::plan::{Order, Plan};
-use crate::model::spec::{Case, ComponentSpec, EventSpec, LoadSpec, LossSpec, SystemSpec};
+use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpec, SystemSpec};
 use crate::read::conditions::{self, Conditions};
 use crate::read::journey::step;
 use crate::read::reader::{Fields, From, Reader, Scope};
@@ -144,7 +144,7 @@ fn read_cases(
             break;
         }
         let mut r = Reader::new(from, Scope::Case(values));
-        let CaseParts { system, setup, loads, conditions, events, loss } = read_case(&mut r, fields);
+        let CaseParts { system, setup, loads, conditions, events, durability } = read_case(&mut r, fields);
         instances += system.components.len();
         cost += r.cost;
         problems.append(r.problems);
@@ -152,7 +152,7 @@ fn read_cases(
         let Conditions { stop_when, drain, expect } = conditions;
         let name = values.name.clone();
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
-        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect, events, loss });
+        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect, events, durability });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
             let message =
                 format!("all cases together have more than {MAX_INSTANCES} components, or too large ones");
@@ -255,7 +255,7 @@ fn expansion_fits(
 /// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
 fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain", "events", "loss"] {
+    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain", "events", "durability"] {
         if let Some(node) = fields.get(key) {
             node.each_text(&mut |text| {
                 if text.contains("case.") {
@@ -285,14 +285,14 @@ fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
         .collect()
 }
 
-/// `fresh: case` keeps a component while trials of one case follow one another, which interleaving prevents.
+/// `lifetime: case` keeps a component while trials of one case follow one another, which interleaving prevents.
 fn restarts(plan: &Plan) -> Option<String> {
     let parts = plan.cases.iter().flat_map(|c| &c.system.components);
-    let kept = parts.into_iter().find(|c| c.fresh == Fresh::Case)?;
+    let kept = parts.into_iter().find(|c| c.lifetime == Lifetime::Case)?;
     let in_turn = plan.order == Order::Interleaved && plan.cases.len() > 1 && plan.trials > 1;
     in_turn.then(|| {
         let group = &kept.group;
-        format!("`{group}` is `fresh: case`, and with cases in turn that is every trial; `order: sequential` keeps it longer")
+        format!("`{group}` is `lifetime: case`, and with cases in turn that is every trial; `order: sequential` keeps it longer")
     })
 }
 
@@ -310,7 +310,7 @@ struct CaseParts {
     loads: Vec<LoadSpec>,
     conditions: Conditions,
     events: Vec<EventSpec>,
-    loss: Option<LossSpec>,
+    durability: Option<DurabilitySpec>,
 }
 
 fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
@@ -345,6 +345,6 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     }
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);
-    let loss = events::read_loss(r, fields, &system.probes, (&loads, left_out));
-    CaseParts { system, setup, loads, conditions, events, loss }
+    let durability = events::read_durability(r, fields, &system.probes, (&loads, left_out));
+    CaseParts { system, setup, loads, conditions, events, durability }
 }

@@ -141,7 +141,7 @@ pub(crate) static SESSIONS: Section = Section {
         key("rate", Shape::Rate, "How many arrive."),
         key("arrivals", Shape::OneOf(&["constant", "poisson"]), "How they are spread. Default constant."),
         key(
-            "at_most",
+            "max_users",
             Shape::Count(1, MAX_USERS),
             "Most users at a time. Default 10000; reaching it is a doubt.",
         ),
@@ -168,11 +168,11 @@ pub(crate) static MESSAGE: Section = Section {
             "What an answer must be: `contains` (with variables, if need be), `json`, `size`.",
         ),
         key(
-            "others",
-            Shape::OneOf(&["pass", "fail"]),
-            "What becomes of messages that are not as expected: they are passed over (default), or the first one is a failed check.",
+            "on_unexpected",
+            Shape::OneOf(&["ignore", "fail"]),
+            "What an unexpected message does: `ignore` waits for the next one (default), `fail` is a failed check.",
         ),
-        key("within", Shape::Duration, "Longest wait for it. Default: the load's `timeout`."),
+        key("timeout", Shape::Duration, "Longest wait for it. Default: the load's `timeout`."),
         key(
             "capture",
             Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE)),

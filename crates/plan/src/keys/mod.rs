@@ -5,6 +5,7 @@
 pub(crate) mod journey;
 mod part;
 pub(crate) mod reference;
+pub(crate) mod renamed;
 pub(crate) mod schema;
 pub(crate) mod shape;
 mod watch;
@@ -17,7 +18,7 @@ pub(crate) use shape::{
     ANY_PATTERN, ENV_PATTERN, Group, Key, MAX_EXPANDED, MAX_REPLICAS, MAX_TRIALS, MAX_USERS, METHODS, MOST,
     NAME_PATTERN, Need, PROTOCOLS, SIGNALS, Section, Shape, WORD_PATTERN, key,
 };
-pub(crate) use watch::{EVENT, LIMITS, LOSS, PROBE, REDIS_KEYS};
+pub(crate) use watch::{DURABILITY, EVENT, LIMITS, PROBE, REDIS_KEYS};
 
 pub(crate) static PLAN: Section = Section {
     id: "plan",
@@ -76,7 +77,11 @@ pub(crate) static PLAN: Section = Section {
             Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&DERIVED)),
             "Figures worked out of those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",
         ),
-        key("loss", Shape::In(&LOSS), "How what was stored is told, to compare it with what was accepted."),
+        key(
+            "durability",
+            Shape::In(&DURABILITY),
+            "Where to ask what was stored, to compare it with what was accepted.",
+        ),
         key(
             "isolate",
             Shape::Isolation,
@@ -112,7 +117,7 @@ pub(crate) static SYSTEM: Section = Section {
             "Numbers read from the system while it runs.",
         ),
         key(
-            "samples",
+            "sample_rate",
             Shape::OneOf(&["1/s", "2/s", "4/s", "10/s"]),
             "How often components are read. Default `1/s`.",
         ),
@@ -167,7 +172,7 @@ pub(crate) static COMPONENT: Section = Section {
         ),
         key("limits", Shape::In(&LIMITS), "What it may use."),
         key(
-            "fresh",
+            "lifetime",
             Shape::OneOf(&["trial", "case", "experiment"]),
             "How long it lives: started anew for each trial (default), whenever the case changes, or once for the experiment.",
         ),
@@ -197,7 +202,7 @@ pub(crate) static READY: Section = Section {
         key("tcp", Shape::Text, "HOST:PORT that accepts a connection."),
         key("log", Shape::Text, "A text that appears in a line of its output."),
         key("health", Shape::True, "The container's own health check says that it is well."),
-        key("within", Shape::Duration, "How long it may take. Default 30s."),
+        key("timeout", Shape::Duration, "How long it may take. Default 30s."),
     ],
     required: &[],
     groups: &[Group { keys: &["http", "tcp", "log", "health"], why: "one sign is enough" }],
@@ -210,7 +215,7 @@ pub(crate) static STOP: Section = Section {
     doc: "How a component is stopped.",
     keys: &[
         key("signal", Shape::OneOf(SIGNALS), "Sent first. Default TERM."),
-        key("within", Shape::Duration, "How long it may take before it is killed. Default 10s."),
+        key("timeout", Shape::Duration, "How long it may take before it is killed. Default 10s."),
     ],
     required: &[],
     groups: &[],
@@ -279,8 +284,8 @@ pub(crate) static LOAD: Section = Section {
         key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
         key("start", Shape::Duration, "It begins so long after the trial's loads do. Default 0s."),
-        key("before", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user before its first journey."),
-        key("after", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user after its last journey."),
+        key("user_setup", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user before its first journey."),
+        key("user_teardown", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user after its last journey."),
         key(
             "sessions",
             Shape::RateOr(&SESSIONS),
@@ -293,13 +298,17 @@ pub(crate) static LOAD: Section = Section {
         ),
         key("cookies", Shape::Bool, "Users keep cookies. Default false."),
         key("redirects", Shape::Count(0, 50), "Most redirects that a step follows. Default 0."),
-        key("compressed", Shape::Bool, "Ask for compressed answers, and decode them. Default false."),
+        key("compression", Shape::Bool, "Ask for compressed answers, and decode them. Default false."),
         key(
             "protocol",
             Shape::OneOf(PROTOCOLS),
             "`http/1.1` (default), `http/2`, or `auto`: what the server offers.",
         ),
-        key("streams", Shape::Count(1, 1000), "Requests at a time on each HTTP/2 connection. Default 1."),
+        key(
+            "streams_per_connection",
+            Shape::Count(1, 1000),
+            "Requests at a time on each HTTP/2 connection. Default 1.",
+        ),
         key("proxy", Shape::Text, "`http://HOST:PORT` that all requests go through."),
         key("tls", Shape::In(&TLS), "How `https` targets are trusted."),
         key(
@@ -350,18 +359,18 @@ pub(crate) static COMMAND_LOAD: Section = Section {
     doc: "A program that makes the load; a probe counts what it does.",
     keys: &[
         key("run", Shape::Command, "What makes the load, from its start to its end."),
-        key("counts", Shape::Text, "The probe that counts its requests: by how much it grows."),
+        key("counted_by", Shape::Text, "The probe that counts its requests: by how much it grows."),
         key(
             "requests",
             Shape::Count(1, MOST),
             "How many it makes, as `${requests}` in `run` and `env`. Fewer or more are a failure.",
         ),
         key(
-            "begins",
+            "started_when_output",
             Shape::Text,
-            "A text in its output: the load begins when it is there, not at the start.",
+            "Text in its output that starts the load. Default: the load starts with the program.",
         ),
-        key("within", Shape::Duration, "How long it may take before it is killed. Default 10m."),
+        key("timeout", Shape::Duration, "How long it may take before it is killed. Default 10m."),
         key(
             "env",
             Shape::MapOf(ENV_PATTERN, &Shape::Text),
@@ -369,7 +378,7 @@ pub(crate) static COMMAND_LOAD: Section = Section {
         ),
         key("dir", Shape::Text, "Where it runs; relative to the plan's folder, which is the default."),
     ],
-    required: &["run", "counts"],
+    required: &["run", "counted_by"],
     groups: &[],
     needs: &[],
 };
@@ -468,7 +477,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &STOP,
     &PROBE,
     &EVENT,
-    &LOSS,
+    &DURABILITY,
     &LOAD,
     &COMMAND_LOAD,
     &STAGE,

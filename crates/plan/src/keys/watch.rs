@@ -16,9 +16,9 @@ pub(crate) static LIMITS: Section = Section {
         key("block_write", Shape::ByteRate, "Bytes written per second to each disk."),
         key("block_read_ops", Shape::RateOrNone, "Reads per second from each disk, such as `100/s`."),
         key("block_write_ops", Shape::RateOrNone, "Writes per second to each disk."),
-        key("cpus", Shape::Text, "Cores it may run on, such as `0-1,3`."),
+        key("cpuset", Shape::Text, "Cores it may run on, such as `0-1,3`."),
         key(
-            "network",
+            "bandwidth",
             Shape::ByteRate,
             "Bytes per second over its link, each way, such as `1MiB/s`; needs `isolate: true`.",
         ),
@@ -28,7 +28,7 @@ pub(crate) static LIMITS: Section = Section {
             "How much longer a round trip over its link takes: half of it each way.",
         ),
         key("jitter", Shape::DurationOrNone, "By how much at most the delay varies."),
-        key("loss", Shape::ShareOrNone, "Share of packets on its link that are lost, such as `1%`."),
+        key("packet_loss", Shape::ShareOrNone, "Share of packets on its link that are lost, such as `1%`."),
     ],
     required: &[],
     groups: &[],
@@ -68,7 +68,7 @@ pub(crate) static PROBE: Section = Section {
         ),
         key("command", Shape::Command, "A command that prints the number in its last line."),
         key("log", Shape::Text, "A component whose log lines are counted, from the trial's loads on."),
-        key("contains", Shape::Text, "What a line must hold to count."),
+        key("contains", Shape::Text, "Substring a line must contain."),
     ],
     required: &[],
     groups: &[Group {
@@ -117,7 +117,7 @@ pub(crate) static EVENT: Section = Section {
         key(
             "do",
             Shape::Text,
-            "`kill NAME`, `pause NAME`, `resume NAME`, `restart NAME`, `limit NAME cpu 5%`, `cut NAME`, `heal NAME`, `narrow NAME 1MiB/s`, `delay NAME 40ms`, `lose NAME 1%`, or `none`.",
+            "`kill NAME`, `pause NAME`, `resume NAME`, `restart NAME`, `limit NAME cpu 5%`, `disconnect NAME`, `reconnect NAME`, `bandwidth NAME 1MiB/s`, `delay NAME 40ms`, `packet_loss NAME 1%`, or `none`.",
         ),
     ],
     required: &["at", "do"],
@@ -125,9 +125,9 @@ pub(crate) static EVENT: Section = Section {
     needs: &[],
 };
 
-pub(crate) static LOSS: Section = Section {
-    id: "loss",
-    called: "`loss`",
+pub(crate) static DURABILITY: Section = Section {
+    id: "durability",
+    called: "`durability`",
     doc: "After the drain: what was stored, as ids that requests carried as `${unique}`, or as a count.",
     keys: &[
         key("http", Shape::Text, "A URL that lists the ids that were stored."),
@@ -140,6 +140,6 @@ pub(crate) static LOSS: Section = Section {
         key("probe", Shape::Text, "A probe that counts what was stored: there are only bounds then."),
     ],
     required: &[],
-    groups: &[Group { keys: &["http", "command", "probe"], why: "what was stored is told in one way" }],
+    groups: &[Group { keys: &["http", "command", "probe"], why: "ask for what was stored in one way" }],
     needs: &[Need { key: "json", needs: &["http"], hint: "`http` is the URL that lists the ids" }],
 };

@@ -88,9 +88,9 @@ pub enum Body {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Script {
     /// Once per user, before its first journey.
-    pub before: Vec<Step>,
+    pub user_setup: Vec<Step>,
     /// Once per user, after its last journey.
-    pub after: Vec<Step>,
+    pub user_teardown: Vec<Step>,
     /// Each round takes one step by weight instead of all in order; every step has a weight then.
     pub is_mix: bool,
     /// Rows of data.
@@ -334,7 +334,7 @@ pub struct Message {
     /// Messages that are not as expected are others', and passed over; else the first one decides.
     pub passes_over: bool,
     /// Longest wait for it; `None`: the load's timeout.
-    pub within_ns: Option<u64>,
+    pub timeout_ns: Option<u64>,
     /// Series it counts for, besides those of its step.
     pub tags: Vec<String>,
 }
@@ -356,9 +356,9 @@ pub struct Http {
     /// Which protocol.
     pub protocol: Protocol,
     /// Requests at a time on one HTTP/2 connection.
-    pub streams: u32,
+    pub streams_per_connection: u32,
     /// Answers may be compressed.
-    pub compressed: bool,
+    pub compression: bool,
     /// `http://HOST:PORT` that all requests go through.
     pub proxy: Option<Template>,
     /// How `https` targets are trusted.

@@ -13,7 +13,7 @@ pub enum Command {
 
 /// How long a component lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fresh {
+pub enum Lifetime {
     /// Anew for each trial.
     #[default]
     Trial,
@@ -94,7 +94,7 @@ pub struct HealthSpec {
     /// What is run in the container.
     pub command: Command,
     /// From one to the next.
-    pub every_ns: u64,
+    pub interval_ns: u64,
     /// One that takes longer has failed.
     pub timeout_ns: u64,
     /// So many failures make it unhealthy.
@@ -109,9 +109,9 @@ pub struct ComposeSpec {
     /// For what is `${…}` in the file.
     pub env: Vec<(String, Template)>,
     /// How long all of it lives.
-    pub fresh: Fresh,
+    pub lifetime: Lifetime,
     /// How long bringing it up may take.
-    pub within_ns: u64,
+    pub timeout_ns: u64,
 }
 
 /// How something that runs already is found.

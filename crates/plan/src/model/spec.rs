@@ -5,7 +5,7 @@
 
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};
-use crate::model::part::{Command, Fresh};
+use crate::model::part::{Command, Lifetime};
 use crate::model::part::{ComposeSpec, Part};
 use crate::model::template::Template;
 
@@ -31,7 +31,7 @@ pub struct Case {
     /// What happens to the system during the load, in order of time.
     pub events: Vec<EventSpec>,
     /// How what was stored is told, to compare it with what was accepted.
-    pub loss: Option<LossSpec>,
+    pub durability: Option<DurabilitySpec>,
 }
 
 /// Something that happens to components during the load.
@@ -66,9 +66,9 @@ pub enum Action {
         value: Option<f64>,
     },
     /// Cuts its link: nothing reaches it.
-    Cut,
+    Disconnect,
     /// Joins its link again.
-    Heal,
+    Reconnect,
 }
 
 /// One of the limits of a component.
@@ -93,13 +93,13 @@ pub enum LimitName {
     /// Writes per second to each disk.
     BlockWriteOps,
     /// Bytes per second over its link, each way.
-    Network,
+    Bandwidth,
     /// How much longer a round trip over its link takes, in nanoseconds.
     Delay,
     /// By how much at most the delay varies, in nanoseconds.
     Jitter,
     /// Share of what goes over its link that is lost, 0 to 1.
-    Loss,
+    PacketLoss,
 }
 
 /// A limit that follows from what an earlier case measured: a figure times a factor.
@@ -123,7 +123,7 @@ pub struct MeasuredLimit {
 
 /// How loss is told.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LossSpec {
+pub struct DurabilitySpec {
     /// Where to ask for what was stored.
     pub persisted: Persisted,
     /// Where in the plan.
@@ -242,7 +242,7 @@ pub struct ComponentSpec {
     /// start and in all cases, so that these differ in nothing else.
     pub is_relayed: bool,
     /// How long it lives.
-    pub fresh: Fresh,
+    pub lifetime: Lifetime,
     /// How it is stopped.
     pub stop: StopSpec,
 }
@@ -269,7 +269,7 @@ pub struct ReadySpec {
     /// The sign to wait for.
     pub sign: ReadySign,
     /// How long it may take.
-    pub within_ns: u64,
+    pub timeout_ns: u64,
 }
 
 /// The sign that a component is up.
@@ -307,15 +307,15 @@ pub struct Limits {
     /// Writes per second to each disk.
     pub block_write_ops_per_s: Option<u64>,
     /// Bytes per second over its link, each way.
-    pub network_bytes_per_s: Option<u64>,
+    pub bandwidth_bytes_per_s: Option<u64>,
     /// How much longer a round trip over its link takes, nanoseconds.
     pub delay_ns: Option<u64>,
     /// By how much at most the delay varies, nanoseconds; not more than the delay.
     pub jitter_ns: Option<u64>,
     /// Share of what goes over its link that is lost, 0 to 1.
-    pub loss: Option<f64>,
+    pub packet_loss: Option<f64>,
     /// Cores it may run on; empty: all.
-    pub cpus: Vec<usize>,
+    pub cpuset: Vec<usize>,
     /// Limits that are known only when an earlier case has run; their own fields are `None`.
     pub measured: Vec<MeasuredLimit>,
 }
@@ -326,7 +326,7 @@ pub struct StopSpec {
     /// Name without SIG: one of TERM, INT, QUIT, HUP, KILL, USR1, USR2.
     pub signal: String,
     /// How long it may take before it is killed.
-    pub within_ns: u64,
+    pub timeout_ns: u64,
 }
 
 /// A number read from the system while it runs.
@@ -432,7 +432,7 @@ impl LoadSpec {
 
     /// All its steps: those before its journey, the journey's, those after it.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
-        self.script.before.iter().chain(&self.journey).chain(&self.script.after)
+        self.script.user_setup.iter().chain(&self.journey).chain(&self.script.user_teardown)
     }
 }
 
@@ -464,7 +464,7 @@ pub enum Model {
         /// How they are spread.
         arrivals: Arrivals,
         /// Most users at a time.
-        at_most: u64,
+        max_users: u64,
     },
 }
 
@@ -474,13 +474,13 @@ pub struct CommandLoad {
     /// What is run.
     pub command: Command,
     /// The probe that counts its requests, by how much it grows.
-    pub counts: String,
+    pub counted_by: String,
     /// How many it must make; `None` where nobody knows.
     pub requests: Option<u64>,
     /// The load begins when this is in its output; `None`: when it is started.
-    pub begins: Option<Template>,
+    pub started_when_output: Option<Template>,
     /// Killed after so long.
-    pub within_ns: u64,
+    pub timeout_ns: u64,
     /// Environment variables, beside those that are inherited.
     pub env: Vec<(String, Template)>,
     /// Folder, starting with the plan's folder unless the plan gives an absolute one.

@@ -35,7 +35,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
     let command = read_section(r, fields)?;
     Some(LoadSpec {
         name: name.to_owned(),
-        until: command.requests.map_or(Until::DurationNs(command.within_ns), Until::Requests),
+        until: command.requests.map_or(Until::DurationNs(command.timeout_ns), Until::Requests),
         model: Model::Command(command),
         ramp_ns: 0,
         warmup_ns: 0,
@@ -70,24 +70,32 @@ fn taken(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) {
 fn read_section(r: &mut Reader<'_>, load: &Fields<'_>) -> Option<CommandLoad> {
     let node = load.get("command")?;
     let fields = r.fields(node, &keys::COMMAND_LOAD, load.key_span("command"))?;
-    let counts = fields.get("counts").and_then(|node| read_probe(r, node));
+    let counted_by = fields.get("counted_by").and_then(|node| read_probe(r, node));
     let requests = r.count(&fields, "requests");
-    let within_ns = r.positive_duration(&fields, "within").unwrap_or(WITHIN_NS);
+    let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(WITHIN_NS);
     let dir = r.text(&fields, "dir").unwrap_or_default();
     r.requests = requests;
     let command = fields.get("run").and_then(|node| read_command(r, node));
     let env = read_env(r, &fields);
     r.requests = None;
-    let begins = fields.get("begins").and_then(|node| {
+    let started_when_output = fields.get("started_when_output").and_then(|node| {
         let text = r.template(node, "a text")?;
         if text.to_string().is_empty() || text.to_string().contains('\n') {
-            r.push(Problem::new(node.span, "expected a part of one line for `begins`"));
+            r.push(Problem::new(node.span, "expected a part of one line for `started_when_output`"));
             return None;
         }
         Some(text)
     });
     let dir = in_folder(r.plan_dir, &dir);
-    Some(CommandLoad { command: command?, counts: counts?, requests, begins, within_ns, env, dir })
+    Some(CommandLoad {
+        command: command?,
+        counted_by: counted_by?,
+        requests,
+        started_when_output,
+        timeout_ns,
+        env,
+        dir,
+    })
 }
 
 /// The name of a probe of this case.

@@ -1,10 +1,10 @@
-//! Reads `events` (what happens to the system during the load) and `loss` (how what was stored is told).
+//! Reads `events` (what happens to the system during the load) and `durability` (where to ask what was stored).
 
-use crate::keys;
+use crate::keys::{self, renamed};
 use crate::model::journey::PartContent;
 use crate::model::journey::{Body, Step};
 use crate::model::part::{Isolation, Part};
-use crate::model::spec::{Action, EventSpec, LimitName, LoadSpec, LossSpec, Persisted, ProbeSpec};
+use crate::model::spec::{Action, DurabilitySpec, EventSpec, LimitName, LoadSpec, Persisted, ProbeSpec};
 use crate::model::variable::Variable;
 use crate::read::probes::read_pointer;
 use crate::read::reader::{Fields, Reader, Scalar};
@@ -16,7 +16,7 @@ use crate::text::suggest;
 
 /// What can be done, as it is written.
 const FORMS: &str = "`kill NAME`, `pause NAME`, `resume NAME`, `restart NAME`, `limit NAME cpu 5%`, and with `isolate: true` \
-                     `cut NAME`, `heal NAME`, `narrow NAME 1MiB/s`; `delay NAME 40ms`, `lose NAME 1%`";
+                     `disconnect NAME`, `reconnect NAME`, `bandwidth NAME 1MiB/s`; `delay NAME 40ms`, `packet_loss NAME 1%`";
 
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<EventSpec> {
     let Some(node) = fields.get("events") else { return Vec::new() };
@@ -40,28 +40,27 @@ fn read_one(r: &mut Reader<'_>, node: &Node) -> Option<EventSpec> {
     }
     let words: Vec<&str> = text.split(' ').collect();
     let (components, action) = match words.as_slice() {
-        [verb @ ("kill" | "pause" | "resume" | "restart" | "cut" | "heal"), name] => {
+        [verb @ ("kill" | "pause" | "resume" | "restart" | "disconnect" | "reconnect"), name] => {
             let action = match *verb {
                 "kill" => Action::Kill,
                 "pause" => Action::Pause,
                 "resume" => Action::Resume,
-                "cut" => Action::Cut,
-                "heal" => Action::Heal,
+                "disconnect" => Action::Disconnect,
+                "reconnect" => Action::Reconnect,
                 _ => Action::Restart,
             };
             (named(r, &scalar, name)?, action)
         }
         ["limit", name, limit, value] => (named(r, &scalar, name)?, limit_of(r, &scalar, limit, value)?),
-        [verb @ ("narrow" | "delay" | "lose"), name, value] => {
-            let limit = match *verb {
-                "narrow" => "network",
-                "delay" => "delay",
-                _ => "loss",
-            };
+        // The verb is the limit's key.
+        [limit @ ("bandwidth" | "delay" | "packet_loss"), name, value] => {
             (named(r, &scalar, name)?, limit_of(r, &scalar, limit, value)?)
         }
         _ => {
-            let message = format!("`{}` is nothing that can be done", shorten(&text));
+            let message = match renamed::verb(words[0]) {
+                Some(to) => format!("`{}` was renamed to `{to}`", words[0]),
+                None => format!("unknown action `{}`", shorten(&text)),
+            };
             r.wrong(&scalar, message, Some(FORMS.to_owned()));
             return None;
         }
@@ -86,7 +85,10 @@ fn named(r: &mut Reader<'_>, scalar: &Scalar, name: &str) -> Option<Vec<String>>
 fn limit_of(r: &mut Reader<'_>, scalar: &Scalar, limit: &str, value: &str) -> Option<Action> {
     let Some(limit) = LimitName::ALL.into_iter().find(|l| l.key() == limit) else {
         let keys: Vec<&str> = LimitName::ALL.iter().map(|l| l.key()).collect();
-        let message = format!("`{}` is no limit that can be changed", shorten(limit));
+        let message = match renamed::key(&keys::LIMITS, limit) {
+            Some(to) if keys.contains(&to) => format!("`{limit}` was renamed to `{to}`"),
+            _ => format!("`{}` is not a limit that can be changed", shorten(limit)),
+        };
         r.wrong(scalar, message, suggest::hint(limit, &keys));
         return None;
     };
@@ -113,7 +115,7 @@ pub(crate) fn unfit(
         (_, Part::External(_)) => {
             Some(("it runs already, and nothing is done to it", "do it to a component that loadlab starts"))
         }
-        (Action::Cut | Action::Heal | Action::Limit { limit: LimitName::Network, .. }, _)
+        (Action::Disconnect | Action::Reconnect | Action::Limit { limit: LimitName::Bandwidth, .. }, _)
             if isolate != Isolation::Each =>
         {
             Some(("it has no link of its own", "`isolate: true` gives each component one"))
@@ -140,15 +142,15 @@ fn carries_id(step: &Step) -> bool {
     texts.flat_map(|t| t.variables()).any(|variable| variable == Variable::Id)
 }
 
-pub(crate) fn read_loss(
+pub(crate) fn read_durability(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
     probes: &[ProbeSpec],
     (loads, left_out): (&[LoadSpec], bool),
-) -> Option<LossSpec> {
-    let node = fields.get("loss")?;
-    let at = fields.key_span("loss");
-    let fields = r.fields(node, &keys::LOSS, fields.key_span("loss"))?;
+) -> Option<DurabilitySpec> {
+    let node = fields.get("durability")?;
+    let at = fields.key_span("durability");
+    let fields = r.fields(node, &keys::DURABILITY, fields.key_span("durability"))?;
     let persisted = if let Some(node) = fields.get("http") {
         let url = read_url(r, node);
         let json = fields.get("json").and_then(|n| read_pointer(r, n));
@@ -163,7 +165,7 @@ pub(crate) fn read_loss(
             r.wrong(&probe, message, suggest::hint(&probe.text, &names));
             return None;
         }
-        return Some(LossSpec { persisted: Persisted::Probe(probe.text), at: place(r, at) });
+        return Some(DurabilitySpec { persisted: Persisted::Probe(probe.text), at: place(r, at) });
     };
     // With mistakes in the loads a step may be missing just for that.
     let is_whole = r.problems.count() == 0 && !loads.is_empty();
@@ -173,9 +175,9 @@ pub(crate) fn read_loss(
         return None;
     }
     if is_whole && carries_none {
-        let problem = Problem::new(at, "no step carries a `${unique}`, so nothing can be told from ids");
+        let problem = Problem::new(at, "no step carries a `${unique}`, so stored ids cannot be matched");
         let hint = "put `${unique}` into the requests that are stored, or count with `probe`";
         r.push(problem.hint(hint));
     }
-    Some(LossSpec { persisted, at: place(r, at) })
+    Some(DurabilitySpec { persisted, at: place(r, at) })
 }

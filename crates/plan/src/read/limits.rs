@@ -35,10 +35,10 @@ impl LimitName {
         LimitName::BlockWrite,
         LimitName::BlockReadOps,
         LimitName::BlockWriteOps,
-        LimitName::Network,
+        LimitName::Bandwidth,
         LimitName::Delay,
         LimitName::Jitter,
-        LimitName::Loss,
+        LimitName::PacketLoss,
     ];
 
     /// As a plan writes it.
@@ -53,16 +53,16 @@ impl LimitName {
             LimitName::BlockWrite => "block_write",
             LimitName::BlockReadOps => "block_read_ops",
             LimitName::BlockWriteOps => "block_write_ops",
-            LimitName::Network => "network",
+            LimitName::Bandwidth => "bandwidth",
             LimitName::Delay => "delay",
             LimitName::Jitter => "jitter",
-            LimitName::Loss => "loss",
+            LimitName::PacketLoss => "packet_loss",
         }
     }
 
     /// It is carried out by a relay on the component's link.
     pub fn is_of_relay(self) -> bool {
-        matches!(self, LimitName::Delay | LimitName::Jitter | LimitName::Loss)
+        matches!(self, LimitName::Delay | LimitName::Jitter | LimitName::PacketLoss)
     }
 
     /// What a figure must be of to make this limit; `None` where none does.
@@ -85,7 +85,7 @@ impl LimitName {
             LimitName::Cpu => units::parse_cpu_cores(text).map_err(|e| e.expected),
             LimitName::Memory | LimitName::MemorySwap => whole(units::parse_bytes(text)),
             LimitName::Pids | LimitName::OpenFiles => whole(parse_count(text)),
-            LimitName::BlockRead | LimitName::BlockWrite | LimitName::Network => {
+            LimitName::BlockRead | LimitName::BlockWrite | LimitName::Bandwidth => {
                 let size =
                     text.trim().strip_suffix("/s").and_then(|size| units::parse_bytes(size.trim()).ok());
                 size.filter(|n| *n > 0).map(|n| n as f64).ok_or("bytes per second such as `10MiB/s`")
@@ -99,7 +99,7 @@ impl LimitName {
                 Ok(_) => Err("a duration of a minute at most"),
                 Err(e) => Err(e.expected),
             },
-            LimitName::Loss => {
+            LimitName::PacketLoss => {
                 let percent = text.trim().strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
                 percent.filter(|n| (0.0..100.0).contains(n)).map(|n| n / 100.0).ok_or("a share such as `1%`")
             }
@@ -115,9 +115,9 @@ impl LimitName {
             LimitName::BlockReadOps | LimitName::BlockWriteOps => {
                 "a number per second such as `100/s`, or `none`"
             }
-            LimitName::Network => "bytes per second such as `1MiB/s`, or `none`",
+            LimitName::Bandwidth => "bytes per second such as `1MiB/s`, or `none`",
             LimitName::Delay | LimitName::Jitter => "a duration such as `40ms`, or `none`",
-            LimitName::Loss => "a share such as `1%`, or `none`",
+            LimitName::PacketLoss => "a share such as `1%`, or `none`",
         }
     }
 }
@@ -136,10 +136,10 @@ impl Limits {
             LimitName::BlockWrite => self.block_write_bytes_per_s = whole,
             LimitName::BlockReadOps => self.block_read_ops_per_s = whole,
             LimitName::BlockWriteOps => self.block_write_ops_per_s = whole,
-            LimitName::Network => self.network_bytes_per_s = whole,
+            LimitName::Bandwidth => self.bandwidth_bytes_per_s = whole,
             LimitName::Delay => self.delay_ns = whole,
             LimitName::Jitter => self.jitter_ns = whole,
-            LimitName::Loss => self.loss = value,
+            LimitName::PacketLoss => self.packet_loss = value,
         }
     }
 }
@@ -171,8 +171,8 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
         let message = "`jitter` is more than `delay`, and nothing arrives before it was sent";
         r.push(Problem::new(span_of("jitter"), message).hint("a `delay` at least as long"));
     }
-    if let Some(node) = fields.get("cpus") {
-        limits.cpus = read_cpus(r, node).unwrap_or_default();
+    if let Some(node) = fields.get("cpuset") {
+        limits.cpuset = read_cpus(r, node).unwrap_or_default();
     }
     limits
 }
@@ -415,12 +415,12 @@ mod tests {
             (LimitName::BlockReadOps, "100/s", Some(100.0)),
             (LimitName::BlockReadOps, "30/m", None),
             (LimitName::Pids, "0", None),
-            (LimitName::Network, "1MiB/s", Some(1024.0 * 1024.0)),
+            (LimitName::Bandwidth, "1MiB/s", Some(1024.0 * 1024.0)),
             (LimitName::Delay, "40ms", Some(4e7)),
             (LimitName::Jitter, "2m", None),
-            (LimitName::Loss, "0.5%", Some(0.005)),
-            (LimitName::Loss, "0.5", None),
-            (LimitName::Loss, "100%", None),
+            (LimitName::PacketLoss, "0.5%", Some(0.005)),
+            (LimitName::PacketLoss, "0.5", None),
+            (LimitName::PacketLoss, "100%", None),
         ] {
             assert_eq!(limit.parse(text).ok(), expect, "{text}");
         }

@@ -1,7 +1,7 @@
 //! Reads what a component is when it is no process of ours.
 
 use crate::keys::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
-use crate::model::part::Fresh;
+use crate::model::part::Lifetime;
 use crate::model::part::{ComposeSpec, ContainerSpec, External, HealthSpec, Image, Network, Part};
 use crate::model::template::Template;
 use crate::read::reader::{Fields, Reader};
@@ -26,13 +26,13 @@ pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Part>
         refuse(
             r,
             fields,
-            &["replicas", "dir", "port", "ports", "fresh", "stop", "build"],
+            &["replicas", "dir", "port", "ports", "lifetime", "stop", "build"],
             "the Compose file says that",
         );
         return r.scalar(node, "the name of a service").map(|s| Part::Service(s.text));
     }
     let node = fields.get("external")?;
-    let keys = ["replicas", "dir", "port", "ports", "fresh", "stop", "build", "limits", "env"];
+    let keys = ["replicas", "dir", "port", "ports", "lifetime", "stop", "build", "limits", "env"];
     refuse(r, fields, &keys, "it runs already");
     read_external(r, node, fields.key_span("external")).map(Part::External)
 }
@@ -157,7 +157,7 @@ fn read_build(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Image> {
 fn read_health(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<HealthSpec> {
     let fields = r.fields(node, &HEALTH, at)?;
     Some(HealthSpec {
-        every_ns: r.positive_duration(&fields, "every").unwrap_or(SECOND_NS),
+        interval_ns: r.positive_duration(&fields, "interval").unwrap_or(SECOND_NS),
         timeout_ns: r.positive_duration(&fields, "timeout").unwrap_or(5 * SECOND_NS),
         retries: r.count(&fields, "retries").unwrap_or(3) as u32,
         command: read_command(r, fields.get("command")?)?,
@@ -170,8 +170,12 @@ pub(crate) fn read_compose(
     node: &Node,
     (at, differs): (Span, Option<Span>),
 ) -> Option<ComposeSpec> {
-    let plain =
-        |file: String| ComposeSpec { file, env: Vec::new(), fresh: Fresh::Trial, within_ns: 300 * SECOND_NS };
+    let plain = |file: String| ComposeSpec {
+        file,
+        env: Vec::new(),
+        lifetime: Lifetime::Trial,
+        timeout_ns: 300 * SECOND_NS,
+    };
     if !matches!(node.value, Value::Map(_)) {
         let file = r.scalar(node, "a Compose file, or a map")?;
         return Some(plain(in_folder(r.plan_dir, &file.text)));
@@ -179,20 +183,20 @@ pub(crate) fn read_compose(
     r.used_case = None;
     let fields = r.fields(node, &COMPOSE, at)?;
     let env = read_env(r, &fields);
-    let fresh = match r.choice(&fields, "fresh") {
-        Some("case") => Fresh::Case,
-        Some("experiment") => Fresh::Experiment,
-        _ => Fresh::Trial,
+    let lifetime = match r.choice(&fields, "lifetime") {
+        Some("case") => Lifetime::Case,
+        Some("experiment") => Lifetime::Experiment,
+        _ => Lifetime::Trial,
     };
-    let within_ns = r.positive_duration(&fields, "within").unwrap_or(300 * SECOND_NS);
+    let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(300 * SECOND_NS);
     let file = r.text(&fields, "file");
-    if let (Fresh::Experiment, Some(used)) = (fresh, r.used_case.or(differs)) {
+    if let (Lifetime::Experiment, Some(used)) = (lifetime, r.used_case.or(differs)) {
         let message = "the Compose file lives for the whole experiment, but this differs from case to case";
-        let problem = Problem::new(used, message).related("because of this", fields.key_span("fresh"));
-        r.push(problem.hint("`fresh: case` or `fresh: trial`"));
+        let problem = Problem::new(used, message).related("because of this", fields.key_span("lifetime"));
+        r.push(problem.hint("`lifetime: case` or `lifetime: trial`"));
     }
     let file = file?;
-    Some(ComposeSpec { env, fresh, within_ns, ..plain(in_folder(r.plan_dir, &file)) })
+    Some(ComposeSpec { env, lifetime, timeout_ns, ..plain(in_folder(r.plan_dir, &file)) })
 }
 
 fn read_external(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<External> {

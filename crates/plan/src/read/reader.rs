@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::keys::Section;
+use crate::keys::{Section, renamed};
 use crate::model::case_values::CaseValues;
 use crate::model::template::{BraceError, Piece, Template, pieces};
 use crate::model::variable::Escape;
@@ -287,6 +287,11 @@ impl<'a> Reader<'a> {
     fn unknown_key(&mut self, entry: &Entry, section: &'static Section) {
         // Looking for what was meant is the slow part; beyond a screenful nobody reads it.
         if self.problems.is_full() {
+            return;
+        }
+        if let Some(to) = renamed::key(section, &entry.key) {
+            let message = format!("`{}` of {} was renamed to `{to}`", entry.key, section.called);
+            self.push(Problem::new(entry.key_span, message).hint(doc_of(section, to)));
             return;
         }
         let allowed = section.names();

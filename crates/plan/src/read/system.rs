@@ -2,7 +2,7 @@
 
 use crate::keys::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
-use crate::model::part::{Command, Fresh, Part};
+use crate::model::part::{Command, Lifetime, Part};
 use crate::model::spec::{ComponentSpec, PortSpec, ReadySign, ReadySpec, StopSpec, SystemSpec};
 use crate::model::template::Template;
 use crate::read::part::{read_compose, read_part};
@@ -45,7 +45,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     spec.seed = read_commands(r, &fields, "seed");
     spec.before_trial = read_commands(r, &fields, "before_trial");
     spec.after_trial = read_commands(r, &fields, "after_trial");
-    spec.sample_interval_ns = match r.choice(&fields, "samples") {
+    spec.sample_interval_ns = match r.choice(&fields, "sample_rate") {
         Some("2/s") => Some(SECOND_NS / 2),
         Some("4/s") => Some(SECOND_NS / 4),
         Some("10/s") => Some(SECOND_NS / 10),
@@ -197,18 +197,18 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
         fields.get("limits").map(|n| limits::read(r, n, fields.key_span("limits"))).unwrap_or_default();
     r.used_case = used_case;
     let stop = read_stop(r, fields);
-    let fresh = match r.choice(fields, "fresh") {
-        Some("case") => Fresh::Case,
-        Some("experiment") => Fresh::Experiment,
-        _ => Fresh::Trial,
+    let lifetime = match r.choice(fields, "lifetime") {
+        Some("case") => Lifetime::Case,
+        Some("experiment") => Lifetime::Experiment,
+        _ => Lifetime::Trial,
     };
-    if let (Fresh::Experiment, Some(used)) = (fresh, r.used_case) {
+    if let (Lifetime::Experiment, Some(used)) = (lifetime, r.used_case) {
         let message = format!(
             "`{}` lives for the whole experiment, but this differs from case to case",
             instance.group
         );
-        let problem = Problem::new(used, message).related("because of this", fields.key_span("fresh"));
-        r.push(problem.hint("`fresh: case` or `fresh: trial`"));
+        let problem = Problem::new(used, message).related("because of this", fields.key_span("lifetime"));
+        r.push(problem.hint("`lifetime: case` or `lifetime: trial`"));
     }
     let Instance { name, group, replica, .. } = instance;
     Some(ComponentSpec {
@@ -224,7 +224,7 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
         ready,
         limits,
         is_relayed: false,
-        fresh,
+        lifetime,
         stop,
     })
 }
@@ -304,7 +304,7 @@ fn read_port(r: &mut Reader<'_>, node: &Node) -> Option<Option<u16>> {
 
 fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
     let fields = r.fields(node, &keys::READY, at)?;
-    let within_ns = r.positive_duration(&fields, "within").unwrap_or(30 * SECOND_NS);
+    let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(30 * SECOND_NS);
     let sign = if let Some(node) = fields.get("http") {
         ReadySign::Http(read_url(r, node)?)
     } else if let Some(node) = fields.get("tcp") {
@@ -325,14 +325,14 @@ fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
         }
         ReadySign::Log(text)
     };
-    Some(ReadySpec { sign, within_ns })
+    Some(ReadySpec { sign, timeout_ns })
 }
 
 fn read_stop(r: &mut Reader<'_>, fields: &Fields<'_>) -> StopSpec {
-    let fallback = StopSpec { signal: SIGNALS[0].to_owned(), within_ns: 10 * SECOND_NS };
+    let fallback = StopSpec { signal: SIGNALS[0].to_owned(), timeout_ns: 10 * SECOND_NS };
     let Some(node) = fields.get("stop") else { return fallback };
     let Some(fields) = r.fields(node, &keys::STOP, fields.key_span("stop")) else { return fallback };
     let signal = r.choice(&fields, "signal").unwrap_or(SIGNALS[0]);
-    let within_ns = r.duration(&fields, "within").unwrap_or(fallback.within_ns);
-    StopSpec { signal: signal.to_owned(), within_ns }
+    let timeout_ns = r.duration(&fields, "timeout").unwrap_or(fallback.timeout_ns);
+    StopSpec { signal: signal.to_owned(), timeout_ns }
 }

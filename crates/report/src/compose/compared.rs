@@ -65,7 +65,7 @@ pub fn found_words(comparison: &Comparison) -> String {
             parts.push(format!("{word}: {}", names.join(", ")));
         }
     }
-    let within = figures::percent(comparison.options.same_within);
+    let within = figures::percent(comparison.options.equivalence_margin);
     for (call, word) in
         [(Call::Same, format!("the same within {within}")), (Call::CannotTell, "cannot tell".into())]
     {
@@ -154,10 +154,10 @@ fn ratios(comparison: &Comparison) -> Option<Ratios> {
         };
         Ratio { name: label(r), call: call.to_owned(), weight, value: drawn, instead }
     };
-    let within = figures::percent(comparison.options.same_within);
+    let within = figures::percent(comparison.options.equivalence_margin);
     comparison.rows.iter().any(|r| r.effect.is_some_and(|e| e.interval.is_some())).then(|| Ratios {
         title: format!("{} over {}, with intervals", comparison.other, comparison.base),
-        same_within: comparison.options.same_within,
+        equivalence_margin: comparison.options.equivalence_margin,
         rows: comparison.rows.iter().map(row).collect(),
         note: Some(format!(
             "By logarithm: half as much is as far from the line at 1 as twice as much. What lies within the band around \

@@ -20,7 +20,7 @@ pub fn told(mut document: Document, manifest: &Manifest, findings: &Findings<'_>
         figures::count(search.low),
         figures::count(search.high),
         manifest.expect.iter().map(|e| format!("`{e}`")).collect::<Vec<_>>().join(" and "),
-        figures::plural(search.path.len() as u64, "probe", "probes"),
+        figures::plural(search.path.len() as u64, "trial", "trials"),
     );
     document.answer.retain(|f| f.name == "How sure");
     let of_level = |level: u64| {
@@ -64,11 +64,11 @@ fn section(search: &SearchFacts) -> Section {
     };
     let table = Table {
         caption: "The way".into(),
-        head: ["probe", &search.vary, "outcome", "by"].map(str::to_owned).to_vec(),
+        head: ["trial", &search.vary, "outcome", "by"].map(str::to_owned).to_vec(),
         words: vec![2, 3],
         rows: search.path.iter().enumerate().map(row).collect(),
         note: Some(
-            "Levels are halved on a logarithmic scale until two per cent apart; both ends of the answer are probed again, \
+            "Levels are halved on a logarithmic scale until two per cent apart; both ends of the answer are measured again, \
              and of a level that contradicts itself the majority counts."
                 .into(),
         ),

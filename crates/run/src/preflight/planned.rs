@@ -88,8 +88,8 @@ impl Planned {
             }
             plan::Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
             // Each user has a connection of its own.
-            plan::Model::Sessions { rate_per_s, at_most, .. } => {
-                Load::Rate { rate_per_s, max_in_flight: at_most }
+            plan::Model::Sessions { rate_per_s, max_users, .. } => {
+                Load::Rate { rate_per_s, max_in_flight: max_users }
             }
             // Its connections are its own affair.
             plan::Model::Command(_) => Load::Users { users: 0, at_most_per_s: None },

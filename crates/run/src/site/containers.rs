@@ -112,7 +112,7 @@ pub fn container(
         Some(health) => Some(HealthCheck {
             is_shell: matches!(health.command, plan::Command::Shell(_)),
             command: words_of(&health.command, &what, names)?,
-            every_ns: health.every_ns,
+            every_ns: health.interval_ns,
             timeout_ns: health.timeout_ns,
             retries: health.retries,
         }),
@@ -243,7 +243,7 @@ impl Site {
         for planned in &case.system.components {
             if let Part::Service(service) = &planned.part {
                 let env = fill_env(&planned.env, Some(&planned.name))?;
-                let (limits, cpus) = (limits::of_plan(&planned.limits), planned.limits.cpus.clone());
+                let (limits, cpus) = (limits::of_plan(&planned.limits), planned.limits.cpuset.clone());
                 services.insert(service.clone(), ServiceSpec { env, limits, cpus });
             }
         }
@@ -251,7 +251,7 @@ impl Site {
             file: PathBuf::from(&compose.file),
             env: fill_env(&compose.env, None)?,
             services,
-            within_ns: compose.within_ns,
+            within_ns: compose.timeout_ns,
             log: log.to_owned(),
         })
     }
@@ -285,7 +285,7 @@ impl Site {
             services.borrow_mut().insert(name.clone(), service.to_owned());
             let logs = self.log_paths(&name, stage);
             let limits = limits_of(planned);
-            let cpus = planned.map(|p| p.limits.cpus.clone()).unwrap_or_default();
+            let cpus = planned.map(|p| p.limits.cpuset.clone()).unwrap_or_default();
             system::ComponentSpec { cpus, ..service_spec(name, service, &spec, (limits, logs)) }
         };
         let project = self.system.compose_up(&spec, &stage.cancel, &made)?;
@@ -299,7 +299,7 @@ impl Site {
             stage.limits(component);
             self.up.push(Up {
                 component: component.clone(),
-                fresh: compose.fresh,
+                lifetime: compose.lifetime,
                 case: index,
                 is_ready: false,
                 service: Some(service),

@@ -21,7 +21,7 @@ const READ_NS: u64 = 60_000_000_000;
 const OUTPUT_BYTES: u64 = 256 << 20;
 /// So many missing ids are named.
 const NAMED: usize = 10;
-/// How what was stored is told, all names filled in.
+/// Where to ask what was stored, all names filled in.
 pub enum Persisted {
     /// A URL, and where in its JSON the list is.
     Http(String, Option<String>),
@@ -76,7 +76,7 @@ impl Ids {
 /// # Errors
 /// A name without a value; a probe that cannot be read, in words.
 pub fn prepare(
-    spec: &plan::LossSpec,
+    spec: &plan::DurabilitySpec,
     around: &Around<'_>,
     probes: &[Probe],
     stage: &Stage,
@@ -84,11 +84,11 @@ pub fn prepare(
     Ok(match &spec.persisted {
         plan::Persisted::Http { url, json_pointer } => {
             let url = url.render(around.names);
-            let url = url.map_err(|error| TranslateError::Name { what: "`loss`".to_owned(), error })?;
+            let url = url.map_err(|error| TranslateError::Name { what: "`durability`".to_owned(), error })?;
             Ok(Persisted::Http(url, json_pointer.clone()))
         }
         plan::Persisted::Command(command) => {
-            Ok(Persisted::Command(probes::output(command, "`loss`", around)?))
+            Ok(Persisted::Command(probes::output(command, "`durability`", around)?))
         }
         plan::Persisted::Probe(name) => match probes.iter().find(|p| p.name() == name) {
             Some(probe) => match probe.read(&mut || stage.must_end()) {

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::Exit;
-use loadlab_plan::{self as plan, Case, Fresh, Part};
+use loadlab_plan::{self as plan, Case, Lifetime, Part};
 use loadlab_record::event::What;
 use loadlab_record::units::format_duration_ns;
 use loadlab_system::{
@@ -48,7 +48,7 @@ pub struct Site {
 /// A component that was started and not taken down.
 pub(crate) struct Up {
     pub component: Component,
-    pub fresh: Fresh,
+    pub lifetime: Lifetime,
     /// The case it was started for.
     pub case: usize,
     pub is_ready: bool,
@@ -202,7 +202,7 @@ impl Site {
         self.beside.begin(case);
         self.find_ports(case)?;
         self.compose(index, case, stage, tell)?;
-        let longest = case.system.components.iter().map(|c| lifetime(c.fresh)).max();
+        let longest = case.system.components.iter().map(|c| lifetime(c.lifetime)).max();
         let mut started: Vec<&plan::ComponentSpec> = Vec::new();
         for planned in &case.system.components {
             if started.last().is_some_and(|last| last.group != planned.group) {
@@ -223,7 +223,7 @@ impl Site {
                 stage.event(What::Note { text });
                 continue;
             }
-            if Some(lifetime(planned.fresh)) == longest {
+            if Some(lifetime(planned.lifetime)) == longest {
                 self.seeded = None;
             }
             self.start(index, planned, stage)?;
@@ -316,7 +316,7 @@ impl Site {
         // Registered before it is ready: whatever happens now, it is taken down with the rest.
         self.up.push(Up {
             component: component.clone(),
-            fresh: planned.fresh,
+            lifetime: planned.lifetime,
             case,
             is_ready: false,
             service: None,
@@ -497,7 +497,7 @@ impl Site {
         for planned in &case.system.probes {
             probes.push(Probe::new(probes::probe(planned, &around)?)?);
         }
-        let Some(spec) = &case.loss else { return Ok((probes, None)) };
+        let Some(spec) = &case.durability else { return Ok((probes, None)) };
         let persisted = durability::prepare(spec, &around, &probes, stage)?.map_err(SiteError::BeforeLoad)?;
         Ok((probes, Some(persisted)))
     }
@@ -507,10 +507,10 @@ impl Site {
     /// Returns what could not be taken down, in words, and what that asks for.
     pub fn end_trial(&mut self, next: Option<usize>, failed: bool, stage: &Stage) -> Vec<(String, Exit)> {
         self.take_down(stage, &|up| {
-            let lives_on = match up.fresh {
-                Fresh::Trial => false,
-                Fresh::Case => !failed && next == Some(up.case),
-                Fresh::Experiment => next.is_some(),
+            let lives_on = match up.lifetime {
+                Lifetime::Trial => false,
+                Lifetime::Case => !failed && next == Some(up.case),
+                Lifetime::Experiment => next.is_some(),
             };
             lives_on && up.is_ready && up.component.ended().is_none()
         })
@@ -580,10 +580,10 @@ pub(crate) fn within_record(trial: &Path) -> String {
 }
 
 /// Lifetimes in order.
-fn lifetime(fresh: Fresh) -> u8 {
-    match fresh {
-        Fresh::Trial => 0,
-        Fresh::Case => 1,
-        Fresh::Experiment => 2,
+fn lifetime(lifetime: Lifetime) -> u8 {
+    match lifetime {
+        Lifetime::Trial => 0,
+        Lifetime::Case => 1,
+        Lifetime::Experiment => 2,
     }
 }

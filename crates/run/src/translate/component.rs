@@ -48,10 +48,10 @@ pub fn component(
         env: env_of(&component.env, &what, names)?,
         ready,
         limits: crate::limits::of_plan(&component.limits),
-        stop: system::Stop { signal, within_ns: component.stop.within_ns },
+        stop: system::Stop { signal, within_ns: component.stop.timeout_ns },
         logs,
         ports,
-        cpus: component.limits.cpus.clone(),
+        cpus: component.limits.cpuset.clone(),
         // Where it is known, and that is not here.
         relay: None,
     })
@@ -82,8 +82,10 @@ pub fn ready_of(component: &plan::ComponentSpec, names: Names<'_>) -> Result<sys
         let what = || format!("component `{}`", component.name);
         template.render(names).map_err(|error| TranslateError::Name { what: what(), error })
     };
-    let Some(plan::ReadySpec { sign, within_ns }) = &component.ready else { return Ok(system::Ready::Alive) };
-    let within_ns = *within_ns;
+    let Some(plan::ReadySpec { sign, timeout_ns }) = &component.ready else {
+        return Ok(system::Ready::Alive);
+    };
+    let within_ns = *timeout_ns;
     Ok(match sign {
         plan::ReadySign::Http(url) => system::Ready::Http { url: fill(url)?, within_ns },
         plan::ReadySign::Tcp(addr) => system::Ready::Tcp { addr: fill(addr)?, within_ns },

@@ -99,7 +99,7 @@ fn message_of(
     let wait = message
         .expect
         .as_ref()
-        .map(|_| Wait { within_ns: message.within_ns, passes_over: message.passes_over });
+        .map(|_| Wait { within_ns: message.timeout_ns, passes_over: message.passes_over });
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
     let echoes = message.echoes.iter().map(|text| journey::template(text, what, desk.names));
     let echoes = echoes.collect::<Result<Vec<_>, _>>()?;

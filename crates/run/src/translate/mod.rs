@@ -163,9 +163,9 @@ fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
     let mut lists = vec![("`setup`".to_owned(), case.setup.steps.as_slice(), first)];
     for load in &case.loads {
         let proxy = load.http.proxy.as_ref();
-        lists.push((format!("`before` of `{}`", load.name), &load.script.before, proxy));
+        lists.push((format!("`user_setup` of `{}`", load.name), &load.script.user_setup, proxy));
         lists.push((format!("`{}`", load.name), &load.journey, proxy));
-        lists.push((format!("`after` of `{}`", load.name), &load.script.after, proxy));
+        lists.push((format!("`user_teardown` of `{}`", load.name), &load.script.user_teardown, proxy));
     }
     lists.retain(|(_, steps, _)| !steps.is_empty());
     lists
@@ -323,7 +323,7 @@ fn http2_of(
         all.push(head);
         all_written.push(written);
     }
-    Ok(Http2 { heads: all, written: all_written, streams: load.http.streams.max(1) })
+    Ok(Http2 { heads: all, written: all_written, streams: load.http.streams_per_connection.max(1) })
 }
 
 /// The head of a step that is written anew each time: what stays the same is packed once.
@@ -388,11 +388,11 @@ fn model_of(load: &plan::LoadSpec) -> Model {
         plan::Model::Closed { users, .. } => Model::Closed { users: *users },
         // Made by `program`, which sends nothing itself.
         plan::Model::Command(_) => Model::Closed { users: 0 },
-        plan::Model::Sessions { rate_per_s, arrivals, at_most } => Model::Open {
+        plan::Model::Sessions { rate_per_s, arrivals, max_users } => Model::Open {
             rate_per_s: *rate_per_s,
             arrivals: arrivals_of(arrivals),
             when_behind: when_behind(load),
-            max_in_flight: *at_most,
+            max_in_flight: *max_users,
         },
         plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
             rate_per_s: *rate_per_s,
@@ -460,7 +460,7 @@ fn parts_of(
             Some(journey::fixed(&text, what)?)
         }
     };
-    if load.http.compressed && !given(&headers, "accept-encoding") {
+    if load.http.compression && !given(&headers, "accept-encoding") {
         headers.push(("Accept-Encoding".to_owned(), "gzip, deflate".to_owned()));
     }
     let method = step.method.to_owned();

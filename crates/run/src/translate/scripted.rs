@@ -8,8 +8,8 @@ pub(crate) fn needs_script<'s>(
     mut steps: impl Iterator<Item = &'s plan::Step>,
 ) -> bool {
     let script = &load.script;
-    let around = !script.before.is_empty() || !script.after.is_empty() || script.is_mix;
-    let keeps = script.cookies || script.redirects > 0 || !script.feeds.is_empty() || load.http.compressed;
+    let around = !script.user_setup.is_empty() || !script.user_teardown.is_empty() || script.is_mix;
+    let keeps = script.cookies || script.redirects > 0 || !script.feeds.is_empty() || load.http.compression;
     let sessions = matches!(load.model, plan::Model::Sessions { .. });
     around || keeps || sessions || steps.any(|s| s.websocket.is_some() || is_special(s) || has_variables(s))
 }

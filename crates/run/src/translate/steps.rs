@@ -33,7 +33,11 @@ pub struct Steps {
 /// The steps of a load, in the order in which their requests lie; each with what it is called.
 pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &plan::Step, String)> {
     let script = &load.script;
-    let sections = [("before", &script.before), ("journey", &load.journey), ("after", &script.after)];
+    let sections = [
+        ("user_setup", &script.user_setup),
+        ("journey", &load.journey),
+        ("user_teardown", &script.user_teardown),
+    ];
     sections.into_iter().flat_map(move |(section, steps)| {
         let part = if section == "journey" { String::new() } else { format!("`{section}`, ") };
         let what = move |i: usize| format!("{part}step {} of `{}`", i + 1, load.name);

@@ -145,7 +145,7 @@ fn fields_of(
     if let Some(kind) = content_type.filter(|_| !given("content-type")) {
         field("Content-Type", Template::fixed(kind.as_bytes()));
     }
-    if load.http.compressed && step.websocket.is_none() && !given("accept-encoding") {
+    if load.http.compression && step.websocket.is_none() && !given("accept-encoding") {
         field("Accept-Encoding", Template::fixed(b"gzip, deflate"));
     }
     Ok(fields)

@@ -109,7 +109,7 @@ const NOTICE_NS: u64 = 100_000_000;
 struct Prepared {
     loads: Vec<Prepare>,
     probes: Vec<Probe>,
-    /// How what was stored is told.
+    /// Where to ask what was stored.
     persisted: Option<Persisted>,
     /// Names that its hosts were looked up by.
     names: Names,
@@ -345,7 +345,7 @@ impl Trial<'_> {
             Ok(loss) => Some(loss),
             Err(_) if stage.must_end() => None,
             Err(why) => {
-                let text = format!("loss: what was stored cannot be told: {why}");
+                let text = format!("durability: cannot read what was stored: {why}");
                 stage.event(What::Failed { text: text.clone() });
                 stage.spoil(Trouble::Command(text));
                 None

@@ -64,7 +64,8 @@ impl Program {
         for (variable, value) in &planned.env {
             env.push((variable.clone(), fill(value)?));
         }
-        let no_probe = || SiteError::BeforeLoad(format!("{what}: there is no probe `{}`", planned.counts));
+        let no_probe =
+            || SiteError::BeforeLoad(format!("{what}: there is no probe `{}`", planned.counted_by));
         Ok(Program {
             name: name.to_owned(),
             command: CommandSpec {
@@ -75,10 +76,10 @@ impl Program {
                 within_ns: None,
                 log: site.log_paths(name, stage).0,
             },
-            within_ns: planned.within_ns,
-            counts: probes.iter().find(|p| p.name() == planned.counts).cloned().ok_or_else(no_probe)?,
+            within_ns: planned.timeout_ns,
+            counts: probes.iter().find(|p| p.name() == planned.counted_by).cloned().ok_or_else(no_probe)?,
             requests: planned.requests,
-            begins: planned.begins.as_ref().map(fill).transpose()?,
+            begins: planned.started_when_output.as_ref().map(fill).transpose()?,
         })
     }
 
@@ -382,7 +383,7 @@ impl Course<'_> {
             },
             End::Itself if self.began_ns.is_none() => {
                 let text = program.begins.as_deref().unwrap_or_default();
-                format!("it ended without `{text}` in its output, which is to say that its load begins")
+                format!("it ended without `{text}` in its output, which would have started its load")
             }
             End::Itself => match program.requests {
                 Some(planned) if planned != counted => format!(

@@ -29,11 +29,11 @@ impl Component {
             limits.open_files = open_files_of(pid);
         }
         if !self.inner.spec.cpus.is_empty() {
-            limits.cpus = cpus_of(pid);
+            limits.cpuset = cpus_of(pid);
         }
         let link = lock(&self.inner.life).link;
-        limits.network_bytes_per_s = link.bytes_per_s;
-        (limits.delay_ns, limits.jitter_ns, limits.loss) = (link.delay_ns, link.jitter_ns, link.loss);
+        limits.bandwidth_bytes_per_s = link.bytes_per_s;
+        (limits.delay_ns, limits.jitter_ns, limits.packet_loss) = (link.delay_ns, link.jitter_ns, link.loss);
         limits
     }
 

@@ -18,9 +18,10 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Http {
         Some("auto") => Protocol::Auto,
         _ => Protocol::Http1,
     };
-    let streams = r.count(fields, "streams").unwrap_or(1) as u32;
+    let streams = r.count(fields, "streams_per_connection").unwrap_or(1) as u32;
     if streams > 1 && protocol == Protocol::Http1 {
-        let problem = Problem::new(fields.key_span("streams"), "HTTP/1.1 has one request at a time");
+        let problem =
+            Problem::new(fields.key_span("streams_per_connection"), "HTTP/1.1 has one request at a time");
         r.push(problem.hint("`protocol: http/2`, or `auto`"));
     }
     let keeps = fields.get("keep_alive").is_none_or(|node| !is_false(node));
@@ -33,8 +34,8 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Http {
     let proxy = fields.get("proxy").and_then(|n| target::read(r, n, target::Kind::Proxy));
     Http {
         protocol,
-        streams,
-        compressed: r.flag(fields, "compressed").unwrap_or(false),
+        streams_per_connection: streams,
+        compression: r.flag(fields, "compression").unwrap_or(false),
         proxy,
         tls: read_tls(r, fields),
     }
@@ -80,19 +81,19 @@ fn read_versions(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<u8> {
 
 /// Reads users that arrive.
 pub(crate) fn read_sessions(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Model> {
-    const AT_MOST: u64 = 10_000;
+    const MAX_USERS: u64 = 10_000;
     if let Value::Scalar(..) = node.value {
         let rate_per_s = r.rate(node)?;
-        return Some(Model::Sessions { rate_per_s, arrivals: Arrivals::Constant, at_most: AT_MOST });
+        return Some(Model::Sessions { rate_per_s, arrivals: Arrivals::Constant, max_users: MAX_USERS });
     }
     let fields = r.fields(node, &SESSIONS, at)?;
     let arrivals = match r.choice(&fields, "arrivals") {
         Some("poisson") => Arrivals::Poisson,
         _ => Arrivals::Constant,
     };
-    let at_most = r.count(&fields, "at_most").unwrap_or(AT_MOST);
+    let max_users = r.count(&fields, "max_users").unwrap_or(MAX_USERS);
     let rate_per_s = fields.get("rate").and_then(|n| r.rate(n))?;
-    Some(Model::Sessions { rate_per_s, arrivals, at_most })
+    Some(Model::Sessions { rate_per_s, arrivals, max_users })
 }
 
 fn is_false(node: &Node) -> bool {

@@ -38,7 +38,7 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
     r.names.feeds.clear();
     let mut found = feeds::read(r, fields);
-    for key in ["before", "journey", "after"] {
+    for key in ["user_setup", "journey", "user_teardown"] {
         r.note_captures(fields.get(key));
     }
     let around = |r: &mut Reader<'_>, key: &str| {
@@ -46,16 +46,16 @@ pub(crate) fn read_journey(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<(V
         refuse_choices(r, fields.get(key));
         steps.unwrap_or(Some(Vec::new()))
     };
-    let before = around(r, "before");
+    let user_setup = around(r, "user_setup");
     let is_mix = is_mix(r, fields.get("journey"));
     let journey = fields.get("journey").and_then(|n| read_steps(r, n, fields.key_span("journey")));
     // Whoever leaves may have captured any of it.
     r.names.captures.iter_mut().for_each(|c| c.is_visible = true);
-    let after = around(r, "after");
+    let user_teardown = around(r, "user_teardown");
     feeds::add_columns(r, &mut found);
     let script = Script {
-        before: before?,
-        after: after?,
+        user_setup: user_setup?,
+        user_teardown: user_teardown?,
         is_mix,
         feeds: found,
         captures: r.names.captures.iter().skip(r.names.shared).map(slot).collect(),

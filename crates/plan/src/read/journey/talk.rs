@@ -97,7 +97,7 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
     }
     let captures = capture::read(r, &fields);
     let waits = fields.has("expect") || fields.has("capture");
-    for key in ["within", "others"] {
+    for key in ["timeout", "on_unexpected"] {
         if let Some(entry) = fields.entry(key).filter(|_| !waits) {
             let problem =
                 Problem::new(entry.key_span, format!("`{key}` belongs to `expect`, which is not here"));
@@ -117,8 +117,8 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
         expect: expect.or_else(|| waits.then(Default::default)),
         echoes,
         captures,
-        passes_over: r.choice(&fields, "others") != Some("fail") && fields.has("expect"),
-        within_ns: r.positive_duration(&fields, "within"),
+        passes_over: r.choice(&fields, "on_unexpected") != Some("fail") && fields.has("expect"),
+        timeout_ns: r.positive_duration(&fields, "timeout"),
         tags: common::read_tags(r, &fields),
     })
 }
@@ -160,7 +160,7 @@ pub(crate) fn fits_load(
     fields: &Fields<'_>,
     (model, protocol): (Option<&Model>, Protocol),
 ) {
-    let lists = ["before", "journey", "after"].into_iter().filter_map(|key| fields.get(key));
+    let lists = ["user_setup", "journey", "user_teardown"].into_iter().filter_map(|key| fields.get(key));
     let steps = lists.flat_map(|list| match &list.value {
         Value::List(items) => items.as_slice(),
         _ => &[],
@@ -198,6 +198,6 @@ pub(crate) fn refuse_in_setup(r: &mut Reader<'_>, node: Option<&Node>) {
     let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
     for entry in items.iter().flat_map(Node::entries).filter(|e| e.key == "websocket") {
         let problem = Problem::new(entry.key_span, "`setup` opens no WebSocket");
-        r.push(problem.hint("`before` of a load, for each of its users"));
+        r.push(problem.hint("`user_setup` of a load, for each of its users"));
     }
 }

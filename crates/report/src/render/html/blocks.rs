@@ -191,7 +191,7 @@ fn ratios(out: &mut String, ratios: &Ratios) {
         escape(&ratios.title)
     );
     let at = |ratio: f64| ratios.place(ratio) * 100.0;
-    let (from, to) = (at(1.0 / (1.0 + ratios.same_within)), at(1.0 + ratios.same_within));
+    let (from, to) = (at(1.0 / (1.0 + ratios.equivalence_margin)), at(1.0 + ratios.equivalence_margin));
     for row in &ratios.rows {
         let _ = write!(
             out,

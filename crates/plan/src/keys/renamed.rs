@@ -1,0 +1,56 @@
+//! Names that the plan language once had: what was renamed is refused with its new name.
+
+use crate::keys::shape::Section;
+
+/// Section (its `id`), the key as it was, the key as it is.
+const KEYS: &[(&str, &str, &str)] = &[
+    ("plan", "loss", "durability"),
+    ("system", "samples", "sample_rate"),
+    ("component", "fresh", "lifetime"),
+    ("compose", "fresh", "lifetime"),
+    ("compose", "within", "timeout"),
+    ("ready", "within", "timeout"),
+    ("stop", "within", "timeout"),
+    ("health", "every", "interval"),
+    ("limits", "cpus", "cpuset"),
+    ("limits", "network", "bandwidth"),
+    ("limits", "loss", "packet_loss"),
+    ("load", "before", "user_setup"),
+    ("load", "after", "user_teardown"),
+    ("load", "compressed", "compression"),
+    ("load", "streams", "streams_per_connection"),
+    ("sessions", "at_most", "max_users"),
+    ("command_load", "counts", "counted_by"),
+    ("command_load", "begins", "started_when_output"),
+    ("command_load", "within", "timeout"),
+    ("message", "within", "timeout"),
+    ("message", "others", "on_unexpected"),
+];
+
+/// Verbs of events, likewise.
+const VERBS: &[(&str, &str)] =
+    &[("cut", "disconnect"), ("heal", "reconnect"), ("narrow", "bandwidth"), ("lose", "packet_loss")];
+
+/// The new name of a key that was renamed.
+pub(crate) fn key(section: &Section, name: &str) -> Option<&'static str> {
+    KEYS.iter().find(|(id, from, _)| *id == section.id && *from == name).map(|(.., to)| *to)
+}
+
+/// The new name of an event's verb that was renamed.
+pub(crate) fn verb(name: &str) -> Option<&'static str> {
+    VERBS.iter().find(|(from, _)| *from == name).map(|(_, to)| *to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::SECTIONS;
+
+    #[test]
+    fn old_names_are_gone_and_new_ones_exist() {
+        for (id, from, to) in KEYS {
+            let section = SECTIONS.iter().find(|s| s.id == *id).unwrap();
+            assert!(section.key(from).is_none() && section.key(to).is_some(), "{id}: {from}, {to}");
+        }
+    }
+}
