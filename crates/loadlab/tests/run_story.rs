@@ -107,8 +107,8 @@ fn nginx_under_limits() {
 #[test]
 fn lifetimes_and_commands() {
     let lab = Lab::new();
-    let started = |name: &str, fresh: &str| {
-        let mut text = component(name, "", &[&format!("fresh: {fresh}")]);
+    let started = |name: &str, lifetime: &str| {
+        let mut text = component(name, "", &[&format!("lifetime: {lifetime}")]);
         // What starts it tells so first.
         let (head, args) = text.split_once("run: [").unwrap();
         text = format!(

@@ -116,8 +116,8 @@ struct Shape {
 impl Shape {
     fn add(&mut self, section: &str, requests: usize, weight: Option<u32>) {
         let count = match section {
-            "before" => &mut self.before,
-            "after" => &mut self.after,
+            "user_setup" => &mut self.before,
+            "user_teardown" => &mut self.after,
             _ => {
                 let sum = self.weights.last().unwrap_or(&0) + u64::from(weight.unwrap_or(0));
                 self.weights.extend(std::iter::repeat_n(sum, requests));
