@@ -179,7 +179,7 @@ loads:
     think: 2ms
     timeout: 5s
     cookies: true
-    before:
+    user_setup:
       - {{ post: "{login}", form: {{ user: ada, password: "${{env.E2E_PASSWORD}}" }}, capture: {{ token: {{ json: /token }} }} }}
     journey:
       - {{ get: "{echo}/a?p=${{public:env.E2E_PUBLIC}}&k=${{env.E2E_PASSWORD}}", auth: {{ bearer: "${{token}}" }}, headers: {{ X-Public: "${{public:env.E2E_PUBLIC}}" }} }}
