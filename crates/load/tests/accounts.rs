@@ -1,11 +1,14 @@
 //! The property of the accounts: whatever a server does, over whatever is spoken, from however many load threads and by
 //! whichever model, every request that was due is accounted for once, in every table, and the server's own books agree.
 //!
-//! One seed alone: `LOADLAB_SEED=123 cargo test -p loadlab-load --test accounts`.
+//! One seed alone: `LOADLAB_SEED=123 cargo test -p loadlab-load --test accounts`. To compare all operations of two revisions:
+//! `LOADLAB_TRACES=FILE` appends each plain load's seed, trace and figures; sort both files and compare them.
 
 mod support;
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -620,6 +623,16 @@ fn check_calm(case: &Case, spec: &LoadSpec, network: &Network, ran: &Ran) {
     }
 }
 
+/// Appends a line to the file of traces, if one is asked for.
+fn note_trace(case: &Case, ran: &Ran) {
+    let Ok(file) = std::env::var("LOADLAB_TRACES") else { return };
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+    let mut figures = std::hash::DefaultHasher::new();
+    format!("{ran:?}").hash(&mut figures);
+    let line = format!("{} {:016x} {:016x}\n", case.seed, ran.books.trace, figures.finish());
+    file.write_all(line.as_bytes()).unwrap();
+}
+
 /// All seeds of one protocol, plain or under TLS.
 fn accounts(protocol: Protocol, tls: bool) {
     let only: Option<u64> = std::env::var("LOADLAB_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -635,6 +648,7 @@ fn accounts(protocol: Protocol, tls: bool) {
             if !tls {
                 // The same again, to the last byte and nanosecond.
                 assert_eq!(run(&case).2, ran, "a replay differs");
+                note_trace(&case, &ran);
             }
             (ran.measured.counts, ran.ledger)
         }));
