@@ -397,7 +397,7 @@ fn usage_errors_say_what_would_be_understood() {
         (&[&url, "--arrivals", "poisson"], &["--rate"]),
         (&[&url, "--max-in-flight", "5"], &["--rate"]),
         (&[&url, "--arrivals", "sometimes", "-r", "1"], &["constant", "poisson"]),
-        (&[&url, "--timeout", "0s"], &["longer than nothing"]),
+        (&[&url, "--timeout", "0s"], &["greater than zero"]),
         (&[&url, "-H", "no colon"], &["`Name: value`"]),
         (&[&url, "-H", "bad name: x"], &["`bad name` is not a header name"]),
         (&[&url, "-H", "x: a\nb"], &["control character", "hint: "]),

@@ -203,7 +203,7 @@ fn containers_start_again() {
             "{what}"
         );
         for limits in [first, last] {
-            assert_eq!(limits["cpus"], "0", "{what}: {limits}");
+            assert_eq!(limits["cpuset"], "0", "{what}: {limits}");
             assert_eq!(limits["block_read_bytes_per_s"], 10 << 20, "{what}: {limits}");
             assert_eq!(limits["block_write_ops_per_s"], 50, "{what}: {limits}");
         }
