@@ -3,8 +3,8 @@
 //!
 //! Input: byte 0 is the size of the table (by 16), then blocks, each behind its length in a byte.
 
-use loadlab_load::http2::hpack::{Decoder, write_string};
-use loadlab_load::http2::huffman;
+use loadlab_load::protocol::http2::hpack::{Decoder, write_string};
+use loadlab_load::protocol::http2::huffman;
 
 const MAX_LIST: usize = 4096;
 

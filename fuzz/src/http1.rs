@@ -2,7 +2,7 @@
 //!
 //! Input: byte 0 chooses (bit 0: the requests are HEADs), byte 1 seeds where the stream is cut, the rest is the stream.
 
-use loadlab_load::http1::{Fault, MAX_HEAD, Memo, Reader};
+use loadlab_load::protocol::http1::{Fault, MAX_HEAD, Memo, Reader};
 
 /// One answer as the engine sees it.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! Input: byte 0 chooses (bit 0: the server's SETTINGS come by themselves; bit 1: fields are told; bits 2 to 4: how
 //! many GETs are sent; bit 5: and a POST with a body), byte 1 seeds where the stream is cut, the rest is the stream.
 
-use loadlab_load::http2::{Event, Fault, Head, HeadParts, Session, Settings};
+use loadlab_load::protocol::http2::{Event, Fault, Head, HeadParts, Session, Settings};
 
 use crate::http1::Cuts;
 

@@ -4,8 +4,8 @@
 //! Input: byte 0 chooses (bit 0: the stream begins with the answer to the opening), byte 1 seeds where the stream is
 //! cut, the rest is the stream.
 
-use loadlab_load::websocket::opening::{Opening, OpeningError};
-use loadlab_load::websocket::{Event, Fault, Kind, Socket};
+use loadlab_load::protocol::websocket::opening::{Opening, OpeningError};
+use loadlab_load::protocol::websocket::{Event, Fault, Kind, Socket};
 
 use crate::http1::Cuts;
 

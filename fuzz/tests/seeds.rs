@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use loadlab_fuzz::{
     capture, expr, files_of, hpack, http1, http2, plan, record, secrets, template, websocket,
 };
-use loadlab_load::http1::{Memo, Reader};
-use loadlab_load::http2::hpack::Decoder;
-use loadlab_load::http2::{Session, Settings};
-use loadlab_load::websocket::{Event, Socket};
+use loadlab_load::protocol::http1::{Memo, Reader};
+use loadlab_load::protocol::http2::hpack::Decoder;
+use loadlab_load::protocol::http2::{Session, Settings};
+use loadlab_load::protocol::websocket::{Event, Socket};
 use loadlab_plan::{Options, Plan};
 use loadlab_record::expr::Expr;
 use loadlab_record::store::read_run;

@@ -11,17 +11,17 @@ use loadlab_record::load::{
 };
 use loadlab_record::numbers::Numbers;
 use loadlab_record::summary::{Generator, StoodStill};
+use peaks::Peaks;
+use seconds::Seconds;
 
-use crate::generator::{self, ThreadUse};
 use crate::io::Io;
 use crate::io::epoll::{Epoll, now_ns};
 use crate::io::uring::{Size, Uring};
-use crate::recorder::{Batch, Gaps, Ids, Recorder, Setup};
+use crate::measure::own_usage::{self, ThreadUse};
+use crate::measure::recorder::{Batch, Gaps, Ids, Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec, Model};
 use crate::start::{Seat, Start};
 use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
-use peaks::Peaks;
-use seconds::Seconds;
 
 mod peaks;
 mod seconds;
@@ -159,7 +159,7 @@ pub fn run(
 ) -> Result<Outcome, LoadError> {
     let (full, batches) = channel();
     let start = Start::new(origin.start_ns, origin.first_id, spec.held.as_ref().map(|_| spec.threads));
-    let (throttled_before, suspended_before) = (generator::throttled_ns(), generator::suspended_ns());
+    let (throttled_before, suspended_before) = (own_usage::throttled_ns(), own_usage::suspended_ns());
     let (collector, ends) = std::thread::scope(|scope| {
         let mut empties = Vec::new();
         let mut threads = Vec::new();
@@ -186,12 +186,12 @@ pub fn run(
         Ok((collector, ends))
     })?;
     let ends: Vec<ThreadEnd> = ends.into_iter().collect::<Result<_, _>>()?;
-    let throttled = generator::throttled_since(&throttled_before);
-    let suspended_ns = generator::suspended_ns().saturating_sub(suspended_before);
+    let throttled = own_usage::throttled_since(&throttled_before);
+    let suspended_ns = own_usage::suspended_ns().saturating_sub(suspended_before);
     let uses: Vec<ThreadUse> = ends.iter().map(|e| e.used).collect();
     let backend = ends.first().map_or("none", |e| e.backend);
     let peak = collector.totals.connections.peak;
-    let mut generator = generator::sum(backend, &bound_cpus(spec), &uses, throttled, peak);
+    let mut generator = own_usage::sum(backend, &bound_cpus(spec), &uses, throttled, peak);
     generator.suspended_s = Some(suspended_ns as f64 / 1e9);
     let ends: Vec<WorkerEnd> = ends.into_iter().map(|e| e.end).collect();
     Ok(collector.outcome(ends, generator))
@@ -212,7 +212,7 @@ fn load_thread(
     channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
 ) -> Result<ThreadEnd, LoadError> {
     if !spec.starts_as_due() {
-        generator::short_slices();
+        own_usage::short_slices();
     }
     let seat = start.seat();
     let ready = bind(spec, slot).and_then(|()| uring(spec));

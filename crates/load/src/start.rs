@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::generator;
 use crate::io::epoll::now_ns;
+use crate::measure::own_usage;
 
 /// Time for all threads to be back when their connections are open.
 const LEAD_NS: u64 = 5_000_000;
@@ -29,7 +29,7 @@ impl Start {
             at_ns: AtomicU64::new(start_ns),
             first_id,
             opening: opening.map(Meeting::of),
-            before: (now_ns(), generator::rss_bytes()),
+            before: (now_ns(), own_usage::rss_bytes()),
             opened: OnceLock::new(),
         }
     }
@@ -54,7 +54,7 @@ impl Start {
     /// Every thread has opened its connections.
     fn all_opened(&self) {
         let (began_ns, rss) = self.before;
-        let grown = generator::rss_bytes().saturating_sub(rss);
+        let grown = own_usage::rss_bytes().saturating_sub(rss);
         let _ = self.opened.set((now_ns().saturating_sub(began_ns), grown));
         self.at_ns.fetch_max(now_ns() + LEAD_NS, Ordering::AcqRel);
     }

@@ -10,20 +10,21 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loadlab_load::course::Course;
-use loadlab_load::http2::frame::{self, FrameHead, HEAD_LEN, flag, kind};
-use loadlab_load::http2::{HeadParts, Heads};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::io::uring::{Size, Uring};
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::check::{Bound, Checks, Operator, Text};
+use loadlab_load::journey::order::Course;
 use loadlab_load::journey::redirect::Site;
+use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, flag, kind};
+use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::{Origin, simulate};
-use loadlab_load::script::{Journey, Message, Script};
-use loadlab_load::spec::{Http2, Think};
+use loadlab_load::schedule::think::Think;
+use loadlab_load::spec::Http2;
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
 use rustls::{ServerConfig, ServerConnection};
 

@@ -2,16 +2,16 @@
 
 mod support;
 
-use loadlab_load::course::Course;
-use loadlab_load::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind};
-use loadlab_load::http2::{HeadParts, Heads};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::order::Course;
 use loadlab_load::journey::redirect::Site;
+use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind};
+use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
-use loadlab_load::script::{Journey, Message, Script};
 use loadlab_load::spec::{Held, Http2, Proxy};
 use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
 use loadlab_record::Failure;
@@ -248,7 +248,7 @@ fn users_that_think_are_not_requests_in_flight() {
     journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
-    load.think = loadlab_load::spec::Think::Constant(S);
+    load.think = loadlab_load::schedule::think::Think::Constant(S);
     // Ten users a second stay for a second each; their two requests take a millisecond.
     load.model = Model::Open {
         rate_per_s: 10.0,

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use loadlab_load::http2::{Code, Event, Head, HeadParts, Heads, Session, Settings};
+use loadlab_load::protocol::http2::{Code, Event, Head, HeadParts, Heads, Session, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

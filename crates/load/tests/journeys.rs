@@ -4,21 +4,22 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use loadlab_load::course::{Course, Step};
-use loadlab_load::exhibit::Remembered;
-use loadlab_load::http2::{HeadParts, Heads};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::check::{Bound, Checks, Expect, JsonCheck, Operator, Text};
+use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::json::Pointer;
+use loadlab_load::journey::order::{Course, Step};
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::rows::{Dealing, Rows};
+use loadlab_load::journey::script::{Deal, Expected, Journey, Script};
 use loadlab_load::journey::template::{Escape, Unit, Variable};
+use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
-use loadlab_load::script::{Deal, Expected, Journey, Script};
-use loadlab_load::source::RequestParts;
-use loadlab_load::spec::{Http2, Think};
+use loadlab_load::schedule::think::Think;
+use loadlab_load::spec::Http2;
+use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::Origin;
-use loadlab_load::source::RequestParts;
+use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{
     Arrivals, Control, IoChoice, Kept, LoadError, LoadSpec, Model, Outcome, Until, WhenBehind, run,
 };

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::protocol::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::TlsSpec;
-use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::{Control, LoadEvent, LoadSpec, Model, Outcome, Until};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;

@@ -4,13 +4,13 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_load::course::{Course, Step};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
+use loadlab_load::journey::order::{Course, Step};
+use loadlab_load::journey::script::{Journey, Script};
 use loadlab_load::run::{simulate, simulate_share};
-use loadlab_load::script::{Journey, Script};
-use loadlab_load::spec::Think;
-use loadlab_load::stages::Stage;
+use loadlab_load::schedule::level::Stage;
+use loadlab_load::schedule::think::Think;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{Counts, Tick};
 use proptest::prelude::*;

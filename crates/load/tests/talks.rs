@@ -7,16 +7,16 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use loadlab_load::course::{Course, Step};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::json::Pointer;
+use loadlab_load::journey::order::{Course, Step};
 use loadlab_load::journey::redirect::Site;
+use loadlab_load::journey::script::{Journey, Part, Script};
+use loadlab_load::protocol::websocket::Kind;
 use loadlab_load::run::simulate;
-use loadlab_load::script::{Journey, Part, Script};
-use loadlab_load::source::RequestParts;
-use loadlab_load::websocket::Kind;
+use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, IoChoice, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
@@ -171,7 +171,7 @@ fn spec(model: Model, until: Until, scripts: Vec<Script>) -> LoadSpec {
             keep_alive: true,
             ..RequestParts::default()
         };
-        loadlab_load::source::Request { tags: vec![i as u16], ..parts.build().unwrap() }
+        loadlab_load::spec::request::Request { tags: vec![i as u16], ..parts.build().unwrap() }
     };
     let rounds = match until {
         Until::Repeats(n) => n,

@@ -14,12 +14,11 @@ mod signals;
 mod ui;
 mod view;
 
-use clap::Parser;
-use loadlab_analysis::Exit;
-
 use args::{Args, Command, given, renamed};
+use clap::Parser;
 use commands::{about, baseline, bench, check, clean, compare, find, history, report, run};
 use exit::Ended;
+use loadlab_analysis::Exit;
 
 fn main() -> std::process::ExitCode {
     // The guardian is this same program: a process that must outlive the run it guards.
@@ -40,7 +39,7 @@ fn main() -> std::process::ExitCode {
             }
         };
     }
-    loadlab_load::generator::large_blocks_apart();
+    loadlab_load::measure::own_usage::large_blocks_apart();
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     mask::add(given::of_command_line(&words));

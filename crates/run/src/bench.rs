@@ -7,10 +7,10 @@ use std::sync::Mutex;
 
 use loadlab_analysis::{TrialInput, summarise};
 use loadlab_load::LoadSpec;
-use loadlab_load::names::Names;
 use loadlab_load::resident;
 use loadlab_load::run::Origin;
 use loadlab_load::target::TargetError;
+use loadlab_load::target::names::Names;
 use loadlab_record::Secrets;
 use loadlab_record::event::Event;
 use loadlab_record::example::Example;

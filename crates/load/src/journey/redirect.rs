@@ -58,51 +58,6 @@ fn origin(authority: &str, is_secure: bool) -> String {
     authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase()
 }
 
-/// Header fields of a step that do not go to where it is redirected, as with browsers and curl.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LeftOut {
-    /// What lets somebody in: it is led to another host, port or scheme than it was meant for.
-    pub secrets: bool,
-    /// What describes a body: it has none any more.
-    pub body: bool,
-}
-
-/// Fields that let somebody in.
-const SECRETS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-/// Fields that describe a body, or how it is sent.
-const OF_BODY: [&str; 7] = [
-    "content-type",
-    "content-length",
-    "content-encoding",
-    "content-language",
-    "content-location",
-    "transfer-encoding",
-    "expect",
-];
-
-impl LeftOut {
-    /// Whether a field of this name is left out.
-    pub fn has(self, name: &[u8]) -> bool {
-        let among = |names: &[&str]| names.iter().any(|n| name.eq_ignore_ascii_case(n.as_bytes()));
-        self.secrets && among(&SECRETS) || self.body && among(&OF_BODY)
-    }
-
-    /// Takes such fields out of the lines of a head from a place on.
-    pub fn take_out(self, head: &mut Vec<u8>, from: usize) {
-        if self == LeftOut::default() {
-            return;
-        }
-        let mut at = from;
-        while let Some(length) = memchr::memmem::find(&head[at..], b"\r\n").map(|end| end + 2) {
-            let name = head[at..at + length].split(|b| *b == b':').next().unwrap_or_default();
-            match self.has(name) {
-                true => drop(head.drain(at..at + length)),
-                false => at += length,
-            }
-        }
-    }
-}
-
 /// Which site, and what to ask it for. `from` is the site that answered and `asked` what it had been asked for.
 ///
 /// # Errors
@@ -233,23 +188,5 @@ mod tests {
         assert!(same(("shop", false), ("SHOP:80", false)) && same(("shop:443", true), ("shop", true)));
         assert!(!same(("shop", false), ("shop", true)) && !same(("shop", true), ("shop", false)));
         assert!(!same(("shop", false), ("shop:8080", false)) && !same(("shop", false), ("www.shop", false)));
-    }
-
-    #[test]
-    fn fields_that_stay_behind() {
-        let check = |secrets, body, expect: &str| {
-            let mut head =
-                b"GET / HTTP/1.1\r\nAuthorization: a: b\r\nContent-Type: c\r\nX: content-type: d\r\n\
-                COOKIE: e\r\nProxy-Authorization: f\r\nContent-Length: 1\r\nAccept: *\r\n"
-                    .to_vec();
-            LeftOut { secrets, body }.take_out(&mut head, 16);
-            let head = String::from_utf8(head).unwrap();
-            let names: Vec<_> = head.lines().skip(1).map(|l| l.split(':').next().unwrap()).collect();
-            assert_eq!(names.join(" "), expect);
-        };
-        check(false, false, "Authorization Content-Type X COOKIE Proxy-Authorization Content-Length Accept");
-        check(true, false, "Content-Type X Content-Length Accept");
-        check(false, true, "Authorization X COOKIE Proxy-Authorization Accept");
-        check(true, true, "X Accept");
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use loadlab_record::load::{TagMeasured, Tick};
 
 use super::{SECOND_NS, Second};
-use crate::recorder::Ids;
+use crate::measure::recorder::Ids;
 
 /// Seconds of one load, on its clock.
 #[derive(Default)]

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_load::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind, setting};
-use loadlab_load::http2::hpack::{Decoder, write_integer, write_string};
-use loadlab_load::http2::{Code, HeadParts, Heads};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server};
+use loadlab_load::journey::script::Written;
 use loadlab_load::journey::template::Template;
-use loadlab_load::spec::{Http2, LoadSpec, Written};
+use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind, setting};
+use loadlab_load::protocol::http2::hpack::{Decoder, write_integer, write_string};
+use loadlab_load::protocol::http2::{Code, HeadParts, Heads};
+use loadlab_load::spec::{Http2, LoadSpec};
 
 /// What a server does beside answering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

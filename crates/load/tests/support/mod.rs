@@ -9,7 +9,7 @@ pub mod tls;
 
 use std::net::SocketAddr;
 
-use loadlab_load::source::{Request, RequestParts};
+use loadlab_load::spec::request::{Request, RequestParts};
 
 /// The request that says least.
 pub fn get() -> Request {

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use loadlab_load::http2::Code;
-use loadlab_load::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind, setting};
-use loadlab_load::http2::hpack::Decoder;
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server};
+use loadlab_load::protocol::http2::Code;
+use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind, setting};
+use loadlab_load::protocol::http2::hpack::Decoder;
 use loadlab_load::random::Random;
 use rustls::{ServerConfig, ServerConnection};
 

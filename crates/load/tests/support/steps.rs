@@ -1,9 +1,9 @@
 //! Steps of journeys: requests that are written anew each time.
 
-use loadlab_load::course::Course;
 use loadlab_load::journey::capture::Slots;
+use loadlab_load::journey::order::Course;
+use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::{Escape, Template, Variable};
-use loadlab_load::script::{Journey, Message, Script};
 
 /// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}` for the first
 /// columns of feeds 0 and 1, `{c}` for what was captured.

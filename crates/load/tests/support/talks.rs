@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use loadlab_load::journey::check::{Checks, Text};
-use loadlab_load::script::{Message, Part, Script, Talk, Wait};
-use loadlab_load::spec::Think;
-use loadlab_load::websocket::Kind;
-use loadlab_load::websocket::opening::Opening;
+use loadlab_load::journey::script::{Message, Part, Script, Talk, Wait};
+use loadlab_load::protocol::websocket::Kind;
+use loadlab_load::protocol::websocket::opening::Opening;
+use loadlab_load::schedule::think::Think;
 use sha1::{Digest, Sha1};
 
 use super::steps::template;

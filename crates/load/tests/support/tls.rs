@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server};
+use loadlab_load::protocol::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use loadlab_load::spec::TlsSpec;
-use loadlab_load::tls::{TlsConfig, TlsParts, Trust, Versions, server_name};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};

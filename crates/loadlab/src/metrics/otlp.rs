@@ -12,9 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use loadlab_analysis::Exit;
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::source::RequestParts;
 use loadlab_load::spec::TlsSpec;
-
+use loadlab_load::spec::request::RequestParts;
 use loadlab_run::{TlsWords, tls_spec};
 use serde_json::{Value, json};
 

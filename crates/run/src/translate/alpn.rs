@@ -8,10 +8,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use loadlab_load::proxy::{self, Answer};
+use loadlab_load::protocol::connect::{self, Answer};
+use loadlab_load::protocol::tls::{ServerName, Tls, TlsConfig, TlsEvent};
 use loadlab_load::spec::{Proxy, TlsSpec};
 use loadlab_load::target::Address;
-use loadlab_load::tls::{ServerName, Tls, TlsConfig, TlsEvent};
 
 /// Longest wait for a host, whatever the load's timeout is.
 const MOST: Duration = Duration::from_secs(10);
@@ -72,11 +72,11 @@ impl Host<'_> {
         let Some(connect) = self.connect else { return Ok(came) };
         line.socket.write_all(connect).map_err(|e| plainly(&e))?;
         loop {
-            match line.read(proxy::STALLED)? {
+            match line.read(connect::STALLED)? {
                 [] => return Err("connection closed by the proxy".to_owned()),
                 bytes => came.extend_from_slice(bytes),
             }
-            match proxy::read(&came) {
+            match connect::read(&came) {
                 Answer::Partial => {}
                 Answer::Refused(words) => return Err(words),
                 Answer::Stands(length) => return Ok(came.split_off(length)),

@@ -1,12 +1,12 @@
 //! A WebSocket step → the requests that its conversation consists of: the opening, each message, the goodbye.
 
 use loadlab_load::journey::check::Checks;
+use loadlab_load::journey::script::{Part, Script, Talk, Wait};
 use loadlab_load::journey::template::{Template, Variable};
-use loadlab_load::script::{Part, Script, Talk, Wait};
-use loadlab_load::source::Request;
-use loadlab_load::spec::Think;
-use loadlab_load::websocket::Kind;
-use loadlab_load::websocket::opening::Opening;
+use loadlab_load::protocol::websocket::Kind;
+use loadlab_load::protocol::websocket::opening::Opening;
+use loadlab_load::schedule::think::Think;
+use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
 
 use crate::translate::error::TranslateError;

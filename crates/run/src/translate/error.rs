@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use loadlab_load::source::RequestError;
+use loadlab_load::spec::request::RequestError;
 use loadlab_load::target::TargetError;
 use loadlab_plan as plan;
 

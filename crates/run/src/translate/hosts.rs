@@ -4,8 +4,8 @@
 use std::net::IpAddr;
 
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::names::Moved;
 use loadlab_load::spec;
+use loadlab_load::target::names::Moved;
 use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url};
 use loadlab_record::event::What;
 

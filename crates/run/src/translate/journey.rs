@@ -8,9 +8,9 @@ use loadlab_load::journey::capture::{Capture, From, Pattern};
 use loadlab_load::journey::check::{self, Checks, Expect, JsonCheck};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::{self, Rows};
+use loadlab_load::journey::script::Expected;
 use loadlab_load::journey::template::{Escape, Template, Unit, Variable};
-use loadlab_load::script::Expected;
-use loadlab_load::source::RequestError;
+use loadlab_load::spec::request::RequestError;
 use loadlab_plan as plan;
 
 use crate::translate::error::{Names, TranslateError};

@@ -2,11 +2,11 @@
 //!
 //! A load whose requests are the same each time, and good by their status, needs none: it is sent the short way.
 
-use loadlab_load::course::Course;
-use loadlab_load::exhibit::Remembered;
+use loadlab_load::journey::example::Remembered;
+use loadlab_load::journey::order::Course;
+use loadlab_load::journey::script::{Deal, Journey, Message, Script};
 use loadlab_load::journey::template::Variable;
-use loadlab_load::script::{Deal, Journey, Message, Script};
-use loadlab_load::source::Request;
+use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
 
 use crate::translate::conversation::parts_of;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_load::journey::redirect::Site;
-use loadlab_load::spec::TlsSpec;
-use loadlab_load::tls::{
+use loadlab_load::protocol::tls::{
     Identity, TlsConfig, TlsConfigError, TlsError, TlsParts, Trust, Versions, server_name,
 };
+use loadlab_load::spec::TlsSpec;
 
 /// Where systems keep the certificates they trust.
 const BUNDLES: [&str; 4] = [

@@ -6,10 +6,10 @@ use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::live::{Live, SoFar};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, steady, summarise};
-use loadlab_load::generator;
+use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
-use loadlab_load::spec::Think;
-use loadlab_load::stages::Stage;
+use loadlab_load::schedule::level::Stage;
+use loadlab_load::schedule::think::Think;
 use loadlab_load::{LoadSpec, Model, WhenBehind, run};
 use loadlab_record::event::What;
 use loadlab_record::example::Example;
@@ -81,7 +81,7 @@ pub fn measure(
         live: Live::default(),
         planned: planned_of(order.spec),
         doubted_s: 0,
-        throttled_before: generator::throttled_ns(),
+        throttled_before: own_usage::throttled_ns(),
         system: SystemFigures::of(order.stop_when),
         asks_times: order.stop_when.iter().any(asks_times),
         asks_windows: order.expect.iter().any(asks_windows),
@@ -269,7 +269,7 @@ impl Measuring<'_> {
             return;
         }
         self.doubted_s = second;
-        let throttled_ns = generator::throttled_since(&self.throttled_before);
+        let throttled_ns = own_usage::throttled_since(&self.throttled_before);
         let so_far = SoFar {
             at_s: totals.at_s,
             counts: &totals.counts,

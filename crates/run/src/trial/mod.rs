@@ -15,9 +15,9 @@ use std::sync::{Arc, Mutex};
 
 use loadlab_analysis::{Exit, Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
-use loadlab_load::names::Names;
 use loadlab_load::run::Origin;
 use loadlab_load::target::Allowed;
+use loadlab_load::target::names::Names;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
 use loadlab_record::event::What;

@@ -1,0 +1,93 @@
+//! What an example shows of a journey: which step, whose, and what that user had captured. Secrets are masked, wherever
+//! in the exchange they stand: a record is shown to others.
+
+use loadlab_record::Secrets;
+use loadlab_record::secrets::MASK;
+
+use crate::journey::order::Course;
+
+/// Longest value that is shown, in characters.
+const SHOWN: usize = 200;
+
+/// A name that steps capture values under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// The name.
+    pub name: String,
+    /// Its values let others in.
+    pub is_secret: bool,
+}
+
+/// What is shown beside an exchange.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// `before 1`, `step 2`, `after 1`.
+    pub step: String,
+    /// The user's number.
+    pub user: Option<u64>,
+    /// What it had captured, by name, secrets masked.
+    pub captured: Vec<(String, String)>,
+}
+
+impl Shown {
+    /// A step, and the values that are there, with their names; secret are those that were captured as such, too.
+    pub fn new<'a>(
+        step: String,
+        user: Option<u64>,
+        values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
+        secrets: &Secrets,
+    ) -> Shown {
+        let text = |(Remembered { name, is_secret }, value): (&Remembered, &[u8])| match is_secret {
+            true => (name.clone(), MASK.to_owned()),
+            false => {
+                let masked = secrets.mask_bytes(value);
+                (name.clone(), String::from_utf8_lossy(&masked).chars().take(SHOWN).collect())
+            }
+        };
+        Shown { step, user, captured: values.map(text).collect() }
+    }
+}
+
+/// All that may not be shown of an exchange: what was given, and what its user captured as a secret.
+pub fn with_captured<'a>(
+    given: &Secrets,
+    values: impl Iterator<Item = (&'a Remembered, &'a [u8])>,
+) -> Secrets {
+    let mut secrets = given.clone();
+    values.filter(|(known, _)| known.is_secret).for_each(|(_, value)| secrets.add_captured(value));
+    secrets
+}
+
+/// Which step a request is, as people count.
+pub fn step_of(course: &Course, request: u32) -> String {
+    let in_round = course.before + course.round;
+    match request {
+        _ if request < course.before => format!("before {}", request + 1),
+        _ if request < in_round => format!("step {}", request - course.before + 1),
+        _ => format!("after {}", request - in_round + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_hidden_and_others_shown() {
+        let of = |name: &str, is_secret| Remembered { name: name.into(), is_secret };
+        let (token, pin, id) = (of("token", true), of("pin", true), of("id", false));
+        let values = [(&token, &b"abcd-1"[..]), (&pin, b"12"), (&id, b"77 of abcd%2D1")];
+        let secrets = with_captured(&Secrets::default(), values.into_iter());
+        let shown = Shown::new("step 1".into(), Some(3), values.into_iter(), &secrets);
+        let captured: Vec<_> = shown.captured.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(captured, [("token", "***"), ("pin", "***"), ("id", "77 of ***")]);
+        assert_eq!(secrets.mask("/a/abcd-1?x=abcd-1&y=12"), "/a/***?x=***&y=12");
+    }
+
+    #[test]
+    fn steps_are_counted_in_their_part() {
+        let course = Course { before: 1, round: 2, after: 1, ..Course::default() };
+        let all: Vec<String> = (0..4).map(|request| step_of(&course, request)).collect();
+        assert_eq!(all, ["before 1", "step 1", "step 2", "after 1"]);
+    }
+}

@@ -1,0 +1,147 @@
+//! A user's request as HTTP/2 says it: the pieces of its head, the same in words for those who read examples, and its
+//! body. It is packed where the connection is known.
+
+use crate::journey::cookies;
+use crate::journey::script::Written;
+use crate::journey::template::{self, Fault};
+use crate::journey::users::{Redirect, SECOND_NS, Users, path_of};
+use crate::protocol::http2::head::{AUTHORITY, CONTENT_LENGTH, COOKIE, METHOD, PATH, SCHEME};
+use crate::protocol::http2::{Head, Name, Part};
+use crate::protocol::left_out::LeftOut;
+
+/// A piece of a head; values are places in its text.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Piece<'r> {
+    Packed(&'r Head),
+    Field(&'r Name, (usize, usize)),
+}
+
+/// A request that was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Spoken<'a, 'r> {
+    pieces: &'a [Piece<'r>],
+    /// Its head for reading: `:method GET`, `accept: */*`, a field a line.
+    pub text: &'a [u8],
+    /// Its body.
+    pub body: &'a [u8],
+    /// Its id, if it has one.
+    pub id: Option<u64>,
+}
+
+impl<'a> Spoken<'a, '_> {
+    /// Its head, to be packed.
+    pub fn parts(&self) -> impl Iterator<Item = Part<'a>> {
+        let text = self.text;
+        self.pieces.iter().map(move |piece| match *piece {
+            Piece::Packed(head) => Part::Packed(head),
+            Piece::Field(name, (from, to)) => Part::Field(name, &text[from..to]),
+        })
+    }
+}
+
+/// A head under the pen.
+struct Page<'a, 'r> {
+    text: &'a mut Vec<u8>,
+    pieces: &'a mut Vec<Piece<'r>>,
+}
+
+impl<'r> Page<'_, 'r> {
+    fn packed(&mut self, head: &'r Head) {
+        self.text.extend_from_slice(head.text().as_bytes());
+        self.pieces.push(Piece::Packed(head));
+    }
+
+    /// A field whose value is written here and now.
+    fn field(
+        &mut self,
+        name: &'r Name,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let is_pseudo = name.text().starts_with(':');
+        self.text.extend_from_slice(name.text().as_bytes());
+        self.text.extend_from_slice(if is_pseudo { b" " } else { b": " });
+        let from = self.text.len();
+        write(self.text)?;
+        // HTTP/2 has no blanks around values.
+        let value = &self.text[from..];
+        let (blanks, length) = (value.len() - value.trim_ascii_start().len(), value.trim_ascii().len());
+        self.pieces.push(Piece::Field(name, (from + blanks, from + blanks + length)));
+        self.text.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn known(&mut self, name: &'r Name, value: &[u8]) -> Result<(), Fault> {
+        self.field(name, |out| {
+            out.extend_from_slice(value);
+            Ok(())
+        })
+    }
+}
+
+impl<'r> Users<'r> {
+    /// Writes a request that has variables; `written` is what is known of it before.
+    ///
+    /// # Errors
+    /// A value that is missing or cannot stand where it is wanted.
+    pub fn speak(
+        &mut self,
+        user: u32,
+        request: u32,
+        now_ns: u64,
+        written: &'r Written,
+    ) -> Result<Spoken<'_, 'r>, Fault> {
+        let draw = self.draw(user, request, now_ns);
+        let mut random = draw.random;
+        let script = &self.scripts[request as usize];
+        let state = &self.users[user as usize];
+        self.head.clear();
+        self.body.clear();
+        self.pieces.clear();
+        let mut page = Page { text: &mut self.head, pieces: &mut self.pieces };
+        let Some(message) = &script.message else {
+            return Ok(Spoken { pieces: &[], text: &[], body: &[], id: None });
+        };
+        let mut values = state.values(self.journey, &draw, &mut random);
+        let redirect = state.redirect.as_deref();
+        let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
+        let as_given = redirect.is_none_or(|r| r.as_given);
+        match (redirect, site) {
+            (Some(redirect), Some(site)) => {
+                page.known(&METHOD, if as_given { message.method.as_bytes() } else { b"GET" })?;
+                page.known(&SCHEME, if site.is_secure { b"https" } else { b"http" })?;
+                page.known(&AUTHORITY, site.authority.as_bytes())?;
+                page.known(&PATH, &redirect.target)?;
+            }
+            _ => {
+                page.packed(&written.outline.front);
+                page.field(&PATH, |out| message.target.write(&mut values, out))?;
+            }
+        }
+        // The path came last.
+        let path = page.pieces.last().copied();
+        let left_out = redirect.map_or(LeftOut::default(), Redirect::left_out);
+        page.packed(written.outline.back(left_out));
+        let fields = written.outline.names.iter().zip(&written.values);
+        for (name, value) in fields.filter(|(name, _)| !left_out.has(name.text().as_bytes())) {
+            page.field(name, |out| value.write(&mut values, out))?;
+        }
+        if let (Some(site), Some(Piece::Field(_, (from, to))), true) = (site, path, self.journey.cookies) {
+            let path = path_of(&page.text[from..to]);
+            let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
+            if state.jar.write(&place, (self.journey.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
+                page.known(&COOKIE, &self.body)?;
+                self.body.clear();
+            }
+        }
+        if let Some(body) = message.body.as_ref().filter(|_| as_given) {
+            body.write(&mut values, &mut self.body)?;
+            let length = self.body.len() as u64;
+            page.field(&CONTENT_LENGTH, |out| {
+                template::number(length, out);
+                Ok(())
+            })?;
+        }
+        self.drawn(user, draw, random);
+        Ok(Spoken { pieces: &self.pieces, text: &self.head, body: &self.body, id: self.last_id })
+    }
+}

@@ -1,0 +1,603 @@
+//! The users of a journey: where each of them is, and what it remembers – rows, captures, cookies, a redirect.
+//!
+//! Nothing here sends or counts; the worker asks for bytes and for a verdict.
+
+mod http2;
+
+use loadlab_record::Secrets;
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::journey::capture::{self, Captured, Slots};
+use crate::journey::cookies::{self, Jar};
+use crate::journey::example::{Remembered, Shown, step_of, with_captured};
+use crate::journey::order::{Course, Progress, Step};
+use crate::journey::redirect;
+use crate::journey::rows::{Cursor, Rows};
+use crate::journey::script::{Ended, Journey, Kept, Part, Script, Talk, Trouble};
+use crate::journey::template::{self, Values};
+use crate::protocol::left_out::LeftOut;
+use crate::random::Random;
+use crate::schedule::think::Think;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What one user remembers.
+#[derive(Debug)]
+struct User {
+    /// Over all workers, from 0.
+    number: u64,
+    progress: Progress,
+    slots: Slots,
+    rows: Box<[u32]>,
+    jar: Jar,
+    /// What the values of its request are made of, once it was written.
+    draw: Option<Draw>,
+    /// It was redirected: what it asks for next instead.
+    redirect: Option<Box<Redirect>>,
+    /// How often in a row.
+    redirected: u8,
+}
+
+/// What the values of a request are made of. Whatever is sent again – over another connection, or where a redirect
+/// leads – is made of the same ones, so that it is the same request.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    sequence: u64,
+    id: u64,
+    now_ns: u64,
+    random: Random,
+}
+
+/// What a redirected user asks for.
+#[derive(Debug)]
+struct Redirect {
+    host: u16,
+    target: Vec<u8>,
+    /// With the method and body that the step gives.
+    as_given: bool,
+    /// It was led to another origin on the way: nothing that lets somebody in is sent any more.
+    is_strange: bool,
+    /// The id of the request that is led there, until it is sent there: what becomes of it is not known yet.
+    pending: Option<u64>,
+}
+
+/// One worker's users of a journey.
+#[derive(Debug)]
+pub struct Users<'r> {
+    journey: &'r Journey,
+    /// Its own, since looking for a value keeps where it was found.
+    scripts: Vec<Script>,
+    cursors: Vec<Cursor>,
+    users: Vec<User>,
+    random: Random,
+    /// Number of the next request written here, and by how much it grows: no two workers share one.
+    sequence: (u64, u64),
+    /// The same for ids, which only requests that carry one use up.
+    ids: (u64, u64),
+    /// The id in what was written last, if there is one.
+    last_id: Option<u64>,
+    head: Vec<u8>,
+    body: Vec<u8>,
+    /// The head of an HTTP/2 request.
+    pieces: Vec<http2::Piece<'r>>,
+    // Boxes, since they wander into exchanges and back.
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Kept>>,
+    /// Users that left since a feed had no row for them.
+    pub without_row: u64,
+    /// Numbers of the answer judged last: place in the journey's list, and value.
+    pub numbers: Vec<(usize, f64)>,
+}
+
+impl Redirect {
+    /// What of the step's header fields is not sent there.
+    fn left_out(&self) -> LeftOut {
+        LeftOut { secrets: self.is_strange, body: !self.as_given }
+    }
+}
+
+impl User {
+    /// What its request is made of.
+    #[inline]
+    fn values<'a>(&'a self, journey: &'a Journey, draw: &Draw, random: &'a mut Random) -> Values<'a> {
+        Values {
+            user: self.number,
+            iteration: self.progress.rounds,
+            sequence: draw.sequence,
+            id: draw.id,
+            now_ns: journey.unix_ns + draw.now_ns,
+            feeds: &journey.feeds,
+            rows: &self.rows,
+            captured: Captured { shared: &journey.shared, own: &self.slots },
+            random,
+        }
+    }
+}
+
+impl<'r> Users<'r> {
+    /// The users of a slot among several.
+    pub fn new(journey: &'r Journey, count: usize, seed: u64, (slot, slots): (u64, u64)) -> Self {
+        let feeds = journey.feeds.iter().zip(&journey.dealings);
+        let cursors = feeds.map(|(rows, deal)| Cursor::new(rows.count(), deal.dealing, slot, slots));
+        let mut users = Users {
+            journey,
+            scripts: journey.scripts.clone(),
+            cursors: cursors.collect(),
+            users: Vec::new(),
+            random: Random::new(seed ^ 0x5eed_0003 ^ slot.rotate_left(32)),
+            sequence: (slot, slots),
+            ids: (slot, slots),
+            last_id: None,
+            head: Vec::new(),
+            body: Vec::new(),
+            pieces: Vec::new(),
+            spare: Vec::new(),
+            without_row: 0,
+            numbers: Vec::new(),
+        };
+        (0..count as u64).for_each(|id| users.add(slot + id * slots));
+        users
+    }
+
+    /// Ids begin there: other loads and batches of the trial have those before and behind.
+    pub fn ids_from(&mut self, first: u64) {
+        self.ids.0 += first;
+    }
+
+    /// The id of the request that was written last, if it has one.
+    #[inline]
+    pub fn last_id(&self) -> Option<u64> {
+        self.last_id
+    }
+
+    /// One user more.
+    pub fn add(&mut self, number: u64) {
+        self.users.push(User {
+            number,
+            progress: Progress::default(),
+            slots: Slots::new(self.journey.own),
+            jar: Jar::default(),
+            draw: None,
+            redirect: None,
+            redirected: 0,
+            rows: vec![Rows::NONE; self.cursors.len()].into_boxed_slice(),
+        });
+    }
+
+    /// The script of a request.
+    #[inline]
+    pub fn script(&self, request: u32) -> &Script {
+        &self.scripts[request as usize]
+    }
+
+    /// The order of requests.
+    pub fn course(&self) -> &'r Course {
+        &self.journey.course
+    }
+
+    /// The request a user makes next.
+    #[inline]
+    pub fn request_of(&self, user: u32) -> u32 {
+        self.users[user as usize].progress.request
+    }
+
+    /// It has not begun.
+    pub fn is_outside(&self, user: u32) -> bool {
+        self.users[user as usize].progress.is_outside()
+    }
+
+    /// It was redirected, and goes on at once: where to, index into the load's hosts.
+    #[inline]
+    pub fn redirected_to(&self, user: u32) -> Option<u16> {
+        self.users[user as usize].redirect.as_ref().map(|r| r.host)
+    }
+
+    /// It was redirected, and what becomes of its request's id is told by where that leads.
+    #[inline]
+    pub fn is_led_on(&self, user: u32) -> bool {
+        self.users[user as usize].redirect.as_ref().is_some_and(|r| r.pending.is_some())
+    }
+
+    /// The step is over, whatever it was redirected to. The id of a request that was redirected, and not sent there.
+    #[inline]
+    pub fn stop_redirect(&mut self, user: u32) -> Option<u64> {
+        let state = &mut self.users[user as usize];
+        state.redirected = 0;
+        state.redirect.take().and_then(|r| r.pending)
+    }
+
+    /// The load is over: ids of requests that were redirected, and not sent there.
+    pub fn stop_redirects(&mut self) -> Vec<u64> {
+        (0..self.users.len() as u32).filter_map(|user| self.stop_redirect(user)).collect()
+    }
+
+    /// A user's request begins: it is made of new values, unless it is where a redirect led.
+    #[inline]
+    pub fn begins(&mut self, user: u32) {
+        let state = &mut self.users[user as usize];
+        if state.redirect.is_none() {
+            state.draw = None;
+        }
+    }
+
+    /// What a user's request is made of: the same as before if it is sent again.
+    #[inline]
+    fn draw(&mut self, user: u32, request: u32, now_ns: u64) -> Draw {
+        let state = &mut self.users[user as usize];
+        let has_id = self.scripts[request as usize].has_id;
+        // Where nothing of it is sent on, its id is not either.
+        let carries = has_id && state.redirect.as_ref().is_none_or(|r| r.as_given);
+        if let Some(redirect) = &mut state.redirect {
+            redirect.pending = None;
+        }
+        let draw = state.draw.unwrap_or_else(|| {
+            let (sequence, id, random) = (self.sequence.0, self.ids.0, self.random);
+            let draw = Draw { sequence, id, now_ns, random };
+            self.sequence.0 += self.sequence.1;
+            self.ids.0 += if has_id { self.ids.1 } else { 0 };
+            draw
+        });
+        self.last_id = carries.then_some(draw.id);
+        draw
+    }
+
+    /// Keeps what a request was made of, for when it is sent again. Random values go on behind those it took.
+    #[inline]
+    fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
+        let state = &mut self.users[user as usize];
+        if state.draw.is_none() {
+            (state.draw, self.random) = (Some(draw), used);
+        }
+    }
+
+    /// It is at what it does last.
+    pub fn is_leaving(&self, user: u32) -> bool {
+        self.users[user as usize].progress.is_leaving()
+    }
+
+    /// How many requests it may still make, the present one included, if none of them fails.
+    pub fn most_left(&self, user: u32) -> u64 {
+        self.users[user as usize].progress.most_left(&self.journey.course)
+    }
+
+    /// It will make no further request.
+    pub fn is_gone(&self, user: u32) -> bool {
+        self.users[user as usize].progress.is_gone()
+    }
+
+    /// A user goes on to its next request; false if there is none. It begins with rows of its own, and each round
+    /// takes new ones of the other feeds.
+    #[inline]
+    pub fn advance(&mut self, user: u32, step: Step) -> bool {
+        let course = &self.journey.course;
+        let state = &mut self.users[user as usize];
+        let begins = state.progress.is_outside();
+        let more = state.progress.step(course, &mut self.random, step);
+        let inside = matches!(step, Step::Ahead(_));
+        let begins_round = more && !inside && state.progress.begins_round(course);
+        let dealt = (!begins || self.deal(user, true)) && (!begins_round || self.deal(user, false));
+        if more && !dealt {
+            self.without_row += 1;
+            return self.users[user as usize].progress.step(course, &mut self.random, Step::Leave);
+        }
+        more
+    }
+
+    /// A place takes a request that is nobody's journey: new rows for each. One that needs a row which is not there fails as
+    /// that.
+    pub fn take_rows(&mut self, place: u32) {
+        let _ = self.deal(place, true) && self.deal(place, false);
+    }
+
+    /// The next row of each feed of the kind; false if one has none left.
+    fn deal(&mut self, user: u32, per_user: bool) -> bool {
+        let rows = &mut self.users[user as usize].rows;
+        let deals = self.cursors.iter_mut().zip(&self.journey.dealings).zip(rows);
+        deals.filter(|((_, deal), _)| deal.per_user == per_user).fold(true, |all, ((cursor, _), row)| {
+            *row = cursor.next().unwrap_or(Rows::NONE);
+            all && *row != Rows::NONE
+        })
+    }
+
+    /// Another user arrives in a place, and begins with this request; what was remembered there is forgotten.
+    pub fn arrive(&mut self, place: u32, number: u64, request: u32) {
+        let state = &mut self.users[place as usize];
+        state.number = number;
+        state.progress.begin_with(&self.journey.course, request);
+        (0..self.journey.own).for_each(|slot| state.slots.unset(slot));
+        state.jar.clear();
+        (state.redirect, state.redirected) = (None, 0);
+        // What comes before the first round takes no row that a round would.
+        let begins_round = state.progress.begins_round(&self.journey.course);
+        let _ = self.deal(place, true) && (!begins_round || self.deal(place, false));
+    }
+
+    /// Arrivals are users, not requests.
+    pub fn has_sessions(&self) -> bool {
+        self.journey.sessions
+    }
+
+    /// Writes a request that has variables.
+    ///
+    /// # Errors
+    /// A value that is missing or cannot stand where it is wanted.
+    pub fn write(&mut self, user: u32, request: u32, now_ns: u64) -> Result<&[u8], template::Fault> {
+        let draw = self.draw(user, request, now_ns);
+        let mut random = draw.random;
+        let script = &self.scripts[request as usize];
+        let Some(message) = &script.message else { return Ok(&[]) };
+        let state = &self.users[user as usize];
+        let mut values = state.values(self.journey, &draw, &mut random);
+        let redirect = state.redirect.as_deref();
+        let site = self.journey.sites.get(usize::from(redirect.map_or(script.host, |r| r.host)));
+        let as_given = redirect.is_none_or(|r| r.as_given);
+        self.head.clear();
+        self.head.extend_from_slice(if as_given { message.method.as_bytes() } else { b"GET" });
+        self.head.push(b' ');
+        let by_proxy = site.and_then(|s| s.by_proxy.as_deref());
+        if let Some(site) = site.filter(|_| by_proxy.is_some()) {
+            self.head.extend_from_slice(b"http://");
+            self.head.extend_from_slice(site.authority.as_bytes());
+        }
+        let target_at = self.head.len();
+        match redirect {
+            Some(redirect) => self.head.extend_from_slice(&redirect.target),
+            None => message.target.write(&mut values, &mut self.head)?,
+        }
+        let target_to = self.head.len();
+        self.head.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        self.head.extend_from_slice(site.map_or(b"", |s| s.authority.as_bytes()));
+        self.head.extend_from_slice(b"\r\n");
+        self.head.extend_from_slice(by_proxy.unwrap_or_default().as_bytes());
+        let fields_at = self.head.len();
+        message.fields.write(&mut values, &mut self.head)?;
+        if let Some(redirect) = redirect {
+            redirect.left_out().take_out(&mut self.head, fields_at);
+        }
+        if let Some(site) = site.filter(|_| self.journey.cookies) {
+            self.body.clear();
+            let path = path_of(&self.head[target_at..target_to]);
+            let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
+            if state.jar.write(&place, (self.journey.unix_ns + now_ns) / SECOND_NS, &mut self.body) {
+                self.head.extend_from_slice(b"Cookie: ");
+                self.head.extend_from_slice(&self.body);
+                self.head.extend_from_slice(b"\r\n");
+            }
+        }
+        if let Some(body) = message.body.as_ref().filter(|_| as_given) {
+            self.body.clear();
+            body.write(&mut values, &mut self.body)?;
+            self.head.extend_from_slice(b"Content-Length: ");
+            template::number(self.body.len() as u64, &mut self.head);
+            self.head.extend_from_slice(b"\r\n\r\n");
+            self.head.extend_from_slice(&self.body);
+        } else {
+            self.head.extend_from_slice(b"\r\n");
+        }
+        self.drawn(user, draw, random);
+        Ok(&self.head)
+    }
+
+    /// Whether a request could be written now. Nothing that its values are made of is used up.
+    ///
+    /// # Errors
+    /// See [`Users::write`].
+    pub fn try_out(&mut self, user: u32, request: u32, now_ns: u64) -> Result<(), template::Fault> {
+        let Some(message) = &self.scripts[request as usize].message else { return Ok(()) };
+        let (sequence, id, mut random) = (self.sequence.0, self.ids.0, self.random);
+        let draw = Draw { sequence, id, now_ns, random };
+        let state = &self.users[user as usize];
+        let mut values = state.values(self.journey, &draw, &mut random);
+        let as_given = state.redirect.as_ref().is_none_or(|r| r.as_given);
+        self.head.clear();
+        if state.redirect.is_none() {
+            message.target.write(&mut values, &mut self.head)?;
+        }
+        message.fields.write(&mut values, &mut self.head)?;
+        message.body.iter().filter(|_| as_given).try_for_each(|body| body.write(&mut values, &mut self.head))
+    }
+
+    /// The part of a conversation that a request is.
+    #[inline]
+    pub fn talk(&self, request: u32) -> Option<&Talk> {
+        self.script(request).talk.as_deref()
+    }
+
+    /// A user's next request goes on with a conversation: so many parts of it follow that one.
+    #[inline]
+    pub fn in_conversation(&self, user: u32) -> Option<u32> {
+        let progress = &self.users[user as usize].progress;
+        if progress.is_outside() || progress.is_gone() {
+            return None;
+        }
+        let talk = self.talk(progress.request)?;
+        (!matches!(talk.part, Part::Open { .. })).then_some(talk.left)
+    }
+
+    /// How long a user waits before its next request, if other than the load says.
+    #[inline]
+    pub fn pause_of(&self, user: u32, last: u32) -> Option<Think> {
+        let script = self.script(last);
+        // A conversation that broke off has no pause in it.
+        let skips = script.talk.as_ref().is_some_and(|t| t.left > 0) && self.request_of(user) != last + 1;
+        script.think.filter(|_| !skips)
+    }
+
+    /// Writes what a user says in a conversation, and what it expects with the same values in it.
+    ///
+    /// # Errors
+    /// See [`Users::write`].
+    pub fn say(
+        &mut self,
+        user: u32,
+        request: u32,
+        now_ns: u64,
+        kept: &mut Kept,
+    ) -> Result<&[u8], template::Fault> {
+        self.body.clear();
+        let Some(Part::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
+            return Ok(&[]);
+        };
+        if send.is_none() && echoes.is_empty() {
+            return Ok(&[]);
+        }
+        let draw = self.draw(user, request, now_ns);
+        let mut random = draw.random;
+        let talk = self.scripts[request as usize].talk.as_deref();
+        let Some(Part::Say { send, echoes, .. }) = talk.map(|t| &t.part) else { return Ok(&[]) };
+        let mut values = self.users[user as usize].values(self.journey, &draw, &mut random);
+        if let Some((_, text)) = send {
+            text.write(&mut values, &mut self.body)?;
+        }
+        for text in echoes {
+            kept.expect(text, &mut values)?;
+        }
+        self.drawn(user, draw, random);
+        Ok(&self.body)
+    }
+
+    /// Makes room for the answer to a request, if it has to be kept.
+    #[inline]
+    pub fn make_room(&mut self, request: u32, room: &mut Option<Box<Kept>>) {
+        let script = &self.scripts[request as usize];
+        if script.wants_room() {
+            let keeps = script.keeps();
+            room.get_or_insert_with(|| self.spare.pop().unwrap_or_default()).begin(keeps);
+        }
+    }
+
+    /// Room for what is said in a conversation.
+    pub fn room(&mut self, request: u32, room: Option<Box<Kept>>) -> Box<Kept> {
+        let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
+        room.begin(self.scripts[request as usize].keeps());
+        room
+    }
+
+    /// Takes the room back.
+    pub fn give_back(&mut self, mut kept: Box<Kept>) {
+        kept.clear();
+        self.spare.push(kept);
+    }
+
+    /// Judges a complete answer to a user's request, of which head and body were kept if they were wanted.
+    pub fn judge(
+        &mut self,
+        user: u32,
+        request: u32,
+        kept: Option<&mut Kept>,
+        ended: Ended,
+    ) -> (Outcome, Option<Trouble>) {
+        let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
+        let mut empty = Kept::default();
+        let kept = kept.unwrap_or(&mut empty);
+        let before = state.redirect.take();
+        let host = before.as_ref().map_or(script.host, |r| r.host);
+        if let Some(site) = self.journey.sites.get(usize::from(host)).filter(|_| self.journey.cookies) {
+            let path = path_of(kept.target());
+            let place = cookies::Site { host: site.host.as_bytes(), path, is_secure: site.is_secure };
+            let now_s = (self.journey.unix_ns + ended.now_ns) / SECOND_NS;
+            let set = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"set-cookie");
+            capture::headers(kept.head()).filter(set).for_each(|(_, v)| state.jar.set(v, &place, now_s));
+        }
+        if script.redirects > 0
+            && let Some(same) =
+                redirect::redirects(ended.status, script.message.as_ref().map_or("GET", |m| &m.method))
+            && let Some(location) = capture::header(kept.head(), b"location")
+        {
+            let led = match state.redirected < script.redirects {
+                true => redirect::leads_to(location, host, kept.target(), &self.journey.sites),
+                false => Err(redirect::Fault::TooMany),
+            };
+            match led {
+                Ok((to, target)) => {
+                    state.redirected += 1;
+                    // What was left out once is not sent further on.
+                    let as_given = same && before.as_ref().is_none_or(|b| b.as_given);
+                    let sites = &self.journey.sites;
+                    let is_strange = before.is_some_and(|b| b.is_strange)
+                        || to != host
+                            && !redirect::is_same_origin(&sites[usize::from(host)], &sites[usize::from(to)]);
+                    let id = state.draw.as_ref().filter(|_| as_given && script.has_id).map(|d| d.id);
+                    let redirect = Redirect { host: to, target, as_given, is_strange, pending: id };
+                    state.redirect = Some(Box::new(redirect));
+                    return (Outcome::Ok, None);
+                }
+                Err(fault) => {
+                    state.redirected = 0;
+                    return (Outcome::Failed(Failure::Check), Some(Trouble::Redirect(fault)));
+                }
+            }
+        }
+        state.redirected = 0;
+        if !script.expected.is_empty() {
+            // What a check compares with is the same in each request.
+            let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random: self.random };
+            let mut values = state.values(self.journey, &draw, &mut self.random);
+            if let Err(fault) = script.expect(&mut values) {
+                return (Outcome::Failed(Failure::Check), Some(Trouble::Unwritten(fault)));
+            }
+        }
+        let judged = script.judge(kept, ended, &mut state.slots);
+        for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
+            let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
+            // What was not captured now is not there, and nothing was if the answer was no good.
+            let value = state.slots.get(*slot).filter(|_| judged.1.is_none_or(Trouble::is_of_capture));
+            self.numbers.extend(place.zip(value.and_then(capture::number)));
+        }
+        judged
+    }
+
+    /// What an example shows of a user at a request. Places of a schedule's requests are nobody.
+    #[cold]
+    pub fn shown(&self, user: u32, request: u32, is_somebody: bool, secrets: &Secrets) -> Shown {
+        let number = is_somebody.then_some(self.users[user as usize].number);
+        Shown::new(step_of(&self.journey.course, request), number, self.remembered(user), secrets)
+    }
+
+    /// What must not be shown of a user's exchange, and whether that is known of all of its body. `is_whole`: the answer came
+    /// to its end.
+    #[cold]
+    pub fn secrets(
+        &self,
+        (user, request): (u32, u32),
+        (kept, is_whole): (Option<&Kept>, bool),
+        given: &Secrets,
+    ) -> (Secrets, bool) {
+        let mut secrets = with_captured(given, self.remembered(user));
+        let (own, shared) = (&self.users[user as usize].slots, self.journey.shared.count());
+        let named = |slot: u16| self.journey.remembered.get(usize::from(shared + slot));
+        let is_secret = |slot: &u16| named(*slot).is_some_and(|known| known.is_secret);
+        // A value that was captured anew: the request was written with the one before.
+        (0..own.count()).filter(is_secret).for_each(|slot| secrets.add_captured(own.before(slot)));
+        // Of an answer that is no good nothing is captured, and it shows what would have been.
+        let mut is_known = true;
+        for (_, capture) in self.script(request).captures.iter().filter(|(slot, _)| is_secret(slot)) {
+            let Some(kept) = kept else { continue };
+            let ((body, is_all), mut value) = (kept.looked_into(), Vec::new());
+            match capture.clone().take(kept.head(), &body, &mut value) {
+                Ok(()) => secrets.add_captured(&value),
+                // The value may be what was cut off in the middle.
+                Err(_) => is_known &= is_all && is_whole || !capture.needs_body(),
+            }
+        }
+        (secrets, is_known)
+    }
+
+    /// What a user captured under names.
+    fn remembered(&self, user: u32) -> impl Iterator<Item = (&Remembered, &[u8])> {
+        let captured = Captured { shared: &self.journey.shared, own: &self.users[user as usize].slots };
+        let named = self.journey.remembered.iter().enumerate();
+        named.filter_map(move |(slot, known)| Some((known, captured.get(slot as u16)?)))
+    }
+
+    /// What a user captured, slot by slot.
+    pub fn captured(&self, user: u32) -> Vec<Option<Vec<u8>>> {
+        let slots = self.users.get(user as usize).map(|u| &u.slots);
+        (0..self.journey.own).map(|slot| slots.and_then(|s| s.get(slot)).map(<[u8]>::to_vec)).collect()
+    }
+}
+
+/// A target without its query.
+fn path_of(target: &[u8]) -> &[u8] {
+    target.split(|b| *b == b'?').next().unwrap_or_default()
+}

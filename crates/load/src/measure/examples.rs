@@ -1,0 +1,313 @@
+//! Keeps single exchanges whole: the first failed ones and the slowest of every outcome and tag.
+//!
+//! What is kept of the slowest lives in slots that are overwritten in place, so that a load that gets
+//! slower and slower does not allocate.
+
+use loadlab_record::Secrets;
+use loadlab_record::example::{BODY_BYTES, Example, HEAD_BYTES, KEPT, Kept};
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::journey::example::Shown;
+use crate::journey::script::Trouble;
+use crate::measure::recorder::Times;
+use crate::spec::request::Request;
+use crate::target::Address;
+
+/// Outcomes told apart: ok and every failure.
+const OUTCOMES: usize = Failure::ALL.len() + 1;
+
+/// An exchange at its end, as the worker sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Ending<'a> {
+    /// What was sent.
+    pub request: &'a Request,
+    /// Where to.
+    pub address: Option<&'a Address>,
+    /// When.
+    pub times: Times,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What went wrong, in words.
+    pub error: Option<Reason>,
+    /// The same with what the answer had instead.
+    pub told: Option<&'a str>,
+    /// Beginning of the request, if it was written for this exchange.
+    pub written: Option<&'a [u8]>,
+    /// Who, in the closed model.
+    pub user: Option<u64>,
+    /// Status, if a head came.
+    pub status: Option<u16>,
+    /// Beginning of the response and where its head ends.
+    pub response: (&'a [u8], Option<usize>),
+    /// What there is to show of a journey.
+    pub shown: Option<&'a Shown>,
+}
+
+/// What went wrong, cheap to carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// In words.
+    Words(&'static str),
+    /// An error number of the kernel.
+    Os(i32),
+    /// There is no TLS; the worker knows why.
+    Tls,
+    /// A conversation did not go as it should; the worker knows why.
+    WebSocket,
+    /// There is no tunnel; the worker knows why.
+    Proxy,
+    /// A step of a journey was not as it should be.
+    Script(Trouble),
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::Words(words) => f.write_str(words),
+            Reason::Tls => f.write_str("there is no TLS with the server"),
+            Reason::WebSocket => f.write_str("the WebSocket failed"),
+            Reason::Proxy => f.write_str("the proxy gave no tunnel"),
+            Reason::Script(trouble) => f.write_str(trouble.words()),
+            Reason::Os(number) => {
+                let text = std::io::Error::from_raw_os_error(*number).to_string();
+                f.write_str(text.split(" (os error").next().unwrap_or(&text).to_lowercase().as_str())
+            }
+        }
+    }
+}
+
+/// What is kept of a slow one; the texts are made at the end.
+#[derive(Debug)]
+struct Slot {
+    label: usize,
+    address: Option<Address>,
+    times: Times,
+    error: Option<Reason>,
+    user: Option<u64>,
+    status: Option<u16>,
+    head_end: Option<usize>,
+    bytes: Vec<u8>,
+    told: Option<Box<str>>,
+    written: Option<Box<[u8]>>,
+    shown: Option<Box<Shown>>,
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    first: usize,
+    slow: Vec<Slot>,
+    /// Response time to beat once the slots are full.
+    bar_ns: u64,
+}
+
+/// A worker's keeper.
+#[derive(Debug)]
+pub struct Keeper {
+    load: String,
+    tags: Vec<String>,
+    secrets: Secrets,
+    /// By tag (0: none), then outcome.
+    groups: Vec<Group>,
+}
+
+impl Keeper {
+    /// Nothing kept yet.
+    pub fn new(load: &str, tags: &[String], secrets: &Secrets) -> Self {
+        let groups = (0..(tags.len() + 1) * OUTCOMES).map(|_| Group::default()).collect();
+        Keeper { load: load.to_owned(), tags: tags.to_vec(), secrets: secrets.clone(), groups }
+    }
+
+    #[inline]
+    fn group(&self, request: &Request, outcome: Outcome) -> usize {
+        let tag = request.tags.first().map_or(0, |t| *t as usize + 1);
+        let outcome = match outcome {
+            Outcome::Ok => 0,
+            Outcome::Failed(f) => f as usize + 1,
+        };
+        tag * OUTCOMES + outcome
+    }
+
+    /// Would this one be kept?
+    #[inline]
+    pub fn wants(&self, request: &Request, outcome: Outcome, response_ns: u64) -> bool {
+        let group = &self.groups[self.group(request, outcome)];
+        response_ns > group.bar_ns || (outcome != Outcome::Ok && group.first < KEPT)
+    }
+
+    /// Keeps it. `number` is the request's place in the load. Gives back an example to be told at once, if
+    /// it is among the first of its failure.
+    pub fn keep(&mut self, exchange: &Ending<'_>, number: usize) -> Option<Example> {
+        let index = self.group(exchange.request, exchange.outcome);
+        let first = exchange.outcome != Outcome::Ok && self.groups[index].first < KEPT;
+        let group = &mut self.groups[index];
+        if first {
+            group.first += 1;
+        }
+        let response_ns = exchange.times.end_ns - exchange.times.due_ns;
+        if response_ns > group.bar_ns || group.slow.len() < KEPT {
+            group.insert(exchange, number);
+        }
+        first.then(|| {
+            let slot = Slot::of(exchange, number, Vec::new());
+            self.example(&slot, exchange.request, exchange.outcome, Kept::Failed)
+        })
+    }
+
+    /// The slowest of every outcome and tag.
+    pub fn slowest(&self, requests: &[Request]) -> Vec<Example> {
+        let mut out = Vec::new();
+        for (i, group) in self.groups.iter().enumerate() {
+            let outcome = match i % OUTCOMES {
+                0 => Outcome::Ok,
+                n => Outcome::Failed(Failure::ALL[n - 1]),
+            };
+            out.extend(group.slow.iter().map(|s| self.example(s, &requests[s.label], outcome, Kept::Slow)));
+        }
+        out
+    }
+
+    fn example(&self, slot: &Slot, request: &Request, outcome: Outcome, kept: Kept) -> Example {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let head_end = slot.head_end.unwrap_or(slot.bytes.len()).min(slot.bytes.len());
+        let (head, body) = slot.bytes.split_at(head_end);
+        Example {
+            kept,
+            outcome: outcome.name().to_owned(),
+            load: self.load.clone(),
+            tag: request.tags.first().map(|t| self.tags[*t as usize].clone()),
+            due_s: slot.times.due_ns as f64 / 1e9,
+            response_ms: (slot.times.end_ns - slot.times.due_ns) as f64 / 1e6,
+            service_ms: (slot.times.end_ns - slot.times.started_ns) as f64 / 1e6,
+            user: slot.shown.as_ref().map_or(slot.user, |s| s.user),
+            step: slot.shown.as_ref().map(|s| s.step.clone()),
+            captured: slot.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
+            address: slot.address.as_ref().map(Address::to_string).unwrap_or_default(),
+            error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
+            request: self.secrets.mask(&request.label).into_owned(),
+            request_head: masked(&text(
+                slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
+            )),
+            status: slot.status,
+            response_head: (!head.is_empty()).then(|| masked(&text(&head[..head.len().min(HEAD_BYTES)]))),
+            response_body: (!body.is_empty()).then(|| text(&body[..body.len().min(BODY_BYTES)])),
+        }
+    }
+}
+
+/// A request's bytes up to its empty line.
+fn head_of(bytes: &[u8]) -> &[u8] {
+    &bytes[..end_of_head(bytes).unwrap_or(bytes.len())]
+}
+
+impl Group {
+    fn insert(&mut self, exchange: &Ending<'_>, number: usize) {
+        let least = self.slow.iter().enumerate().min_by_key(|(_, s)| s.response_ns()).map(|(i, _)| i);
+        match least {
+            Some(i) if self.slow.len() == KEPT => {
+                let bytes = std::mem::take(&mut self.slow[i].bytes);
+                self.slow[i] = Slot::of(exchange, number, bytes);
+            }
+            _ => self.slow.push(Slot::of(exchange, number, Vec::with_capacity(HEAD_BYTES + BODY_BYTES))),
+        }
+        if self.slow.len() == KEPT {
+            self.bar_ns = self.slow.iter().map(Slot::response_ns).min().unwrap_or(0);
+        }
+    }
+}
+
+impl Slot {
+    fn of(exchange: &Ending<'_>, label: usize, mut bytes: Vec<u8>) -> Slot {
+        let (response, head_end) = exchange.response;
+        let kept = match head_end {
+            Some(end) if end <= HEAD_BYTES => response.len().min(end + BODY_BYTES),
+            _ => response.len().min(HEAD_BYTES),
+        };
+        bytes.clear();
+        bytes.extend_from_slice(&response[..kept]);
+        Slot {
+            label,
+            address: exchange.address.cloned(),
+            times: exchange.times,
+            error: exchange.error,
+            user: exchange.user,
+            status: exchange.status,
+            head_end,
+            bytes,
+            told: exchange.told.map(Into::into),
+            written: exchange.written.map(Into::into),
+            shown: exchange.shown.cloned().map(Box::new),
+        }
+    }
+
+    fn response_ns(&self) -> u64 {
+        self.times.end_ns - self.times.due_ns
+    }
+}
+
+/// Header fields that let whoever reads them in.
+const SECRET: [&str; 4] = ["authorization", "proxy-authorization", "cookie", "set-cookie"];
+
+/// A head without the secrets in it: a record is shown to others. Schemes and names of cookies stay. Lines may end with a
+/// bare LF, and a value may go on in lines that begin with a blank.
+fn masked(head: &str) -> String {
+    let (mut text, mut goes_on) = (String::with_capacity(head.len()), false);
+    for line in head.split_inclusive('\n') {
+        let bare = line.trim_end_matches(['\r', '\n']);
+        let end = &line[bare.len()..];
+        if goes_on && bare.starts_with([' ', '\t']) {
+            continue;
+        }
+        let masked = masked_line(bare);
+        goes_on = masked.is_some();
+        text.push_str(masked.as_deref().unwrap_or(bare));
+        text.push_str(end);
+    }
+    text
+}
+
+/// The line of a field that lets in whoever reads it.
+fn masked_line(line: &str) -> Option<String> {
+    let (name, value) = line.split_once(':')?;
+    let known = name.trim();
+    if !SECRET.iter().any(|s| known.eq_ignore_ascii_case(s)) {
+        return None;
+    }
+    let (before, sign) = match value.trim_start().split_once([' ', '=']) {
+        Some((word, _)) => (word, if known.to_ascii_lowercase().contains("cookie") { "=" } else { " " }),
+        None => ("", ""),
+    };
+    Some(format!("{name}: {before}{sign}***"))
+}
+
+/// Behind the empty line, whatever lines end with.
+pub fn end_of_head(bytes: &[u8]) -> Option<usize> {
+    memchr::memchr_iter(b'\n', bytes).find_map(|at| match bytes.get(at + 1..)? {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(head: &str, expect: &str) {
+        assert_eq!(
+            masked(&format!("GET / HTTP/1.1\r\n{head}\r\n\r\n")),
+            format!("GET / HTTP/1.1\r\n{expect}\r\n\r\n")
+        );
+    }
+
+    #[test]
+    fn secrets_are_masked_and_nothing_else() {
+        check("Authorization: Bearer abc.def", "Authorization: Bearer ***");
+        check("authorization: abc", "authorization: ***");
+        check("Cookie: sid=42; theme=dark", "Cookie: sid=***");
+        check("Set-Cookie: id=7; Path=/", "Set-Cookie: id=***");
+        check("X-Authorization: a", "X-Authorization: a");
+        check("Cookie: sid=42;\r\n\ttheme=dark\r\nA: b", "Cookie: sid=***\r\nA: b");
+        check("A: b\nAuthorization: Bearer abc.def\nC: d", "A: b\nAuthorization: Bearer ***\nC: d");
+        check("Host: a:80\r\nDate: Fri, 20 Nov", "Host: a:80\r\nDate: Fri, 20 Nov");
+    }
+}

@@ -1,0 +1,620 @@
+//! What one worker counts, in batches that it hands over ten times a second.
+//!
+//! A batch is filled by one thread and then owned by another: no write is shared. Batches come back empty
+//! through a second channel. There are [`BATCHES`] of them at most: where none has come back, since what collects them
+//! gets no time, the present one is filled further and stands for a longer interval. So a load thread neither
+//! waits nor takes more and more memory, and nothing is lost.
+
+use std::sync::mpsc::{Receiver, Sender};
+
+use loadlab_record::example::Example;
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, OwnLimit, Series, Stragglers, TagMeasured};
+use loadlab_record::numbers::Numbers;
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::spec::request::Request;
+
+/// How often a batch is handed over. Divides a second.
+pub const BATCH_NS: u64 = 100_000_000;
+
+/// Batches of one worker: what collects them may be two seconds behind before intervals become longer.
+const BATCHES: usize = 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A batch waits no longer than this for a turn that has nothing else to do.
+const TELL_NS: u64 = 20_000_000;
+
+/// What a worker counted in one interval.
+#[derive(Debug)]
+pub struct Batch {
+    /// Which worker.
+    pub worker: usize,
+    /// The interval, on the load's clock: events from here on, a multiple of [`BATCH_NS`] …
+    pub from_ns: u64,
+    /// … and before here.
+    pub until_ns: u64,
+    /// It is longer than [`BATCH_NS`], since no empty batch had come back. It lies within a second, or ends with one.
+    pub is_long: bool,
+    /// By event. `in_flight` is set in the last batch alone, to what was cut off.
+    pub counts: Counts,
+    /// Requests under way when the interval ended.
+    pub in_flight: u64,
+    /// Connections open when it ended.
+    pub open: u64,
+    /// Complete responses by status code.
+    pub statuses: Box<[u64; 1000]>,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Times of what fell due in the window.
+    pub window: Series,
+    /// Times of what fell due before it; there only if there is a warm-up.
+    pub before: Option<Box<Series>>,
+    /// By tag; times of the window alone.
+    pub by_tag: Vec<TagMeasured>,
+    /// Captured numbers, by their place in the journey's; of the window alone.
+    pub numbers: Vec<Numbers>,
+    /// Events inside the window.
+    pub in_window: InWindow,
+    /// Sum of the time that requests ended in this interval were under way.
+    pub busy_ns: u64,
+    /// The part of it that lies in the window.
+    pub busy_in_window_ns: u64,
+    /// Requests that began before the window's end and ended after it; `tail_s` is not for a batch to know.
+    pub stragglers: Stragglers,
+    /// Where the window ends, as far as is known; `u64::MAX` while it has no end.
+    pub window_to_ns: u64,
+    /// Start of the request that began last, so far.
+    pub last_start_ns: u64,
+    /// Connections made in it, and the most open in it.
+    pub connections: Connections,
+    /// Most requests in flight in it.
+    pub flight_peak: u64,
+    /// End of the last complete exchange so far.
+    pub last_end_ns: u64,
+    /// Times at which the worker did not run, so far.
+    pub gaps: Gaps,
+    /// Failed exchanges newly kept.
+    pub examples: Vec<Example>,
+    /// Ids of requests that ended in it.
+    pub ids: Ids,
+    /// The worker has ended.
+    pub last: bool,
+}
+
+/// Times at which the worker did not run, on the load's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    /// How many.
+    pub times: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// When that began.
+    pub longest_at_ns: u64,
+}
+
+/// Ids of requests that ended, by what became of them; in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Answered with success.
+    pub accepted: Vec<u64>,
+    /// Sent, and no complete answer came.
+    pub unanswered: Vec<u64>,
+    /// Answered, and not with success.
+    pub refused: Vec<u64>,
+}
+
+impl Ids {
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.accepted.is_empty() && self.unanswered.is_empty() && self.refused.is_empty()
+    }
+
+    /// Takes those of another one, which is empty then.
+    pub fn append(&mut self, other: &mut Ids) {
+        self.accepted.append(&mut other.accepted);
+        self.unanswered.append(&mut other.unanswered);
+        self.refused.append(&mut other.refused);
+    }
+}
+
+impl Batch {
+    fn new((worker, tags, numbers): (usize, usize, usize), warmup: bool) -> Self {
+        Batch {
+            worker,
+            from_ns: 0,
+            until_ns: 0,
+            is_long: false,
+            counts: Counts::default(),
+            in_flight: 0,
+            open: 0,
+            statuses: Box::new([0; 1000]),
+            bytes: Bytes::default(),
+            window: Series::default(),
+            before: warmup.then(Box::default),
+            by_tag: (0..tags).map(|_| TagMeasured::default()).collect(),
+            numbers: (0..numbers).map(|_| Numbers::default()).collect(),
+            in_window: InWindow::default(),
+            busy_ns: 0,
+            flight_peak: 0,
+            busy_in_window_ns: 0,
+            stragglers: Stragglers::default(),
+            window_to_ns: u64::MAX,
+            last_start_ns: 0,
+            connections: Connections::default(),
+            last_end_ns: 0,
+            gaps: Gaps::default(),
+            examples: Vec::new(),
+            ids: Ids::default(),
+            last: false,
+        }
+    }
+
+    /// Empties it for its next use.
+    pub fn clear(&mut self) {
+        self.is_long = false;
+        self.counts = Counts::default();
+        self.statuses.fill(0);
+        self.bytes = Bytes::default();
+        self.window.clear();
+        if let Some(before) = &mut self.before {
+            before.clear();
+        }
+        self.by_tag.iter_mut().for_each(TagMeasured::clear);
+        self.numbers.iter_mut().for_each(Numbers::clear);
+        self.in_window = InWindow::default();
+        self.busy_ns = 0;
+        self.busy_in_window_ns = 0;
+        self.stragglers = Stragglers::default();
+        self.connections = Connections::default();
+        self.examples.clear();
+    }
+}
+
+/// When a request fell due, was started and ended, on the load's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Fell due.
+    pub due_ns: u64,
+    /// Its first action.
+    pub started_ns: u64,
+    /// Its end.
+    pub end_ns: u64,
+}
+
+/// A worker's recorder.
+pub struct Recorder {
+    batch: Box<Batch>,
+    /// Complete, to be given away when there is time.
+    waiting: Option<Box<Batch>>,
+    next_ns: u64,
+    window_from_ns: u64,
+    window_to_ns: u64,
+    /// Requests start as they fall due: service time is response time and lateness means nothing.
+    closed: bool,
+    full: Sender<Box<Batch>>,
+    empty: Receiver<Box<Batch>>,
+    /// Batches made so far.
+    made: usize,
+    /// Requests under way.
+    pub in_flight: u64,
+    /// Connections open.
+    pub open: u64,
+    /// Most of both since the last batch.
+    peaks: (u64, u64),
+    last_start_ns: u64,
+    last_end_ns: u64,
+    gaps: Gaps,
+}
+
+/// What a recorder needs to know.
+pub struct Setup {
+    /// Which worker it is for.
+    pub worker: usize,
+    /// How many tags there are.
+    pub tags: usize,
+    /// How many numbers are captured.
+    pub numbers: usize,
+    /// Start of the window.
+    pub window_from_ns: u64,
+    /// End of the window for counting events; `u64::MAX` if it ends with the last answer.
+    pub window_to_ns: u64,
+    /// Requests start as they fall due.
+    pub closed: bool,
+    /// Takes full batches.
+    pub full: Sender<Box<Batch>>,
+    /// Gives empty ones back.
+    pub empty: Receiver<Box<Batch>>,
+}
+
+impl Recorder {
+    /// Nothing counted yet.
+    pub fn new(setup: Setup) -> Self {
+        Recorder {
+            batch: Box::new(Batch::new((setup.worker, setup.tags, setup.numbers), setup.window_from_ns > 0)),
+            waiting: None,
+            next_ns: BATCH_NS,
+            window_from_ns: setup.window_from_ns,
+            window_to_ns: setup.window_to_ns,
+            closed: setup.closed,
+            full: setup.full,
+            empty: setup.empty,
+            made: 1,
+            in_flight: 0,
+            open: 0,
+            peaks: (0, 0),
+            last_start_ns: 0,
+            last_end_ns: 0,
+            gaps: Gaps::default(),
+        }
+    }
+
+    /// When the next batch is to be handed over.
+    pub fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Hands over if it is time. To be called before an event at `now_ns` is counted.
+    #[inline]
+    pub fn roll(&mut self, now_ns: u64) {
+        if now_ns >= self.next_ns {
+            self.end_interval(now_ns);
+        }
+    }
+
+    /// The interval is over: the batch is handed over if there is another one to go on with.
+    #[cold]
+    fn end_interval(&mut self, now_ns: u64) {
+        let from_ns = now_ns / BATCH_NS * BATCH_NS;
+        if let Some(until_ns) = self.may_end_at(from_ns)
+            && let Some(next) = self.empty_batch()
+        {
+            self.hand_over(until_ns, next, false);
+            self.batch.from_ns = from_ns;
+        } else {
+            self.batch.is_long = true;
+        }
+        self.next_ns = from_ns + BATCH_NS;
+    }
+
+    /// Where the batch's interval may end, at the latest there. One that reaches beyond its second's end goes on to the end of
+    /// another one: so whole seconds become one, and no second belongs to two such.
+    fn may_end_at(&self, from_ns: u64) -> Option<u64> {
+        let is_within = self.batch.from_ns / SECOND_NS == (self.next_ns - 1) / SECOND_NS;
+        // Nothing was counted since `next_ns`.
+        let end_ns = from_ns / SECOND_NS * SECOND_NS;
+        if is_within { Some(self.next_ns) } else { Some(end_ns).filter(|end_ns| *end_ns >= self.next_ns) }
+    }
+
+    /// One that came back, or a new one while there are few.
+    fn empty_batch(&mut self) -> Option<Box<Batch>> {
+        self.empty.try_recv().ok().or_else(|| (self.made < BATCHES).then(|| self.new_batch()))
+    }
+
+    fn new_batch(&mut self) -> Box<Batch> {
+        self.made += 1;
+        let batch = &self.batch;
+        let sizes = (batch.worker, batch.by_tag.len(), batch.numbers.len());
+        Box::new(Batch::new(sizes, batch.before.is_some()))
+    }
+
+    /// Hands over what is left.
+    pub fn finish(&mut self, now_ns: u64) {
+        let next = self.empty.try_recv().unwrap_or_else(|_| self.new_batch());
+        self.hand_over(now_ns, next, true);
+        self.give_away();
+    }
+
+    #[cold]
+    fn hand_over(&mut self, until_ns: u64, next: Box<Batch>, last: bool) {
+        let mut full = std::mem::replace(&mut self.batch, next);
+        full.until_ns = until_ns;
+        full.in_flight = self.in_flight;
+        full.open = self.open;
+        (full.flight_peak, full.connections.peak) = self.peaks;
+        self.peaks = (self.in_flight, self.open);
+        full.window_to_ns = self.window_to_ns;
+        full.last_start_ns = self.last_start_ns;
+        full.last_end_ns = self.last_end_ns;
+        full.gaps = self.gaps;
+        full.last = last;
+        self.give_away();
+        self.waiting = Some(full);
+    }
+
+    /// Gives away what was handed over, in a turn that has nothing else to do or soon in any other: waking whoever
+    /// reads it costs microseconds, which no request should wait for.
+    #[inline]
+    pub fn tell(&mut self, now_ns: u64, idle: bool) {
+        if self.waiting.as_ref().is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(TELL_NS)) {
+            self.give_away();
+        }
+    }
+
+    #[cold]
+    fn give_away(&mut self) {
+        let Some(full) = self.waiting.take() else { return };
+        // The receiver is gone only when the load is being torn down; nobody is left to read it then.
+        let _ = self.full.send(full);
+    }
+
+    /// The worker did not run in this time.
+    pub fn gap(&mut self, from_ns: u64, to_ns: u64) {
+        let length_ns = to_ns - from_ns;
+        self.gaps.times += 1;
+        self.gaps.sum_ns += length_ns;
+        if length_ns > self.gaps.longest_ns {
+            (self.gaps.longest_ns, self.gaps.longest_at_ns) = (length_ns, from_ns);
+        }
+    }
+
+    /// Times at which the worker did not run.
+    pub fn gaps(&self) -> Gaps {
+        self.gaps
+    }
+
+    /// Nothing after this counts as inside the window.
+    pub fn end_window(&mut self, at_ns: u64) {
+        self.window_to_ns = self.window_to_ns.min(at_ns);
+    }
+
+    #[inline]
+    fn series(&mut self, due_ns: u64) -> &mut Series {
+        match &mut self.batch.before {
+            Some(before) if due_ns < self.window_from_ns => before,
+            _ => &mut self.batch.window,
+        }
+    }
+
+    #[inline]
+    fn inside(&self, at_ns: u64) -> bool {
+        at_ns >= self.window_from_ns && at_ns < self.window_to_ns
+    }
+
+    /// A request was under way for so long, the window's part of it apart.
+    #[inline]
+    fn busy(&mut self, Times { started_ns, end_ns, .. }: Times) {
+        self.batch.busy_ns += end_ns - started_ns;
+        let (from_ns, to_ns) = (started_ns.max(self.window_from_ns), end_ns.min(self.window_to_ns));
+        self.batch.busy_in_window_ns += to_ns.saturating_sub(from_ns);
+    }
+
+    /// It began before the window's end and ended after it.
+    #[inline]
+    fn is_straggler(&self, Times { started_ns, end_ns, .. }: Times) -> bool {
+        end_ns >= self.window_to_ns && started_ns < self.window_to_ns
+    }
+
+    /// A request fell due, and was noticed so much later.
+    #[inline]
+    pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
+        self.due_untold(due_ns, noticed_ns);
+        self.due_as(request);
+    }
+
+    /// The same where nobody knows yet which request it will be.
+    #[inline]
+    pub fn due_untold(&mut self, due_ns: u64, noticed_ns: u64) {
+        self.batch.counts.due += 1;
+        self.batch.in_window.due += u64::from(self.inside(due_ns));
+        if !self.closed {
+            self.series(due_ns).late.record(noticed_ns.saturating_sub(due_ns));
+        }
+    }
+
+    /// What fell due before is this request.
+    #[inline]
+    pub fn due_as(&mut self, request: &Request) {
+        for tag in &request.tags {
+            self.batch.by_tag[*tag as usize].counts.due += 1;
+        }
+    }
+
+    /// It was dropped.
+    pub fn dropped(&mut self, request: &Request, due_ns: u64, now_ns: u64) {
+        self.batch.counts.dropped += 1;
+        let age = now_ns.saturating_sub(due_ns);
+        self.series(due_ns).response_censored.record(age);
+        for tag in &request.tags {
+            let by_tag = &mut self.batch.by_tag[*tag as usize];
+            by_tag.counts.dropped += 1;
+            if due_ns >= self.window_from_ns {
+                by_tag.response_censored.record(age);
+            }
+        }
+    }
+
+    /// It was started, so long after it had been noticed.
+    #[inline]
+    pub fn started(&mut self, request: &Request, due_ns: u64, noticed_ns: u64, now_ns: u64) {
+        self.batch.counts.started += 1;
+        self.batch.in_window.started += u64::from(self.inside(now_ns));
+        self.last_start_ns = now_ns;
+        self.in_flight += 1;
+        self.peaks.0 = self.peaks.0.max(self.in_flight);
+        if !self.closed {
+            self.series(due_ns).blocked.record(now_ns.saturating_sub(noticed_ns));
+        }
+        for tag in &request.tags {
+            self.batch.by_tag[*tag as usize].counts.started += 1;
+        }
+    }
+
+    /// A connection is being made.
+    pub fn connecting(&mut self) {
+        self.batch.connections.attempted += 1;
+        self.open += 1;
+        self.peaks.1 = self.peaks.1.max(self.open);
+    }
+
+    /// One that stands already was taken over from the load before.
+    pub fn taken_over(&mut self) {
+        self.batch.connections.taken_over += 1;
+        self.open += 1;
+        self.peaks.1 = self.peaks.1.max(self.open);
+    }
+
+    /// It stands, after so long; for a request that fell due at `due_ns`.
+    pub fn connected(&mut self, due_ns: u64, took_ns: u64) {
+        self.batch.connections.opened += 1;
+        self.series(due_ns).connect.record(took_ns);
+    }
+
+    /// TLS was agreed on, in so long.
+    pub fn secured(&mut self, due_ns: u64, took_ns: u64) {
+        self.series(due_ns).tls.record(took_ns);
+    }
+
+    /// It could not be made, for want of something on this side.
+    #[cold]
+    pub fn own_limit(&mut self, limit: OwnLimit) {
+        self.batch.connections.own_limits.add(limit);
+    }
+
+    /// A request goes out again on a new connection.
+    pub fn resent(&mut self) {
+        self.batch.connections.reconnects += 1;
+    }
+
+    /// A connection was closed.
+    pub fn closed(&mut self) {
+        self.open -= 1;
+    }
+
+    /// Bytes written.
+    #[inline]
+    pub fn sent(&mut self, bytes: usize) {
+        self.batch.bytes.sent += bytes as u64;
+    }
+
+    /// Bytes read.
+    #[inline]
+    pub fn received(&mut self, bytes: usize) {
+        self.batch.bytes.received += bytes as u64;
+    }
+
+    /// A complete response with this status.
+    #[inline]
+    pub fn status(&mut self, status: u16) {
+        self.batch.statuses[(status as usize).min(999)] += 1;
+    }
+
+    /// A number was captured from the answer to a request that fell due then.
+    #[inline]
+    pub fn number(&mut self, place: usize, value: f64, due_ns: u64) {
+        if due_ns >= self.window_from_ns
+            && let Some(numbers) = self.batch.numbers.get_mut(place)
+        {
+            numbers.record(value);
+        }
+    }
+
+    /// A request ended.
+    #[inline]
+    pub fn ended(&mut self, request: &Request, times: Times, outcome: Outcome) {
+        let Times { due_ns, started_ns, end_ns } = times;
+        let (response, service) = (end_ns - due_ns, end_ns - started_ns);
+        self.in_flight -= 1;
+        self.busy(times);
+        let (closed, straggler) = (self.closed, u64::from(self.is_straggler(times)));
+        match outcome {
+            Outcome::Ok => {
+                self.batch.stragglers.ok += straggler;
+                self.batch.counts.ok += 1;
+                self.batch.in_window.ok += u64::from(self.inside(end_ns));
+                self.last_end_ns = end_ns;
+                let series = self.series(due_ns);
+                series.response_ok.record(response);
+                if !closed {
+                    series.service_ok.record(service);
+                }
+            }
+            Outcome::Failed(failure) => {
+                self.batch.stragglers.failed += straggler;
+                self.batch.counts.failures.add(failure, 1);
+                if failure == Failure::Timeout {
+                    self.censored(due_ns, response, service);
+                } else {
+                    self.last_end_ns = end_ns;
+                    self.series(due_ns).response_failed.record(response);
+                }
+            }
+        }
+        for tag in &request.tags {
+            self.ended_by_tag(*tag, times, outcome);
+        }
+    }
+
+    fn ended_by_tag(&mut self, tag: u16, times: Times, outcome: Outcome) {
+        let in_window = times.due_ns >= self.window_from_ns;
+        let response = times.end_ns - times.due_ns;
+        let by_tag = &mut self.batch.by_tag[tag as usize];
+        let histogram = match outcome {
+            Outcome::Ok => {
+                by_tag.counts.ok += 1;
+                &mut by_tag.response_ok
+            }
+            Outcome::Failed(failure) => {
+                by_tag.counts.failures.add(failure, 1);
+                match failure {
+                    Failure::Timeout => &mut by_tag.response_censored,
+                    _ => &mut by_tag.response_failed,
+                }
+            }
+        };
+        if in_window {
+            histogram.record(response);
+        }
+    }
+
+    /// A request was cut off at the end, still under way.
+    pub fn cut(&mut self, request: &Request, times: Times) {
+        let Times { due_ns, started_ns, end_ns } = times;
+        self.batch.counts.in_flight += 1;
+        self.in_flight -= 1;
+        self.busy(times);
+        self.censored(due_ns, end_ns - due_ns, end_ns - started_ns);
+        for tag in &request.tags {
+            let by_tag = &mut self.batch.by_tag[*tag as usize];
+            by_tag.counts.in_flight += 1;
+            if due_ns >= self.window_from_ns {
+                by_tag.response_censored.record(end_ns - due_ns);
+            }
+        }
+    }
+
+    fn censored(&mut self, due_ns: u64, response_ns: u64, service_ns: u64) {
+        let closed = self.closed;
+        let series = self.series(due_ns);
+        series.response_censored.record(response_ns);
+        if !closed {
+            series.service_censored.record(service_ns);
+        }
+    }
+
+    /// The request with this id ended: it was sent, once at least.
+    pub fn id(&mut self, id: u64, outcome: Outcome) {
+        let ids = &mut self.batch.ids;
+        match outcome {
+            Outcome::Ok => ids.accepted.push(id),
+            Outcome::Failed(Failure::Http4xx | Failure::Http5xx | Failure::Check) => ids.refused.push(id),
+            Outcome::Failed(_) => ids.unanswered.push(id),
+        }
+    }
+
+    /// The request with this id was redirected, and not sent to where that leads.
+    pub fn redirected_id(&mut self, id: u64) {
+        self.batch.ids.refused.push(id);
+    }
+
+    /// The request with this id was cut off at the end.
+    pub fn cut_id(&mut self, id: u64) {
+        self.batch.ids.unanswered.push(id);
+    }
+
+    /// A failed exchange worth keeping.
+    pub fn example(&mut self, example: Example) {
+        self.batch.examples.push(example);
+    }
+}

@@ -1,0 +1,135 @@
+//! Connections that outlive their load: at its end those at rest are handed over, and the next load to the same
+//! addresses takes up as many as it can use. A search goes from level to level this way without every user connecting
+//! anew.
+//!
+//! They change hands as sockets of their own, so that it does not matter which thread, or which backend, had them.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags};
+use rustix::process::{Resource, getrlimit};
+use rustix::time::Timespec;
+
+use crate::protocol::http2::Session;
+use crate::protocol::tls::Tls;
+use crate::target::Address;
+
+/// Between two loads a connection is a file of this process: this part of those it may have stays for all else.
+const FILES_LEFT_OF: u64 = 2;
+
+/// Connections between two loads.
+#[derive(Debug)]
+pub struct Kept {
+    /// By load thread: users that are spread over as many threads again find as many again.
+    lanes: Mutex<Vec<Vec<Spare>>>,
+    most: usize,
+}
+
+/// A connection at rest. One that is dropped says TLS's goodbye, as one that a load closes.
+pub(crate) struct Spare {
+    /// Which host of the load it leads to, and by which address.
+    pub host: u16,
+    pub address: Address,
+    /// There until somebody takes it.
+    pub socket: Option<OwnedFd>,
+    pub tls: Option<Box<Tls>>,
+    pub session: Option<Box<Session>>,
+}
+
+impl std::fmt::Debug for Spare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Spare")
+            .field("host", &self.host)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Kept::sharing(1)
+    }
+}
+
+impl Kept {
+    /// One of so many that share what a process may have open.
+    pub fn sharing(number: usize) -> Kept {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / FILES_LEFT_OF;
+        let most = usize::try_from(files).unwrap_or(usize::MAX) / number.max(1);
+        Kept { lanes: Mutex::default(), most }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.lanes().iter().map(Vec::len).sum()
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes all of them.
+    pub fn clear(&self) {
+        self.trim(0);
+    }
+
+    /// Closes what so many users, spread over the same threads, have no use for.
+    pub fn trim(&self, users: usize) {
+        let mut lanes = self.lanes();
+        let each = users.div_ceil(lanes.len().max(1));
+        lanes.iter_mut().for_each(|lane| lane.truncate(each));
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Vec<Vec<Spare>>> {
+        // Whoever panicked left the list whole: it is moved in and out at once.
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn put(&self, lane: usize, spare: Spare) {
+        let mut lanes = self.lanes();
+        if lanes.iter().map(Vec::len).sum::<usize>() < self.most {
+            if lanes.len() <= lane {
+                lanes.resize_with(lane + 1, Vec::new);
+            }
+            lanes[lane].push(spare);
+        }
+    }
+
+    pub(crate) fn take(&self, lane: usize) -> Vec<Spare> {
+        self.lanes().get_mut(lane).map(std::mem::take).unwrap_or_default()
+    }
+}
+
+impl Spare {
+    /// The server still holds it, and has said nothing that nobody asked for.
+    pub fn is_good(&self) -> bool {
+        let Some(socket) = &self.socket else { return false };
+        // An end behind what was said last, such as TLS's goodbye, is not seen by looking at the bytes.
+        let ended = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut asked = [PollFd::new(socket, ended)];
+        if !matches!(poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0)) {
+            return false;
+        }
+        match net::recv(socket, &mut [0u8][..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN) => true,
+            // Streams and TLS have things to say between requests.
+            Ok((said, _)) => said > 0 && (self.session.is_some() || self.tls.is_some()),
+            Err(_) => false,
+        }
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let (Some(socket), Some(tls)) = (&self.socket, &mut self.tls) {
+            let mut goodbye = Vec::new();
+            tls.close(&mut goodbye);
+            // Nobody waits for whether it arrives.
+            let _ = net::send(socket, &goodbye, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What a proxy answers when it is asked for a tunnel (CONNECT).
+
+/// Longest head of an answer to CONNECT.
+const MAX_HEAD: usize = 16 * 1024;
+/// Most header fields of one.
+const MAX_FIELDS: usize = 64;
+/// What is told when a tunnel takes longer than the load's timeout.
+pub const STALLED: &str = "the proxy did not answer CONNECT within the timeout";
+
+/// What an answer to CONNECT says so far.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is not complete.
+    Partial,
+    /// The tunnel stands, and begins behind so many bytes.
+    Stands(usize),
+    /// There is none.
+    Refused(String),
+}
+
+/// Reads an answer to CONNECT. Interim answers are passed over; an answer that is good has no body, whatever its
+/// fields say (RFC 9110 §9.3.6).
+pub fn read(bytes: &[u8]) -> Answer {
+    let mut from = 0;
+    loop {
+        let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+        let mut response = httparse::Response::new(&mut fields);
+        match response.parse(&bytes[from..]) {
+            Ok(httparse::Status::Complete(length)) => match (response.code.unwrap_or(0), response.reason) {
+                (100..=199, _) => from += length,
+                (200..=299, _) => return Answer::Stands(from + length),
+                (status, reason) => {
+                    let words = format!("the proxy answered {status} {}", reason.unwrap_or_default());
+                    return Answer::Refused(words.trim_end().to_owned());
+                }
+            },
+            Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Answer::Partial,
+            Ok(httparse::Status::Partial) => {
+                return Answer::Refused("the head of the proxy's answer is longer than 16 KiB".to_owned());
+            }
+            Err(_) => return Answer::Refused("the proxy answered in something else than HTTP".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(words: &str) -> Answer {
+        Answer::Refused(words.to_owned())
+    }
+
+    #[test]
+    fn answers_to_connect() {
+        for (answer, expect) in [
+            ("", Answer::Partial),
+            ("HTTP/1.1 200 OK\r\n", Answer::Partial),
+            ("HTTP/1.1 200 Connection established\r\n\r\n", Answer::Stands(39)),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\nabc", Answer::Stands(38)),
+            ("HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", Answer::Stands(54)),
+            ("HTTP/1.1 102 Processing\r\n\r\nHTTP", Answer::Partial),
+            (
+                "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+                refused("the proxy answered 407 Proxy Authentication Required"),
+            ),
+            ("HTTP/1.1 502\r\n\r\n", refused("the proxy answered 502")),
+            ("SSH-2.0-x\r\n\r\n", refused("the proxy answered in something else than HTTP")),
+        ] {
+            assert_eq!(read(answer.as_bytes()), expect, "{answer:?}");
+        }
+        let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(MAX_HEAD));
+        assert_eq!(read(long.as_bytes()), refused("the head of the proxy's answer is longer than 16 KiB"));
+    }
+}

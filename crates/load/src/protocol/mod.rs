@@ -1,0 +1,8 @@
+//! What is spoken over connections: bytes in, events and bytes out. Nothing here knows a socket, a clock or a load.
+
+pub mod connect;
+pub mod http1;
+pub mod http2;
+pub mod left_out;
+pub mod tls;
+pub mod websocket;

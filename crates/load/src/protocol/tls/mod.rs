@@ -1,0 +1,687 @@
+//! TLS below a protocol: bytes of the wire in, plain bytes and bytes for the wire out.
+//!
+//! A thin layer over rustls, without sockets. It uses rustls' unbuffered interface: records are decrypted where they
+//! lie, and a connection at rest keeps no buffers of its own. What goes wrong is told in words users know. Nothing
+//! here reads a file, and nothing decides whether a lack of verification is allowed.
+//!
+//! rustls itself allocates once for each record, in both directions; that is the one place in the loop that does.
+
+pub mod blocking;
+
+use std::sync::Arc;
+
+use rustls::client::ClientConnectionData;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_name;
+use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
+
+pub use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, HandshakeKind,
+    InvalidMessage, ProtocolVersion, RootCertStore, SignatureScheme, SupportedProtocolVersion,
+};
+
+/// Sessions kept for resumption, over all servers.
+const SESSIONS: usize = 256;
+/// More than the longest record and the longest handshake message, which rustls bounds at 64 KiB.
+const MAX_PARTIAL: usize = 256 * 1024;
+/// The longest plain text of a record.
+const MAX_PLAIN: usize = 16 * 1024;
+/// Room for a record that is tried first; rustls says if it needs more.
+const ROOM: usize = 512;
+
+/// Types of records; in TLS 1.3 what is encrypted calls itself application data.
+const ALERT: u8 = 0x15;
+const HANDSHAKE: u8 = 0x16;
+const APPLICATION_DATA: u8 = 0x17;
+
+/// Whom to believe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Certificates signed by one of these, PEM. They may be the system's.
+    Authorities(Vec<u8>),
+    /// Anybody: names, dates and signers are not looked at.
+    Anyone,
+}
+
+/// Versions of TLS to offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// 1.2 and 1.3.
+    #[default]
+    Both,
+    /// 1.2 alone.
+    Only12,
+    /// 1.3 alone.
+    Only13,
+}
+
+/// A certificate to show when the server asks for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Certificate and those between it and an authority, PEM.
+    pub certificates: Vec<u8>,
+    /// Its key, PEM.
+    pub key: Vec<u8>,
+}
+
+/// What a [`TlsConfig`] is made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsParts {
+    /// Whom to believe.
+    pub trust: Trust,
+    /// What to show, if asked.
+    pub identity: Option<Identity>,
+    /// What to offer.
+    pub versions: Versions,
+    /// Later connections take up the session of earlier ones, as browsers do.
+    pub resumption: bool,
+    /// Protocols to offer, the best first: `h2`, `http/1.1`. Empty: none is negotiated.
+    pub alpn: Vec<Vec<u8>>,
+}
+
+/// What cannot be made a [`TlsConfig`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsConfigError {
+    /// No certificate among the authorities.
+    #[error(
+        "the CA file holds no certificate\nhint: give it in PEM, with lines `-----BEGIN CERTIFICATE-----`"
+    )]
+    NoAuthority,
+    /// One of them cannot be read.
+    #[error("the CA file is no PEM file of certificates: {0}")]
+    Authority(String),
+    /// The client's certificate cannot be read.
+    #[error(
+        "the client certificate cannot be read: {0}\nhint: give it in PEM, followed by those that lead to its CA"
+    )]
+    Certificate(String),
+    /// Its key cannot be read.
+    #[error(
+        "the key of the client certificate cannot be read: {0}\nhint: give it in PEM and without a password"
+    )]
+    Key(String),
+    /// They do not belong together, or the library does not take them.
+    #[error("client certificate and key do not fit: {0}")]
+    Identity(String),
+    /// The library refuses the settings.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(String),
+}
+
+/// Settings of TLS, shared by the connections of one load thread.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    client: Arc<ClientConfig>,
+    resumption: bool,
+}
+
+impl TlsConfig {
+    /// Reads certificates and keys.
+    ///
+    /// # Errors
+    /// What cannot be read or does not fit.
+    pub fn new(parts: &TlsParts) -> Result<TlsConfig, TlsConfigError> {
+        let setup = |e: Error| TlsConfigError::Setup(e.to_string());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let both = [&rustls::version::TLS13, &rustls::version::TLS12];
+        let versions: &[&SupportedProtocolVersion] = match parts.versions {
+            Versions::Both => &both,
+            Versions::Only13 => &both[..1],
+            Versions::Only12 => &both[1..],
+        };
+        let verifier: Arc<dyn ServerCertVerifier> = match &parts.trust {
+            Trust::Anyone => Arc::new(Anyone(provider.clone())),
+            Trust::Authorities(pem) => {
+                let (roots, certificates) = authorities(pem)?;
+                let built =
+                    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+                let webpki = built.map_err(|e| TlsConfigError::Setup(e.to_string()))?;
+                Arc::new(Authorities { webpki, certificates })
+            }
+        };
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .map_err(setup)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut client = match &parts.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let chain: Result<Vec<_>, _> =
+                    CertificateDer::pem_slice_iter(&identity.certificates).collect();
+                let chain = chain.map_err(|e| TlsConfigError::Certificate(e.to_string()))?;
+                if chain.is_empty() {
+                    return Err(TlsConfigError::Certificate("it holds no certificate".into()));
+                }
+                let key = PrivateKeyDer::from_pem_slice(&identity.key)
+                    .map_err(|e| TlsConfigError::Key(e.to_string()))?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|e| TlsConfigError::Identity(e.to_string()))?
+            }
+        };
+        client.alpn_protocols.clone_from(&parts.alpn);
+        client.resumption = resumption(parts.resumption);
+        Ok(TlsConfig { client: Arc::new(client), resumption: parts.resumption })
+    }
+
+    /// The same settings with sessions of its own: they are kept behind a lock, which threads need not share.
+    pub fn for_thread(&self) -> TlsConfig {
+        let mut client = (*self.client).clone();
+        client.resumption = resumption(self.resumption);
+        TlsConfig { client: Arc::new(client), ..*self }
+    }
+}
+
+fn resumption(on: bool) -> Resumption {
+    if on { Resumption::in_memory_sessions(SESSIONS) } else { Resumption::disabled() }
+}
+
+fn authorities(pem: &[u8]) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsConfigError> {
+    let (mut roots, mut all) = (RootCertStore::empty(), Vec::new());
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|e| TlsConfigError::Authority(e.to_string()))?;
+        roots.add(certificate.clone()).map_err(|e| TlsConfigError::Authority(e.to_string()))?;
+        all.push(certificate);
+    }
+    if all.is_empty() { Err(TlsConfigError::NoAuthority) } else { Ok((roots, all)) }
+}
+
+/// Believes what one of the authorities has signed, and an authority that is the server itself: `openssl req -x509`
+/// makes certificates that call themselves authorities, and most test servers have one.
+#[derive(Debug)]
+struct Authorities {
+    webpki: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Authorities {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.webpki.verify_server_cert(certificate, between, name, ocsp, now) {
+            // Dates were looked at before this was found; the name was not.
+            Err(Error::InvalidCertificate(error))
+                if is_authority_itself(&error) && self.certificates.contains(certificate) =>
+            {
+                let parsed = ParsedCertificate::try_from(certificate)?;
+                verify_server_name(&parsed, name).map(|()| ServerCertVerified::assertion())
+            }
+            other => other,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}
+
+/// The server's certificate calls itself an authority.
+fn is_authority_itself(error: &CertificateError) -> bool {
+    let CertificateError::Other(other) = error else { return false };
+    other.0.downcast_ref::<webpki::Error>().is_some_and(|e| *e == webpki::Error::CaUsedAsEndEntity)
+}
+
+/// Believes any certificate; that the server has its key is still checked.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Why there is no TLS connection, or no longer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TlsError {
+    /// The name in the URL is neither a host name nor an address.
+    #[error("`{0}` is no name that a certificate could be for")]
+    Name(String),
+    /// The server answers in something else.
+    #[error(
+        "the server does not speak TLS here\nhint: is the URL meant to begin with http://, or is the port another?"
+    )]
+    NotTls,
+    /// The certificate is too old.
+    #[error("the server's certificate has expired\nhint: renew it, or use --insecure")]
+    Expired,
+    /// The certificate is too new.
+    #[error(
+        "the server's certificate is not valid yet\nhint: compare the clocks of both machines, or use --insecure"
+    )]
+    NotYetValid,
+    /// The certificate is somebody else's.
+    #[error("the server's certificate is not for `{expected}`{}\nhint: use a name it is for, or --insecure", presented_words(.presented))]
+    WrongHost {
+        /// The name asked for.
+        expected: String,
+        /// Those it is for.
+        presented: Vec<String>,
+    },
+    /// Nobody we believe has signed it.
+    #[error(
+        "the server's certificate is self-signed, or signed by an authority that is not known here\n\
+         hint: give that authority's certificate as CA file, or use --insecure"
+    )]
+    UnknownIssuer,
+    /// Something else is wrong with it.
+    #[error("the server's certificate is not acceptable: {0}")]
+    Certificate(String),
+    /// None of the offered protocols.
+    #[error(
+        "the server speaks none of the protocols we offer (ALPN)\nhint: try it without --http2, or with it"
+    )]
+    NoProtocol,
+    /// No version of TLS, or nothing else, in common.
+    #[error("the server and we have no TLS in common: {0}")]
+    Incompatible(String),
+    /// The server wants to know who we are.
+    #[error("the server asks for a client certificate, and {0}\nhint: give one that it trusts, with its key")]
+    WantsCertificate(&'static str),
+    /// The server ended it, with its alert.
+    #[error("the server refused: TLS alert {0}")]
+    Refused(String),
+    /// Bytes that are no TLS, after a good beginning.
+    #[error("the server broke the TLS protocol: {0}")]
+    Broken(String),
+    /// Sent before the handshake was done, or after the end.
+    #[error("nothing can be sent on a TLS connection that is not open")]
+    NotOpen,
+}
+
+fn presented_words(presented: &[String]) -> String {
+    if presented.is_empty() { String::new() } else { format!(" but for {}", presented.join(", ")) }
+}
+
+impl TlsError {
+    fn of(error: Error) -> TlsError {
+        use AlertDescription as Alert;
+        match error {
+            Error::InvalidCertificate(error) => TlsError::of_certificate(error),
+            Error::NoApplicationProtocol | Error::AlertReceived(Alert::NoApplicationProtocol) => {
+                TlsError::NoProtocol
+            }
+            Error::AlertReceived(Alert::ProtocolVersion) => {
+                TlsError::Incompatible("it takes none of the versions we offer".into())
+            }
+            Error::PeerIncompatible(error) => TlsError::Incompatible(format!("{error:?}")),
+            Error::AlertReceived(Alert::CertificateRequired) => TlsError::WantsCertificate("we show none"),
+            Error::AlertReceived(
+                Alert::BadCertificate
+                | Alert::UnknownCA
+                | Alert::CertificateExpired
+                | Alert::CertificateUnknown,
+            ) => TlsError::WantsCertificate("does not take the one we show"),
+            Error::AlertReceived(alert) => TlsError::Refused(format!("{alert:?}")),
+            Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+                TlsError::Broken("a record of unknown type".into())
+            }
+            other => TlsError::Broken(other.to_string()),
+        }
+    }
+
+    fn of_certificate(error: CertificateError) -> TlsError {
+        match error {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsError::Expired,
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                TlsError::NotYetValid
+            }
+            CertificateError::UnknownIssuer => TlsError::UnknownIssuer,
+            error if is_authority_itself(&error) => TlsError::UnknownIssuer,
+            CertificateError::NotValidForNameContext { expected, presented } => {
+                // They come as `DnsName("a.example")`.
+                let bare = |name: &String| {
+                    let inner = name.split_once('(').map_or(name.as_str(), |(_, inner)| inner);
+                    inner.trim_matches(['"', ')']).to_owned()
+                };
+                let presented = presented.iter().map(bare).collect();
+                TlsError::WrongHost { expected: expected.to_str().into_owned(), presented }
+            }
+            CertificateError::BadSignature => {
+                TlsError::Certificate("its signature is not that of the authority it names".into())
+            }
+            other => TlsError::Certificate(other.to_string()),
+        }
+    }
+}
+
+/// What was agreed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handshake<'a> {
+    /// `1.2` or `1.3`.
+    pub version: &'static str,
+    /// The session of an earlier connection was taken up.
+    pub resumed: bool,
+    /// The protocol that both speak, if one was negotiated.
+    pub alpn: Option<&'a [u8]>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TlsEvent<'a> {
+    /// The handshake is done: [`Tls::send`] may be called. See [`Tls::handshake`].
+    Open,
+    /// Plain bytes.
+    Plain(&'a [u8]),
+    /// The server said that nothing follows (close_notify). A connection that ends without it was cut off.
+    Closed,
+}
+
+type Traffic<'a> = WriteTraffic<'a, ClientConnectionData>;
+
+/// One connection.
+pub struct Tls {
+    rustls: UnbufferedClientConnection,
+    /// The beginning of a record whose end is to come.
+    partial: Vec<u8>,
+    phase: Phase,
+    /// The server said that nothing follows.
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Nothing came yet.
+    New,
+    /// In the handshake.
+    Greeted,
+    /// The handshake is done.
+    Open,
+    /// It failed.
+    Failed,
+}
+
+/// A name for [`Tls::new`], from a URL's host: a host name, or an address with or without brackets.
+///
+/// # Errors
+/// [`TlsError::Name`].
+pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
+    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(bare.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
+}
+
+impl Tls {
+    /// A connection on which nothing was said.
+    ///
+    /// # Errors
+    /// What rustls has against the settings.
+    pub fn new(config: &TlsConfig, name: &ServerName<'static>) -> Result<Tls, TlsError> {
+        let rustls =
+            UnbufferedClientConnection::new(config.client.clone(), name.clone()).map_err(TlsError::of)?;
+        Ok(Tls { rustls, partial: Vec::new(), phase: Phase::New, ended: false })
+    }
+
+    /// Writes what a client says first.
+    ///
+    /// # Errors
+    /// What rustls cannot do.
+    pub fn start(&mut self, wire: &mut Vec<u8>) -> Result<(), TlsError> {
+        self.pump(&mut [], wire, &mut |_| {}).map(|_| ())
+    }
+
+    /// Plain bytes may be sent.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// The server said that nothing follows (close_notify).
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// What was agreed on, once the connection is open.
+    pub fn handshake(&self) -> Option<Handshake<'_>> {
+        if !self.is_open() {
+            return None;
+        }
+        Some(Handshake {
+            version: if self.rustls.protocol_version() == Some(ProtocolVersion::TLSv1_2) {
+                "1.2"
+            } else {
+                "1.3"
+            },
+            resumed: self.rustls.handshake_kind() == Some(HandshakeKind::Resumed),
+            alpn: self.rustls.alpn_protocol(),
+        })
+    }
+
+    /// Room for the beginning of a record, which is borrowed before bytes come and given back when no record is left
+    /// in pieces.
+    #[inline]
+    pub fn room(&mut self) -> &mut Vec<u8> {
+        &mut self.partial
+    }
+
+    /// Takes the next bytes of the wire, which are overwritten: they are decrypted in place. What is to be answered
+    /// (handshake, alerts) is appended to `out`, also when this fails.
+    ///
+    /// # Errors
+    /// The connection is at its end.
+    pub fn receive(
+        &mut self,
+        wire: &mut [u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl FnMut(TlsEvent<'_>),
+    ) -> Result<(), TlsError> {
+        if self.phase == Phase::Failed {
+            return Err(TlsError::NotOpen);
+        }
+        if let (Phase::New, Some(first)) = (self.phase, wire.first()) {
+            // Alerts and handshakes are all that a server may begin with.
+            if !matches!(*first, ALERT | HANDSHAKE) {
+                self.phase = Phase::Failed;
+                return Err(TlsError::NotTls);
+            }
+            self.phase = Phase::Greeted;
+        }
+        let result = if self.partial.is_empty() {
+            self.pump(wire, out, sink).map(|used| self.partial.extend_from_slice(&wire[used..]))
+        } else {
+            let mut whole = std::mem::take(&mut self.partial);
+            whole.extend_from_slice(wire);
+            let used = self.pump(&mut whole, out, sink);
+            used.map(|used| {
+                whole.drain(..used);
+                self.partial = whole;
+            })
+        };
+        if result.is_ok() && self.partial.len() > MAX_PARTIAL {
+            self.phase = Phase::Failed;
+            return Err(TlsError::Broken("a message without end".into()));
+        }
+        result
+    }
+
+    /// Lets rustls work until it needs more. Tells how many bytes were used.
+    fn pump(
+        &mut self,
+        wire: &mut [u8],
+        out: &mut Vec<u8>,
+        sink: &mut impl FnMut(TlsEvent<'_>),
+    ) -> Result<usize, TlsError> {
+        let mut used = 0;
+        loop {
+            let UnbufferedStatus { mut discard, state } = self.rustls.process_tls_records(&mut wire[used..]);
+            let mut failed = None;
+            let mut rests = false;
+            match state {
+                Ok(ConnectionState::ReadTraffic(mut traffic)) => {
+                    while let Some(record) = traffic.next_record() {
+                        match record {
+                            Ok(record) => {
+                                discard += record.discard;
+                                sink(TlsEvent::Plain(record.payload));
+                            }
+                            Err(error) => failed = Some(error),
+                        }
+                    }
+                }
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(|to| data.encode(to), out),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::PeerClosed) => {
+                    self.ended = true;
+                    sink(TlsEvent::Closed);
+                }
+                Ok(_) => rests = true,
+                Err(error) => failed = Some(error),
+            }
+            used += discard;
+            if let Some(error) = failed {
+                self.phase = Phase::Failed;
+                self.alert(&mut wire[used..], out);
+                return Err(TlsError::of(error));
+            }
+            if self.phase != Phase::Open && !self.rustls.is_handshaking() {
+                self.phase = Phase::Open;
+                sink(TlsEvent::Open);
+            }
+            if rests {
+                return Ok(used);
+            }
+        }
+    }
+
+    /// Writes what the server is told of a failure, which is an alert, possibly behind a message that was ready. rustls
+    /// may look at bytes it has seen before: they are still there. It must not be asked again after the alert, since
+    /// it would then fail a second time.
+    #[cold]
+    fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
+        let mut told = false;
+        while !told
+            && let Ok(ConnectionState::EncodeTlsData(mut data)) = self.rustls.process_tls_records(rest).state
+        {
+            let start = out.len();
+            encode(|to| data.encode(to), out);
+            told = matches!(out.get(start), None | Some(&(ALERT | APPLICATION_DATA)));
+        }
+    }
+
+    /// Encrypts plain bytes.
+    ///
+    /// # Errors
+    /// The connection is not open, or its keys are used up.
+    pub fn send(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), TlsError> {
+        if self.phase != Phase::Open {
+            return Err(TlsError::NotOpen);
+        }
+        for piece in plain.chunks(MAX_PLAIN) {
+            self.write(wire, |traffic, to| traffic.encrypt(piece, to))?;
+        }
+        Ok(())
+    }
+
+    /// Writes that nothing follows (close_notify). Later sends fail.
+    pub fn close(&mut self, wire: &mut Vec<u8>) {
+        if self.phase == Phase::Open {
+            // There is nobody to tell that there is nothing more to say.
+            let _ = self.write(wire, |traffic, to| traffic.queue_close_notify(to));
+        }
+        self.phase = Phase::Failed;
+    }
+
+    /// Writes something once rustls has nothing else to write, such as a change of keys.
+    fn write(
+        &mut self,
+        wire: &mut Vec<u8>,
+        mut make: impl FnMut(&mut Traffic<'_>, &mut [u8]) -> Result<usize, EncryptError>,
+    ) -> Result<(), TlsError> {
+        loop {
+            // It is given the bytes it has not used up, since it remembers how far it had come in them.
+            match self.rustls.process_tls_records(&mut self.partial).state {
+                Ok(ConnectionState::EncodeTlsData(mut data)) => encode(|to| data.encode(to), wire),
+                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
+                Ok(ConnectionState::WriteTraffic(mut traffic)) => {
+                    let start = wire.len();
+                    let mut room = ROOM;
+                    let written = loop {
+                        wire.resize(start + room, 0);
+                        match make(&mut traffic, &mut wire[start..]) {
+                            Err(EncryptError::InsufficientSize(error)) if error.required_size > room => {
+                                room = error.required_size;
+                            }
+                            other => break other,
+                        }
+                    };
+                    wire.truncate(start + written.as_ref().copied().unwrap_or(0));
+                    return written.map(|_| ()).map_err(|e| TlsError::Broken(e.to_string()));
+                }
+                _ => return Err(TlsError::NotOpen),
+            }
+        }
+    }
+}
+
+/// Appends what rustls has ready; its size is known after the first try.
+fn encode(mut data: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>, out: &mut Vec<u8>) {
+    let start = out.len();
+    if let Err(EncodeError::InsufficientSize(error)) = data(&mut []) {
+        out.resize(start + error.required_size, 0);
+        let written = data(&mut out[start..]).unwrap_or(0);
+        out.truncate(start + written);
+    }
+}
+
+#[cfg(test)]
+mod tests;

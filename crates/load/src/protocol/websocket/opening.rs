@@ -1,0 +1,125 @@
+//! The HTTP exchange that opens a WebSocket (RFC 6455 §4): headers of the request, and the check of the answer.
+//!
+//! The request itself is an ordinary one, made from [`crate::spec::request::RequestParts`] with these headers.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest, Sha1};
+
+use crate::protocol::http1::MAX_HEAD;
+
+const MAX_HEADERS: usize = 256;
+/// RFC 6455 §1.3.
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Why there is no WebSocket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpeningError {
+    /// The server answered with another status.
+    #[error("the server answered {0} instead of opening a WebSocket")]
+    Status(u16),
+    /// The answer is no HTTP/1.1.
+    #[error("the server's answer to the opening is no HTTP/1.1 response")]
+    Malformed,
+    /// It has no end.
+    #[error("the head of the server's answer is longer than 64 KiB")]
+    HeadTooLarge,
+    /// A header is missing or says something else.
+    #[error("the server's answer to the opening has no right `{0}` header")]
+    Header(&'static str),
+    /// It uses what was not offered.
+    #[error("the server chose a {0} that was not offered")]
+    NotOffered(&'static str),
+}
+
+/// What an opening asks for. It may serve any number of connections.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    key: String,
+    accept: String,
+    protocols: Vec<String>,
+}
+
+impl Opening {
+    /// From sixteen random bytes, and the subprotocols to offer, the best first.
+    pub fn new(nonce: [u8; 16], protocols: Vec<String>) -> Self {
+        let key = STANDARD.encode(nonce);
+        let hash = Sha1::new().chain_update(&key).chain_update(GUID).finalize();
+        Opening { accept: STANDARD.encode(hash), key, protocols }
+    }
+
+    /// Headers of the request, a GET.
+    pub fn headers(&self) -> Vec<(String, String)> {
+        let mut headers = vec![
+            ("Upgrade", "websocket".to_owned()),
+            ("Connection", "Upgrade".to_owned()),
+            ("Sec-WebSocket-Version", "13".to_owned()),
+            ("Sec-WebSocket-Key", self.key.clone()),
+        ];
+        if !self.protocols.is_empty() {
+            headers.push(("Sec-WebSocket-Protocol", self.protocols.join(", ")));
+        }
+        headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Takes the next bytes of the answer; `partial` keeps them until the head is whole. Some(how many of these bytes
+    /// belong to the head) once it is: the rest is the WebSocket's.
+    ///
+    /// # Errors
+    /// The answer opens nothing.
+    pub fn receive(&self, partial: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<usize>, OpeningError> {
+        // The end may lie across the cut.
+        let before = partial.len();
+        partial.extend_from_slice(bytes);
+        // Something else than HTTP has no end to wait for; nor may empty lines come first, which httparse would skip.
+        let shown = partial.len().min(5);
+        if partial[..shown] != b"HTTP/"[..shown] {
+            return Err(OpeningError::Malformed);
+        }
+        let from = before.saturating_sub(3);
+        let end = memchr::memmem::find(&partial[from..], b"\r\n\r\n").map(|at| from + at + 4);
+        match end {
+            Some(end) if end <= MAX_HEAD => {
+                self.check(&partial[..end])?;
+                partial.clear();
+                Ok(Some(end - before))
+            }
+            None if partial.len() <= MAX_HEAD => Ok(None),
+            _ => Err(OpeningError::HeadTooLarge),
+        }
+    }
+
+    fn check(&self, head: &[u8]) -> Result<(), OpeningError> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        if !response.parse(head).is_ok_and(|status| status.is_complete()) {
+            return Err(OpeningError::Malformed);
+        }
+        match response.code {
+            Some(101) => {}
+            status => return Err(OpeningError::Status(status.unwrap_or(0))),
+        }
+        let all = |name: &str| {
+            let of_name = response.headers.iter().filter(move |h| h.name.eq_ignore_ascii_case(name));
+            of_name.flat_map(|h| h.value.split(|b| *b == b',').map(<[u8]>::trim_ascii)).collect::<Vec<_>>()
+        };
+        let has = |name: &str, item: &[u8]| all(name).iter().any(|found| found.eq_ignore_ascii_case(item));
+        if !has("upgrade", b"websocket") {
+            return Err(OpeningError::Header("Upgrade"));
+        }
+        if !has("connection", b"upgrade") {
+            return Err(OpeningError::Header("Connection"));
+        }
+        if all("sec-websocket-accept") != [self.accept.as_bytes()] {
+            return Err(OpeningError::Header("Sec-WebSocket-Accept"));
+        }
+        if !all("sec-websocket-extensions").iter().all(|e| e.is_empty()) {
+            return Err(OpeningError::NotOffered("WebSocket extension"));
+        }
+        match all("sec-websocket-protocol").as_slice() {
+            [] => Ok(()),
+            [one] if self.protocols.iter().any(|p| p.as_bytes() == *one) => Ok(()),
+            _ => Err(OpeningError::NotOffered("WebSocket subprotocol")),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a load is: everything the engine needs to know, checked beforehand.
+
+pub mod request;
+
+use std::sync::Arc;
+
+use loadlab_record::Secrets;
+
+use self::request::Request;
+use crate::journey::script::Written;
+use crate::pool::Kept;
+use crate::schedule::Arrivals;
+use crate::schedule::level::{Level, Stage};
+use crate::schedule::think::Think;
+
+/// One load. Times are nanoseconds from its start.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// Its name in the plan.
+    pub name: String,
+    /// Who decides when a request falls due.
+    pub model: Model,
+    /// When no further requests fall due.
+    pub until: Until,
+    /// Users or rate grow linearly from nothing over this time, which is part of the duration.
+    pub ramp_ns: u64,
+    /// Users or rate follow these, and the model's number is the most they reach; empty: they follow the ramp.
+    pub stages: Vec<Stage>,
+    /// What falls due before this is not in the window.
+    pub warmup_ns: u64,
+    /// What is in flight at the end may still finish within this time.
+    pub grace_ns: u64,
+    /// Each user's requests fall due at this interval from the user's start on (closed model).
+    pub pace_ns: Option<u64>,
+    /// What becomes of a paced user's request that falls due while the user is still at an earlier one.
+    pub pace_when_behind: WhenBehind,
+    /// How long a user waits after an answer before its next request falls due (closed model).
+    pub think: Think,
+    /// A request that has not ended so long after its start is abandoned.
+    pub timeout_ns: u64,
+    /// Connections are reused.
+    pub keep_alive: bool,
+    /// What is sent.
+    pub requests: Vec<Request>,
+    /// What steps of a journey add to their requests; none where every request is the same each time, and good by
+    /// its status. There may be several orders then, and [`LoadSpec::order`] means nothing.
+    pub journey: Option<Box<crate::journey::script::Journey>>,
+    /// Who takes which next; paced users always go through their own.
+    pub order: Order,
+    /// TLS, where hosts are reached by https.
+    pub tls: Option<Box<TlsSpec>>,
+    /// HTTP/2, if that is spoken; else HTTP/1.1.
+    pub http2: Option<Http2>,
+    /// Where requests go: for each host of the load all its addresses (the proxy's, where there is one); connections
+    /// take them in turn.
+    pub hosts: Vec<Vec<crate::target::Address>>,
+    /// The proxy that requests go through, if any.
+    pub proxy: Option<Box<Proxy>>,
+    /// Names of the tags that requests refer to by index.
+    pub tags: Vec<String>,
+    /// Connections to be held open, and taken in turn; else each user or request in flight has its own.
+    pub held: Option<Held>,
+    /// Where connections come from that an earlier load has left, and where those go that this one leaves; without it
+    /// each load makes its own, and closes them.
+    pub kept: Option<Arc<Kept>>,
+    /// Addresses to connect from, in turn; empty leaves it to the kernel.
+    pub sources: Vec<std::net::IpAddr>,
+    /// Load threads.
+    pub threads: usize,
+    /// Cores to bind them to, in turn; empty leaves them free.
+    pub cpus: Vec<usize>,
+    /// The backend.
+    pub io: IoChoice,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// What no example, error or message may show, beside what users capture.
+    pub secrets: Secrets,
+}
+
+/// Who decides when a request falls due.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// Each user sends its next request when its last one has ended.
+    Closed {
+        /// How many.
+        users: u64,
+    },
+    /// Requests fall due on a schedule, whatever the system does.
+    Open {
+        /// How many a second.
+        rate_per_s: f64,
+        /// Evenly or at random.
+        arrivals: Arrivals,
+        /// What becomes of a request that falls due while no slot is free.
+        when_behind: WhenBehind,
+        /// How many requests may be in flight at one time.
+        max_in_flight: u64,
+    },
+}
+
+/// How hosts are reached in secret.
+#[derive(Clone, Debug)]
+pub struct TlsSpec {
+    /// Whom to believe, what to offer.
+    pub config: crate::protocol::tls::TlsConfig,
+    /// The name that each host's certificate must be for; `None` where TLS is not spoken.
+    pub names: Vec<Option<crate::protocol::tls::ServerName<'static>>>,
+}
+
+/// How hosts are reached through a proxy.
+#[derive(Clone, Debug, Default)]
+pub struct Proxy {
+    /// For each host of the load, what asks the proxy for a tunnel to it; `None` where each request asks the proxy
+    /// itself, with a whole URL.
+    pub connects: Vec<Option<Box<[u8]>>>,
+}
+
+impl Proxy {
+    /// Whether requests to both hosts may go over one connection.
+    pub fn shares(&self, one: u16, other: u16) -> bool {
+        let whole = |host: u16| matches!(self.connects.get(usize::from(host)), Some(None));
+        whole(one) && whole(other)
+    }
+}
+
+/// Requests as HTTP/2 says them.
+#[derive(Clone, Debug)]
+pub struct Http2 {
+    /// Heads of the load's requests, in the same order; bodies are those of the requests.
+    pub heads: Vec<crate::protocol::http2::Head>,
+    /// Of those that a journey writes anew each time, what is known of their heads before; empty where none is.
+    pub written: Vec<Option<Written>>,
+    /// Most streams of a connection: so many users, or requests in flight, share one.
+    pub streams: u32,
+}
+
+impl Http2 {
+    /// What is known of a request's head, if it is written anew.
+    #[inline]
+    pub fn written(&self, request: u32) -> Option<&Written> {
+        self.written.get(request as usize)?.as_ref()
+    }
+}
+
+/// Connections that are held open.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// How many; at least as many as users.
+    pub connections: u64,
+    /// How many are opened a second, before the load begins.
+    pub rate_per_s: f64,
+}
+
+/// Who takes which request next, in the closed model; a rate always takes the next one in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// Each user goes through all of them in order, again and again.
+    #[default]
+    Journey,
+    /// Whoever is free takes the next one.
+    Shared,
+}
+
+/// What becomes of a request that falls due while no slot, or its user, is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WhenBehind {
+    /// It waits; its response time includes the waiting.
+    #[default]
+    Queue,
+    /// It is dropped, and counted as such.
+    Drop,
+}
+
+/// When no further requests fall due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many nanoseconds.
+    Elapsed(u64),
+    /// After so many requests, over all users.
+    Requests(u64),
+    /// After each user went so many times through all requests (closed model only).
+    Repeats(u64),
+}
+
+/// Which backend does the I/O.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoChoice {
+    /// The best the kernel allows.
+    #[default]
+    Auto,
+    /// io_uring, or nothing.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+impl LoadSpec {
+    /// The plainest load of its kind: one load thread, connections reused, no ramp, no pace, no pauses, a timeout of
+    /// 30 s, a grace of 5 s, everything to one address. What differs is set on it.
+    pub fn new(
+        model: Model,
+        until: Until,
+        requests: Vec<Request>,
+        address: std::net::SocketAddr,
+    ) -> LoadSpec {
+        LoadSpec {
+            name: "load".into(),
+            model,
+            until,
+            ramp_ns: 0,
+            stages: Vec::new(),
+            warmup_ns: 0,
+            grace_ns: 5_000_000_000,
+            pace_ns: None,
+            pace_when_behind: WhenBehind::Queue,
+            think: Think::None,
+            timeout_ns: 30_000_000_000,
+            keep_alive: true,
+            requests,
+            journey: None,
+            order: Order::Journey,
+            tls: None,
+            http2: None,
+            hosts: vec![vec![address.into()]],
+            proxy: None,
+            tags: Vec::new(),
+            held: None,
+            kept: None,
+            sources: Vec::new(),
+            threads: 1,
+            cpus: Vec::new(),
+            io: IoChoice::Auto,
+            seed: 1,
+            secrets: Secrets::default(),
+        }
+    }
+
+    /// Users send as soon as they are free: due, noticed and started are one moment.
+    pub fn starts_as_due(&self) -> bool {
+        matches!(self.model, Model::Closed { .. }) && self.pace_ns.is_none() && self.never_thinks()
+    }
+
+    fn never_thinks(&self) -> bool {
+        let scripts = self.journey.iter().flat_map(|j| &j.scripts);
+        self.think == Think::None && scripts.filter_map(|s| s.think).all(|t| t == Think::None)
+    }
+
+    /// Users or rate over time, where `most` is the model's number.
+    pub fn level(&self, most: f64) -> Level {
+        if self.stages.is_empty() { Level::ramp(most, self.ramp_ns) } else { Level::of(&self.stages) }
+    }
+
+    /// How many of the threads have something to do: no more than there are users, or requests in flight.
+    /// Work is shared among these alone, or a part of it would be nobody's.
+    pub fn busy_threads(&self) -> u64 {
+        let most = match self.model {
+            Model::Closed { users } => users,
+            Model::Open { max_in_flight, .. } => max_in_flight,
+        };
+        (self.threads as u64).min(most).max(1)
+    }
+
+    /// Most connections one thread may have at one time.
+    pub fn connections_per_thread(&self) -> usize {
+        let all = match (&self.held, &self.model) {
+            (Some(held), _) => held.connections,
+            (None, Model::Closed { users }) => *users,
+            (None, Model::Open { max_in_flight, .. }) => *max_in_flight,
+        };
+        let (streams, hosts) = match &self.http2 {
+            None => (1, 1),
+            Some(http2) => (u64::from(http2.streams.max(1)), self.hosts.len() as u64),
+        };
+        let groups = all.div_ceil(self.busy_threads()).div_ceil(streams);
+        usize::try_from(groups.saturating_mul(hosts)).unwrap_or(usize::MAX)
+    }
+
+    /// Requests one thread is likely to have under way at one time.
+    pub fn in_flight_per_thread(&self) -> usize {
+        let all = match self.model {
+            Model::Closed { users } => users,
+            // The cap is for when things go wrong; few are in flight as long as they do not.
+            Model::Open { max_in_flight, .. } => max_in_flight.min(256),
+        };
+        usize::try_from(all.div_ceil(self.busy_threads())).unwrap_or(usize::MAX)
+    }
+
+    /// Planned length of the schedule, if it is bounded by time or by a number at a rate.
+    pub fn schedule_ns(&self) -> Option<u64> {
+        match (self.until, &self.model) {
+            (Until::Elapsed(ns), _) => Some(ns),
+            (Until::Requests(n), Model::Open { rate_per_s, .. }) => self.level(*rate_per_s).due_ns(n, &mut 0),
+            _ => None,
+        }
+    }
+}

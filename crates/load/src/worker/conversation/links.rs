@@ -1,0 +1,248 @@
+//! What is remembered of conversations: each one's WebSocket, messages that came early, parts that ended at once.
+//!
+//! Nothing here sends or counts.
+
+use std::collections::VecDeque;
+
+use loadlab_record::outcome::{Failure, Outcome};
+
+use crate::io::ConnId;
+use crate::journey::script::{MAX_BODY, Trouble};
+use crate::protocol::websocket::Socket;
+use crate::spec::LoadSpec;
+use crate::worker::buffers::Rooms;
+use crate::worker::conversation::NORMAL;
+
+/// Most bytes, and messages, that are kept for one user that is not waiting; what is beyond is passed over.
+const INBOX_BYTES: usize = 64 * 1024;
+const INBOX_MESSAGES: usize = 64;
+
+/// All conversations of one worker.
+pub struct Talks {
+    pub links: Vec<Option<Box<Link>>>,
+    pub seed: u64,
+    /// WebSockets opened so far: no two have the same number.
+    pub opened: u64,
+    /// What is to be written on the connection at hand.
+    pub out: Vec<u8>,
+    /// Messages that came together, end to end, and where each of them ends.
+    pub heard: Vec<u8>,
+    pub ends: Vec<usize>,
+    /// For messages that come in pieces, or too early.
+    pub rooms: Rooms,
+    /// Parts that ended as soon as they began, to be finished in the next turn.
+    pub settled: Vec<Settled>,
+    pub spare: Vec<Settled>,
+    /// What went wrong last, for examples.
+    pub words: String,
+}
+
+/// One WebSocket.
+pub struct Link {
+    pub number: u64,
+    pub state: State,
+    pub socket: Socket,
+    /// Messages that come while nobody waits are kept.
+    pub keeps: bool,
+    /// The message under way began before what was said last, and is no answer to it.
+    pub stale: bool,
+    /// Beginning of a message that comes in pieces; first, of the answer to the opening.
+    pub partial: Vec<u8>,
+    inbox: VecDeque<Vec<u8>>,
+    inbox_bytes: usize,
+    /// Bytes that have not gone out.
+    pub unsent: usize,
+    /// Bytes of answers to pings written since all had gone out.
+    pub answers: usize,
+    /// The present part has ended, and is finished in the next turn.
+    pub settling: bool,
+    /// How often something was said that wants an answer.
+    pub asked: u64,
+    /// Messages passed over since the present part began.
+    pub passed: u64,
+    /// Messages that came too early and found no room.
+    pub unkept: u64,
+}
+
+#[derive(Clone, Copy)]
+pub enum State {
+    /// The opening was sent.
+    Opening,
+    Open,
+    Gone(Gone),
+}
+
+/// How a WebSocket ended.
+#[derive(Clone, Copy)]
+pub enum Gone {
+    /// The server said goodbye, with this code.
+    Closed(Option<u16>),
+    /// The connection ended, perhaps with this error.
+    Ended(Option<i32>),
+    /// What came is none.
+    Broken(Failure, &'static str),
+}
+
+/// A part that has ended, if it is still the one that the exchange is at.
+#[derive(Clone, Copy)]
+pub struct Settled {
+    pub id: u32,
+    pub request: u32,
+    pub started_ns: u64,
+    pub end: End,
+}
+
+#[derive(Clone, Copy)]
+pub enum End {
+    /// All is said.
+    Done,
+    /// What was waited for had come before.
+    Heard(Outcome, Option<Trouble>),
+    /// There is nobody to talk to.
+    Lost,
+}
+
+impl Link {
+    pub fn new(number: u64, keeps: bool, seed: u64) -> Link {
+        Link {
+            number,
+            state: State::Opening,
+            socket: Socket::new(MAX_BODY as u64, seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            keeps,
+            stale: false,
+            partial: Vec::new(),
+            inbox: VecDeque::new(),
+            inbox_bytes: 0,
+            unsent: 0,
+            answers: 0,
+            settling: false,
+            asked: 0,
+            passed: 0,
+            unkept: 0,
+        }
+    }
+
+    /// Keeps a message for later, if that is wanted and there is room.
+    fn store(&mut self, message: &[u8], rooms: &mut Rooms) {
+        let room = self.inbox.len() < INBOX_MESSAGES && self.inbox_bytes + message.len() <= INBOX_BYTES;
+        if !self.keeps {
+            return;
+        }
+        if !room {
+            self.unkept += 1;
+            return;
+        }
+        self.inbox_bytes += message.len();
+        let mut kept = Vec::new();
+        rooms.lend(&mut kept);
+        kept.extend_from_slice(message);
+        self.inbox.push_back(kept);
+    }
+
+    /// The first message that was kept; its room is to be given back.
+    pub fn take(&mut self) -> Option<Vec<u8>> {
+        let message = self.inbox.pop_front()?;
+        self.inbox_bytes -= message.len();
+        Some(message)
+    }
+
+    /// What was kept answers nothing that is said from now on; nor does what is under way.
+    pub fn asks(&mut self, rooms: &mut Rooms) {
+        for mut message in self.inbox.drain(..) {
+            message.clear();
+            rooms.take_back(&mut message);
+        }
+        (self.inbox_bytes, self.unkept) = (0, 0);
+        self.stale = self.socket.is_inside();
+        self.partial.clear();
+        self.asked += 1;
+    }
+
+    /// How it ended is kept, and nothing else of it.
+    pub fn end(&mut self, gone: Gone) {
+        self.state = State::Gone(gone);
+        (self.partial, self.inbox, self.inbox_bytes) = (Vec::new(), VecDeque::new(), 0);
+    }
+}
+
+impl Talks {
+    /// Those of a load, if its users talk.
+    pub fn of(spec: &LoadSpec) -> Option<Talks> {
+        let talks = spec.journey.as_ref().is_some_and(|j| j.scripts.iter().any(|s| s.talk.is_some()));
+        talks.then(|| Talks {
+            links: Vec::new(),
+            seed: spec.seed,
+            opened: 0,
+            out: Vec::new(),
+            heard: Vec::new(),
+            ends: Vec::new(),
+            rooms: Rooms::default(),
+            settled: Vec::new(),
+            spare: Vec::new(),
+            words: String::new(),
+        })
+    }
+
+    /// Parts have ended and are to be finished.
+    pub fn has_settled(&self) -> bool {
+        !self.settled.is_empty()
+    }
+
+    #[inline]
+    pub fn link(&mut self, conn: ConnId) -> Option<&mut Link> {
+        self.links.get_mut(conn as usize)?.as_deref_mut()
+    }
+
+    /// Keeps a message of a connection for later, if that is wanted.
+    pub fn store(&mut self, conn: ConnId, message: &[u8]) {
+        if let Some(Some(link)) = self.links.get_mut(conn as usize) {
+            link.store(message, &mut self.rooms);
+        }
+    }
+
+    /// The part that a connection is at has ended.
+    #[inline]
+    pub fn settles(&self, conn: ConnId) -> bool {
+        self.links.get(conn as usize).and_then(Option::as_ref).is_some_and(|link| link.settling)
+    }
+
+    #[inline]
+    pub fn open(&mut self, conn: ConnId) -> Option<&mut Link> {
+        self.link(conn).filter(|link| matches!(link.state, State::Open))
+    }
+
+    /// The connection is about to be closed from here: what a server that still listens is told.
+    pub fn hang_up(&mut self, conn: ConnId, last: &mut Vec<u8>) {
+        if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, State::Open)) {
+            link.socket.close(NORMAL, last);
+        }
+    }
+
+    pub fn forget(&mut self, conn: ConnId) -> Option<Box<Link>> {
+        self.links.get_mut(conn as usize)?.take()
+    }
+
+    pub fn put_back(&mut self, conn: ConnId, link: Box<Link>) {
+        self.links[conn as usize] = Some(link);
+    }
+}
+
+/// A server's goodbye in words.
+#[cold]
+pub fn closed_words(code: Option<u16>) -> String {
+    let meaning = match code {
+        None => return "the server closed the WebSocket, without a code".to_owned(),
+        Some(1000) => "normal",
+        Some(1001) => "going away",
+        Some(1002) => "protocol error",
+        Some(1003) => "unsupported data",
+        Some(1007) => "not UTF-8",
+        Some(1008) => "policy",
+        Some(1009) => "too big",
+        Some(1011) => "internal error",
+        Some(1012) => "restart",
+        Some(1013) => "try again later",
+        Some(code) => return format!("the server closed the WebSocket with code {code}"),
+    };
+    format!("the server closed the WebSocket with code {} ({meaning})", code.unwrap_or(0))
+}

@@ -1,0 +1,139 @@
+//! What a worker takes up from the load before, and leaves to the next one.
+
+use crate::io::{ConnId, Io, Ops, Wait};
+use crate::pool::{Kept, Spare};
+use crate::worker::Worker;
+use crate::worker::slots::Phase;
+use crate::worker::timeouts::NONE;
+
+/// What was said last on a connection has so long to go out.
+const LAST_WORDS_NS: u64 = 1_000_000;
+
+impl<'r> Worker<'r> {
+    /// What connections come from and go to. A WebSocket is its user's, and so is the connection of one who leaves after
+    /// a journey.
+    fn kept(&self) -> Option<&'r Kept> {
+        let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
+        self.spec.kept.as_deref().filter(|_| self.talks.is_none() && !leave)
+    }
+
+    /// Takes up what the load before has left. To be called before the load begins.
+    pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
+        let Some(kept) = self.kept() else { return };
+        let mut places = self.places();
+        // Those for which there is no use are closed: a server must not hold more than this load has.
+        for spare in kept.take(self.lane()) {
+            if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
+                && spare.is_good()
+                && self.take_up_one(ops, (id, address), spare)
+            {
+                places.taken(id);
+            }
+        }
+    }
+
+    /// Which of its host's addresses a connection leads to; `None` where this load would not have made it.
+    fn address_for(&self, spare: &Spare) -> Option<u32> {
+        let addresses = self.spec.hosts.get(usize::from(spare.host))?;
+        let address = addresses.iter().position(|a| *a == spare.address)?;
+        let is_secure = self.secure.as_ref().is_some_and(|s| s.is_for(spare.host));
+        let alike = is_secure == spare.tls.is_some() && self.multiplex.is_some() == spare.session.is_some();
+        alike.then_some(address as u32)
+    }
+
+    /// Places for connections, none of them taken.
+    fn places(&self) -> Places {
+        let hosts = self.multiplex.as_ref().map_or(1, |_| self.spec.hosts.len().max(1));
+        let most = u32::try_from(self.most_connections()).unwrap_or(u32::MAX);
+        Places { next: (0..hosts as u32).collect(), most }
+    }
+
+    fn take_up_one(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        (id, address): (ConnId, u32),
+        mut spare: Spare,
+    ) -> bool {
+        let Some(socket) = spare.socket.take() else { return false };
+        if !ops.take(id, &spare.address, socket) {
+            return false;
+        }
+        let (host, tls, session) = (spare.host, spare.tls.take(), spare.session.take());
+        self.make_places(id);
+        let conn = &mut self.conns[id as usize];
+        (conn.phase, conn.host, conn.address, conn.rested) = (Phase::Idle, host, address, true);
+        if let (Some(secure), Some(tls)) = (&mut self.secure, tls) {
+            secure.take_up(id, tls);
+        }
+        if let (Some(multiplex), Some(session)) = (&mut self.multiplex, session) {
+            multiplex.take_up(id, session);
+        }
+        self.recorder.taken_over();
+        true
+    }
+
+    /// Leaves connections at rest to the load that comes next. This is after the load, and in none of its figures.
+    pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
+        let Some(kept) = self.kept() else { return };
+        for id in 0..self.conns.len() as u32 {
+            if !self.is_at_rest(id) {
+                continue;
+            }
+            let (host, address) = (self.conns[id as usize].host, self.conns[id as usize].address);
+            let Some(address) = self.addresses.get(host, address as usize).cloned() else { continue };
+            let Some(socket) = ops.give(id) else { continue };
+            self.conns[id as usize].phase = Phase::Closed;
+            self.recorder.closed();
+            let tls = self.secure.as_mut().and_then(|s| s.hand_over(id));
+            let session = self.multiplex.as_mut().and_then(|m| m.hand_over(id));
+            kept.put(self.lane(), Spare { host, address, socket: Some(socket), tls, session });
+        }
+        for id in 0..self.conns.len() as u32 {
+            self.close(ops, id);
+        }
+    }
+
+    /// The connection stands, and nothing is under way on it.
+    fn is_at_rest(&mut self, id: ConnId) -> bool {
+        let conn = &self.conns[id as usize];
+        let is_idle = conn.phase == Phase::Idle && conn.exchange == NONE;
+        is_idle && self.multiplex.as_mut().is_none_or(|m| m.is_at_rest(id))
+    }
+}
+
+/// The load is over: connections are closed, so that the server sees an orderly end, but for those that may be left to the
+/// next one. On these what was said last goes out.
+///
+/// # Errors
+/// The backend's.
+pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
+    let keeps = worker.kept().is_some();
+    for id in 0..worker.conns.len() as u32 {
+        if !keeps || !worker.is_at_rest(id) {
+            worker.close(io.ops(), id);
+        }
+    }
+    let until_ns = io.ops().now() + LAST_WORDS_NS;
+    while keeps && io.ops().now() < until_ns {
+        io.poll(Wait::until(until_ns), worker)?;
+    }
+    Ok(())
+}
+
+/// Free places for connections, of each host those that are its own where connections are shared.
+struct Places {
+    next: Vec<u32>,
+    most: u32,
+}
+
+impl Places {
+    fn next(&self, host: u16) -> Option<ConnId> {
+        let next = self.next[usize::from(host) % self.next.len()];
+        (next < self.most).then_some(next)
+    }
+
+    fn taken(&mut self, id: ConnId) {
+        let hosts = self.next.len();
+        self.next[id as usize % hosts] += hosts as u32;
+    }
+}

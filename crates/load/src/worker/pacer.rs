@@ -1,0 +1,231 @@
+//! Where a worker's requests come from: users who are free again, or a schedule with those who wait.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::random::Random;
+use crate::schedule::Schedule;
+use crate::schedule::level::Level;
+use crate::spec::{LoadSpec, Model, Until, WhenBehind};
+use crate::worker::Place;
+
+/// Runs of waiting requests told apart by when they were noticed; above this, neighbours are joined.
+const BACKLOG_RUNS: usize = 1 << 16;
+
+/// Where requests come from.
+// One a worker: its size costs nothing.
+#[allow(clippy::large_enum_variant)]
+pub enum Feed {
+    /// Users.
+    Closed(Users),
+    /// A schedule.
+    Open(Open),
+}
+
+/// Users that send when they are free.
+pub struct Users {
+    /// Users of this worker.
+    pub count: u32,
+    /// Begun so far.
+    pub awake: u32,
+    /// Requests that may still begin.
+    pub budget: u64,
+    /// Requests each user may begin.
+    pub each: u64,
+    /// The next one's number in the shared order.
+    pub number: u64,
+    /// How many of all users are active, over time.
+    pub level: Level,
+    /// Users whose next request falls due later, since they think, have a pace, or rest: when, who. Each user is
+    /// here at most once.
+    pub later: BinaryHeap<Reverse<(u64, u32)>>,
+    /// For think times.
+    pub random: Random,
+    /// The schedule is over: the next user to be asked to leave.
+    pub leaving: Option<u32>,
+}
+
+/// A schedule, and what has fallen due and waits.
+pub struct Open {
+    /// Looks at what falls due.
+    pub noticing: Schedule,
+    /// The same sequence, at the first request that waits.
+    pub starting: Schedule,
+    /// Those who wait.
+    pub backlog: Backlog,
+    /// Places without a request.
+    pub free: Vec<u32>,
+    /// Users that have arrived and whose next request falls due later: when, who.
+    pub later: BinaryHeap<Reverse<(u64, u32)>>,
+    /// For think times.
+    pub random: Random,
+    /// Most places.
+    pub cap: usize,
+    /// What becomes of those who find no place.
+    pub when_behind: WhenBehind,
+}
+
+impl Feed {
+    /// A slot's share.
+    pub fn new(spec: &LoadSpec, place: Place) -> Feed {
+        match &spec.model {
+            Model::Closed { users } => {
+                let count = share_of(*users, place).min(u64::from(u32::MAX)) as u32;
+                // In the shared order the shares lie end to end: a number of requests reaches each URL equally,
+                // and without one each worker goes round by itself, from a place of its own.
+                let (budget, number) = match spec.until {
+                    Until::Requests(n) => (share_of(n, place), share_before(n, place)),
+                    _ => (u64::MAX, share_before(spec.requests.len() as u64, place)),
+                };
+                let each = match spec.until {
+                    // Rounds of a journey differ in length: its course counts them.
+                    Until::Repeats(n) if spec.journey.is_none() => {
+                        n.saturating_mul(spec.requests.len() as u64)
+                    }
+                    _ => u64::MAX,
+                };
+                let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
+                let later = BinaryHeap::new();
+                let level = spec.level(*users as f64);
+                Feed::Closed(Users {
+                    count,
+                    awake: 0,
+                    budget,
+                    each,
+                    number,
+                    level,
+                    later,
+                    random,
+                    leaving: None,
+                })
+            }
+            Model::Open { rate_per_s, arrivals, when_behind, max_in_flight } => {
+                let (end_ns, number) = match spec.until {
+                    Until::Elapsed(ns) => (ns, u64::MAX),
+                    Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
+                };
+                let number = if place.slot < place.slots { number } else { 0 };
+                let schedule = Schedule::new(spec.level(*rate_per_s), *arrivals, spec.seed)
+                    .until(end_ns, number)
+                    .share(place.slot, place.slots);
+                let held = spec.held.as_ref().map_or(u64::MAX, |h| share_of(h.connections, place));
+                Feed::Open(Open {
+                    starting: schedule.clone(),
+                    noticing: schedule,
+                    backlog: Backlog::default(),
+                    free: Vec::new(),
+                    later: BinaryHeap::new(),
+                    random: Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32)),
+                    cap: share_of(*max_in_flight, place).min(held).max(1) as usize,
+                    when_behind: *when_behind,
+                })
+            }
+        }
+    }
+}
+
+/// How many users, requests or connections are a slot's, of so many.
+pub fn share_of(total: u64, place: Place) -> u64 {
+    match place.slot < place.slots {
+        true => total / place.slots + u64::from(place.slot < total % place.slots),
+        false => 0,
+    }
+}
+
+/// How many are those of the slots before it.
+fn share_before(total: u64, place: Place) -> u64 {
+    total / place.slots * place.slot + place.slot.min(total % place.slots)
+}
+
+/// Requests that wait, first in, first out: how many, and when they were noticed. Bounded however many wait:
+/// runs that were noticed at about the same time are joined.
+#[derive(Default)]
+pub struct Backlog {
+    runs: VecDeque<(u64, u64)>,
+    waiting: u64,
+}
+
+impl Backlog {
+    /// How many wait.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.waiting
+    }
+
+    /// One more waits, noticed now.
+    pub fn push(&mut self, noticed_ns: u64) {
+        self.waiting += 1;
+        match self.runs.back_mut() {
+            Some((count, at)) if *at == noticed_ns => *count += 1,
+            _ => {
+                if self.runs.len() >= BACKLOG_RUNS {
+                    self.join();
+                }
+                self.runs.push_back((1, noticed_ns));
+            }
+        }
+    }
+
+    /// The one that waits longest goes: when it was noticed.
+    pub fn pop(&mut self) -> Option<u64> {
+        let (count, at) = self.runs.front_mut()?;
+        let noticed = *at;
+        *count -= 1;
+        if *count == 0 {
+            self.runs.pop_front();
+        }
+        self.waiting -= 1;
+        Some(noticed)
+    }
+
+    /// Halves the runs: neighbours become one, noticed when the later one was (blocking is understated by
+    /// their distance, response times are not touched).
+    fn join(&mut self) {
+        let joined = self.runs.len() / 2;
+        for i in 0..joined {
+            let (a, b) = (self.runs[2 * i], self.runs[2 * i + 1]);
+            self.runs[i] = (a.0 + b.0, b.1);
+        }
+        let odd = self.runs.len() % 2 == 1;
+        if odd {
+            self.runs[joined] = self.runs[self.runs.len() - 1];
+        }
+        self.runs.truncate(joined + usize::from(odd));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, slots in 1u64..9, beyond in 0u64..3) {
+            let mut before = 0;
+            for slot in 0..slots + beyond {
+                let place = Place { slot, slots, start_ns: 0, first_id: 0 };
+                if slot < slots {
+                    prop_assert_eq!(share_before(total, place), before);
+                }
+                before += share_of(total, place);
+            }
+            prop_assert_eq!(before, total);
+        }
+    }
+
+    #[test]
+    fn a_backlog_is_first_in_first_out_and_bounded() {
+        let mut backlog = Backlog::default();
+        let n = 3 * BACKLOG_RUNS as u64 + 1;
+        (0..n).for_each(|at| backlog.push(at));
+        assert!(backlog.runs.len() <= BACKLOG_RUNS);
+        assert_eq!(backlog.len(), n);
+        let noticed: Vec<u64> = std::iter::from_fn(|| backlog.pop()).collect();
+        assert_eq!(noticed.len() as u64, n);
+        assert!(noticed.windows(2).all(|w| w[0] <= w[1]));
+        // never noticed earlier than it was
+        assert!(noticed.iter().enumerate().all(|(i, at)| *at >= i as u64));
+        assert_eq!(backlog.len(), 0);
+    }
+}
