@@ -129,13 +129,21 @@ fn what_is_wrong_with_a_container_is_told() {
 fn a_kill_for_memory_is_told() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
-    // The shell holds what it reads; `/dev/zero` has no end.
-    let line = "echo hello > /index.html; httpd -p 8080 -h /; sleep 1; x=$(cat /dev/zero | tr '\\\\0' x)";
+    // The shell holds what it reads; `/dev/zero` has no end. It begins once the load has: a death before that is another.
+    let line = "echo hello > /index.html; httpd -p 8080 -h /; until test -e /flag/go; do sleep 0.1; done; \
+                x=$(cat /dev/zero | tr '\\\\0' x)";
     let web = format!(
-        "    web: {{ container: {{ build: image, command: \"{line}\" }}, limits: {{ memory: 16MiB }}, ready: {{ tcp: \"${{address}}:8080\" }} }}\n"
+        "    web: {{ container: {{ build: image, command: \"{line}\", volumes: [\"./flag:/flag:ro\"] }}, \
+         limits: {{ memory: 16MiB }}, ready: {{ tcp: \"${{address}}:8080\" }} }}\n"
     );
     std::os::unix::fs::symlink("busybox", lab.path().join("image/bin/tr")).unwrap();
-    let ran = lab.run(&plan(&engine, &web, LONG), &[]);
+    std::os::unix::fs::symlink("busybox", lab.path().join("image/bin/test")).unwrap();
+    std::fs::create_dir(lab.path().join("flag")).unwrap();
+    let running = lab.start(&plan(&engine, &web, LONG), &[]);
+    let ticks = lab.record().trial("default", 1).join("ticks.jsonl");
+    eventually("a second of load", || std::fs::metadata(&ticks).ok().filter(|m| m.len() > 0));
+    lab.file("flag/go", "");
+    let ran = running.end();
     assert_eq!(ran.code, Some(1), "{}", ran.err);
     let died = lab.record().events("default", 1, "died");
     let status = died[0]["status"].as_str().unwrap();

@@ -62,7 +62,10 @@ pub(crate) enum Origin {
 #[derive(Debug, Default)]
 pub(crate) struct Life {
     pub ended: Option<Ended>,
+    /// OOM kills that were reported while it lived.
     pub oom_kills: u64,
+    /// OOM kills as read when it had ended.
+    pub oom_kills_at_end: u64,
     /// Logs that were cut, by index.
     pub cut: Vec<usize>,
     /// What it may use at present.
@@ -250,6 +253,13 @@ impl Inner {
         marked.iter().map(|s| s.pid).filter(|pid| !inside.contains(pid)).collect()
     }
 
+    /// How often the kernel has killed a process of it for memory: as read now, or last, if its cgroup is gone.
+    pub fn count_oom_kills(&self, life: &mut Life) -> u64 {
+        let kills = self.group.oom_kills().unwrap_or(0);
+        life.oom_kills_at_end = life.oom_kills_at_end.max(life.oom_kills).max(kills);
+        life.oom_kills_at_end
+    }
+
     /// Reaps the first process if it has ended, and keeps how. `true` if it ended just now.
     pub fn reap(&self, now_ns: u64) -> bool {
         // The engine is asked before anybody has to wait for the answer.
@@ -267,7 +277,7 @@ impl Inner {
         let Some(status) = ended.or_else(|| wait(&self.pidfd)) else { return false };
         // The kernel counts an OOM kill before it sends the signal. One that was seen before may have been of another
         // process of the component, unless this one was killed (137 is what a shell makes of that).
-        let kills = self.group.oom_kills().unwrap_or(0);
+        let kills = self.count_oom_kills(&mut life);
         let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
         let is_told_by_kills = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
         let is_told = is_told_by_kills || told_of_memory;

@@ -172,6 +172,8 @@ fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
     if matches!(inner.origin, Origin::Process) {
         return reap(inner, at_ns, notices);
     }
+    // While the cgroup is there: the engine removes it, and says nothing of memory if it hears of the end first.
+    inner.count_oom_kills(&mut lock(&inner.life));
     inner.is_asked.store(true, Ordering::SeqCst);
     let (theirs, to) = (inner.clone(), notices.clone());
     let asks = std::thread::Builder::new().name("loadlab-ended".into());
