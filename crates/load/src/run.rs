@@ -21,7 +21,7 @@ use crate::measure::own_usage::{self, ThreadUse};
 use crate::measure::recorder::{Batch, Gaps, Ids, Recorder, Setup};
 use crate::spec::{IoChoice, LoadSpec, Model};
 use crate::start::{Seat, Start};
-use crate::worker::{ABORT, Place, RUN, STOP, Worker, WorkerEnd, drive, open_held};
+use crate::worker::{ABORT, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 
 mod peaks;
 mod seconds;
@@ -217,9 +217,7 @@ fn load_thread(
     let seat = start.seat();
     let ready = bind(spec, slot).and_then(|()| uring(spec));
     let recorder = recorder_for(spec, slot, channels);
-    let (start_ns, first_id) = (start.at_ns(), start.first_id);
-    let place = Place { slot: slot as u64, slots: spec.threads as u64, start_ns, first_id };
-    let worker = Worker::new(spec, &control.0, place, recorder);
+    let worker = Worker::new(spec, &control.0, slot as u64, start.first_id, recorder);
     match ready? {
         Some(mut io) => drive_from(&mut io, worker, (start, seat)),
         None => {
@@ -278,7 +276,7 @@ fn drive_from<'r, I: Io<'r>>(
     wait_until(start_ns, I::WAKE_EARLY_NS);
     let end = drive(io, &mut worker, || {}).map_err(failed)?;
     // A thread rests while it waits for stragglers: that would hide that it was busy.
-    let used = end.used_at_stop.unwrap_or_else(ThreadUse::now).since(before);
+    let used = end.stopped.map_or_else(ThreadUse::now, |end| end.used).since(before);
     worker.hand_over(io.ops());
     Ok(ThreadEnd { end, used, backend: I::NAME })
 }
@@ -502,7 +500,7 @@ impl<'s> Collector<'s> {
 
     fn outcome(self, mut ends: Vec<WorkerEnd>, mut generator: Generator) -> Outcome {
         let ended_ns = ends.iter().map(|e| e.ended_ns).max().unwrap_or(0);
-        let stopped_ns = ends.iter().filter_map(|e| e.stopped_ns).max();
+        let stopped_ns = ends.iter().filter_map(|e| Some(e.stopped?.at_ns)).max();
         let planned_ns = self.spec.schedule_ns();
         let cut_short = match planned_ns {
             Some(planned) => stopped_ns.is_some_and(|at| at < planned),

@@ -4,3 +4,22 @@ pub(crate) mod examples;
 pub mod own_usage;
 pub(crate) mod recorder;
 pub(crate) mod redact;
+
+use crate::measure::examples::Keeper;
+use crate::measure::recorder::Recorder;
+use crate::spec::LoadSpec;
+
+/// What one load thread measures.
+pub(crate) struct Measure {
+    /// Counts and times.
+    pub recorder: Recorder,
+    /// Examples of failed and slow requests.
+    pub examples: Keeper,
+}
+
+impl Measure {
+    /// Nothing yet.
+    pub fn new(spec: &LoadSpec, recorder: Recorder) -> Self {
+        Measure { recorder, examples: Keeper::new(&spec.name, &spec.tags, &spec.secrets) }
+    }
+}

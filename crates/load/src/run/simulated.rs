@@ -10,7 +10,7 @@ use super::{Collector, Control, LoadError, LoadEvent, Origin, Outcome, recorder_
 use crate::io::{Io, Ops, Wait, sim};
 use crate::spec::LoadSpec;
 use crate::start::Start;
-use crate::worker::{Next, Place, Worker, WorkerEnd, end, open_held};
+use crate::worker::{Next, Worker, WorkerEnd, end, open_held};
 
 /// Runs a load on simulated load threads, in no time. For tests of schedules and accounts.
 ///
@@ -53,8 +53,8 @@ fn simulate_slots<S: sim::Server>(
     for slot in slots {
         let (give_back, empty) = channel();
         let recorder = recorder_for(spec, threads.len(), (full.clone(), empty));
-        let place = Place { slot, slots: spec.threads as u64, start_ns: 0, first_id: origin.first_id };
-        threads.push(Thread { worker: Worker::new(spec, &control.0, place, recorder), state: State::Begins });
+        let worker = Worker::new(spec, &control.0, slot, origin.first_id, recorder);
+        threads.push(Thread { worker, state: State::Begins });
         empties.push(give_back);
     }
     drop(full);

@@ -6,6 +6,7 @@
 //! n-th request of the *same* sequence, so the shares of n slots add up to the whole for every n.
 
 pub mod level;
+pub mod share;
 pub mod think;
 
 use self::level::Level;

@@ -1,5 +1,7 @@
 //! What is sent: requests made ready before the load starts, and who sends which next.
 
+use loadlab_record::outcome::{Failure, Outcome};
+
 use crate::protocol::http1;
 
 /// A request, ready to be written in one piece.
@@ -21,6 +23,23 @@ pub struct Request {
     pub ok_statuses: Vec<u16>,
     /// Indices into the load's tags.
     pub tags: Vec<u16>,
+}
+
+impl Request {
+    /// Whether a response with that status is a success.
+    #[inline]
+    pub fn judge(&self, status: u16) -> Outcome {
+        let ok = match self.ok_statuses.as_slice() {
+            [] => status < 400,
+            statuses => statuses.contains(&status),
+        };
+        match status {
+            _ if ok => Outcome::Ok,
+            500.. => Outcome::Failed(Failure::Http5xx),
+            400.. => Outcome::Failed(Failure::Http4xx),
+            _ => Outcome::Failed(Failure::Check),
+        }
+    }
 }
 
 /// What a request is made from.

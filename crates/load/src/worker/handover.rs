@@ -3,8 +3,10 @@
 use crate::io::{ConnId, Io, Ops, Wait};
 use crate::pool::{Kept, Spare};
 use crate::worker::Worker;
-use crate::worker::slots::Phase;
-use crate::worker::timeouts::NONE;
+use crate::worker::pacer::Pacer;
+use crate::worker::state::Mode;
+use crate::worker::state::connections::Phase;
+use crate::worker::state::timeouts::NONE;
 
 /// What was said last on a connection has so long to go out.
 const LAST_WORDS_NS: u64 = 1_000_000;
@@ -14,7 +16,7 @@ impl<'r> Worker<'r> {
     /// a journey.
     fn kept(&self) -> Option<&'r Kept> {
         let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
-        self.spec.kept.as_deref().filter(|_| self.talks.is_none() && !leave)
+        self.spec.kept.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
     }
 
     /// Takes up what the load before has left. To be called before the load begins.
@@ -22,7 +24,7 @@ impl<'r> Worker<'r> {
         let Some(kept) = self.kept() else { return };
         let mut places = self.places();
         // Those for which there is no use are closed: a server must not hold more than this load has.
-        for spare in kept.take(self.lane()) {
+        for spare in kept.take(self.share.slot as usize) {
             if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
                 && spare.is_good()
                 && self.take_up_one(ops, (id, address), spare)
@@ -36,16 +38,24 @@ impl<'r> Worker<'r> {
     fn address_for(&self, spare: &Spare) -> Option<u32> {
         let addresses = self.spec.hosts.get(usize::from(spare.host))?;
         let address = addresses.iter().position(|a| *a == spare.address)?;
-        let is_secure = self.secure.as_ref().is_some_and(|s| s.is_for(spare.host));
-        let alike = is_secure == spare.tls.is_some() && self.multiplex.is_some() == spare.session.is_some();
+        let is_secure = self.conns.tls.as_ref().is_some_and(|s| s.is_for(spare.host));
+        let alike = is_secure == spare.tls.is_some() && self.mode.is_http2() == spare.session.is_some();
         alike.then_some(address as u32)
     }
 
     /// Places for connections, none of them taken.
     fn places(&self) -> Places {
-        let hosts = self.multiplex.as_ref().map_or(1, |_| self.spec.hosts.len().max(1));
-        let most = u32::try_from(self.most_connections()).unwrap_or(u32::MAX);
+        let hosts = if self.mode.is_http2() { self.spec.hosts.len().max(1) } else { 1 };
+        let most = u32::try_from(self.max_connections()).unwrap_or(u32::MAX);
         Places { next: (0..hosts as u32).collect(), most }
+    }
+
+    /// Most connections this worker may have at one time.
+    fn max_connections(&self) -> usize {
+        match self.pacer {
+            Pacer::Open(_) if self.conns.round_robin.is_none() => self.spec.connections_per_thread(),
+            _ => self.conns.table.len(),
+        }
     }
 
     fn take_up_one(
@@ -59,45 +69,45 @@ impl<'r> Worker<'r> {
             return false;
         }
         let (host, tls, session) = (spare.host, spare.tls.take(), spare.session.take());
-        self.make_places(id);
-        let conn = &mut self.conns[id as usize];
+        self.conns.reserve(id);
+        let conn = &mut self.conns.table[id as usize];
         (conn.phase, conn.host, conn.address, conn.rested) = (Phase::Idle, host, address, true);
-        if let (Some(secure), Some(tls)) = (&mut self.secure, tls) {
+        if let (Some(secure), Some(tls)) = (&mut self.conns.tls, tls) {
             secure.take_up(id, tls);
         }
-        if let (Some(multiplex), Some(session)) = (&mut self.multiplex, session) {
-            multiplex.take_up(id, session);
+        if let (Mode::Http2(streams), Some(session)) = (&mut self.mode, session) {
+            streams.take_up(id, session);
         }
-        self.recorder.taken_over();
+        self.measure.recorder.taken_over();
         true
     }
 
     /// Leaves connections at rest to the load that comes next. This is after the load, and in none of its figures.
     pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
         let Some(kept) = self.kept() else { return };
-        for id in 0..self.conns.len() as u32 {
+        for id in 0..self.conns.table.len() as u32 {
             if !self.is_at_rest(id) {
                 continue;
             }
-            let (host, address) = (self.conns[id as usize].host, self.conns[id as usize].address);
-            let Some(address) = self.addresses.get(host, address as usize).cloned() else { continue };
+            let (host, address) = (self.conns.table[id as usize].host, self.conns.table[id as usize].address);
+            let Some(address) = self.conns.addresses.get(host, address as usize).cloned() else { continue };
             let Some(socket) = ops.give(id) else { continue };
-            self.conns[id as usize].phase = Phase::Closed;
-            self.recorder.closed();
-            let tls = self.secure.as_mut().and_then(|s| s.hand_over(id));
-            let session = self.multiplex.as_mut().and_then(|m| m.hand_over(id));
-            kept.put(self.lane(), Spare { host, address, socket: Some(socket), tls, session });
+            self.conns.table[id as usize].phase = Phase::Closed;
+            self.measure.recorder.closed();
+            let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
+            let session = self.mode.streams().and_then(|streams| streams.hand_over(id));
+            kept.put(self.share.slot as usize, Spare { host, address, socket: Some(socket), tls, session });
         }
-        for id in 0..self.conns.len() as u32 {
+        for id in 0..self.conns.table.len() as u32 {
             self.close(ops, id);
         }
     }
 
     /// The connection stands, and nothing is under way on it.
     fn is_at_rest(&mut self, id: ConnId) -> bool {
-        let conn = &self.conns[id as usize];
+        let conn = &self.conns.table[id as usize];
         let is_idle = conn.phase == Phase::Idle && conn.exchange == NONE;
-        is_idle && self.multiplex.as_mut().is_none_or(|m| m.is_at_rest(id))
+        is_idle && self.mode.streams().is_none_or(|streams| streams.is_at_rest(id))
     }
 }
 
@@ -108,7 +118,7 @@ impl<'r> Worker<'r> {
 /// The backend's.
 pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
     let keeps = worker.kept().is_some();
-    for id in 0..worker.conns.len() as u32 {
+    for id in 0..worker.conns.table.len() as u32 {
         if !keeps || !worker.is_at_rest(id) {
             worker.close(io.ops(), id);
         }

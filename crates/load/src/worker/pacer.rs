@@ -6,8 +6,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::schedule::level::Level;
+use crate::schedule::share::Share;
 use crate::spec::{LoadSpec, Model, Until, WhenBehind};
-use crate::worker::Place;
 
 /// Runs of waiting requests told apart by when they were noticed; above this, neighbours are joined.
 const BACKLOG_RUNS: usize = 1 << 16;
@@ -15,7 +15,7 @@ const BACKLOG_RUNS: usize = 1 << 16;
 /// Where requests come from.
 // One a worker: its size costs nothing.
 #[allow(clippy::large_enum_variant)]
-pub enum Feed {
+pub enum Pacer {
     /// Users.
     Closed(Users),
     /// A schedule.
@@ -65,17 +65,17 @@ pub struct Open {
     pub when_behind: WhenBehind,
 }
 
-impl Feed {
+impl Pacer {
     /// A slot's share.
-    pub fn new(spec: &LoadSpec, place: Place) -> Feed {
+    pub fn new(spec: &LoadSpec, share: Share) -> Pacer {
         match &spec.model {
             Model::Closed { users } => {
-                let count = share_of(*users, place).min(u64::from(u32::MAX)) as u32;
+                let count = share.of(*users).min(u64::from(u32::MAX)) as u32;
                 // In the shared order the shares lie end to end: a number of requests reaches each URL equally,
                 // and without one each worker goes round by itself, from a place of its own.
                 let (budget, number) = match spec.until {
-                    Until::Requests(n) => (share_of(n, place), share_before(n, place)),
-                    _ => (u64::MAX, share_before(spec.requests.len() as u64, place)),
+                    Until::Requests(n) => (share.of(n), share.before(n)),
+                    _ => (u64::MAX, share.before(spec.requests.len() as u64)),
                 };
                 let each = match spec.until {
                     // Rounds of a journey differ in length: its course counts them.
@@ -84,10 +84,10 @@ impl Feed {
                     }
                     _ => u64::MAX,
                 };
-                let random = Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32));
+                let random = Random::new(spec.seed ^ 0x5eed_0002 ^ share.slot.rotate_left(32));
                 let later = BinaryHeap::new();
                 let level = spec.level(*users as f64);
-                Feed::Closed(Users {
+                Pacer::Closed(Users {
                     count,
                     awake: 0,
                     budget,
@@ -104,37 +104,24 @@ impl Feed {
                     Until::Elapsed(ns) => (ns, u64::MAX),
                     Until::Requests(n) | Until::Repeats(n) => (u64::MAX, n),
                 };
-                let number = if place.slot < place.slots { number } else { 0 };
+                let number = if share.slot < share.slots { number } else { 0 };
                 let schedule = Schedule::new(spec.level(*rate_per_s), *arrivals, spec.seed)
                     .until(end_ns, number)
-                    .share(place.slot, place.slots);
-                let held = spec.held.as_ref().map_or(u64::MAX, |h| share_of(h.connections, place));
-                Feed::Open(Open {
+                    .share(share.slot, share.slots);
+                let held = spec.held.as_ref().map_or(u64::MAX, |h| share.of(h.connections));
+                Pacer::Open(Open {
                     starting: schedule.clone(),
                     noticing: schedule,
                     backlog: Backlog::default(),
                     free: Vec::new(),
                     later: BinaryHeap::new(),
-                    random: Random::new(spec.seed ^ 0x5eed_0002 ^ place.slot.rotate_left(32)),
-                    cap: share_of(*max_in_flight, place).min(held).max(1) as usize,
+                    random: Random::new(spec.seed ^ 0x5eed_0002 ^ share.slot.rotate_left(32)),
+                    cap: share.of(*max_in_flight).min(held).max(1) as usize,
                     when_behind: *when_behind,
                 })
             }
         }
     }
-}
-
-/// How many users, requests or connections are a slot's, of so many.
-pub fn share_of(total: u64, place: Place) -> u64 {
-    match place.slot < place.slots {
-        true => total / place.slots + u64::from(place.slot < total % place.slots),
-        false => 0,
-    }
-}
-
-/// How many are those of the slots before it.
-fn share_before(total: u64, place: Place) -> u64 {
-    total / place.slots * place.slot + place.slot.min(total % place.slots)
 }
 
 /// Requests that wait, first in, first out: how many, and when they were noticed. Bounded however many wait:
@@ -197,22 +184,6 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, slots in 1u64..9, beyond in 0u64..3) {
-            let mut before = 0;
-            for slot in 0..slots + beyond {
-                let place = Place { slot, slots, start_ns: 0, first_id: 0 };
-                if slot < slots {
-                    prop_assert_eq!(share_before(total, place), before);
-                }
-                before += share_of(total, place);
-            }
-            prop_assert_eq!(before, total);
-        }
-    }
 
     #[test]
     fn a_backlog_is_first_in_first_out_and_bounded() {

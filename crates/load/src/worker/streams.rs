@@ -7,117 +7,35 @@
 //! Places share connections in groups, and each group has one connection to each host. A step of a journey is written
 //! when its stream begins, since only its connection knows how its head is packed.
 
-use std::ops::Range;
-
-use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
-use crate::journey::script::{Ended, Trouble, write_field};
+use crate::journey::script::Trouble;
 use crate::measure::examples::Reason;
-use crate::protocol::http2::{Code, Event, Session, Settings};
-use crate::spec::Http2;
-use crate::worker::Worker;
-use crate::worker::exchange::STASHES;
-use crate::worker::slots::{Conn, Exchange, Phase, Stash};
-use crate::worker::tls::put;
-
-/// All connections of one worker that carry streams.
-pub struct Multiplex<'r> {
-    spec: &'r Http2,
-    /// Hosts of the load.
-    hosts: u32,
-    links: Vec<Link>,
-    /// What is to be written on the connection at hand.
-    out: Vec<u8>,
-    /// The connection whose bytes are being taken: what is sent on it meanwhile goes out behind them, together.
-    at_hand: Option<ConnId>,
-    /// What came on it.
-    told: Vec<Told>,
-}
-
-/// One connection.
-#[derive(Default)]
-struct Link {
-    session: Option<Box<Session>>,
-    /// Bytes on their way out.
-    unsent: usize,
-    /// When it was begun to be made, on the backend's clock.
-    since_ns: u64,
-    /// Exchanges that wait for it.
-    waiting: Vec<u32>,
-}
-
-/// An exchange whose fate is known.
-enum Told {
-    Complete(u32),
-    Failed(u32, Failure, &'static str),
-    /// The server never looked at it.
-    Again(u32),
-}
-
-impl<'r> Multiplex<'r> {
-    pub fn new(spec: &'r Http2, hosts: usize) -> Self {
-        let hosts = hosts.max(1) as u32;
-        Multiplex { spec, hosts, links: Vec::new(), out: Vec::new(), at_hand: None, told: Vec::new() }
-    }
-
-    /// The connection to a host that a place shares.
-    pub fn connection_of(&self, place: u32, host: u16) -> ConnId {
-        self.connections_of(place).start + u32::from(host)
-    }
-
-    /// All connections that a place shares, one to each host.
-    pub fn connections_of(&self, place: u32) -> Range<ConnId> {
-        let first = place / self.spec.streams.max(1) * self.hosts;
-        first..first + self.hosts
-    }
-
-    /// Nothing is open on the connection or waits for it, and the server has not said goodbye.
-    pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
-        let Link { session, waiting, .. } = self.link(conn);
-        waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
-    }
-
-    /// The connection is being made now, on the backend's clock.
-    pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
-        self.link(conn).since_ns = at_ns;
-    }
-
-    /// Since when it was being made, on the backend's clock.
-    pub fn connecting_since(&self, conn: ConnId) -> Option<u64> {
-        self.links.get(conn as usize).map(|link| link.since_ns)
-    }
-
-    /// What was said on a connection that goes on elsewhere.
-    pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
-        self.link(conn).session.take()
-    }
-
-    /// The connection comes from elsewhere, and this was said on it.
-    pub fn take_up(&mut self, conn: ConnId, session: Box<Session>) {
-        let link = self.link(conn);
-        (link.session, link.unsent) = (Some(session), 0);
-    }
-
-    fn link(&mut self, conn: ConnId) -> &mut Link {
-        let index = conn as usize;
-        if self.links.len() <= index {
-            self.links.resize_with(index + 1, Link::default);
-        }
-        &mut self.links[index]
-    }
-}
+use crate::protocol::http2::{Session, Settings};
+use crate::worker::state::Mode;
+use crate::worker::state::connections::{Conn, Phase};
+use crate::worker::state::streams::{EventApplier, Link, StreamOutcome, Streams};
+use crate::worker::state::tls::put;
+use crate::worker::{NO_RESPONSE, Worker};
 
 impl<'r> Worker<'r> {
     /// The first action for a request: it goes out, or waits until it can.
     pub(crate) fn begin_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, host: u16, now: u64) {
-        let conn = self.exchanges[id as usize].conn;
-        let Some(multiplex) = &mut self.multiplex else { return };
-        multiplex.link(conn).waiting.push(id);
-        match self.conns[conn as usize].phase {
+        let Mode::Http2(streams) = &self.mode else { return };
+        let conn = streams.connection_of(id, host);
+        let exchange = &mut self.slots.exchanges[id as usize];
+        exchange.conn = conn;
+        let (index, is_closed) = (exchange.request, self.conns.table[conn as usize].phase == Phase::Closed);
+        if is_closed && !self.can_be_written(id, index, now) {
+            return;
+        }
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        streams.link(conn).waiting.push(id);
+        match self.conns.table[conn as usize].phase {
             Phase::Closed => {
-                self.conns[conn as usize].refused = 0;
+                self.conns.table[conn as usize].refused = 0;
                 self.connect(ops, conn, host, now);
             }
             Phase::Connecting | Phase::Securing => {}
@@ -127,13 +45,13 @@ impl<'r> Worker<'r> {
 
     /// The connection stands: it says hello, and what waits goes out.
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        self.conns[conn as usize].phase = Phase::Idle;
-        let Some(multiplex) = &mut self.multiplex else { return };
+        self.conns.table[conn as usize].phase = Phase::Idle;
+        let Mode::Http2(streams) = &mut self.mode else { return };
         let tell_fields = self.journey.is_some();
         let settings = Settings { tell_fields, tell_failures: true, ..Settings::default() };
         let mut session = Box::new(Session::new(settings));
-        session.start(&mut multiplex.out);
-        let link = multiplex.link(conn);
+        session.start(&mut streams.out);
+        let link = streams.link(conn);
         (link.session, link.unsent) = (Some(session), 0);
         self.send_waiting(ops, conn);
     }
@@ -141,16 +59,16 @@ impl<'r> Worker<'r> {
     /// Sends as much of what waits as there are streams for.
     fn send_waiting(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         let now = if self.journey.is_some() { self.now(ops) } else { 0 };
-        let Some(multiplex) = &mut self.multiplex else { return };
-        if multiplex.at_hand == Some(conn) {
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        if streams.at_hand == Some(conn) {
             return;
         }
-        let spec = multiplex.spec;
-        let Multiplex { links, out, .. } = multiplex;
+        let spec = streams.spec;
+        let Streams { links, out, .. } = streams;
         let Link { session: Some(session), waiting, .. } = &mut links[conn as usize] else { return };
         let ready = (session.room() as usize).min(waiting.len());
         for id in waiting.drain(..ready) {
-            let exchange = &mut self.exchanges[id as usize];
+            let exchange = &mut self.slots.exchanges[id as usize];
             let request = &self.spec.requests[exchange.request as usize];
             if let Some(journey) = &mut self.journey {
                 journey.make_room(exchange.request, &mut exchange.kept);
@@ -158,7 +76,7 @@ impl<'r> Worker<'r> {
                     let spoken = match journey.speak(id, exchange.request, now, written) {
                         Ok(spoken) => spoken,
                         Err(fault) => {
-                            self.unwritten.push(exchange.unwritten(id, Trouble::Unwritten(fault)));
+                            self.slots.unwritten.push(exchange.unwritten(id, Trouble::Unwritten(fault)));
                             continue;
                         }
                     };
@@ -184,14 +102,14 @@ impl<'r> Worker<'r> {
 
     /// Hands over what is to be written, with the bodies that may go on.
     fn write_out(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Some(multiplex) = &mut self.multiplex else { return };
-        let Multiplex { links, out, .. } = multiplex;
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        let Streams { links, out, .. } = streams;
         let Link { session: Some(session), unsent, .. } = &mut links[conn as usize] else { return };
         loop {
             if !out.is_empty() {
-                let (length, sent) = put(&mut self.secure, ops, conn, out);
+                let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
                 *unsent += length - sent;
-                self.recorder.sent(sent);
+                self.measure.recorder.sent(sent);
                 out.clear();
             }
             if *unsent == 0 {
@@ -200,7 +118,7 @@ impl<'r> Worker<'r> {
             if !session.wants_flush() {
                 return;
             }
-            let (exchanges, requests) = (&self.exchanges, &self.spec.requests);
+            let (exchanges, requests) = (&self.slots.exchanges, &self.spec.requests);
             let body_of = |id: u32| {
                 let exchange = &exchanges[id as usize];
                 match exchange.kept.as_deref().filter(|kept| !kept.unsent.is_empty()) {
@@ -218,11 +136,8 @@ impl<'r> Worker<'r> {
     /// Bytes that had to wait have gone out.
     #[inline]
     pub(crate) fn streams_sent(&mut self, conn: ConnId, bytes: usize) {
-        let Some(Link { session, unsent, .. }) =
-            self.multiplex.as_mut().and_then(|m| m.links.get_mut(conn as usize))
-        else {
-            return;
-        };
+        let link = self.mode.streams().and_then(|streams| streams.links.get_mut(conn as usize));
+        let Some(Link { session, unsent, .. }) = link else { return };
         *unsent = unsent.saturating_sub(bytes);
         if let Some(session) = session.as_mut().filter(|_| *unsent == 0) {
             session.all_gone();
@@ -231,28 +146,23 @@ impl<'r> Worker<'r> {
 
     /// Bytes of a connection that carries streams.
     pub(crate) fn streams_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
-        let Some(multiplex) = &mut self.multiplex else { return };
-        let Some(mut session) = multiplex.link(conn).session.take() else { return };
-        multiplex.at_hand = Some(conn);
-        let mut told = std::mem::take(&mut multiplex.told);
-        let mut taking = Taking {
-            exchanges: &mut self.exchanges,
-            spare: &mut self.stashes,
-            stashed: &mut self.stashed,
-            told: &mut told,
-        };
-        let result = session.receive(bytes, &mut multiplex.out, &mut |event| taking.take(event));
-        multiplex.link(conn).session = Some(session);
-        if !multiplex.out.is_empty() {
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        let Some(mut session) = streams.link(conn).session.take() else { return };
+        streams.at_hand = Some(conn);
+        let mut ended = std::mem::take(&mut streams.ended);
+        let mut applier = EventApplier { slots: &mut self.slots, ended: &mut ended };
+        let result = session.receive(bytes, &mut streams.out, &mut |event| applier.apply(event));
+        streams.link(conn).session = Some(session);
+        if !streams.out.is_empty() {
             // What follows may send on other connections.
             self.write_out(ops, conn);
         }
-        for one in told.drain(..) {
+        for one in ended.drain(..) {
             self.settle(ops, one, now);
         }
-        let Some(multiplex) = &mut self.multiplex else { return };
-        (multiplex.told, multiplex.at_hand) = (told, None);
-        if multiplex.link(conn).session.is_none() {
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        (streams.ended, streams.at_hand) = (ended, None);
+        if streams.link(conn).session.is_none() {
             // Its user has left, and taken it along.
             return;
         }
@@ -269,72 +179,59 @@ impl<'r> Worker<'r> {
     /// A connection that the server has said goodbye on is closed when nothing is open on it; what waits for it goes
     /// to the next.
     fn end_quietly(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Some(multiplex) = &mut self.multiplex else { return };
-        let link = multiplex.link(conn);
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        let link = streams.link(conn);
         if !link.session.as_ref().is_some_and(|s| s.is_ending() && s.open() == 0) {
             return;
         }
         let waits = !link.waiting.is_empty();
         self.shut(ops, conn);
         if waits {
-            let (now, host) = (self.now(ops), self.conns[conn as usize].host);
-            self.recorder.resent();
+            let (now, host) = (self.now(ops), self.conns.table[conn as usize].host);
+            self.measure.recorder.resent();
             self.connect(ops, conn, host, now);
         }
     }
 
-    fn settle(&mut self, ops: &mut impl Ops<'r>, told: Told, now: u64) {
-        match told {
-            Told::Complete(id) => self.complete_stream(ops, id, now),
-            Told::Failed(id, failure, words) => {
+    fn settle(&mut self, ops: &mut impl Ops<'r>, outcome: StreamOutcome, now: u64) {
+        match outcome {
+            StreamOutcome::Complete(id) => self.complete_stream(ops, id, now),
+            StreamOutcome::Failed(id, failure, words) => {
                 let outcome = Outcome::Failed(failure);
                 self.finish(ops, id, now, outcome, (Some(Reason::Words(words)), (&[], None)));
             }
-            Told::Again(id) if self.exchanges[id as usize].resent => {
+            StreamOutcome::Again(id) if self.slots.exchanges[id as usize].resent => {
                 let words = "the server refused the stream, and again";
                 let reason = (Some(Reason::Words(words)), (&[][..], None));
                 self.finish(ops, id, now, Outcome::Failed(Failure::Reset), reason);
             }
-            Told::Again(id) => {
-                let exchange = &mut self.exchanges[id as usize];
+            StreamOutcome::Again(id) => {
+                let exchange = &mut self.slots.exchanges[id as usize];
                 (exchange.resent, exchange.answered) = (true, false);
                 if let Some(stash) = &mut exchange.stash {
                     stash.bytes.clear();
                 }
                 let conn = exchange.conn;
-                if let Some(multiplex) = &mut self.multiplex {
-                    multiplex.link(conn).waiting.push(id);
+                if let Mode::Http2(streams) = &mut self.mode {
+                    streams.link(conn).waiting.push(id);
                 }
             }
         }
     }
 
     fn complete_stream(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
-        let exchange = &mut self.exchanges[id as usize];
-        let status = exchange.status;
-        self.recorder.status(status);
-        let (outcome, trouble) = match &mut self.journey {
-            None => {
-                (crate::worker::exchange::judge(&self.spec.requests[exchange.request as usize], status), None)
-            }
-            Some(journey) => {
-                let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
-                let judged = journey.judge(id, exchange.request, exchange.kept.as_deref_mut(), ended);
-                for (place, value) in journey.numbers.drain(..) {
-                    self.recorder.number(place, value, exchange.due_ns);
-                }
-                judged
-            }
-        };
+        let status = self.slots.exchanges[id as usize].status;
+        self.measure.recorder.status(status);
+        let (outcome, trouble) = self.judge(id, status, now);
         self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (&[], None)));
     }
 
     /// A request is given up; its connection goes on without it.
     pub(crate) fn cancel_stream(&mut self, ops: &mut impl Ops<'r>, id: u32) {
-        let conn = self.exchanges[id as usize].conn;
-        let Some(multiplex) = &mut self.multiplex else { return };
-        multiplex.link(conn).waiting.retain(|waiting| *waiting != id);
-        let Multiplex { links, out, .. } = multiplex;
+        let conn = self.slots.exchanges[id as usize].conn;
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        streams.link(conn).waiting.retain(|waiting| *waiting != id);
+        let Streams { links, out, .. } = streams;
         if let Some(session) = &mut links[conn as usize].session {
             session.cancel(id, out);
             self.write_out(ops, conn);
@@ -345,52 +242,53 @@ impl<'r> Worker<'r> {
     /// timeout ago is given up, and others that wait for it get another.
     #[cold]
     pub(crate) fn replace_stuck(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
-        let conn = self.exchanges[id as usize].conn;
-        let Conn { phase, host, .. } = self.conns[conn as usize];
-        let age_ns = |since_ns| (self.place.start_ns + now).saturating_sub(since_ns);
-        let Some(multiplex) = &mut self.multiplex else { return };
-        let link = multiplex.link(conn);
+        let conn = self.slots.exchanges[id as usize].conn;
+        let Conn { phase, host, .. } = self.conns.table[conn as usize];
+        let age_ns = |since_ns| (self.start_ns + now).saturating_sub(since_ns);
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        let link = streams.link(conn);
         let is_making = matches!(phase, Phase::Connecting | Phase::Securing);
         if !is_making || age_ns(link.since_ns) < self.spec.timeout_ns {
             return;
         }
         link.waiting.retain(|waiting| *waiting != id);
         // Those that wait as long are given up next, and what they do then makes a connection of its own.
-        let is_wanted = link.waiting.iter().any(|w| self.exchanges[*w as usize].link.at_ns > now);
+        let is_wanted = link.waiting.iter().any(|w| self.slots.exchanges[*w as usize].link.at_ns > now);
         self.shut(ops, conn);
         if is_wanted {
-            self.conns[conn as usize].refused = 0;
+            self.conns.table[conn as usize].refused = 0;
             self.connect(ops, conn, host, now);
         }
     }
 
     /// A user leaves, and takes along the connections that are its alone; those that users share stay.
     pub(crate) fn leave_streams(&mut self, ops: &mut impl Ops<'r>, place: u32) {
-        let Some(multiplex) = &mut self.multiplex else { return };
-        if multiplex.spec.streams > 1 {
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        if streams.spec.streams > 1 {
             return;
         }
-        for conn in multiplex.connections_of(place) {
-            if let Some(multiplex) = &mut self.multiplex {
-                multiplex.link(conn).session = None;
+        for conn in streams.connections_of(place) {
+            if let Mode::Http2(streams) = &mut self.mode {
+                streams.link(conn).session = None;
             }
-            if self.conns[conn as usize].phase != Phase::Closed {
+            if self.conns.table[conn as usize].phase != Phase::Closed {
                 self.shut(ops, conn);
             }
         }
     }
 
-    /// What is said of a request that takes too long.
+    /// Why a request timed out.
     #[cold]
-    pub(crate) fn overdue_words(&self, id: u32) -> &'static str {
-        let link =
-            self.multiplex.as_ref().and_then(|m| m.links.get(self.exchanges[id as usize].conn as usize));
-        match link.and_then(|l| l.session.as_ref()) {
-            Some(session) if session.is_held_up(id) => {
+    pub(crate) fn stream_overdue(&self, id: u32) -> Reason {
+        let Mode::Http2(streams) = &self.mode else { return Reason::Words(NO_RESPONSE) };
+        let link = streams.links.get(self.slots.exchanges[id as usize].conn as usize);
+        let session = link.and_then(|link| link.session.as_ref());
+        Reason::Words(match session.is_some_and(|session| session.is_held_up(id)) {
+            true => {
                 "no complete response within the timeout: the server gave no room to send the whole request"
             }
-            _ => "no complete response within the timeout",
-        }
+            false => NO_RESPONSE,
+        })
     }
 
     /// A connection is gone, and with it all that was open on it. What waited and was not sent goes to the next one,
@@ -402,15 +300,15 @@ impl<'r> Worker<'r> {
         why: Option<(Failure, Reason)>,
     ) {
         let now = self.now(ops);
-        let connecting = matches!(self.conns[conn as usize].phase, Phase::Connecting | Phase::Securing);
-        let host = self.conns[conn as usize].host;
-        let Some(multiplex) = &mut self.multiplex else { return };
-        let link = multiplex.link(conn);
+        let connecting = matches!(self.conns.table[conn as usize].phase, Phase::Connecting | Phase::Securing);
+        let host = self.conns.table[conn as usize].host;
+        let Mode::Http2(streams) = &mut self.mode else { return };
+        let link = streams.link(conn);
         let session = link.session.take();
         let open: Vec<u32> = session.iter().flat_map(|s| s.open_tokens()).collect();
         let waiting = std::mem::take(&mut link.waiting);
-        self.recorder.roll(now);
-        if self.conns[conn as usize].phase != Phase::Closed {
+        self.measure.recorder.roll(now);
+        if self.conns.table[conn as usize].phase != Phase::Closed {
             self.shut(ops, conn);
         }
         let closed = Reason::Words("connection closed by the server");
@@ -420,99 +318,17 @@ impl<'r> Worker<'r> {
             lost.extend(&waiting);
         }
         for id in lost {
-            let answered = self.exchanges[id as usize].answered;
+            let answered = self.slots.exchanges[id as usize].answered;
             let failure = if failure == Failure::Reset && answered { Failure::Truncated } else { failure };
             self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
         }
         if !connecting && !waiting.is_empty() {
-            if let Some(multiplex) = &mut self.multiplex {
-                multiplex.link(conn).waiting.extend(waiting);
+            if let Mode::Http2(streams) = &mut self.mode {
+                streams.link(conn).waiting.extend(waiting);
             }
-            if self.conns[conn as usize].phase == Phase::Closed {
+            if self.conns.table[conn as usize].phase == Phase::Closed {
                 self.connect(ops, conn, host, now);
             }
-        }
-    }
-}
-
-/// What a session's events are put into.
-struct Taking<'a> {
-    exchanges: &'a mut Vec<Exchange>,
-    // Boxes, since they wander into exchanges and back.
-    #[allow(clippy::vec_box)]
-    spare: &'a mut Vec<Box<Stash>>,
-    stashed: &'a mut usize,
-    told: &'a mut Vec<Told>,
-}
-
-impl Taking<'_> {
-    #[inline]
-    fn take(&mut self, event: Event<'_>) {
-        match event {
-            Event::Head { token, status, end } => self.head(token, status, end),
-            Event::Data { token, bytes, end } => self.data(token, bytes, end),
-            Event::Field { token, name, value } => self.field(token, name, value),
-            Event::GoAway { .. } | Event::SettingsChanged { .. } => {}
-            Event::Reset { token, code: Code::REFUSED_STREAM } | Event::Unprocessed { token } => {
-                self.told.push(Told::Again(token));
-            }
-            Event::Reset { token, .. } => {
-                self.told.push(Told::Failed(token, Failure::Reset, "the server reset the stream"));
-            }
-            Event::Malformed { token, words } => {
-                self.told.push(Told::Failed(token, Failure::Protocol, words));
-            }
-        }
-    }
-
-    #[inline]
-    fn head(&mut self, token: u32, status: u16, end: bool) {
-        let exchange = &mut self.exchanges[token as usize];
-        (exchange.answered, exchange.status) = (true, status);
-        if let Some(kept) = &mut exchange.kept {
-            kept.end_head();
-        }
-        if let Some(stash) = &mut exchange.stash {
-            stash.bytes.extend_from_slice(b"\r\n");
-            stash.head_end = Some(stash.bytes.len());
-        }
-        if end {
-            self.told.push(Told::Complete(token));
-        }
-    }
-
-    #[inline]
-    fn data(&mut self, token: u32, bytes: &[u8], end: bool) {
-        let exchange = &mut self.exchanges[token as usize];
-        if let Some(kept) = &mut exchange.kept {
-            crate::protocol::http1::Keep::body(&mut **kept, bytes);
-        }
-        if let Some(stash) = &mut exchange.stash {
-            let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
-            stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        }
-        if end {
-            self.told.push(Told::Complete(token));
-        }
-    }
-
-    /// A field of a response's head, where somebody will look at it: the journey, or who reads an example. Trailers
-    /// come behind the head, and nobody does.
-    fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
-        let exchange = &mut self.exchanges[token as usize];
-        if exchange.answered {
-            return;
-        }
-        if let Some(kept) = &mut exchange.kept {
-            return kept.field(name, value);
-        }
-        let fails = name == b":status" && value.first().is_some_and(|b| *b >= b'4');
-        if fails && exchange.stash.is_none() && *self.stashed < STASHES {
-            *self.stashed += 1;
-            exchange.stash = Some(self.spare.pop().unwrap_or_default());
-        }
-        if let Some(stash) = exchange.stash.as_mut().filter(|stash| stash.bytes.len() < HEAD_BYTES) {
-            write_field(name, value, &mut stash.bytes);
         }
     }
 }

@@ -9,6 +9,8 @@ pub mod opening;
 
 /// Frames in a row that bring no message further: pings, pongs, empty pieces.
 pub const MAX_IDLE_FRAMES: u32 = 100_000;
+/// Code of a close when all is well (RFC 6455 §7.4.1).
+pub const NORMAL: u16 = 1000;
 /// Longest payload of a control frame.
 const MAX_CONTROL: usize = 125;
 

@@ -8,17 +8,16 @@ use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::ConnId;
 use crate::journey::script::{MAX_BODY, Trouble};
-use crate::protocol::websocket::Socket;
+use crate::protocol::websocket::{NORMAL, Socket};
 use crate::spec::LoadSpec;
-use crate::worker::buffers::Rooms;
-use crate::worker::conversation::NORMAL;
+use crate::worker::state::buffers::Rooms;
 
 /// Most bytes, and messages, that are kept for one user that is not waiting; what is beyond is passed over.
 const INBOX_BYTES: usize = 64 * 1024;
 const INBOX_MESSAGES: usize = 64;
 
 /// All conversations of one worker.
-pub struct Talks {
+pub struct Conversations {
     pub links: Vec<Option<Box<Link>>>,
     pub seed: u64,
     /// WebSockets opened so far: no two have the same number.
@@ -165,11 +164,11 @@ impl Link {
     }
 }
 
-impl Talks {
+impl Conversations {
     /// Those of a load, if its users talk.
-    pub fn of(spec: &LoadSpec) -> Option<Talks> {
+    pub fn of(spec: &LoadSpec) -> Option<Conversations> {
         let talks = spec.journey.as_ref().is_some_and(|j| j.scripts.iter().any(|s| s.talk.is_some()));
-        talks.then(|| Talks {
+        talks.then(|| Conversations {
             links: Vec::new(),
             seed: spec.seed,
             opened: 0,
@@ -212,7 +211,7 @@ impl Talks {
     }
 
     /// The connection is about to be closed from here: what a server that still listens is told.
-    pub fn hang_up(&mut self, conn: ConnId, last: &mut Vec<u8>) {
+    pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
         if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, State::Open)) {
             link.socket.close(NORMAL, last);
         }

@@ -6,27 +6,24 @@
 //! part, and if the connection ends meanwhile, the part that follows fails of it. A part that fails with its connection
 //! takes the rest of the conversation with it.
 
-mod links;
-
 use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
 use crate::journey::script::{Ended, Kept, Part, Trouble};
 use crate::measure::examples::Reason;
+use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
 use crate::protocol::websocket::{Event, Fault, Kind};
-use crate::worker::Worker;
-use crate::worker::slots::Phase;
-use crate::worker::tls::put;
-
-pub use links::Talks;
-use links::{End, Gone, Link, Settled, State, closed_words};
+use crate::worker::state::Mode;
+use crate::worker::state::connections::Phase;
+use crate::worker::state::conversations::{Conversations, End, Gone, Link, Settled, State, closed_words};
+use crate::worker::state::tls::put;
+use crate::worker::{NO_RESPONSE, Worker};
 
 /// Most bytes that wait to go out when pings are answered: a server that asks and never reads ends here.
 const MAX_UNSENT: usize = 256 * 1024;
-/// Code of a goodbye when all is well (RFC 6455 §7.4.1), and of a message that is too long.
-pub(crate) const NORMAL: u16 = 1000;
+/// Code of a close for a message that is too long (RFC 6455 §7.4.1).
 const TOO_BIG: u16 = 1009;
 /// Room for messages that came together, larger than this, is given back.
 const HEARD_KEPT: usize = 64 * 1024;
@@ -44,22 +41,22 @@ enum Doing {
 
 impl<'r> Worker<'r> {
     /// How long a request may take.
-    pub(crate) fn within_ns(&self, request: u32) -> u64 {
+    pub(crate) fn timeout_of(&self, request: u32) -> u64 {
         let talk = self.journey.as_ref().and_then(|j| j.talk(request));
         talk.and_then(|t| t.within_ns()).unwrap_or(self.spec.timeout_ns)
     }
 
     /// The part that an exchange is at.
     fn part(&self, id: u32) -> Option<&Part> {
-        let exchange = self.exchanges.get(id as usize).filter(|e| e.under_way)?;
+        let exchange = self.slots.exchanges.get(id as usize).filter(|e| e.under_way)?;
         self.journey.as_ref()?.talk(exchange.request).map(|talk| &talk.part)
     }
 
     fn doing(&self, conn: ConnId) -> Doing {
-        if self.talks.as_ref().is_some_and(|talks| talks.settles(conn)) {
+        if matches!(&self.mode, Mode::WebSocket(conversations) if conversations.settles(conn)) {
             return Doing::Nothing;
         }
-        match self.part(self.conns[conn as usize].exchange) {
+        match self.part(self.conns.table[conn as usize].exchange) {
             None | Some(Part::Open { .. }) => Doing::Nothing,
             Some(Part::Say { wait: None, .. }) => Doing::Saying,
             Some(Part::Say { wait: Some(_), .. }) => Doing::Waiting,
@@ -68,65 +65,67 @@ impl<'r> Worker<'r> {
     }
 
     /// An exchange's WebSocket stands.
-    pub(crate) fn talk_stands(&mut self, id: u32) -> bool {
-        let conn = self.exchanges[id as usize].conn;
-        self.talks.as_mut().is_some_and(|talks| talks.open(conn).is_some())
+    pub(crate) fn has_conversation(&mut self, id: u32) -> bool {
+        let conn = self.slots.exchanges[id as usize].conn;
+        self.mode.conversations().is_some_and(|conversations| conversations.open(conn).is_some())
     }
 
     /// A request begins: true if it goes on with a conversation, and needs no connection. Whatever else begins ends
     /// the conversation that its user had.
-    pub(crate) fn goes_on(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
-        let conn = self.exchanges[id as usize].conn;
+    pub(crate) fn continue_conversation(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) -> bool {
+        let conn = self.slots.exchanges[id as usize].conn;
         let is_goodbye = match self.part(id) {
             Some(Part::Goodbye) => true,
             Some(Part::Say { .. }) => false,
             None | Some(Part::Open { .. }) => {
-                self.end_talk(ops, conn);
+                self.end_conversation(ops, conn);
                 return false;
             }
         };
-        let state = &mut self.conns[conn as usize];
+        let state = &mut self.conns.table[conn as usize];
         (state.exchange, state.rested) = (id, false);
-        let link = self.talks.as_mut().and_then(|talks| talks.link(conn));
+        let link = self.mode.conversations().and_then(|conversations| conversations.link(conn));
         match link.map(|link| link.state) {
             Some(State::Open) => {
-                self.conns[conn as usize].phase = Phase::Busy;
-                if is_goodbye { self.says_goodbye(ops, conn) } else { self.says(ops, id, now) }
+                self.conns.table[conn as usize].phase = Phase::Busy;
+                if is_goodbye { self.send_close(ops, conn) } else { self.send_message(ops, id, now) }
             }
             Some(State::Gone(Gone::Closed(None | Some(NORMAL)))) if is_goodbye => {
-                self.ends_at_once(id, End::Done)
+                self.ends_soon(id, End::Done)
             }
-            _ => self.ends_at_once(id, End::Lost),
+            _ => self.ends_soon(id, End::Lost),
         }
         true
     }
 
     /// The opening goes out on a connection.
-    pub(crate) fn opens(&mut self, conn: ConnId) {
-        let keeps = match self.part(self.conns[conn as usize].exchange) {
+    pub(crate) fn open_conversation(&mut self, conn: ConnId) {
+        let keeps = match self.part(self.conns.table[conn as usize].exchange) {
             Some(Part::Open { keeps, .. }) => *keeps,
             _ => return,
         };
-        let number = self.number_of(conn);
-        let Some(talks) = &mut self.talks else { return };
+        let number = self.share.number_of(conn);
+        let Mode::WebSocket(conversations) = &mut self.mode else { return };
         let index = conn as usize;
-        if talks.links.len() <= index {
-            talks.links.resize_with(index + 1, || None);
+        if conversations.links.len() <= index {
+            conversations.links.resize_with(index + 1, || None);
         }
-        talks.opened += 1;
-        let seed = talks.seed ^ number.rotate_left(32);
-        talks.links[index] = Some(Box::new(Link::new(talks.opened, keeps, seed)));
+        conversations.opened += 1;
+        let seed = conversations.seed ^ number.rotate_left(32);
+        conversations.links[index] = Some(Box::new(Link::new(conversations.opened, keeps, seed)));
     }
 
     /// A message is sent, one is waited for, or both.
-    fn says(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
-        let exchange = &mut self.exchanges[id as usize];
+    fn send_message(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let exchange = &mut self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
-        let (Some(talks), Some(journey)) = (&mut self.talks, &mut self.journey) else { return };
+        let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &mut self.journey) else {
+            return;
+        };
         let Some(Part::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
         let mut kept = journey.room(request, exchange.kept.take());
-        let Talks { links, out, rooms, .. } = talks;
+        let Conversations { links, out, rooms, .. } = conversations;
         let Some(link) = &mut links[conn as usize] else { return };
         link.passed = 0;
         (exchange.length, exchange.unsent) = (0, 0);
@@ -141,10 +140,10 @@ impl<'r> Worker<'r> {
                 kept.request.extend_from_slice(&text[..text.len().min(HEAD_BYTES)]);
                 out.clear();
                 link.socket.send(kind, text, out);
-                let (length, sent) = put(&mut self.secure, ops, conn, out);
+                let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
                 link.unsent += length - sent;
                 (exchange.length, exchange.unsent) = (length, length - sent);
-                self.recorder.sent(sent);
+                self.measure.recorder.sent(sent);
             }
             (Ok(_), None) => {}
         }
@@ -155,76 +154,80 @@ impl<'r> Worker<'r> {
         exchange.id = journey.last_id().filter(|_| kind.is_some() && result.is_ok());
         exchange.kept = Some(kept);
         match result {
-            Err(trouble) => self.unwritten.push(exchange.unwritten(id, trouble)),
-            Ok(()) if !waits && all_gone => self.ends_at_once(id, End::Done),
-            Ok(()) if waits && kind.is_none() => self.looks_back(id, now),
+            Err(trouble) => self.slots.unwritten.push(exchange.unwritten(id, trouble)),
+            Ok(()) if !waits && all_gone => self.ends_soon(id, End::Done),
+            Ok(()) if waits && kind.is_none() => self.check_inbox(id, now),
             Ok(()) => {}
         }
     }
 
     /// What is waited for may have come before.
-    fn looks_back(&mut self, id: u32, now: u64) {
-        let conn = self.exchanges[id as usize].conn;
-        while let Some(mut message) = self.talks.as_mut().and_then(|t| t.link(conn)).and_then(Link::take) {
+    fn check_inbox(&mut self, id: u32, now: u64) {
+        let conn = self.slots.exchanges[id as usize].conn;
+        while let Some(mut message) =
+            self.mode.conversations().and_then(|t| t.link(conn)).and_then(Link::take)
+        {
             let verdict = self.judge_message(id, &message, now);
             if verdict.is_some() {
-                self.unstash(id);
-                self.stash(id, &message, Some(0));
+                self.slots.unstash(id);
+                self.slots.stash(id, &message, Some(0));
             }
             message.clear();
-            self.talks.iter_mut().for_each(|talks| talks.rooms.take_back(&mut message));
+            if let Mode::WebSocket(conversations) = &mut self.mode {
+                conversations.rooms.take_back(&mut message);
+            }
             if let Some((outcome, trouble)) = verdict {
-                return self.ends_at_once(id, End::Heard(outcome, trouble));
+                return self.ends_soon(id, End::Heard(outcome, trouble));
             }
         }
     }
 
-    fn says_goodbye(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Some(talks) = &mut self.talks else { return };
-        let Talks { links, out, .. } = talks;
+    fn send_close(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let Mode::WebSocket(conversations) = &mut self.mode else { return };
+        let Conversations { links, out, .. } = conversations;
         let Some(link) = &mut links[conn as usize] else { return };
         out.clear();
         link.socket.close(NORMAL, out);
-        let (length, sent) = put(&mut self.secure, ops, conn, out);
+        let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
         link.unsent += length - sent;
-        self.recorder.sent(sent);
+        self.measure.recorder.sent(sent);
     }
 
-    fn ends_at_once(&mut self, id: u32, end: End) {
-        let exchange = &self.exchanges[id as usize];
+    fn ends_soon(&mut self, id: u32, end: End) {
+        let exchange = &self.slots.exchanges[id as usize];
         let settled = Settled { id, request: exchange.request, started_ns: exchange.started_ns, end };
         let conn = exchange.conn;
-        if let Some(talks) = &mut self.talks {
-            talks.settled.push(settled);
-            if let Some(link) = talks.link(conn) {
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            conversations.settled.push(settled);
+            if let Some(link) = conversations.link(conn) {
                 link.settling = true;
             }
         }
     }
 
     /// Finishes what ended as soon as it began; in a turn of its own, or users would go on without end within one.
-    pub(crate) fn settle_talks(&mut self, ops: &mut impl Ops<'r>) {
-        let Some(talks) = self.talks.as_mut().filter(|t| t.has_settled()) else { return };
-        let spare = std::mem::take(&mut talks.spare);
-        let mut all = std::mem::replace(&mut talks.settled, spare);
+    pub(crate) fn settle_parts(&mut self, ops: &mut impl Ops<'r>) {
+        let Some(conversations) = self.mode.conversations().filter(|t| t.has_settled()) else { return };
+        let spare = std::mem::take(&mut conversations.spare);
+        let mut all = std::mem::replace(&mut conversations.settled, spare);
         for Settled { id, request, started_ns, end } in all.drain(..) {
-            let exchange = &self.exchanges[id as usize];
+            let exchange = &self.slots.exchanges[id as usize];
             if !exchange.under_way || (exchange.request, exchange.started_ns) != (request, started_ns) {
                 continue;
             }
             let (conn, now) = (exchange.conn, self.now(ops));
-            if let Some(link) = self.talks.as_mut().and_then(|talks| talks.link(conn)) {
+            if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
                 link.settling = false;
             }
-            self.recorder.roll(now);
+            self.measure.recorder.roll(now);
             match end {
                 End::Done => self.end_part(ops, id, now, (Outcome::Ok, None), &[]),
                 End::Heard(outcome, trouble) => self.end_part(ops, id, now, (outcome, trouble), &[]),
                 End::Lost => self.lost(ops, id),
             }
         }
-        if let Some(talks) = &mut self.talks {
-            talks.spare = all;
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            conversations.spare = all;
         }
     }
 
@@ -237,7 +240,7 @@ impl<'r> Worker<'r> {
         (outcome, trouble): (Outcome, Option<Trouble>),
         message: &[u8],
     ) {
-        let conn = &mut self.conns[self.exchanges[id as usize].conn as usize];
+        let conn = &mut self.conns.table[self.slots.exchanges[id as usize].conn as usize];
         if conn.phase == Phase::Busy {
             conn.phase = Phase::Idle;
         }
@@ -247,8 +250,8 @@ impl<'r> Worker<'r> {
     /// A part begins, and the WebSocket has ended before.
     #[cold]
     fn lost(&mut self, ops: &mut impl Ops<'r>, id: u32) {
-        let conn = self.exchanges[id as usize].conn;
-        let gone = self.talks.as_mut().and_then(|t| t.forget(conn)).map(|link| link.state);
+        let conn = self.slots.exchanges[id as usize].conn;
+        let gone = self.mode.conversations().and_then(|t| t.forget(conn)).map(|link| link.state);
         let (failure, words) = match gone {
             Some(State::Gone(Gone::Closed(code))) => (Failure::Reset, closed_words(code)),
             Some(State::Gone(Gone::Ended(Some(error)))) => (Failure::Reset, Reason::Os(error).to_string()),
@@ -260,15 +263,15 @@ impl<'r> Worker<'r> {
 
     #[cold]
     fn fail_for(&mut self, ops: &mut impl Ops<'r>, id: u32, failure: Failure, words: &str) {
-        if let Some(talks) = &mut self.talks {
-            talks.words.clear();
-            talks.words.push_str(words);
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            conversations.words.clear();
+            conversations.words.push_str(words);
         }
         self.fail(ops, id, failure, Reason::WebSocket);
     }
 
     /// Bytes of a connection: true if they belong to a conversation.
-    pub(crate) fn talk_received(
+    pub(crate) fn conversation_received(
         &mut self,
         ops: &mut impl Ops<'r>,
         conn: ConnId,
@@ -276,14 +279,14 @@ impl<'r> Worker<'r> {
         now: u64,
     ) -> bool {
         let waits = self.doing(conn) == Doing::Waiting;
-        let Some(talks) = &mut self.talks else { return false };
-        let Some(mut link) = talks.forget(conn) else { return false };
+        let Mode::WebSocket(conversations) = &mut self.mode else { return false };
+        let Some(mut link) = conversations.forget(conn) else { return false };
         if let State::Opening = link.state {
-            talks.put_back(conn, link);
+            conversations.put_back(conn, link);
             self.opening_received(ops, conn, bytes, now);
             return true;
         }
-        let Talks { heard, ends, out, rooms, .. } = talks;
+        let Conversations { heard, ends, out, rooms, .. } = conversations;
         rooms.lend(&mut link.partial);
         heard.clear();
         ends.clear();
@@ -311,23 +314,30 @@ impl<'r> Worker<'r> {
         rooms.take_back(&mut link.partial);
         let mut flooded = false;
         if !out.is_empty() {
-            let (length, sent) = put(&mut self.secure, ops, conn, out);
+            let (length, sent) = put(&mut self.conns.tls, ops, conn, out);
             link.answers = if link.unsent == 0 { length - sent } else { link.answers + length };
             link.unsent += length - sent;
             flooded = link.answers > MAX_UNSENT;
-            self.recorder.sent(sent);
+            self.measure.recorder.sent(sent);
         }
         let (number, asked) = (link.number, link.asked);
-        talks.put_back(conn, link);
-        self.hear(ops, conn, (number, asked), now);
-        if self.talks.as_mut().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
+        conversations.put_back(conn, link);
+        self.take_messages(ops, conn, (number, asked), now);
+        if self.mode.conversations().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
             match (result, closed) {
-                (Err(Fault { code: TOO_BIG, words }), _) => self.broken(ops, conn, Failure::TooLarge, words),
-                (Err(fault), _) => self.broken(ops, conn, Failure::Protocol, fault.words),
-                (Ok(()), _) if flooded => {
-                    self.broken(ops, conn, Failure::Protocol, "a flood of pings, whose answers nobody reads");
+                (Err(Fault { code: TOO_BIG, words }), _) => {
+                    self.protocol_broken(ops, conn, Failure::TooLarge, words)
                 }
-                (Ok(()), Some(code)) => self.heard_goodbye(ops, conn, code, now),
+                (Err(fault), _) => self.protocol_broken(ops, conn, Failure::Protocol, fault.words),
+                (Ok(()), _) if flooded => {
+                    self.protocol_broken(
+                        ops,
+                        conn,
+                        Failure::Protocol,
+                        "a flood of pings, whose answers nobody reads",
+                    );
+                }
+                (Ok(()), Some(code)) => self.close_received(ops, conn, code, now),
                 (Ok(()), None) => {}
             }
         }
@@ -335,42 +345,43 @@ impl<'r> Worker<'r> {
     }
 
     /// Takes the messages that came together. What is said meanwhile is not answered by them.
-    fn hear(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, (number, asked): (u64, u64), now: u64) {
-        let Some(talks) = self.talks.as_mut().filter(|t| !t.ends.is_empty()) else { return };
-        let (mut heard, ends) = (std::mem::take(&mut talks.heard), std::mem::take(&mut talks.ends));
+    fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, (number, asked): (u64, u64), now: u64) {
+        let Some(conversations) = self.mode.conversations().filter(|t| !t.ends.is_empty()) else { return };
+        let (mut heard, ends) =
+            (std::mem::take(&mut conversations.heard), std::mem::take(&mut conversations.ends));
         let mut from = 0;
         for to in &ends {
             let message = &heard[from..*to];
             from = *to;
-            let link = self.talks.as_mut().and_then(|talks| talks.open(conn));
+            let link = self.mode.conversations().and_then(|conversations| conversations.open(conn));
             if link.is_none_or(|link| (link.number, link.asked) != (number, asked)) {
                 break;
             }
-            self.heard_one(ops, conn, message, now);
+            self.message_received(ops, conn, message, now);
         }
         if heard.capacity() > HEARD_KEPT {
             heard = Vec::new();
         }
-        if let Some(talks) = &mut self.talks {
-            (talks.heard, talks.ends) = (heard, ends);
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            (conversations.heard, conversations.ends) = (heard, ends);
         }
     }
 
-    fn heard_one(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, message: &[u8], now: u64) {
-        let id = self.conns[conn as usize].exchange;
+    fn message_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, message: &[u8], now: u64) {
+        let id = self.conns.table[conn as usize].exchange;
         if self.doing(conn) != Doing::Waiting {
-            if let Some(talks) = &mut self.talks {
-                talks.store(conn, message);
+            if let Mode::WebSocket(conversations) = &mut self.mode {
+                conversations.store(conn, message);
             }
         } else if let Some(verdict) = self.judge_message(id, message, now) {
-            self.unstash(id);
+            self.slots.unstash(id);
             self.end_part(ops, id, now, verdict, message);
         }
     }
 
     /// Whether a message is what is waited for, or decides otherwise; `None` if it is passed over.
     fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<Trouble>)> {
-        let exchange = &mut self.exchanges[id as usize];
+        let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
         let Some(Part::Say { wait: Some(wait), .. }) = journey.talk(exchange.request).map(|t| &t.part) else {
             return None;
@@ -387,23 +398,23 @@ impl<'r> Worker<'r> {
             return Some((outcome, trouble));
         }
         let conn = exchange.conn;
-        if let Some(link) = self.talks.as_mut().and_then(|talks| talks.link(conn)) {
+        if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
             link.passed += 1;
         }
         // The last one is shown if the time runs out.
-        self.unstash(id);
-        self.stash(id, message, Some(0));
+        self.slots.unstash(id);
+        self.slots.stash(id, message, Some(0));
         None
     }
 
     /// Bytes of the answer to an opening.
     fn opening_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], now: u64) {
-        let id = self.conns[conn as usize].exchange;
-        let Some(exchange) = self.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
+        let id = self.conns.table[conn as usize].exchange;
+        let Some(exchange) = self.slots.exchanges.get_mut(id as usize) else { return self.shut(ops, conn) };
         exchange.answered = true;
-        let (Some(talks), Some(journey)) = (&mut self.talks, &self.journey) else { return };
+        let (Mode::WebSocket(conversations), Some(journey)) = (&mut self.mode, &self.journey) else { return };
         let talk = journey.talk(exchange.request).map(|t| &t.part);
-        let (Some(link), Some(Part::Open { opening, .. })) = (talks.link(conn), talk) else { return };
+        let (Some(link), Some(Part::Open { opening, .. })) = (conversations.link(conn), talk) else { return };
         let received = opening.receive(&mut link.partial, bytes);
         let head = match &received {
             Ok(Some(end)) => &bytes[..*end],
@@ -415,17 +426,17 @@ impl<'r> Worker<'r> {
         let in_pieces = exchange.stash.is_some() || matches!(received, Ok(None));
         if in_pieces {
             let end = memchr::memmem::find(head, b"\r\n\r\n").map(|at| at + 4);
-            self.stash(id, head, end);
+            self.slots.stash(id, head, end);
         }
         match received {
             Ok(None) => {}
-            Ok(Some(end)) => self.opened_talk(ops, conn, (bytes, end), now),
-            Err(OpeningError::Status(status)) => self.refused(ops, conn, (bytes, status), now),
+            Ok(Some(end)) => self.conversation_opened(ops, conn, (bytes, end), now),
+            Err(OpeningError::Status(status)) => self.opening_refused(ops, conn, (bytes, status), now),
             Err(error) => {
                 let too_large = error == OpeningError::HeadTooLarge;
                 let failure = if too_large { Failure::TooLarge } else { Failure::Protocol };
                 if !in_pieces {
-                    self.stash(id, bytes, memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4));
+                    self.slots.stash(id, bytes, memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4));
                 }
                 self.fail_for(ops, id, failure, &error.to_string());
             }
@@ -433,16 +444,22 @@ impl<'r> Worker<'r> {
     }
 
     /// The WebSocket stands. What came behind the answer came before anything that is said now.
-    fn opened_talk(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, (bytes, end): (&[u8], usize), now: u64) {
-        if let Some(link) = self.talks.as_mut().and_then(|talks| talks.link(conn)) {
+    fn conversation_opened(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        (bytes, end): (&[u8], usize),
+        now: u64,
+    ) {
+        if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
             (link.state, link.partial) = (State::Open, Vec::new());
         }
         if end < bytes.len() {
-            self.talk_received(ops, conn, &bytes[end..], now);
+            self.conversation_received(ops, conn, &bytes[end..], now);
         }
-        let id = self.conns[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange;
         let verdict = self.judge_opening(id, 101, now);
-        let state = &mut self.conns[conn as usize];
+        let state = &mut self.conns.table[conn as usize];
         if state.phase == Phase::Busy {
             state.phase = Phase::Idle;
         }
@@ -451,8 +468,14 @@ impl<'r> Worker<'r> {
     }
 
     /// The server answered, and opened nothing.
-    fn refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, (bytes, status): (&[u8], u16), now: u64) {
-        let id = self.conns[conn as usize].exchange;
+    fn opening_refused(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        (bytes, status): (&[u8], u16),
+        now: u64,
+    ) {
+        let id = self.conns.table[conn as usize].exchange;
         let (outcome, trouble) = self.judge_opening(id, status, now);
         self.shut(ops, conn);
         let head_end = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4);
@@ -460,8 +483,8 @@ impl<'r> Worker<'r> {
     }
 
     fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<Trouble>) {
-        self.recorder.status(status);
-        let exchange = &mut self.exchanges[id as usize];
+        self.measure.recorder.status(status);
+        let exchange = &mut self.slots.exchanges[id as usize];
         exchange.status = status;
         let Some(journey) = &mut self.journey else { return (Outcome::Ok, None) };
         let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
@@ -469,35 +492,48 @@ impl<'r> Worker<'r> {
     }
 
     /// What came is no WebSocket, or no bearable one; the server has been told.
-    fn broken(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, failure: Failure, words: &'static str) {
-        self.ends_by_server(ops, conn, Gone::Broken(failure, words), (failure, Reason::Words(words)));
+    fn protocol_broken(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        failure: Failure,
+        words: &'static str,
+    ) {
+        self.closed_by_server(ops, conn, Gone::Broken(failure, words), (failure, Reason::Words(words)));
     }
 
     /// The server said goodbye, or answered ours.
-    fn heard_goodbye(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
+    fn close_received(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, code: Option<u16>, now: u64) {
         if self.doing(conn) != Doing::Leaving {
-            if let Some(talks) = &mut self.talks {
-                talks.words = closed_words(code);
+            if let Mode::WebSocket(conversations) = &mut self.mode {
+                conversations.words = closed_words(code);
             }
-            return self.ends_by_server(ops, conn, Gone::Closed(code), (Failure::Reset, Reason::WebSocket));
+            return self.closed_by_server(ops, conn, Gone::Closed(code), (Failure::Reset, Reason::WebSocket));
         }
-        let id = self.conns[conn as usize].exchange;
+        let id = self.conns.table[conn as usize].exchange;
         self.shut(ops, conn);
         self.finish(ops, id, now, Outcome::Ok, (None, (&[], None)));
     }
 
     /// The connection ended: true if it was that of a conversation.
-    pub(crate) fn talk_ended(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, error: Option<i32>) -> bool {
-        let Some(link) = self.talks.as_mut().and_then(|talks| talks.open(conn)) else { return false };
+    pub(crate) fn conversation_ended(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        conn: ConnId,
+        error: Option<i32>,
+    ) -> bool {
+        let Some(link) = self.mode.conversations().and_then(|conversations| conversations.open(conn)) else {
+            return false;
+        };
         let failure = if link.socket.is_inside() { Failure::Truncated } else { Failure::Reset };
         let words = "the server ended the connection without a goodbye";
         let reason = error.map_or(Reason::Words(words), Reason::Os);
-        self.ends_by_server(ops, conn, Gone::Ended(error), (failure, reason));
+        self.closed_by_server(ops, conn, Gone::Ended(error), (failure, reason));
         true
     }
 
     /// The WebSocket is over: what is under way fails, or what begins next.
-    fn ends_by_server(
+    fn closed_by_server(
         &mut self,
         ops: &mut impl Ops<'r>,
         conn: ConnId,
@@ -505,59 +541,66 @@ impl<'r> Worker<'r> {
         (failure, reason): (Failure, Reason),
     ) {
         let idle = self.doing(conn) == Doing::Nothing;
-        let Some(mut link) = self.talks.as_mut().and_then(|talks| talks.forget(conn)) else { return };
+        let Some(mut link) = self.mode.conversations().and_then(|conversations| conversations.forget(conn))
+        else {
+            return;
+        };
         if !idle {
-            return self.fail(ops, self.conns[conn as usize].exchange, failure, reason);
+            return self.fail(ops, self.conns.table[conn as usize].exchange, failure, reason);
         }
         self.shut(ops, conn);
         link.end(gone);
-        if let Some(talks) = &mut self.talks {
-            talks.put_back(conn, link);
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            conversations.put_back(conn, link);
         }
     }
 
     /// More has gone out.
-    pub(crate) fn talk_sent(&mut self, conn: ConnId, bytes: usize) {
-        let Some(link) = self.talks.as_mut().and_then(|talks| talks.open(conn)) else { return };
+    pub(crate) fn conversation_sent(&mut self, conn: ConnId, bytes: usize) {
+        let Some(link) = self.mode.conversations().and_then(|conversations| conversations.open(conn)) else {
+            return;
+        };
         link.unsent = link.unsent.saturating_sub(bytes);
         if link.unsent == 0 && self.doing(conn) == Doing::Saying {
-            self.ends_at_once(self.conns[conn as usize].exchange, End::Done);
+            self.ends_soon(self.conns.table[conn as usize].exchange, End::Done);
         }
     }
 
     /// A request has ended: the conversation is over unless its user's next request goes on with it.
-    pub(crate) fn ends_talk(&mut self, ops: &mut impl Ops<'r>, id: u32) {
+    pub(crate) fn part_ended(&mut self, ops: &mut impl Ops<'r>, id: u32) {
         if self.journey.as_ref().is_some_and(|j| j.in_conversation(id).is_none()) {
-            self.end_talk(ops, self.exchanges[id as usize].conn);
+            self.end_conversation(ops, self.slots.exchanges[id as usize].conn);
         }
     }
 
-    fn end_talk(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
-        let Some(talks) = &mut self.talks else { return };
-        if talks.open(conn).is_some() && self.conns[conn as usize].phase != Phase::Closed {
+    fn end_conversation(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
+        let Mode::WebSocket(conversations) = &mut self.mode else { return };
+        if conversations.open(conn).is_some() && self.conns.table[conn as usize].phase != Phase::Closed {
             return self.shut(ops, conn);
         }
-        talks.forget(conn);
+        conversations.forget(conn);
     }
 
     /// The time of an exchange has run out: why that is so.
     #[cold]
-    pub(crate) fn too_late(&mut self, id: u32) -> Reason {
-        let exchange = &self.exchanges[id as usize];
+    pub(crate) fn part_overdue(&mut self, id: u32) -> Reason {
+        let exchange = &self.slots.exchanges[id as usize];
         let (conn, request) = (exchange.conn, exchange.request);
         let waits = self.doing(conn) == Doing::Waiting;
-        let within = loadlab_record::units::format_duration_ns(self.within_ns(request) as f64);
-        let Some(talks) = self.talks.as_mut().filter(|_| waits) else {
-            return Reason::Words("no complete response within the timeout");
+        let within = loadlab_record::units::format_duration_ns(self.timeout_of(request) as f64);
+        let Some(conversations) = self.mode.conversations().filter(|_| waits) else {
+            return Reason::Words(NO_RESPONSE);
         };
-        let (passed, unkept) = talks.link(conn).map_or((0, 0), |link| (link.passed, link.unkept));
-        talks.words = match passed {
+        let (passed, unkept) = conversations.link(conn).map_or((0, 0), |link| (link.passed, link.unkept));
+        conversations.words = match passed {
             0 => format!("no message within {within}"),
             1 => format!("no message as expected within {within}; one other came"),
             _ => format!("no message as expected within {within}; {passed} others came"),
         };
         if unkept > 0 {
-            talks.words.push_str(&format!("; before it was waited for {unkept} more came than are kept"));
+            conversations
+                .words
+                .push_str(&format!("; before it was waited for {unkept} more came than are kept"));
         }
         Reason::WebSocket
     }

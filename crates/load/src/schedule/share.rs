@@ -1,0 +1,52 @@
+//! What part of a load is a thread's: every so many of its users, requests and connections, dealt out in turn.
+
+/// A thread's share.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// The thread, from 0.
+    pub slot: u64,
+    /// Threads that have a share.
+    pub slots: u64,
+}
+
+impl Share {
+    /// How many of a total are this thread's.
+    pub fn of(self, total: u64) -> u64 {
+        match self.slot < self.slots {
+            true => total / self.slots + u64::from(self.slot < total % self.slots),
+            false => 0,
+        }
+    }
+
+    /// How many are those of the threads before it.
+    pub fn before(self, total: u64) -> u64 {
+        total / self.slots * self.slot + self.slot.min(total % self.slots)
+    }
+
+    /// The number that one of this thread's has among all of them.
+    #[inline]
+    pub fn number_of(self, id: u32) -> u64 {
+        self.slot + u64::from(id) * self.slots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn shares_lie_end_to_end_and_add_up(total in 0u64..1000, slots in 1u64..9, beyond in 0u64..3) {
+            let mut before = 0;
+            for slot in 0..slots + beyond {
+                let share = Share { slot, slots };
+                if slot < slots {
+                    prop_assert_eq!(share.before(total), before);
+                }
+                before += share.of(total);
+            }
+            prop_assert_eq!(before, total);
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The life of a connection: `connect` → `connected` → tunnel → `reached` → TLS → `ready`; and how it ends. What it is used
+//! for is in [`crate::worker::exchange`] and its neighbours.
+
+use std::sync::atomic::Ordering;
+
+use loadlab_record::load::OwnLimit;
+use loadlab_record::outcome::Failure;
+
+use crate::io::{ConnId, Io, Ops, Wait};
+use crate::measure::examples::Reason;
+use crate::protocol::connect::{Answer, read};
+use crate::protocol::tls::TlsError;
+use crate::worker::state::Mode;
+use crate::worker::state::connections::Phase;
+use crate::worker::state::timeouts::NONE;
+use crate::worker::{RUN, Worker};
+
+/// Connections being made at one time while many are opened to be held.
+const OPENING_AT_ONCE: u64 = 1024;
+
+/// Opens the connections that are to be held, at their rate, before the load begins. Those that cannot be made
+/// are made when their turn comes.
+pub fn open_held<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
+    let Some(held) = &worker.spec.held else { return Ok(()) };
+    let rate_per_s = held.rate_per_s / worker.share.slots as f64;
+    let begun_ns = io.ops().now();
+    worker.start_ns = begun_ns;
+    let count = worker.conns.table.len() as u64;
+    let mut next = 0u64;
+    loop {
+        let now = worker.now(io.ops());
+        let due = |k: u64| (k as f64 * 1e9 / rate_per_s) as u64;
+        while next < count && due(next) <= now && worker.conns.opening < OPENING_AT_ONCE {
+            if worker.conns.table[next as usize].phase == Phase::Closed {
+                worker.conns.opening += 1;
+                worker.connect(io.ops(), next as u32, 0, now);
+            }
+            next += 1;
+        }
+        let all = next == count;
+        let late = all && now > due(next).saturating_add(worker.spec.timeout_ns);
+        if (all && worker.conns.opening == 0) || late || worker.control.load(Ordering::Relaxed) != RUN {
+            return Ok(());
+        }
+        let is_full = all || worker.conns.opening >= OPENING_AT_ONCE;
+        let until = if is_full { now + 100_000_000 } else { due(next) };
+        io.poll(Wait::until(begun_ns + until), worker)?;
+    }
+}
+
+impl<'r> Worker<'r> {
+    /// Begins to make a connection to a host, at the address whose turn it is.
+    pub(crate) fn connect(&mut self, ops: &mut impl Ops<'r>, id: ConnId, host: u16, now: u64) {
+        let number = self.share.number_of(id);
+        let conn = &mut self.conns.table[id as usize];
+        // Each connection goes through all addresses, and neighbours begin with different ones.
+        let from = if conn.host == host { conn.address as usize + 1 } else { number as usize };
+        conn.address = self.conns.addresses.choose(host, from, now) as u32;
+        let since_ns = self.start_ns + now;
+        (conn.host, conn.phase, conn.since_ns, conn.rested) = (host, Phase::Connecting, since_ns, false);
+        if let Mode::Http2(streams) = &mut self.mode {
+            streams.connects(id, since_ns);
+        }
+        let source = match self.spec.sources.as_slice() {
+            [] => None,
+            sources => Some(sources[(number % sources.len() as u64) as usize]),
+        };
+        let Some(address) = self.conns.address_of(id) else { return };
+        self.measure.recorder.connecting();
+        ops.connect(id, address, source);
+    }
+
+    /// TCP is connected.
+    pub(crate) fn connected(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let host = self.conns.table[id as usize].host;
+        match self.conns.tunnels.as_mut().and_then(|tunnels| tunnels.ask(id, host)) {
+            Some(request) => self.measure.recorder.sent(ops.send(id, request)),
+            None => self.reached(ops, id),
+        }
+    }
+
+    /// The host is reached, through a tunnel if it needed one.
+    fn reached(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let now = self.now(ops);
+        let conn = &self.conns.table[id as usize];
+        let (host, exchange) = (conn.host, conn.exchange);
+        let took_ns = ops.now().saturating_sub(conn.since_ns);
+        if exchange != NONE || self.mode.is_http2() {
+            self.measure.recorder.roll(now);
+        }
+        self.measure.recorder.connected(self.due_of(id), took_ns);
+        let Some(tls) = &mut self.conns.tls else { return self.ready(ops, id) };
+        let Some(started) = tls.start(id, host) else { return self.ready(ops, id) };
+        let conn = &mut self.conns.table[id as usize];
+        (conn.phase, conn.since_ns) = (Phase::Securing, ops.now());
+        match started {
+            Ok(hello) => self.measure.recorder.sent(ops.send_copy(id, hello)),
+            Err(error) => self.tls_failed(ops, id, &error),
+        }
+    }
+
+    /// Requests can go out on a connection.
+    fn ready(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        if self.mode.is_http2() {
+            return self.streams_open(ops, id);
+        }
+        let conn = &mut self.conns.table[id as usize];
+        if conn.exchange == NONE {
+            conn.phase = Phase::Idle;
+            return self.conns.opened();
+        }
+        self.transmit(ops, id);
+    }
+
+    /// Where in time a connection belongs that is being made: to the request it is for, or to when connecting began
+    /// where it is for several. One that is opened to be held belongs to the window.
+    fn due_of(&self, id: ConnId) -> u64 {
+        let exchange = self.slots.exchanges.get(self.conns.table[id as usize].exchange as usize);
+        let shared = match &self.mode {
+            Mode::Http2(streams) => streams.connecting_since(id),
+            _ => None,
+        };
+        let since_ns = shared.map(|since_ns| since_ns.saturating_sub(self.start_ns));
+        exchange.map(|e| e.due_ns).or(since_ns).unwrap_or(u64::MAX)
+    }
+
+    /// Bytes on a connection whose tunnel is asked for.
+    pub(crate) fn tunnel_received(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: ConnId,
+        (bytes, last): (&[u8], bool),
+        now: u64,
+    ) {
+        let Some(asked) = self.conns.tunnels.as_mut().map(|tunnels| tunnels.asked(id)) else { return };
+        let Some(mut answer) = asked.take() else { return };
+        answer.extend_from_slice(bytes);
+        match read(&answer) {
+            Answer::Partial => *asked = Some(answer),
+            Answer::Refused(words) => self.no_tunnel(ops, id, words),
+            Answer::Stands(length) => {
+                self.reached(ops, id);
+                // A server that speaks first may have done so already.
+                let rest = &answer[length..];
+                let is_open =
+                    !matches!(self.conns.table[id as usize].phase, Phase::Closed | Phase::Connecting);
+                if !rest.is_empty() && is_open {
+                    self.host_received(ops, id, (rest, last), now);
+                }
+            }
+        }
+    }
+
+    /// There is no tunnel: the request has failed to connect.
+    #[cold]
+    fn no_tunnel(&mut self, ops: &mut impl Ops<'r>, id: ConnId, words: String) {
+        if let Some(tunnels) = &mut self.conns.tunnels {
+            tunnels.words = words;
+            tunnels.forget(id);
+        }
+        self.not_made(ops, id, Failure::Connect, Reason::Proxy);
+    }
+
+    /// Bytes of TLS.
+    pub(crate) fn tls_received(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        id: ConnId,
+        (bytes, last): (&[u8], bool),
+        now: u64,
+    ) {
+        let Some(tls) = &mut self.conns.tls else { return };
+        if !tls.is_on(id) {
+            return self.plain_received(ops, id, (bytes, last), now);
+        }
+        let received = tls.receive(id, bytes);
+        let answer = tls.answer();
+        if received.result.is_ok() && !answer.is_empty() {
+            self.measure.recorder.sent(ops.send_copy(id, answer));
+        }
+        if received.has_opened && received.result.is_ok() {
+            self.tls_established(ops, id);
+        }
+        // What was done meanwhile may have closed it.
+        let is_on = |worker: &Self| worker.conns.tls.as_ref().is_some_and(|tls| tls.is_on(id));
+        if !received.plain.is_empty() && is_on(self) {
+            self.plain_received(ops, id, (&received.plain, last), now);
+        }
+        if let Some(tls) = &mut self.conns.tls {
+            tls.take_back(received.plain);
+        }
+        if let Err(error) = received.result
+            && is_on(self)
+        {
+            self.tls_failed(ops, id, &error);
+        }
+    }
+
+    /// The handshake is done.
+    fn tls_established(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let took_ns = ops.now().saturating_sub(self.conns.table[id as usize].since_ns);
+        self.measure.recorder.secured(self.due_of(id), took_ns);
+        if self.mode.is_http2()
+            && self.conns.tls.as_ref().and_then(|tls| tls.protocol(id)) != Some(&b"h2"[..])
+        {
+            return self.tls_failed(ops, id, &TlsError::NoProtocol);
+        }
+        self.ready(ops, id);
+    }
+
+    /// There is no TLS connection, or no longer.
+    #[cold]
+    fn tls_failed(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: &TlsError) {
+        if let Some(tls) = &mut self.conns.tls {
+            tls.words = error.to_string().lines().next().unwrap_or_default().to_owned();
+        }
+        self.not_made(ops, id, Failure::Tls, Reason::Tls);
+    }
+
+    /// A connection could not be made, or its TLS broke: what it is for fails.
+    fn not_made(&mut self, ops: &mut impl Ops<'r>, id: ConnId, failure: Failure, reason: Reason) {
+        if self.mode.is_http2() {
+            return self.streams_ended(ops, id, Some((failure, reason)));
+        }
+        let conn = &self.conns.table[id as usize];
+        match conn.exchange {
+            NONE => {
+                if matches!(conn.phase, Phase::Connecting | Phase::Securing) {
+                    self.conns.opened();
+                }
+                self.shut(ops, id);
+            }
+            exchange => self.fail(ops, exchange, failure, reason),
+        }
+    }
+
+    /// The peer will send no more (`None`), or the connection broke.
+    pub(crate) fn ended(&mut self, ops: &mut impl Ops<'r>, id: ConnId, error: Option<i32>) {
+        if self.conns.waits_for_tunnel(id) {
+            let words = match error {
+                None => "the proxy closed the connection instead of answering CONNECT".to_owned(),
+                Some(error) => format!("the proxy broke the connection: {}", Reason::Os(error)),
+            };
+            return self.no_tunnel(ops, id, words);
+        }
+        let reason = error.map_or(Reason::Words("connection closed by the server"), Reason::Os);
+        match self.conns.table[id as usize].phase {
+            Phase::Connecting => {
+                if let Some(limit) = error.and_then(own_limit) {
+                    self.measure.recorder.own_limit(limit);
+                }
+                if !self.other_address(ops, id) {
+                    self.not_made(ops, id, Failure::Connect, reason);
+                }
+            }
+            Phase::Securing => self.not_made(ops, id, Failure::Tls, reason),
+            Phase::Closed | Phase::Idle | Phase::Busy => match self.mode {
+                Mode::Http2(_) => self.streams_ended(ops, id, Some((Failure::Reset, reason))),
+                Mode::WebSocket(_) => {
+                    if !self.conversation_ended(ops, id, error) {
+                        self.answer_ended(ops, id, error, reason);
+                    }
+                }
+                Mode::Http1 => self.answer_ended(ops, id, error, reason),
+            },
+        }
+    }
+
+    /// The address refused: true if the connection is now being made to another one of its host.
+    fn other_address(&mut self, ops: &mut impl Ops<'r>, id: ConnId) -> bool {
+        let now = self.now(ops);
+        let conn = &mut self.conns.table[id as usize];
+        let host = conn.host;
+        conn.refused += 1;
+        self.conns.addresses.refused(host, conn.address as usize, now);
+        if conn.refused as usize >= self.conns.addresses.count(host) {
+            return false;
+        }
+        self.measure.recorder.roll(now);
+        self.shut(ops, id);
+        self.connect(ops, id, host, now);
+        true
+    }
+
+    /// Closes a connection that is open.
+    pub(crate) fn close(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        if self.conns.table[id as usize].phase != Phase::Closed {
+            self.shut(ops, id);
+        }
+    }
+
+    /// Closes a connection, with what its protocols say last.
+    pub(crate) fn shut(&mut self, ops: &mut impl Ops<'r>, id: ConnId) {
+        let mut last = std::mem::take(&mut self.conns.scratch);
+        last.clear();
+        if let Mode::WebSocket(conversations) = &mut self.mode {
+            conversations.close(id, &mut last);
+        }
+        if let Some(tls) = &mut self.conns.tls {
+            // Who was asked for one answer only closes behind it.
+            tls.leave(id, &mut last, self.spec.keep_alive);
+        }
+        if let Some(tunnels) = &mut self.conns.tunnels {
+            tunnels.forget(id);
+        }
+        if last.is_empty() {
+            ops.close(id);
+        } else {
+            self.measure.recorder.sent(ops.close_with(id, &last));
+        }
+        self.conns.scratch = last;
+        self.conns.table[id as usize].phase = Phase::Closed;
+        self.measure.recorder.closed();
+    }
+}
+
+/// The limit of this machine that a connect's error points to; `None` if it may be the system's.
+fn own_limit(error: i32) -> Option<OwnLimit> {
+    match error {
+        libc::EMFILE | libc::ENFILE => Some(OwnLimit::OpenFiles),
+        libc::EADDRNOTAVAIL => Some(OwnLimit::Ports),
+        libc::ENOBUFS | libc::ENOMEM => Some(OwnLimit::Memory),
+        _ => None,
+    }
+}

@@ -1,0 +1,383 @@
+//! Which request a slot takes on, and when: what falls due in a turn, and what a slot or user that is free does next.
+//!
+//! In the closed model a slot is a user: it thinks, keeps its pace, rests or leaves. In the open model a schedule's arrivals
+//! take slots; where an arrival is a user, it keeps its slot to the end of its journey.
+
+use std::cmp::Reverse;
+
+use loadlab_record::outcome::Outcome;
+
+use crate::io::Ops;
+use crate::journey::order::Step;
+use crate::journey::script::Trouble;
+use crate::measure::examples::Reason;
+use crate::spec::{Order, WhenBehind};
+use crate::worker::Worker;
+use crate::worker::pacer::Pacer;
+use crate::worker::state::Mode;
+use crate::worker::state::connections::Phase;
+use crate::worker::state::slots::Exchange;
+use crate::worker::state::timeouts::NONE;
+
+/// Requests started in one turn before events are looked at again.
+pub(crate) const STARTS_PER_TURN: usize = 64;
+/// Connections opened in one turn because a request of the schedule finds none idle. Connecting costs more than a request:
+/// one connection for each overdue request would make the backlog grow, while answers free others.
+const OPENS_PER_TURN: usize = 1;
+
+impl<'r> Worker<'r> {
+    /// Begins what has fallen due.
+    pub(crate) fn arrive(&mut self, ops: &mut impl Ops<'r>) {
+        match self.pacer {
+            Pacer::Closed(_) => {
+                self.wake_users(ops);
+                self.resume_users(ops);
+            }
+            Pacer::Open(_) => {
+                self.resume_sessions(ops);
+                self.notice(ops, (STARTS_PER_TURN, OPENS_PER_TURN), u64::MAX);
+            }
+        }
+    }
+
+    /// Goes on with users that have arrived and thought.
+    fn resume_sessions(&mut self, ops: &mut impl Ops<'r>) {
+        for _ in 0..STARTS_PER_TURN {
+            let now = self.now(ops);
+            let Pacer::Open(open) = &mut self.pacer else { return };
+            if open.later.peek().is_none_or(|Reverse((due, _))| *due > now) {
+                return;
+            }
+            let Some(Reverse((due, place))) = open.later.pop() else { return };
+            self.session_begins(ops, place, due, now);
+        }
+    }
+
+    /// Lets users begin; a few in a turn, or the answers of the first would wait for the connects of the last.
+    fn wake_users(&mut self, ops: &mut impl Ops<'r>) {
+        for _ in 0..STARTS_PER_TURN {
+            let Pacer::Closed(users) = &self.pacer else { return };
+            let user = users.awake;
+            if user as usize == self.slots.exchanges.len() {
+                return;
+            }
+            let now = self.now(ops);
+            let Some(due) = self.user_due(user).filter(|due| *due <= now) else { return };
+            if let Pacer::Closed(users) = &mut self.pacer {
+                users.awake += 1;
+            }
+            self.user_due_now(ops, user, due, now);
+        }
+    }
+
+    /// Goes on with users whose next request has fallen due.
+    fn resume_users(&mut self, ops: &mut impl Ops<'r>) {
+        for _ in 0..STARTS_PER_TURN {
+            let Pacer::Closed(users) = &self.pacer else { return };
+            let Some(Reverse((due, _))) = users.later.peek() else { return };
+            let now = self.now(ops);
+            if *due > now {
+                return;
+            }
+            let Pacer::Closed(users) = &mut self.pacer else { return };
+            if let Some(Reverse((due, user))) = users.later.pop() {
+                self.user_due_now(ops, user, due, now);
+            }
+        }
+    }
+
+    /// A user's next request has fallen due: a paced one may be busy, any other is free.
+    fn user_due_now(&mut self, ops: &mut impl Ops<'r>, user: u32, due_ns: u64, now: u64) {
+        if self.spec.pace_ns.is_some() {
+            return self.step_due(ops, user, due_ns, now);
+        }
+        if now < self.end_ns {
+            // Where users send as soon as they are free, due and started are one moment.
+            let due_ns = if self.as_due { now } else { due_ns };
+            self.user_begins(ops, user, due_ns, now);
+        }
+    }
+
+    /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it. One that would be the
+    /// next to open a connection after so many is left for the next turn, and is late until then.
+    pub(crate) fn notice(
+        &mut self,
+        ops: &mut impl Ops<'r>,
+        (most, mut opens): (usize, usize),
+        before_ns: u64,
+    ) {
+        for _ in 0..most {
+            let now = self.now(ops);
+            let has_conns = self.conns.round_robin.is_some() || self.mode.is_http2();
+            let Pacer::Open(open) = &mut self.pacer else { return };
+            if open.noticing.peek().is_none_or(|due| due > now || due >= before_ns) {
+                return;
+            }
+            let is_new = !has_conns && open.free.is_empty() && self.slots.exchanges.len() < open.cap;
+            if is_new && opens == 0 {
+                return;
+            }
+            opens -= usize::from(is_new);
+            let Some((number, due)) = open.noticing.take() else { return };
+            let index = self.request_of(NONE, number);
+            let request = &self.spec.requests[index as usize];
+            self.measure.recorder.due(request, due, now);
+            let Pacer::Open(open) = &mut self.pacer else { return };
+            // Nobody overtakes: at the schedule's end places get free while others still wait.
+            let free = if open.backlog.len() == 0 { open.free.pop() } else { None };
+            match free {
+                Some(id) => {
+                    open.starting.take();
+                    self.arrives(id, number, index);
+                    self.begin(ops, id, index, due, now);
+                }
+                None if self.slots.exchanges.len() < open.cap => {
+                    open.starting.take();
+                    let id = self.new_place();
+                    self.arrives(id, number, index);
+                    self.begin(ops, id, index, due, now);
+                }
+                None if open.when_behind == WhenBehind::Drop => {
+                    open.starting.take();
+                    self.measure.recorder.dropped(request, due, now);
+                }
+                None => open.backlog.push(now),
+            }
+        }
+    }
+
+    /// One more request may be in flight than ever before.
+    fn new_place(&mut self) -> u32 {
+        let id = self.slots.exchanges.len() as u32;
+        if let Mode::Http2(streams) = &self.mode {
+            let conns = streams.connections_of(id);
+            self.slots.exchanges.push(Exchange::new(conns.start));
+            self.conns.reserve(conns.end - 1);
+        } else if self.conns.round_robin.is_some() {
+            self.slots.exchanges.push(Exchange::new(NONE));
+        } else {
+            self.conns.reserve(id);
+            self.slots.exchanges.push(Exchange::new(id));
+        }
+        let number = self.share.number_of(id);
+        if let Some(journey) = &mut self.journey {
+            journey.add(number);
+        }
+        id
+    }
+
+    /// A place or user is free: what it does next.
+    pub(crate) fn next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let over = self.stopped.is_some() || now >= self.end_ns;
+        match &mut self.pacer {
+            Pacer::Closed(_) => self.user_next(ops, id, now, over),
+            Pacer::Open(open) => {
+                let none = over || open.backlog.len() == 0;
+                match &self.journey {
+                    None => {}
+                    // Where it was redirected to is no arrival of the schedule.
+                    Some(journey) if journey.redirected_to(id).is_some() => {
+                        let index = self.slots.exchanges[id as usize].request;
+                        self.measure.recorder.due(&self.spec.requests[index as usize], now, now);
+                        return self.begin(ops, id, index, now, now);
+                    }
+                    Some(journey) if !journey.has_sessions() => {}
+                    Some(journey) if !journey.is_gone(id) => return self.session_next(ops, id, now),
+                    Some(_) => self.session_ends(ops, id),
+                }
+                self.place_free(ops, id, now, none);
+            }
+        }
+    }
+
+    /// A place is free, and takes the arrival that has waited longest, unless there is `none`.
+    #[inline]
+    fn place_free(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, none: bool) {
+        let Pacer::Open(open) = &mut self.pacer else { return };
+        if none {
+            return open.free.push(id);
+        }
+        let noticed = open.backlog.pop().unwrap_or(now);
+        if let Some((number, due)) = open.starting.take() {
+            let index = self.request_of(id, number);
+            self.arrives(id, number, index);
+            self.begin(ops, id, index, due, noticed);
+        }
+    }
+
+    /// What a schedule's arrival means for the place it has got: new rows for a request, or another user.
+    #[inline]
+    pub(crate) fn arrives(&mut self, place: u32, number: u64, index: u32) {
+        match &mut self.journey {
+            None => {}
+            Some(journey) if journey.has_sessions() => journey.arrive(place, number, index),
+            Some(journey) => journey.take_rows(place),
+        }
+    }
+
+    /// A user that has arrived is free: its next request falls due when it has thought. It finishes its journey
+    /// though the schedule may be over.
+    fn session_next(&mut self, ops: &mut impl Ops<'r>, place: u32, now: u64) {
+        let last = self.slots.exchanges[place as usize].request;
+        let own = self.journey.as_ref().and_then(|j| j.pause_of(place, last));
+        let Pacer::Open(open) = &mut self.pacer else { return };
+        let due = now + own.unwrap_or(self.spec.think).draw(&mut open.random);
+        if due > now {
+            return open.later.push(Reverse((due, place)));
+        }
+        self.session_begins(ops, place, due, now);
+    }
+
+    /// Its next request has fallen due.
+    pub(crate) fn session_begins(&mut self, ops: &mut impl Ops<'r>, place: u32, due_ns: u64, now: u64) {
+        let Some(journey) = &self.journey else { return };
+        let index = journey.request_of(place);
+        self.measure.recorder.due(&self.spec.requests[index as usize], due_ns, now);
+        self.begin(ops, place, index, due_ns, now);
+    }
+
+    /// It leaves, and takes its connection along: the next user in its place makes one of its own.
+    fn session_ends(&mut self, ops: &mut impl Ops<'r>, place: u32) {
+        if self.mode.is_http2() {
+            return self.leave_streams(ops, place);
+        }
+        let conn = self.slots.exchanges[place as usize].conn;
+        if self.conns.round_robin.is_none() && self.conns.table[conn as usize].phase != Phase::Closed {
+            self.shut(ops, conn);
+        }
+    }
+
+    /// A user is free: its next request falls due when it has thought, and when it is active.
+    fn user_next(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, over: bool) {
+        if over {
+            return self.user_leaves(ops, id, now);
+        }
+        if self.journey.as_ref().is_some_and(|j| j.is_gone(id)) {
+            return self.drop_waiting(id, now);
+        }
+        if self.spec.pace_ns.is_some() {
+            if let Some((number, due)) = self.take_waiting(id) {
+                // It was kept by the system, not by us.
+                let index = self.request_of(id, number);
+                if self.journey.is_some() {
+                    self.measure.recorder.due_as(&self.spec.requests[index as usize]);
+                }
+                self.begin(ops, id, index, due, due);
+            }
+            return;
+        }
+        let last = self.slots.exchanges[id as usize].request;
+        let own = self.journey.as_ref().and_then(|j| j.pause_of(id, last));
+        let Pacer::Closed(users) = &mut self.pacer else { return };
+        if users.budget == 0 || self.slots.exchanges[id as usize].begun >= users.each {
+            return;
+        }
+        let thought = match self.journey.as_ref().and_then(|j| j.redirected_to(id)) {
+            Some(_) => now,
+            None => now + own.unwrap_or(self.spec.think).draw(&mut users.random),
+        };
+        match self.active_from(id, thought) {
+            Some(due) if due <= now => self.user_begins(ops, id, due, due),
+            Some(due) => self.user_later(id, due),
+            // It rests for good.
+            None => {}
+        }
+    }
+
+    /// Something falls due for a user at that time, unless the schedule has ended by then.
+    pub(crate) fn user_later(&mut self, id: u32, due_ns: u64) {
+        if let Pacer::Closed(users) = &mut self.pacer
+            && due_ns < self.end_ns
+        {
+            users.later.push(Reverse((due_ns, id)));
+        }
+    }
+
+    /// A user's next request, which fell due and was noticed at these times.
+    pub(crate) fn user_begins(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, noticed_ns: u64) {
+        let Pacer::Closed(users) = &mut self.pacer else { return };
+        if users.budget == 0 {
+            return;
+        }
+        if let Some(journey) = &mut self.journey
+            && journey.is_outside(id)
+            && !journey.advance(id, Step::On)
+        {
+            return;
+        }
+        let exchange = &mut self.slots.exchanges[id as usize];
+        let number = match self.spec.order {
+            Order::Journey => exchange.begun,
+            Order::Shared => users.number,
+        };
+        exchange.begun += 1;
+        users.number += 1;
+        users.budget -= 1;
+        let index = self.request_of(id, number);
+        self.measure.recorder.due(&self.spec.requests[index as usize], due_ns, noticed_ns);
+        self.begin(ops, id, index, due_ns, noticed_ns);
+    }
+
+    /// A step of a journey has ended: what it means for its user's way.
+    pub(crate) fn end_step(&mut self, id: u32, outcome: Outcome, error: Option<Reason>) {
+        let stands = self.has_conversation(id);
+        let exchange = &mut self.slots.exchanges[id as usize];
+        let Some(journey) = &mut self.journey else { return };
+        if let Some(kept) = exchange.kept.take() {
+            journey.give_back(kept);
+        }
+        if outcome == Outcome::Ok && journey.redirected_to(id).is_some() {
+            return;
+        }
+        if let Some(request_id) = journey.stop_redirect(id) {
+            self.measure.recorder.redirected_id(request_id);
+        }
+        if matches!(self.pacer, Pacer::Open(_)) && !journey.has_sessions() {
+            return;
+        }
+        let step = match (outcome, error) {
+            (Outcome::Ok, _) => Step::On,
+            // What follows may need what is missing.
+            (_, Some(Reason::Script(Trouble::Unwritten(_) | Trouble::NotText | Trouble::Capture(..)))) => {
+                Step::EndRound
+            }
+            _ => journey.script(exchange.request).on_failure,
+        };
+        let left = journey.talk(exchange.request).map_or(0, |talk| talk.left);
+        let step = match step {
+            Step::On if left > 0 && (outcome == Outcome::Ok || stands) => Step::Ahead(1),
+            // Without a connection nothing more can be said.
+            Step::On => Step::Past(left),
+            other => other,
+        };
+        journey.advance(id, step);
+    }
+
+    /// Which request this is: of that number in a user's own order, in the shared one, or in the schedule's.
+    #[inline]
+    pub(crate) fn request_of(&self, id: u32, number: u64) -> u32 {
+        match (&self.journey, &self.pacer) {
+            (None, _) => (number % self.spec.requests.len() as u64) as u32,
+            (Some(journey), Pacer::Closed(_)) => journey.request_of(id),
+            (Some(journey), Pacer::Open(_)) if journey.has_sessions() => {
+                journey.course().first_of(number, self.spec.seed)
+            }
+            (Some(journey), Pacer::Open(_)) => journey.course().of_number(number, self.spec.seed),
+        }
+    }
+
+    /// When a user begins, if it is one of this worker's and the load still runs.
+    pub(crate) fn user_due(&self, user: u32) -> Option<u64> {
+        if user as usize >= self.slots.exchanges.len() || self.stopped.is_some() {
+            return None;
+        }
+        self.active_from(user, 0).filter(|due| *due < self.end_ns)
+    }
+
+    /// When a user is active, from a time on. It rests while fewer are wanted than its number.
+    #[inline]
+    pub(crate) fn active_from(&self, user: u32, from_ns: u64) -> Option<u64> {
+        let Pacer::Closed(users) = &self.pacer else { return None };
+        users.level.active_from(self.share.number_of(user), from_ns)
+    }
+}

@@ -1,0 +1,110 @@
+//! Users with a pace: their requests fall due at an interval, and wait, or are dropped, while their user is busy.
+
+use crate::io::Ops;
+use crate::journey::order::Step;
+use crate::spec::WhenBehind;
+use crate::worker::Worker;
+use crate::worker::pacer::Pacer;
+
+impl<'r> Worker<'r> {
+    /// A paced user's request falls due: it begins, waits for its user, or is dropped. The next one will fall due a
+    /// pace later, whatever becomes of this one.
+    pub(crate) fn step_due(&mut self, ops: &mut impl Ops<'r>, id: u32, due_ns: u64, now: u64) {
+        let Pacer::Closed(users) = &mut self.pacer else { return };
+        let exchange = &mut self.slots.exchanges[id as usize];
+        let number = exchange.begun + exchange.waiting;
+        if users.budget == 0 || number >= users.each {
+            return;
+        }
+        if let Some(journey) = &mut self.journey {
+            if journey.is_gone(id) || (journey.is_outside(id) && !journey.advance(id, Step::On)) {
+                return;
+            }
+            let at_work = u64::from(exchange.under_way) + exchange.waiting;
+            if at_work >= journey.most_left(id) {
+                // All that it has to do has fallen due, unless something fails and is tried again.
+                return self.leave_out(id, due_ns);
+            }
+        }
+        users.budget -= 1;
+        let index = self.request_of(id, number);
+        let request = &self.spec.requests[index as usize];
+        let exchange = &mut self.slots.exchanges[id as usize];
+        let free = !exchange.under_way && exchange.waiting == 0;
+        // Which step of a journey it will be depends on how those before it end.
+        let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
+        self.measure.recorder.due_untold(due_ns, now);
+        if !unclassified {
+            self.measure.recorder.due_as(request);
+        }
+        if free {
+            exchange.begun += 1;
+            exchange.paced_ns = due_ns;
+            exchange.left_out.clear();
+            self.begin(ops, id, index, due_ns, now);
+        } else if self.spec.pace_when_behind == WhenBehind::Drop {
+            exchange.begun += 1;
+            self.measure.recorder.dropped(request, due_ns, now);
+        } else {
+            exchange.waiting += 1;
+        }
+        if let Some(due) = self.paced_after(id, due_ns) {
+            self.user_later(id, due);
+        }
+    }
+
+    /// Nothing falls due for a paced user at that time, which what waits or will wait must not be dated by.
+    fn leave_out(&mut self, id: u32, due_ns: u64) {
+        let last_run = self.slots.exchanges[id as usize].left_out.last().map(|(_, last)| *last);
+        let goes_on = last_run.is_some_and(|last| self.paced_after(id, last) == Some(due_ns));
+        let exchange = &mut self.slots.exchanges[id as usize];
+        match exchange.left_out.last_mut() {
+            Some((_, last)) if goes_on => *last = due_ns,
+            _ if exchange.waiting == 0 => exchange.paced_ns = due_ns,
+            _ => exchange.left_out.push((due_ns, due_ns)),
+        }
+        if let Some(due) = self.paced_after(id, due_ns) {
+            self.user_later(id, due);
+        }
+    }
+
+    /// When a paced user's request falls due after one that did then.
+    fn paced_after(&self, id: u32, due_ns: u64) -> Option<u64> {
+        self.active_from(id, due_ns.saturating_add(self.spec.pace_ns?))
+    }
+
+    /// Takes the oldest request that waits for a paced user: its number in the user's journey, and when it fell due.
+    pub(crate) fn take_waiting(&mut self, id: u32) -> Option<(u64, u64)> {
+        let exchange = &self.slots.exchanges[id as usize];
+        if exchange.waiting == 0 {
+            return None;
+        }
+        // Nothing was dropped while something waits: it fell due right after the last one that began, but for what was left
+        // out.
+        let mut due = self.paced_after(id, exchange.paced_ns)?;
+        if let Some((first, last)) = exchange.left_out.first()
+            && *first == due
+        {
+            due = self.paced_after(id, *last)?;
+            self.slots.exchanges[id as usize].left_out.remove(0);
+        }
+        let exchange = &mut self.slots.exchanges[id as usize];
+        exchange.waiting -= 1;
+        exchange.begun += 1;
+        exchange.paced_ns = due;
+        Some((exchange.begun - 1, due))
+    }
+
+    /// What waits for a user has nobody to do it any more.
+    pub(crate) fn drop_waiting(&mut self, id: u32, now: u64) {
+        while let Some((number, due)) = self.take_waiting(id) {
+            // Whoever is gone is behind its last request.
+            let index = (self.request_of(id, number) as usize).min(self.spec.requests.len() - 1);
+            let request = &self.spec.requests[index];
+            if self.journey.is_some() {
+                self.measure.recorder.due_as(request);
+            }
+            self.measure.recorder.dropped(request, due, now.max(due));
+        }
+    }
+}

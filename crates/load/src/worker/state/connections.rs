@@ -1,0 +1,129 @@
+//! Connections: where each one is, what lies under it, and which address comes next. They are apart from the requests on
+//! them because a load may hold many more connections than it has requests in flight: an idle one costs 24 bytes here.
+
+use crate::io::ConnId;
+use crate::spec::LoadSpec;
+use crate::target::Address;
+use crate::target::rotation::Addresses;
+use crate::worker::state::timeouts::NONE;
+use crate::worker::state::tls::TlsTransport;
+use crate::worker::state::tunnels::Tunnels;
+
+/// No host.
+pub const NOWHERE: u16 = u16::MAX;
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// No socket.
+    Closed,
+    /// Being made.
+    Connecting,
+    /// It stands, and TLS is being agreed on.
+    Securing,
+    /// Open, nothing under way.
+    Idle,
+    /// A request was sent on it, the response is not complete.
+    Busy,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Conn {
+    /// Where it is.
+    pub phase: Phase,
+    /// It was open before the present request.
+    pub rested: bool,
+    /// Which host it is, or was last, connected to; [`NOWHERE`] before the first.
+    pub host: u16,
+    /// Which of the host's addresses.
+    pub address: u32,
+    /// How many of them have refused it in a row.
+    pub refused: u32,
+    /// The exchange it is for, or [`NONE`].
+    pub exchange: u32,
+    /// When connecting began, or TLS after it: on the backend's clock, since it may have been before the load began.
+    pub since_ns: u64,
+}
+
+impl Conn {
+    /// No socket yet.
+    pub fn new() -> Self {
+        Conn {
+            phase: Phase::Closed,
+            rested: false,
+            host: NOWHERE,
+            address: 0,
+            refused: 0,
+            exchange: NONE,
+            since_ns: 0,
+        }
+    }
+}
+
+/// The connections of one load thread.
+pub struct Connections<'r> {
+    /// By number.
+    pub table: Vec<Conn>,
+    /// Addresses of the load's hosts.
+    pub addresses: Addresses<'r>,
+    /// The connection whose turn is next, where connections are held and shared. Else each slot has its own.
+    pub round_robin: Option<u32>,
+    /// Connections being opened to be held.
+    pub opening: u64,
+    /// TLS, if some host is reached by it.
+    pub tls: Option<TlsTransport<'r>>,
+    /// Tunnels, if there is a proxy.
+    pub tunnels: Option<Tunnels<'r>>,
+    /// What is sent last on a connection before it is closed.
+    pub scratch: Vec<u8>,
+}
+
+impl<'r> Connections<'r> {
+    /// This many, none of them open.
+    pub fn new(spec: &'r LoadSpec, count: u32) -> Self {
+        Connections {
+            table: (0..count).map(|_| Conn::new()).collect(),
+            addresses: Addresses::new(&spec.hosts),
+            round_robin: spec.held.as_ref().map(|_| 0),
+            opening: 0,
+            tls: spec.tls.as_deref().map(TlsTransport::new),
+            tunnels: spec.proxy.as_deref().map(Tunnels::new),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Makes room for connections up to this one, and leaves those that are there.
+    pub fn reserve(&mut self, last: ConnId) {
+        if self.table.len() <= last as usize {
+            self.table.resize_with(last as usize + 1, Conn::new);
+        }
+    }
+
+    /// The address that a connection leads to.
+    pub fn address_of(&self, id: ConnId) -> Option<&'r Address> {
+        let conn = self.table.get(id as usize)?;
+        self.addresses.get(conn.host, conn.address as usize)
+    }
+
+    /// The next held connection without a request: there are at least as many as slots.
+    pub fn take_turn(&mut self) -> ConnId {
+        let count = self.table.len() as u32;
+        let mut at = self.round_robin.unwrap_or(0);
+        while self.table[at as usize].exchange != NONE {
+            at = (at + 1) % count;
+        }
+        self.round_robin = Some((at + 1) % count);
+        at
+    }
+
+    /// A connection that is to be held is open, or cannot be made.
+    pub fn opened(&mut self) {
+        self.opening = self.opening.saturating_sub(1);
+    }
+
+    /// A proxy was asked for a tunnel on this connection and has not answered.
+    pub fn waits_for_tunnel(&self, id: ConnId) -> bool {
+        self.tunnels.as_ref().is_some_and(|t| t.is_asked(id))
+    }
+}

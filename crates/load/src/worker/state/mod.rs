@@ -1,0 +1,65 @@
+//! What a load thread knows of its connections, its slots, and the protocols on them. Nothing here sends, counts or names the
+//! worker.
+
+pub mod buffers;
+pub mod connections;
+pub mod conversations;
+pub mod slots;
+pub mod streams;
+pub mod timeouts;
+pub mod tls;
+pub mod tunnels;
+
+use crate::spec::LoadSpec;
+use crate::worker::state::conversations::Conversations;
+use crate::worker::state::streams::Streams;
+
+/// How requests use connections.
+// One a worker: its size costs nothing.
+#[allow(clippy::large_enum_variant)]
+pub enum Mode<'r> {
+    /// One at a time.
+    Http1,
+    /// Each has a stream.
+    Http2(Streams<'r>),
+    /// Several are parts of a conversation.
+    WebSocket(Conversations),
+}
+
+impl<'r> Mode<'r> {
+    /// That of a load.
+    pub fn new(spec: &'r LoadSpec) -> Self {
+        match &spec.http2 {
+            Some(http2) => Mode::Http2(Streams::new(http2, spec.hosts.len())),
+            None => Conversations::of(spec).map_or(Mode::Http1, Mode::WebSocket),
+        }
+    }
+
+    #[inline]
+    pub fn is_http2(&self) -> bool {
+        matches!(self, Mode::Http2(_))
+    }
+
+    #[inline]
+    pub fn is_websocket(&self) -> bool {
+        matches!(self, Mode::WebSocket(_))
+    }
+
+    /// The streams of HTTP/2.
+    #[inline]
+    pub fn streams(&mut self) -> Option<&mut Streams<'r>> {
+        match self {
+            Mode::Http2(streams) => Some(streams),
+            _ => None,
+        }
+    }
+
+    /// The conversations of WebSockets.
+    #[inline]
+    pub fn conversations(&mut self) -> Option<&mut Conversations> {
+        match self {
+            Mode::WebSocket(conversations) => Some(conversations),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Slots: requests in flight, or room for them, with their timeouts and the beginnings of their responses.
+
+use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+
+use crate::journey::script::{Kept, Trouble};
+use crate::measure::examples::end_of_head;
+use crate::protocol::http1::{Memo, Reader};
+use crate::worker::state::timeouts::{Deadlines, Link, Links};
+
+/// Beginnings of responses kept at one time, in case they turn out slow or failed.
+const STASHES: usize = 256;
+
+/// A slot: a request in flight, or room for one. In the closed model it is a user.
+#[derive(Debug)]
+pub struct Exchange {
+    /// Its connection, or [`NONE`] while nothing is under way and connections are shared.
+    pub conn: u32,
+    /// The request.
+    pub request: u32,
+    /// It is under way.
+    pub under_way: bool,
+    /// It was sent before, on a connection that turned out to be closed.
+    pub resent: bool,
+    /// At least a byte of its response came.
+    pub answered: bool,
+    /// Status of its answer, where that is not the reader's to know.
+    pub status: u16,
+    /// The id that the request carries, if it carries one and was written.
+    pub id: Option<u64>,
+    /// Bytes of the request.
+    pub length: usize,
+    /// Bytes of the request that have not gone out.
+    pub unsent: usize,
+    /// When the request fell due; times are on the load's clock.
+    pub due_ns: u64,
+    /// Its first action.
+    pub started_ns: u64,
+    /// When the last of a paced user's requests fell due that it began, dropped or left out while nothing waited. What is
+    /// under way may be another one: where it was redirected to, or what it does when it leaves.
+    pub paced_ns: u64,
+    /// Times behind it at which nothing fell due for a paced user, since what waited was all it had to do: the first and
+    /// the last of each run, in order.
+    pub left_out: Vec<(u64, u64)>,
+    /// Requests begun or dropped in this place.
+    pub begun: u64,
+    /// Requests of a paced user that fell due while it was at an earlier one, and wait for it.
+    pub waiting: u64,
+    /// The response, as far as it came.
+    pub reader: Reader,
+    /// Place among the deadlines.
+    pub link: Link,
+    /// Beginning of a response that came in pieces, for the examples.
+    pub stash: Option<Box<Stash>>,
+    /// The whole answer, where it is judged by more than its status.
+    pub kept: Option<Box<Kept>>,
+}
+
+/// An exchange whose request could not be written, and why. What began is known by its request and its start: the place
+/// may be at another one when this is told.
+#[derive(Debug)]
+pub struct Unwritten {
+    /// The exchange.
+    pub id: u32,
+    /// What it was at.
+    pub request: u32,
+    /// Since when.
+    pub started_ns: u64,
+    /// Why.
+    pub trouble: Trouble,
+}
+
+/// Beginning of a response.
+#[derive(Debug, Default)]
+pub struct Stash {
+    /// Head and body as received, up to what examples keep.
+    pub bytes: Vec<u8>,
+    /// Where the head ends, if it is complete.
+    pub head_end: Option<usize>,
+}
+
+impl Exchange {
+    /// Nothing under way.
+    pub fn new(conn: u32) -> Self {
+        Exchange {
+            conn,
+            request: 0,
+            under_way: false,
+            resent: false,
+            answered: false,
+            status: 0,
+            id: None,
+            length: 0,
+            unsent: 0,
+            due_ns: 0,
+            started_ns: 0,
+            paced_ns: 0,
+            left_out: Vec::new(),
+            begun: 0,
+            waiting: 0,
+            reader: Reader::default(),
+            link: Link::default(),
+            stash: None,
+            kept: None,
+        }
+    }
+
+    /// A request begins; where it waits in the timeouts is not for this.
+    #[inline]
+    fn begin(&mut self, request: u32, due_ns: u64, started_ns: u64) {
+        self.request = request;
+        self.due_ns = due_ns;
+        self.started_ns = started_ns;
+        self.under_way = true;
+        self.resent = false;
+        self.answered = false;
+        self.status = 0;
+        self.id = None;
+    }
+
+    /// What it is at could not be written.
+    pub fn unwritten(&self, id: u32, trouble: Trouble) -> Unwritten {
+        Unwritten { id, request: self.request, started_ns: self.started_ns, trouble }
+    }
+}
+
+/// The slots of one load thread.
+pub struct Slots {
+    /// By number.
+    pub exchanges: Vec<Exchange>,
+    /// When those in flight time out.
+    pub timeouts: Deadlines,
+    /// Requests that could not be written, to be failed in the next turn.
+    pub unwritten: Vec<Unwritten>,
+    /// Moving mean of service times.
+    pub service_ns: u64,
+    /// What the HTTP/1 readers remember of the last response head.
+    pub memo: Memo,
+    // Boxes, since they move into exchanges and back.
+    #[allow(clippy::vec_box)]
+    spare_stashes: Vec<Box<Stash>>,
+    stashed: usize,
+}
+
+impl Slots {
+    /// Those, all free.
+    pub fn new(exchanges: Vec<Exchange>) -> Self {
+        Slots {
+            exchanges,
+            timeouts: Deadlines::new(),
+            unwritten: Vec::new(),
+            service_ns: 0,
+            memo: Memo::default(),
+            spare_stashes: Vec::new(),
+            stashed: 0,
+        }
+    }
+
+    /// A request begins in a slot, and may take that long.
+    #[inline]
+    pub fn begin(&mut self, id: u32, request: u32, due_ns: u64, started_ns: u64, timeout_ns: u64) {
+        self.exchanges[id as usize].begin(request, due_ns, started_ns);
+        self.timeouts.push(&mut self.exchanges, id, (started_ns, timeout_ns));
+    }
+
+    /// The request in a slot ends now.
+    #[inline]
+    pub fn end(&mut self, id: u32, now_ns: u64) {
+        self.timeouts.remove(&mut self.exchanges, id);
+        let exchange = &mut self.exchanges[id as usize];
+        exchange.under_way = false;
+        self.service_ns = self.service_ns - self.service_ns / 64 + (now_ns - exchange.started_ns) / 64;
+    }
+
+    /// The slot whose request times out first, and when.
+    #[inline]
+    pub fn first_timeout(&self) -> Option<(u32, u64)> {
+        let id = self.timeouts.first(&self.exchanges)?;
+        Some((id, self.exchanges[id as usize].link.at_ns))
+    }
+
+    /// Keeps the beginning of a response that comes in pieces.
+    pub fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
+        if !self.reserve_stash(id) {
+            return;
+        }
+        let Some(stash) = &mut self.exchanges[id as usize].stash else { return };
+        if stash.bytes.is_empty() {
+            stash.head_end = head_end;
+        }
+        let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
+        if room == 0 {
+            return;
+        }
+        stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if stash.head_end.is_none() {
+            stash.head_end = end_of_head(&stash.bytes);
+        }
+    }
+
+    /// Gives a slot a stash, unless as many as may be are in use.
+    pub fn reserve_stash(&mut self, id: u32) -> bool {
+        let exchange = &mut self.exchanges[id as usize];
+        if exchange.stash.is_none() && self.stashed < STASHES {
+            self.stashed += 1;
+            exchange.stash = Some(self.spare_stashes.pop().unwrap_or_default());
+        }
+        exchange.stash.is_some()
+    }
+
+    /// Takes a slot's stash back.
+    pub fn unstash(&mut self, id: u32) {
+        if let Some(mut stash) = self.exchanges[id as usize].stash.take() {
+            stash.bytes.clear();
+            stash.head_end = None;
+            self.stashed -= 1;
+            self.spare_stashes.push(stash);
+        }
+    }
+}
+
+impl Links for Vec<Exchange> {
+    #[inline]
+    fn link(&mut self, id: u32) -> &mut Link {
+        &mut self[id as usize].link
+    }
+
+    #[inline]
+    fn at_ns(&self, id: u32) -> u64 {
+        self[id as usize].link.at_ns
+    }
+}

@@ -1,0 +1,181 @@
+//! What is remembered of connections that carry streams: each one's HTTP/2 session, and the requests that wait for it.
+//!
+//! Slots share connections in groups, and each group has one connection to each host.
+
+use std::ops::Range;
+
+use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+use loadlab_record::outcome::Failure;
+
+use crate::io::ConnId;
+use crate::journey::script::write_field;
+use crate::protocol::http1::Keep;
+use crate::protocol::http2::{Code, Event, Session};
+use crate::spec::Http2;
+use crate::worker::state::slots::Slots;
+
+/// All connections of one worker that carry streams.
+pub struct Streams<'r> {
+    pub spec: &'r Http2,
+    /// Hosts of the load.
+    hosts: u32,
+    pub links: Vec<Link>,
+    /// What is to be written on the connection at hand.
+    pub out: Vec<u8>,
+    /// The connection whose bytes are being taken: what is sent on it meanwhile goes out behind them, together.
+    pub at_hand: Option<ConnId>,
+    /// Exchanges whose outcome came on it.
+    pub ended: Vec<StreamOutcome>,
+}
+
+/// One connection.
+#[derive(Default)]
+pub struct Link {
+    pub session: Option<Box<Session>>,
+    /// Bytes on their way out.
+    pub unsent: usize,
+    /// When it was begun to be made, on the backend's clock.
+    pub since_ns: u64,
+    /// Exchanges that wait for it.
+    pub waiting: Vec<u32>,
+}
+
+/// An exchange that has ended, or has to be sent again.
+pub enum StreamOutcome {
+    Complete(u32),
+    Failed(u32, Failure, &'static str),
+    /// The server never looked at it.
+    Again(u32),
+}
+
+impl<'r> Streams<'r> {
+    pub fn new(spec: &'r Http2, hosts: usize) -> Self {
+        let hosts = hosts.max(1) as u32;
+        Streams { spec, hosts, links: Vec::new(), out: Vec::new(), at_hand: None, ended: Vec::new() }
+    }
+
+    /// The connection to a host that a place shares.
+    pub fn connection_of(&self, place: u32, host: u16) -> ConnId {
+        self.connections_of(place).start + u32::from(host)
+    }
+
+    /// All connections that a place shares, one to each host.
+    pub fn connections_of(&self, place: u32) -> Range<ConnId> {
+        let first = place / self.spec.streams.max(1) * self.hosts;
+        first..first + self.hosts
+    }
+
+    /// Nothing is open on the connection or waits for it, and the server has not said goodbye.
+    pub fn is_at_rest(&mut self, conn: ConnId) -> bool {
+        let Link { session, waiting, .. } = self.link(conn);
+        waiting.is_empty() && session.as_ref().is_some_and(|s| s.open() == 0 && !s.is_ending())
+    }
+
+    /// The connection is being made now, on the backend's clock.
+    pub fn connects(&mut self, conn: ConnId, at_ns: u64) {
+        self.link(conn).since_ns = at_ns;
+    }
+
+    /// Since when it was being made, on the backend's clock.
+    pub fn connecting_since(&self, conn: ConnId) -> Option<u64> {
+        self.links.get(conn as usize).map(|link| link.since_ns)
+    }
+
+    /// What was said on a connection that goes on elsewhere.
+    pub fn hand_over(&mut self, conn: ConnId) -> Option<Box<Session>> {
+        self.link(conn).session.take()
+    }
+
+    /// The connection comes from elsewhere, and this was said on it.
+    pub fn take_up(&mut self, conn: ConnId, session: Box<Session>) {
+        let link = self.link(conn);
+        (link.session, link.unsent) = (Some(session), 0);
+    }
+
+    pub fn link(&mut self, conn: ConnId) -> &mut Link {
+        let index = conn as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, Link::default);
+        }
+        &mut self.links[index]
+    }
+}
+
+/// Puts a session's events into the slots that they are for.
+pub struct EventApplier<'a> {
+    pub slots: &'a mut Slots,
+    pub ended: &'a mut Vec<StreamOutcome>,
+}
+
+impl EventApplier<'_> {
+    #[inline]
+    pub fn apply(&mut self, event: Event<'_>) {
+        match event {
+            Event::Head { token, status, end } => self.head(token, status, end),
+            Event::Data { token, bytes, end } => self.data(token, bytes, end),
+            Event::Field { token, name, value } => self.field(token, name, value),
+            Event::GoAway { .. } | Event::SettingsChanged { .. } => {}
+            Event::Reset { token, code: Code::REFUSED_STREAM } | Event::Unprocessed { token } => {
+                self.ended.push(StreamOutcome::Again(token));
+            }
+            Event::Reset { token, .. } => {
+                let words = "the server reset the stream";
+                self.ended.push(StreamOutcome::Failed(token, Failure::Reset, words));
+            }
+            Event::Malformed { token, words } => {
+                self.ended.push(StreamOutcome::Failed(token, Failure::Protocol, words));
+            }
+        }
+    }
+
+    #[inline]
+    fn head(&mut self, token: u32, status: u16, end: bool) {
+        let exchange = &mut self.slots.exchanges[token as usize];
+        (exchange.answered, exchange.status) = (true, status);
+        if let Some(kept) = &mut exchange.kept {
+            kept.end_head();
+        }
+        if let Some(stash) = &mut exchange.stash {
+            stash.bytes.extend_from_slice(b"\r\n");
+            stash.head_end = Some(stash.bytes.len());
+        }
+        if end {
+            self.ended.push(StreamOutcome::Complete(token));
+        }
+    }
+
+    #[inline]
+    fn data(&mut self, token: u32, bytes: &[u8], end: bool) {
+        let exchange = &mut self.slots.exchanges[token as usize];
+        if let Some(kept) = &mut exchange.kept {
+            Keep::body(&mut **kept, bytes);
+        }
+        if let Some(stash) = &mut exchange.stash {
+            let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
+            stash.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        if end {
+            self.ended.push(StreamOutcome::Complete(token));
+        }
+    }
+
+    /// A field of a response's head, where somebody will look at it: the journey, or who reads an example. Trailers
+    /// come behind the head, and nobody does.
+    fn field(&mut self, token: u32, name: &[u8], value: &[u8]) {
+        let exchange = &mut self.slots.exchanges[token as usize];
+        if exchange.answered {
+            return;
+        }
+        if let Some(kept) = &mut exchange.kept {
+            return kept.field(name, value);
+        }
+        let fails = name == b":status" && value.first().is_some_and(|b| *b >= b'4');
+        if fails {
+            self.slots.reserve_stash(token);
+        }
+        let exchange = &mut self.slots.exchanges[token as usize];
+        if let Some(stash) = exchange.stash.as_mut().filter(|stash| stash.bytes.len() < HEAD_BYTES) {
+            write_field(name, value, &mut stash.bytes);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The end of a schedule: what has fallen due counts, what waits is dropped, users do what they do when they leave.
+
+use std::cmp::Reverse;
+
+use crate::io::Ops;
+use crate::journey::order::Step;
+use crate::measure::own_usage::ThreadUse;
+use crate::measure::recorder::Times;
+use crate::worker::dispatch::STARTS_PER_TURN;
+use crate::worker::pacer::Pacer;
+use crate::worker::state::timeouts::NONE;
+use crate::worker::{Stopped, Worker};
+
+impl<'r> Worker<'r> {
+    /// Nothing more will begin.
+    pub(super) fn exhausted(&self) -> bool {
+        match &self.pacer {
+            // What is bounded by time lasts until then, even if nothing more falls due.
+            _ if self.end_ns != u64::MAX && self.stopped.is_none() => false,
+            Pacer::Closed(users) if users.leaving.is_some() => false,
+            Pacer::Closed(users) => {
+                let none_left = users.awake as usize == self.slots.exchanges.len() && users.later.is_empty();
+                self.stopped.is_some() || users.budget == 0 || none_left
+            }
+            Pacer::Open(open) => {
+                open.noticing.peek().is_none() && open.backlog.len() == 0 && open.later.is_empty()
+            }
+        }
+    }
+
+    /// Ends the schedule. What has fallen due and not been looked at still counts; what waits is dropped.
+    pub(super) fn stop(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
+        // What users are at has its times, and is in no rate: the load was asked for up to here.
+        self.measure.recorder.end_window(at_ns);
+        let stopped = Some(Stopped { at_ns, used: ThreadUse::now() });
+        if let Pacer::Open(open) = &mut self.pacer {
+            self.stopped = stopped;
+            // Nor are connections by the thousand opened now.
+            open.cap = open.cap.min(self.slots.exchanges.len() + STARTS_PER_TURN);
+            self.notice(ops, (usize::MAX, STARTS_PER_TURN), at_ns);
+        }
+        self.stop_users(ops, at_ns);
+        self.stopped = stopped;
+        let now = self.now(ops);
+        let spec = self.spec;
+        while let Pacer::Open(open) = &mut self.pacer {
+            open.noticing.stop();
+            let waiting = open.backlog.pop().and_then(|_| open.starting.take());
+            let Some((number, due)) = waiting else { break };
+            let index = self.request_of(NONE, number);
+            self.measure.recorder.dropped(&spec.requests[index as usize], due, now.max(due));
+        }
+    }
+
+    /// The same for users: those who think or rest are left alone. Of paced ones, what fell due and was not looked
+    /// at still counts, and what waits for its user is dropped.
+    fn stop_users(&mut self, ops: &mut impl Ops<'r>, at_ns: u64) {
+        while self.spec.pace_ns.is_some() {
+            let Pacer::Closed(users) = &mut self.pacer else { return };
+            let Some(Reverse((due, user))) = users.later.pop().filter(|Reverse((due, _))| *due < at_ns)
+            else {
+                break;
+            };
+            let now = self.now(ops);
+            self.step_due(ops, user, due, now);
+        }
+        let Pacer::Closed(users) = &mut self.pacer else { return };
+        users.later.clear();
+        let now = self.now(ops);
+        for user in 0..self.slots.exchanges.len() as u32 {
+            self.drop_waiting(user, now);
+        }
+        if let Pacer::Closed(users) = &mut self.pacer
+            && self.journey.is_some()
+        {
+            users.leaving = Some(0);
+        }
+    }
+
+    /// Lets users that are at nothing do what they do last; a few in a turn, or those who leave would keep each other
+    /// waiting.
+    pub(super) fn leave_some(&mut self, ops: &mut impl Ops<'r>) {
+        let Some(from) = self.leaving() else { return };
+        let all = self.slots.exchanges.len() as u32;
+        let to = all.min(from.saturating_add(STARTS_PER_TURN as u32));
+        for user in from..to {
+            let now = self.now(ops);
+            self.leave(ops, user, now);
+        }
+        if let Pacer::Closed(users) = &mut self.pacer {
+            users.leaving = Some(to).filter(|to| *to < all);
+        }
+    }
+
+    /// The next user to leave, while they do.
+    pub(super) fn leaving(&self) -> Option<u32> {
+        match &self.pacer {
+            Pacer::Closed(users) => users.leaving,
+            Pacer::Open(_) => None,
+        }
+    }
+
+    /// The schedule is over for a user that is at nothing: it does what it does last.
+    fn leave(&mut self, ops: &mut impl Ops<'r>, user: u32, now: u64) {
+        let idle = !self.slots.exchanges[user as usize].under_way;
+        if idle && self.journey.as_ref().is_some_and(|j| !j.is_outside(user) && !j.is_gone(user)) {
+            self.next(ops, user, now);
+        }
+    }
+
+    /// Ends the load with requests under way.
+    pub(super) fn cut(&mut self, ops: &mut impl Ops<'r>, now: u64) {
+        if self.stopped.is_none() {
+            self.stop(ops, now);
+        }
+        // Stopping takes time, and may have begun what users do when they leave.
+        let now = self.now(ops).max(now);
+        for exchange in self.slots.exchanges.iter().filter(|e| e.under_way) {
+            let request = &self.spec.requests[exchange.request as usize];
+            let times = Times { due_ns: exchange.due_ns, started_ns: exchange.started_ns, end_ns: now };
+            self.measure.recorder.cut(request, times);
+            if let Some(id) = exchange.id {
+                self.measure.recorder.cut_id(id);
+            }
+        }
+    }
+
+    /// The schedule is over: a user that has something to do when it leaves does it now, without pause.
+    pub(super) fn user_leaves(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64) {
+        let Some(journey) = &mut self.journey else { return };
+        if let Some(request_id) = journey.stop_redirect(id) {
+            self.measure.recorder.redirected_id(request_id);
+        }
+        if !journey.is_leaving(id) && !journey.is_gone(id) {
+            match journey.in_conversation(id) {
+                None => journey.advance(id, Step::Leave),
+                // It says goodbye before it leaves.
+                Some(left) => journey.advance(id, Step::Ahead(left)),
+            };
+        }
+        if !journey.is_gone(id) {
+            self.user_begins(ops, id, now, now);
+        }
+    }
+}
