@@ -324,21 +324,17 @@ impl<'r> Worker<'r> {
         conversations.put_back(conn, link);
         self.take_messages(ops, conn, (number, asked), now);
         if self.mode.conversations().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
-            match (result, closed) {
-                (Err(Fault { code: TOO_BIG, words }), _) => {
-                    self.protocol_broken(ops, conn, Failure::TooLarge, words)
-                }
-                (Err(fault), _) => self.protocol_broken(ops, conn, Failure::Protocol, fault.words),
-                (Ok(()), _) if flooded => {
-                    self.protocol_broken(
-                        ops,
-                        conn,
-                        Failure::Protocol,
-                        "a flood of pings, whose answers nobody reads",
-                    );
-                }
-                (Ok(()), Some(code)) => self.close_received(ops, conn, code, now),
-                (Ok(()), None) => {}
+            const FLOOD: &str = "a flood of pings, whose answers nobody reads";
+            let broken = match result {
+                Err(Fault { code: TOO_BIG, words }) => Some((Failure::TooLarge, words)),
+                Err(fault) => Some((Failure::Protocol, fault.words)),
+                Ok(()) if flooded => Some((Failure::Protocol, FLOOD)),
+                Ok(()) => None,
+            };
+            match (broken, closed) {
+                (Some((failure, words)), _) => self.protocol_broken(ops, conn, failure, words),
+                (None, Some(code)) => self.close_received(ops, conn, code, now),
+                (None, None) => {}
             }
         }
         true
