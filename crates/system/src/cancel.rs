@@ -27,7 +27,7 @@ struct Shared {
 
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Woke {
+pub(crate) enum WaitOutcome {
     /// The descriptor became readable.
     Ready,
     /// The token was cancelled.
@@ -65,14 +65,14 @@ impl Cancel {
 
     /// Waits until `until_ns` (of [`clock::now_ns`]); `true` if it was cancelled before.
     pub fn wait_until(&self, until_ns: u64) -> bool {
-        self.wait_for(None, until_ns) == Woke::Cancelled
+        self.wait_for(None, until_ns) == WaitOutcome::Cancelled
     }
 
     /// Waits until the descriptor is readable, the token is cancelled, or `until_ns`.
-    pub(crate) fn wait_for(&self, fd: Option<BorrowedFd<'_>>, until_ns: u64) -> Woke {
+    pub(crate) fn wait_for(&self, fd: Option<BorrowedFd<'_>>, until_ns: u64) -> WaitOutcome {
         loop {
             if self.is_cancelled() {
-                return Woke::Cancelled;
+                return WaitOutcome::Cancelled;
             }
             let now_ns = clock::now_ns();
             let mut left_ns = until_ns.saturating_sub(now_ns);
@@ -90,13 +90,13 @@ impl Cancel {
             };
             let woken = poll(&mut fds, Some(&timeout));
             if self.is_cancelled() {
-                return Woke::Cancelled;
+                return WaitOutcome::Cancelled;
             }
             if fd.is_some() && matches!(woken, Ok(n) if n > 0) && !fds[0].revents().is_empty() {
-                return Woke::Ready;
+                return WaitOutcome::Ready;
             }
             if clock::now_ns() >= until_ns {
-                return Woke::TimedOut;
+                return WaitOutcome::TimedOut;
             }
         }
     }
@@ -126,6 +126,6 @@ mod tests {
     #[test]
     fn a_readable_descriptor_ends_a_wait() {
         let event = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
-        assert_eq!(Cancel::new().wait_for(Some(event.as_fd()), u64::MAX), Woke::Ready);
+        assert_eq!(Cancel::new().wait_for(Some(event.as_fd()), u64::MAX), WaitOutcome::Ready);
     }
 }

@@ -104,7 +104,7 @@ pub enum Error {
 
     /// A command of the plan took too long.
     #[error(
-        "{name} was not done within {}: `{command}`{tail}\nhint: allow more time, or see what it waits for",
+        "{name} did not finish within {}: `{command}`{tail}\nhint: allow more time, or see what it waits for",
         format_duration_ns(*within_ns as f64)
     )]
     CommandTimeout {
@@ -133,7 +133,7 @@ pub enum Error {
 
     /// Processes that do not go away even when killed.
     #[error(
-        "component `{component}`: killed, and still there after {}: pid {}\n\
+        "component `{component}`: still running {} after SIGKILL: pid {}\n\
          hint: they hang in the kernel, likely on a disk or a network file system; `loadlab clean` tries again later",
         format_duration_ns(*waited_ns as f64),
         list(pids)
@@ -160,8 +160,8 @@ pub enum Error {
 
     /// No network namespace can be had.
     #[error(
-        "cannot isolate the run in a network namespace of its own: {source}\n\
-         hint: it takes root (the capability CAP_SYS_ADMIN); without it, run all of loadlab in one: \
+        "cannot put the run in its own network namespace: {source}\n\
+         hint: this needs root (the capability CAP_SYS_ADMIN); without it, run all of loadlab in one: \
          `unshare -rn sh -c 'ip link set lo up && exec loadlab run …'`, without `isolate`"
     )]
     Isolate {
@@ -182,7 +182,7 @@ pub enum Error {
 
     /// A component whose network is not its own.
     #[error(
-        "cannot {doing} component `{component}`: it has no link of its own, or is not up\n\
+        "cannot {doing} component `{component}`: it is not up, or has no network link\n\
          hint: `isolate: true` in the plan gives each process component one"
     )]
     NoLink {
@@ -205,7 +205,7 @@ pub enum Error {
 
     /// No Compose is installed.
     #[error(
-        "no Compose is installed that could bring {} up\n\
+        "no Compose tool is installed to bring {} up\n\
          hint: install Docker's plugin (`docker compose version` must work), `docker-compose`, or `podman-compose`",
         file.display()
     )]
@@ -216,7 +216,7 @@ pub enum Error {
 
     /// A Compose file names something that is there already, and not the run's.
     #[error(
-        "{} would take the {kind} `{name}`, which is there already and not this run's\nhint: {hint}",
+        "{} would take the {kind} `{name}`, which already exists and does not belong to this run\nhint: {hint}",
         file.display()
     )]
     Taken {
@@ -230,8 +230,8 @@ pub enum Error {
         hint: &'static str,
     },
 
-    /// What Compose makes of its file cannot be told.
-    #[error("cannot tell what {} would make: {why}", file.display())]
+    /// It cannot be determined what Compose makes of its file.
+    #[error("cannot determine what {} would create: {why}", file.display())]
     ComposeConfig {
         /// The Compose file.
         file: PathBuf,

@@ -11,9 +11,9 @@ use loadlab_record::url;
 
 use crate::clock;
 
-/// A response's head may have so many bytes.
+/// Most bytes in a response's head.
 const HEAD_BYTES: usize = 64 << 10;
-/// A response's body may have so many bytes.
+/// Most bytes in a response's body.
 pub const BODY_BYTES: usize = 4 << 20;
 /// How long a read waits before asking whether to go on.
 pub(crate) const SLICE: Duration = Duration::from_millis(20);

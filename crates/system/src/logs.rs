@@ -14,13 +14,13 @@ use crate::error::{Error, Result, Tail};
 
 /// A log grows to this size before it is cut.
 pub const LOG_LIMIT_BYTES: u64 = 64 << 20;
-/// So many bytes of a log's end are looked at for its last lines.
+/// How many bytes of a log's end are read for its last lines.
 const TAIL_BYTES: u64 = 16 << 10;
-/// So many lines of each log are shown.
+/// How many lines of each log are shown.
 const TAIL_LINES: usize = 10;
 /// A longer line is not looked at.
 const LINE_BYTES: usize = 1 << 20;
-/// A shown line has at most so many characters.
+/// How many characters of a line are shown.
 const LINE_CHARS: usize = 400;
 
 /// One log of a running component.
@@ -83,7 +83,7 @@ fn read_since(path: &Path, offset: u64, into: &mut Vec<u8>) -> std::io::Result<u
 /// How many lines of a log hold a text, counted as it grows. Of a log that is cut, what was not counted yet and is cut
 /// out is missed; the cut is noted.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct LineCounter {
     path: PathBuf,
     offset: u64,
     /// The beginning of a line that is not complete.
@@ -91,11 +91,11 @@ pub(crate) struct Counted {
     lines: u64,
 }
 
-impl Counted {
+impl LineCounter {
     /// Nothing that is in it by now counts.
-    pub fn from_now(path: &Path) -> Counted {
+    pub fn from_now(path: &Path) -> LineCounter {
         let offset = std::fs::metadata(path).map_or(0, |m| m.len());
-        Counted { path: path.to_owned(), offset, line: Vec::new(), lines: 0 }
+        LineCounter { path: path.to_owned(), offset, line: Vec::new(), lines: 0 }
     }
 
     /// Reads on to its end. Lines that are not complete do not count yet.
@@ -211,7 +211,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::open(&dir.path().join("a")).unwrap();
         (&log.file).write_all(b"error of an earlier trial\n").unwrap();
-        let mut counted = Counted::from_now(&log.path);
+        let mut counted = LineCounter::from_now(&log.path);
         assert_eq!(counted.count("error"), Ok(0));
         (&log.file).write_all(b"error 1\nfine\nan error error\nerr").unwrap();
         assert_eq!(counted.count("error"), Ok(2));

@@ -38,7 +38,7 @@ pub struct ComponentSpec {
 /// Where a relay stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RelayAt {
-    /// Between the two ends of the link of a component that has a network namespace of its own.
+    /// Between the two ends of the link of a component that has its own network namespace.
     Link,
     /// Before ports of loopback: where others connect to, and where the component listens.
     Ports(Vec<(u16, u16)>),
@@ -102,26 +102,26 @@ pub enum Ready {
     Http {
         /// `http://…`.
         url: String,
-        /// At most so long after its start.
+        /// Its time limit, from its start.
         within_ns: u64,
     },
     /// The address accepts a connection.
     Tcp {
         /// `127.0.0.1:6379`.
         addr: String,
-        /// At most so long after its start.
+        /// Its time limit, from its start.
         within_ns: u64,
     },
     /// A container runs and its own health check, if it has one, says that it is well.
     Healthy {
-        /// At most so long after its start.
+        /// Its time limit, from its start.
         within_ns: u64,
     },
     /// Its standard output or error contains this text.
     Log {
         /// A substring of what it writes.
         pattern: String,
-        /// At most so long after its start.
+        /// Its time limit, from its start.
         within_ns: u64,
     },
 }
@@ -202,7 +202,7 @@ pub struct ContainerSpec {
     pub network: Network,
     /// Names it has on the run's network.
     pub aliases: Vec<String>,
-    /// How the engine tells whether it is well; `None` leaves what the image says.
+    /// The engine's health check; `None` leaves what the image says.
     pub health: Option<HealthCheck>,
     /// The user its processes run as.
     pub user: Option<String>,
@@ -233,7 +233,7 @@ pub struct HealthCheck {
     pub every_ns: u64,
     /// One that takes longer has failed.
     pub timeout_ns: u64,
-    /// So many failures make it unhealthy.
+    /// How many failures make it unhealthy.
     pub retries: u32,
 }
 
@@ -288,9 +288,9 @@ impl Signal {
     pub const INT: Signal = Signal(libc::SIGINT);
     /// Ends without being asked.
     pub const KILL: Signal = Signal(libc::SIGKILL);
-    /// Stands still until [`Signal::CONT`].
+    /// Stopped until [`Signal::CONT`].
     pub const STOP: Signal = Signal(libc::SIGSTOP);
-    /// Goes on.
+    /// Continues.
     pub const CONT: Signal = Signal(libc::SIGCONT);
 
     /// From `SIGTERM`, `TERM`, `term` or `15`. `None` for what is no signal.

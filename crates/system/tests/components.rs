@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 
 use common::{Bench, FIXTURE, eventually, free_port, pid_in, with_daemon};
-use loadlab_system::{Cancel, Command, CommandSpec, Error, How, Limits, Notice, Ready, Signal, Stop};
+use loadlab_system::{Cancel, Command, CommandSpec, Ending, Error, Limits, Notice, Ready, Signal, Stop};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -30,10 +30,10 @@ fn a_simple_line_replaces_the_shell_and_inherits_nothing() {
     let same = bench.system.up(&spec).unwrap_err();
     assert!(matches!(same, Error::AlreadyUp { .. }), "{same}");
     let down = bench.system.down(&component).unwrap();
-    assert_eq!((down.how, down.left_over), (How::Exited, 0));
+    assert_eq!((down.ending, down.stragglers), (Ending::Exited, 0));
     assert!(!component.process().is_alive());
     assert_eq!(component.ended().unwrap().status.to_string(), "signal 15 (SIGTERM)");
-    // Nobody is told of an end that was asked for, and the name is free again.
+    // A requested end is not reported, and the name is free again.
     let again = bench.system.up(&spec).unwrap();
     bench.system.kill(&again).unwrap();
     assert!(bench.notices.try_recv().is_err());
@@ -79,7 +79,7 @@ fn readiness_by_http_tcp_and_log() {
     let names: Vec<String> = bench.system.components().iter().map(|c| c.name().to_owned()).collect();
     assert_eq!(names, ["http", "tcp", "log"]);
     let downs = bench.system.down_all().unwrap();
-    assert!(downs.iter().all(|(_, down)| down.how == How::Exited), "{downs:?}");
+    assert!(downs.iter().all(|(_, down)| down.ending == Ending::Exited), "{downs:?}");
     assert!(bench.system.components().is_empty());
 }
 
@@ -116,8 +116,8 @@ fn one_that_ends_while_waited_for_is_told_at_once() {
     last lines of DIR/logs/db.err:
       | cannot open data.db
     ");
-    // Told once: by whoever waited, not by a notice as well.
-    assert_eq!(bench.system.down(&component).unwrap().how, How::Exited);
+    // Reported once: by `ready`, not by a notice as well.
+    assert_eq!(bench.system.down(&component).unwrap().ending, Ending::Exited);
     assert!(bench.notices.try_recv().is_err());
 }
 
@@ -208,7 +208,7 @@ fn a_stubborn_one_is_killed() {
         let component = bench.system.up(&spec).unwrap();
         bench.system.ready(&component, &Cancel::new()).unwrap();
         let down = bench.system.down(&component).unwrap();
-        assert_eq!(down.how, How::Killed);
+        assert_eq!(down.ending, Ending::Killed);
         assert!(!component.process().is_alive());
     }
 }
@@ -220,7 +220,7 @@ fn one_that_stands_still_can_be_stopped() {
     bench.system.ready(&component, &Cancel::new()).unwrap();
     component.send(Signal::STOP);
     let down = bench.system.down(&component).unwrap();
-    assert_eq!(down.how, How::Exited);
+    assert_eq!(down.ending, Ending::Exited);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn daemons_do_not_survive_down() {
         assert!(daemon.is_alive());
         let down = bench.system.down(&component).unwrap();
         assert!(!daemon.is_alive(), "{down:?}");
-        assert_eq!((down.how, down.left_over), (How::Exited, 1));
+        assert_eq!((down.ending, down.stragglers), (Ending::Exited, 1));
     }
 }
 
@@ -253,7 +253,7 @@ fn one_that_runs_away_is_caught_in_its_cgroup() {
         let down = bench.system.down(&component).unwrap();
         assert!(component.pids().is_empty());
         let after = hops();
-        assert!(down.left_over > 0 && after > 0, "{down:?}");
+        assert!(down.stragglers > 0 && after > 0, "{down:?}");
         Cancel::new().wait_until(loadlab_system::clock::now_ns() + 50_000_000);
         assert_eq!(hops(), after);
     }
@@ -373,7 +373,7 @@ fn processes_and_files_are_limited() {
     assert_eq!(out, "77\n");
     assert!(fs::read_to_string(&spec.logs.1).unwrap().contains("fork"));
     assert_eq!(component.pids().len(), 3);
-    assert_eq!(bench.system.down(&component).unwrap().left_over, 3);
+    assert_eq!(bench.system.down(&component).unwrap().stragglers, 3);
 }
 
 /// What holds where limits cannot be applied: they are errors that say so, and everything else works.
@@ -440,7 +440,7 @@ fn commands_run_to_their_end_and_leave_nothing() {
             CommandSpec { within_ns: Some(SECOND_NS / 10), ..spec("wait", "echo waiting; sleep 1000") };
         let message = run(&slow).unwrap_err().to_string();
         assert!(
-            message.starts_with("wait was not done within 100 ms: `echo waiting; sleep 1000`\n"),
+            message.starts_with("wait did not finish within 100 ms: `echo waiting; sleep 1000`\n"),
             "{message}"
         );
 
@@ -538,6 +538,6 @@ fn nginx_comes_up_under_a_limit_and_quits_in_order() {
     bench.system.ready(&component, &Cancel::new()).unwrap();
     eventually("master and workers", || (component.pids().len() == 3).then_some(()));
     let down = bench.system.down(&component).unwrap();
-    assert_eq!((down.how, down.left_over), (How::Exited, 0));
+    assert_eq!((down.ending, down.stragglers), (Ending::Exited, 0));
     assert_eq!(component.ended().unwrap().status.to_string(), "exit status 0");
 }

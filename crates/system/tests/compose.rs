@@ -1,4 +1,4 @@
-//! Compose files that do not come up as they should, with an engine and a Compose that only tell what they are made to.
+//! Compose files that do not come up as they should, with an engine and a Compose that only say what they are scripted to.
 
 mod common;
 
@@ -111,8 +111,8 @@ fn a_service_may_do_its_work_and_end_whenever_it_is_looked_at() {
 fn nothing_is_brought_up_over_what_others_have() {
     let file = |name: &str| format!("services: {{}}\nvolumes: {{ data: {{ name: {name} }} }}\n");
     let (taken, asked) = up_with("podman-compose", &file("shop_data"), 0, 0);
-    let told = taken.unwrap_err().to_string();
-    assert!(told.contains("would take the volume `shop_data`") && told.contains("hint: "), "{told}");
+    let message = taken.unwrap_err().to_string();
+    assert!(message.contains("would take the volume `shop_data`") && message.contains("hint: "), "{message}");
     assert_eq!(asked, ["version", "config"], "it was not brought up, so there is nothing to take down");
     let (project, asked) = up_with("podman-compose", &file("my_data"), 0, 0);
     assert!(project.is_ok(), "{project:?}");

@@ -91,7 +91,7 @@ fn cgroups_of_spin(pid: u32) -> Vec<PathBuf> {
     paths.flat_map(|path| roots.iter().map(move |root| root.join(path))).collect()
 }
 
-/// CPU time of a group in seconds, from a file that tells it.
+/// CPU time of a group in seconds, from the file that has it.
 fn cpu_in(dirs: &[PathBuf]) -> f64 {
     let v1 = |dir: &PathBuf| {
         let ns = fs::read_to_string(dir.join("cpuacct.usage")).ok()?;

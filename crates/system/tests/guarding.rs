@@ -20,7 +20,7 @@ struct Owner {
     component: ProcessId,
     daemon: ProcessId,
     guardian: Option<ProcessId>,
-    told: Value,
+    report: Value,
 }
 
 fn process(value: &Value) -> Option<ProcessId> {
@@ -47,15 +47,15 @@ impl Owner {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
+        let report: Value = serde_json::from_str(&line).unwrap();
         Owner {
             stdin: child.stdin.take(),
             child,
             dir: dir.to_owned(),
-            component: process(&told["component"]).unwrap(),
+            component: process(&report["component"]).unwrap(),
             daemon: pid_in(&dir.join("daemon.pid")),
-            guardian: process(&told["guardian"]),
-            told,
+            guardian: process(&report["guardian"]),
+            report,
         }
     }
 
@@ -173,9 +173,9 @@ fn without_rights_it_works_with_less() {
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&fixture);
     let state_dir = dir.path().join("state");
     let mut owner = Owner::start_by(command, dir.path(), &state_dir, Path::new("/"), true);
-    let missing: Vec<String> = serde_json::from_value(owner.told["unavailable"].clone()).unwrap();
+    let missing: Vec<String> = serde_json::from_value(owner.report["unavailable"].clone()).unwrap();
     assert!(missing.contains(&"cgroup controller `memory`".to_owned()), "{missing:?}");
-    assert_eq!(owner.told["version"], "none");
+    assert_eq!(owner.report["version"], "none");
     owner.kill();
     let guardian = owner.guardian.unwrap();
     eventually("the guardian's work", || (!guardian.is_alive()).then_some(()));

@@ -40,9 +40,9 @@ fn links_are_cut_joined_and_narrowed() {
     assert_ne!(one, two);
     assert!(ask(one).unwrap().ends_with("hello") && ask(two).unwrap().ends_with("hello"));
 
-    bench.system.cut("one").unwrap();
+    bench.system.disconnect("one").unwrap();
     assert!(ask(one).is_err() && ask(two).is_ok(), "only that one");
-    bench.system.heal("one").unwrap();
+    bench.system.reconnect("one").unwrap();
     eventually("the link", || ask(one).ok());
 
     // What a narrowed link lets through is the kernel's to keep; here it is that the rule is there, and goes.
@@ -50,18 +50,18 @@ fn links_are_cut_joined_and_narrowed() {
         let shown = std::process::Command::new("tc").args(["qdisc", "show"]).output().unwrap();
         String::from_utf8_lossy(&shown.stdout).matches("tbf").count()
     };
-    bench.system.narrow("one", Some(1 << 20)).unwrap();
+    bench.system.set_bandwidth("one", Some(1 << 20)).unwrap();
     assert_eq!(rules(), 1);
     assert!(ask(one).is_ok());
-    bench.system.narrow("one", None).unwrap();
-    bench.system.narrow("one", None).unwrap();
+    bench.system.set_bandwidth("one", None).unwrap();
+    bench.system.set_bandwidth("one", None).unwrap();
     assert_eq!(rules(), 0);
 
     let components = bench.system.components();
     let bytes = components[0].target().read_now().unwrap().net_out_bytes;
     assert!(bytes > Some(100), "{bytes:?}");
-    assert!(matches!(bench.system.cut("three"), Err(Error::NoLink { .. })));
-    // Started again it has the address that others were told.
+    assert!(matches!(bench.system.disconnect("three"), Err(Error::NoLink { .. })));
+    // Started again it has the address that others know.
     bench.system.down(&components[0]).unwrap();
     assert_eq!(up(&bench, "one"), one);
     assert!(ask(one).is_ok());
@@ -73,5 +73,5 @@ fn a_shared_network_has_no_links() {
     let mut bench = Bench::new();
     bench.system.isolate(net);
     assert_eq!(bench.system.own_address("one"), None);
-    assert!(matches!(bench.system.cut("one"), Err(Error::NoLink { .. })));
+    assert!(matches!(bench.system.disconnect("one"), Err(Error::NoLink { .. })));
 }

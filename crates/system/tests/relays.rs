@@ -16,7 +16,7 @@ fn no_relay_stays_where_its_link_cannot_be_limited() {
     assert!(matches!(error, Error::NoLink { .. }), "{error}");
     assert!(bench.system.relay_of("web").is_none() && bench.system.components().is_empty());
 
-    // The next one finds the port free, and nobody is told of a relay that died.
+    // The next one finds the port free, and no relay is reported as dead.
     spec.limits.link = LinkLimits { delay_ns: Some(1_000_000), ..LinkLimits::default() };
     let web = bench.system.up(&spec).unwrap();
     assert!(bench.system.relay_of("web").is_some());

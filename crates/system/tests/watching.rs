@@ -100,10 +100,10 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
     let (read, failed): (Vec<&Sample>, Vec<&Sample>) =
         samples["probes"].iter().partition(|s| s.probes_failed.is_empty());
     assert!(read.iter().all(|s| s.probes == BTreeMap::from([("depth".to_owned(), 42.0)])));
-    // Each failure is in the record, and told once.
+    // Each failure is in the record, and reported once.
     assert!(failed.len() > 2 && failed.iter().all(|s| s.probes_failed["broken"].contains("nothing at")));
     let broken: Vec<_> = notes.iter().filter(|n| n.contains("probe `broken`")).collect();
-    assert_eq!(broken.len(), 1, "told once while it fails the same way: {notes:?}");
+    assert_eq!(broken.len(), 1, "reported once while it fails the same way: {notes:?}");
     assert!(broken[0].contains("there is nothing at `/nothing`"), "{broken:?}");
 }
 

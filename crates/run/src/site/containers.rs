@@ -11,8 +11,8 @@ use loadlab_analysis::Exit;
 use loadlab_plan::{self as plan, Case, Part};
 use loadlab_record::event::What;
 use loadlab_system::{
-    self as system, Cancel, Component, ComposeSpec, ContainerSpec, External, HealthCheck, ImageBuild,
-    Network, Project, Scraper, Seek, ServiceSpec, Target, clock,
+    self as system, Cancel, Component, ComposeSpec, ContainerSpec, External, ExternalSelector, HealthCheck,
+    ImageBuild, Network, Project, Scraper, ServiceSpec, Target, clock,
 };
 
 use crate::event::RunEvent;
@@ -395,7 +395,7 @@ impl Site {
         match self.system.compose_down(&project) {
             Ok(down) => {
                 for component in project.components() {
-                    let (component, how) = (component.name().to_owned(), down.how.as_str().to_owned());
+                    let (component, how) = (component.name().to_owned(), down.ending.as_str().to_owned());
                     stage.event(What::Down { component, how });
                 }
                 None
@@ -422,10 +422,10 @@ impl Site {
         let name = &planned.name;
         let names = |n: &str| self.name(n, Some(name));
         let seek = match external {
-            plan::External::Pid(pid) => Seek::Pid(*pid),
-            plan::External::Command(command) => Seek::Command(command.clone()),
-            plan::External::Cgroup(path) => Seek::Cgroup(path.clone()),
-            plan::External::Container(id) => Seek::Container(id.clone()),
+            plan::External::Pid(pid) => ExternalSelector::Pid(*pid),
+            plan::External::Command(command) => ExternalSelector::Command(command.clone()),
+            plan::External::Cgroup(path) => ExternalSelector::Cgroup(path.clone()),
+            plan::External::Container(id) => ExternalSelector::Container(id.clone()),
             plan::External::Prometheus { url, labels } => {
                 let what = format!("component `{name}`");
                 let url = url.render(&names).map_err(|error| TranslateError::Name { what, error })?;

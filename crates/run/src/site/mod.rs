@@ -16,7 +16,7 @@ use loadlab_plan::{self as plan, Case, Lifetime, Part};
 use loadlab_record::event::What;
 use loadlab_record::units::format_duration_ns;
 use loadlab_system::{
-    Cancel, CommandSpec, Component, Counts, Down, Limits, Notice, Probe, Ready, RelayAt, System, Target,
+    Cancel, CommandSpec, Component, Counts, Limits, Notice, Probe, Ready, RelayAt, System, Takedown, Target,
     clock,
 };
 
@@ -540,14 +540,14 @@ impl Site {
             let component = up.component.name().to_owned();
             self.tell_relayed(&component, stage);
             match self.system.down(&up.component) {
-                Ok(Down { how, escaped, .. }) => {
+                Ok(Takedown { ending, escaped, .. }) => {
                     if escaped > 0 {
                         let text = format!(
                             "{escaped} processes of `{component}` that had left its cgroup were killed"
                         );
                         stage.event(What::Note { text });
                     }
-                    stage.event(What::Down { component, how: how.as_str().to_owned() });
+                    stage.event(What::Down { component, how: ending.as_str().to_owned() });
                 }
                 Err(error) => {
                     let text = format!("cannot take down `{component}`: {error}");

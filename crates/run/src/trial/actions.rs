@@ -149,8 +149,8 @@ impl Actor<'_> {
                 self.stage.limits(&component);
                 self.watch(&component);
             }
-            Action::Disconnect => self.site.system.cut(name).map_err(in_words)?,
-            Action::Reconnect => self.site.system.heal(name).map_err(in_words)?,
+            Action::Disconnect => self.site.system.disconnect(name).map_err(in_words)?,
+            Action::Reconnect => self.site.system.reconnect(name).map_err(in_words)?,
         }
         Ok(())
     }

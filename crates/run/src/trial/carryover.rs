@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use loadlab_load::Kept;
 use loadlab_plan as plan;
-use loadlab_system::AtRest;
+use loadlab_system::IdleReadings;
 
 /// Taking over a connection takes a load thread so long; the load begins after it.
 const TAKE_NS: u64 = 10_000;
@@ -51,7 +51,7 @@ impl Carried {
     }
 
     /// Notes what is open before a load.
-    pub fn note(&self, at_rest: &AtRest) {
+    pub fn note(&self, at_rest: &IdleReadings) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, open) in at_rest.open_files() {
             files.entry(name.to_owned()).and_modify(|least| *least = open.min(*least)).or_insert(open);

@@ -24,7 +24,9 @@ use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
-use loadlab_system::{AtRest, Cancel, Notice, Probe, Rhythm, TrialClock, Watched, Watcher, clock, drain};
+use loadlab_system::{
+    Cancel, IdleReadings, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher, clock, drain,
+};
 
 use crate::event::RunEvent;
 use crate::site::durability::{self, Ids, Persisted};
@@ -186,7 +188,7 @@ impl Trial<'_> {
     /// them. A watcher that cannot start is told; the load runs without it.
     fn watch(
         &self,
-        (site, at_rest): (&Site, AtRest),
+        (site, at_rest): (&Site, IdleReadings),
         stage: &Arc<Stage>,
         ready: &Prepared,
         zero_ns: u64,
@@ -195,7 +197,7 @@ impl Trial<'_> {
         let emit = Arc::new(move |watched| onto.watched(watched));
         let clock = TrialClock { origin_ns: zero_ns };
         let facts = together(&ready.loads);
-        let rhythm = Rhythm {
+        let rhythm = SampleTiming {
             interval_ns: self.case.system.sample_interval_ns.unwrap_or(SAMPLE_NS),
             end_ns: facts.duration_s.map(|s| zero_ns + ((facts.start_s + s) * 1e9) as u64),
         };
@@ -274,7 +276,7 @@ impl Trial<'_> {
         if let Some(carried) = self.carried {
             carried.trim(self.case);
         }
-        let at_rest = AtRest::read(site.targets());
+        let at_rest = IdleReadings::read(site.targets());
         let mut zero_ns = clock::now_ns() + 2 * LEAD_NS;
         if let Some(carried) = self.carried {
             carried.note(&at_rest);

@@ -356,10 +356,10 @@ impl Course<'_> {
     /// Whether it did what it was to do.
     fn judge(&self, end: &End, result: &CommandResult, counted: u64) {
         let (stage, program) = (self.actor.stage, self.run.program);
-        if result.left_over > 0 {
+        if result.stragglers > 0 {
             let text = format!(
                 "load `{}`: {} processes were still there when its command had ended, and were killed",
-                program.name, result.left_over
+                program.name, result.stragglers
             );
             (self.actor.tell)(RunEvent::Note(text.clone()));
             stage.event(What::Note { text });

@@ -3,7 +3,7 @@
 //! `own JSON` owns a system with one component until its stdin closes; `__guardian` is that system's guardian,
 //! `__relay` a relay before a component's ports;
 //! `hog BYTES`, `spin` and `serve PORT BODY` are components, and
-//! `serve-all PORT BODY` is one with a network of its own. Unlike the library it prints: tests read it.
+//! `serve-all PORT BODY` is one with its own network. Unlike the library it prints: tests read it.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             std::hint::spin_loop();
         },
         ["serve", port, body] => serve(Ipv4Addr::LOCALHOST, port.parse()?, body),
-        // In a network namespace of its own.
+        // In its own network namespace.
         ["serve-all", port, body] => serve(Ipv4Addr::UNSPECIFIED, port.parse()?, body),
         _ => Err("own JSON | hog BYTES | spin | serve PORT BODY".into()),
     }
@@ -52,13 +52,13 @@ fn own(own: Own) -> Result<(), Box<dyn std::error::Error>> {
     let component =
         system.up(&ComponentSpec::new("main", own.command.as_str(), &own.dir, own.dir.join("logs")))?;
     system.ready(&component, &Cancel::new())?;
-    let told = serde_json::json!({
+    let report = serde_json::json!({
         "component": component.process(),
         "guardian": guardian_id,
         "version": system.cgroup_version(),
         "unavailable": system.unavailable().iter().map(|u| &u.what).collect::<Vec<_>>(),
     });
-    println!("{told}");
+    println!("{report}");
     std::io::stdin().read_to_end(&mut Vec::new())?;
     system.close()?;
     Ok(())

@@ -145,7 +145,7 @@ impl Group {
     }
 
     /// The `cgroup.procs` files for the child to join through, closed on exec.
-    pub fn doors(&self) -> Result<Vec<(File, PathBuf)>, (PathBuf, std::io::Error)> {
+    pub fn cgroup_procs(&self) -> Result<Vec<(File, PathBuf)>, (PathBuf, std::io::Error)> {
         self.places
             .iter()
             .map(|place| {
@@ -168,7 +168,7 @@ impl Group {
         pids
     }
 
-    /// How often the kernel killed one of them for memory. `None` where it does not tell.
+    /// How often the kernel killed one of them for memory. `None` where it is unknown.
     pub fn oom_kills(&self) -> Option<u64> {
         let place = place_of(&self.places, Controller::Memory)?;
         let file = match place.version {
@@ -201,7 +201,7 @@ pub(super) fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitErro
         return Ok(());
     }
     let why = format!("{name} reads {} after {value} was written", back.trim());
-    Err(fail(why, "the kernel took another value; choose one it keeps"))
+    Err(fail(why, "the kernel stored another value; choose one that it keeps"))
 }
 
 /// Quota and period in microseconds. `None` when it is less than the kernel can give.

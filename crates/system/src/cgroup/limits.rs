@@ -1,6 +1,6 @@
 //! Limits that are changed, taken off, or read back: what of [`super::group`] happens after a group was made.
 //!
-//! What is told of limits is what the kernel's files say, not what was written to them.
+//! Reported limits are what the kernel's files contain, not what was written to them.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Group {
             match self.replace(now, &next) {
                 Ok(missed) => unavailable.extend(missed),
                 Err(error) => {
-                    // It may have been written to one of several files. The error at hand is the one to tell.
+                    // It may have been written to one of several files. Report the first error.
                     let _ = self.replace(&next, now);
                     return Err(error);
                 }

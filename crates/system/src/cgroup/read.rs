@@ -1,7 +1,7 @@
 //! Counters of a group, read through files that stay open.
 //!
 //! With a file kept open a reading is one `pread`, a third of what open, read and close cost; fifty components
-//! with a dozen files each are read every second beside a load. Whatever a file does not tell is `None`.
+//! with a dozen files each are read every second beside a load. What a file does not have is `None`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,12 +16,12 @@ const HALF_PAGE: usize = 2048;
 
 /// A file that is read again and again from its beginning.
 #[derive(Debug)]
-pub(crate) struct Kept(Option<File>);
+pub(crate) struct CachedFile(Option<File>);
 
-impl Kept {
+impl CachedFile {
     /// A file that cannot be opened reads as nothing.
-    pub fn open(path: &Path) -> Kept {
-        Kept(File::open(path).ok())
+    pub fn open(path: &Path) -> CachedFile {
+        CachedFile(File::open(path).ok())
     }
 
     /// The file's text now, in the given buffer.
@@ -36,8 +36,8 @@ impl Kept {
                 Ok(0) => break,
                 Ok(n) => {
                     length += n;
-                    // The kernel goes on until its page is full: with half of one there was no more to tell, and being
-                    // told so a second time would double what a reading costs.
+                    // The kernel goes on until its page is full: with half of one there was nothing more, and asking
+                    // a second time would double what a reading costs.
                     if n < HALF_PAGE {
                         break;
                     }
@@ -59,7 +59,7 @@ pub(crate) fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// What a group's files tell at one moment. Times in seconds, totals since the group was made.
+/// A group's counters at one moment. Times in seconds, totals since the group was made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Reading {
     pub cpu_s: Option<f64>,
@@ -84,14 +84,14 @@ pub(crate) struct Reading {
     pub processes: Option<Vec<u32>>,
 }
 
-/// Memory of a group: use, peak, `memory.stat`, and where OOM kills are told.
+/// Memory of a group: use, peak, `memory.stat`, and the file with OOM kills.
 #[derive(Debug)]
 struct MemoryFiles {
     version: Version,
-    usage: Kept,
-    peak: Kept,
-    stat: Kept,
-    oom: Kept,
+    usage: CachedFile,
+    peak: CachedFile,
+    stat: CachedFile,
+    oom: CachedFile,
 }
 
 impl MemoryFiles {
@@ -100,7 +100,7 @@ impl MemoryFiles {
             Version::V1 => ("memory.usage_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control"),
             Version::V2 => ("memory.current", "memory.peak", "memory.events"),
         };
-        let open = |file: &str| Kept::open(&dir.join(file));
+        let open = |file: &str| CachedFile::open(&dir.join(file));
         MemoryFiles {
             version,
             usage: open(usage),
@@ -113,16 +113,17 @@ impl MemoryFiles {
 
 /// Files of pressure (PSI): of a v2 group, or of the machine.
 #[derive(Debug)]
-pub(crate) struct PressureFiles([Kept; 3]);
+pub(crate) struct PressureFiles([CachedFile; 3]);
 
 impl PressureFiles {
     /// `cpu.pressure` and so on in a group's folder; those of `/proc/pressure` have no such ending.
     pub fn open(dir: &Path, ending: &str) -> Option<PressureFiles> {
-        let files = ["cpu", "memory", "io"].map(|what| Kept::open(&dir.join(format!("{what}{ending}"))));
+        let files =
+            ["cpu", "memory", "io"].map(|what| CachedFile::open(&dir.join(format!("{what}{ending}"))));
         files.iter().any(|kept| kept.0.is_some()).then_some(PressureFiles(files))
     }
 
-    /// `None` where the kernel tells none of them.
+    /// `None` where the kernel has none of them.
     pub fn read(&self, buffer: &mut Vec<u8>) -> Option<Pressure> {
         let [cpu_s, memory_s, io_s] = self.0.each_ref().map(|kept| some_s(kept.read(buffer)?));
         (cpu_s.is_some() || memory_s.is_some() || io_s.is_some()).then_some(Pressure {
@@ -144,14 +145,14 @@ fn some_s(text: &str) -> Option<f64> {
 #[derive(Debug)]
 pub(crate) struct GroupReader {
     /// v1 `cpuacct.usage` (ns) and `cpuacct.stat` (ticks), or v2 `cpu.stat` (µs).
-    cpu: Option<(Version, Kept, Kept)>,
+    cpu: Option<(Version, CachedFile, CachedFile)>,
     /// `cpu.stat`.
-    throttle: Option<(Version, Kept)>,
+    throttle: Option<(Version, CachedFile)>,
     memory: Option<MemoryFiles>,
     pressure: Option<PressureFiles>,
-    io: Option<(Version, Kept)>,
-    tasks: Option<Kept>,
-    processes: Option<Kept>,
+    io: Option<(Version, CachedFile)>,
+    tasks: Option<CachedFile>,
+    processes: Option<CachedFile>,
 }
 
 impl GroupReader {
@@ -160,14 +161,17 @@ impl GroupReader {
         let at = |controller| place_of(places, controller).map(|p| (p.version, p.dir.as_path()));
         GroupReader {
             cpu: at(Controller::Cpuacct).map(|(version, dir)| match version {
-                Version::V1 => {
-                    (version, Kept::open(&dir.join("cpuacct.usage")), Kept::open(&dir.join("cpuacct.stat")))
-                }
-                Version::V2 => (version, Kept(None), Kept::open(&dir.join("cpu.stat"))),
+                Version::V1 => (
+                    version,
+                    CachedFile::open(&dir.join("cpuacct.usage")),
+                    CachedFile::open(&dir.join("cpuacct.stat")),
+                ),
+                Version::V2 => (version, CachedFile(None), CachedFile::open(&dir.join("cpu.stat"))),
             }),
-            throttle: at(Controller::Cpu).map(|(version, dir)| (version, Kept::open(&dir.join("cpu.stat")))),
+            throttle: at(Controller::Cpu)
+                .map(|(version, dir)| (version, CachedFile::open(&dir.join("cpu.stat")))),
             memory: at(Controller::Memory).map(|(version, dir)| MemoryFiles::open(version, dir)),
-            // Every v2 group tells it, whatever its controllers.
+            // Every v2 group has it, whatever its controllers.
             pressure: places
                 .iter()
                 .find(|p| p.version == Version::V2)
@@ -177,11 +181,11 @@ impl GroupReader {
                     Version::V1 => "blkio.throttle.io_service_bytes",
                     Version::V2 => "io.stat",
                 };
-                (version, Kept::open(&dir.join(file)))
+                (version, CachedFile::open(&dir.join(file)))
             }),
-            tasks: at(Controller::Pids).map(|(_, dir)| Kept::open(&dir.join("pids.current"))),
+            tasks: at(Controller::Pids).map(|(_, dir)| CachedFile::open(&dir.join("pids.current"))),
             // Every place lists the same processes; v2's folder is the one that is always there if any is.
-            processes: places.last().map(|p| Kept::open(&p.dir.join("cgroup.procs"))),
+            processes: places.last().map(|p| CachedFile::open(&p.dir.join("cgroup.procs"))),
         }
     }
 
@@ -247,7 +251,7 @@ impl GroupReader {
         let usage = usage.number(buffer);
         r.peak_bytes = peak.number(buffer);
         if let Some(text) = stat.read(buffer) {
-            // v1 tells its own group's numbers and, with `total_`, those with all groups below; use is with all below.
+            // v1 has its own group's numbers and, with `total_`, those with all groups below; use is with all below.
             let [inactive, active, cache, major, all] = match version {
                 Version::V1 => [
                     "total_inactive_file",
@@ -411,6 +415,6 @@ mod tests {
         let pids: String = (1..20_000).map(|pid| format!("{pid}\n")).collect();
         let root = fake(&[("procs", &pids)]);
         let mut buffer = Vec::new();
-        assert_eq!(Kept::open(&root.path().join("procs")).read(&mut buffer), Some(pids.as_str()));
+        assert_eq!(CachedFile::open(&root.path().join("procs")).read(&mut buffer), Some(pids.as_str()));
     }
 }

@@ -120,7 +120,7 @@ pub(crate) fn groups_of(root: &Path, pid: u32) -> Vec<Place> {
     found.into_iter().map(place).collect()
 }
 
-/// Groups by their folders, to be read only; what each counts is told by its files.
+/// Groups by their folders, to be read only; its files show what each counts.
 pub(crate) fn places_at(dirs: &[PathBuf]) -> Vec<Place> {
     let by_file = [
         (Controller::Cpu, "cpu.cfs_quota_us"),

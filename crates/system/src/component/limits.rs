@@ -37,13 +37,13 @@ impl Component {
         limits
     }
 
-    /// Stands still, with all its processes, until [`Component::resume`]. `false` when none was there.
+    /// Stops all its processes until [`Component::resume`]. `false` if there were none.
     pub fn pause(&self) -> bool {
         lock(&self.inner.life).paused = true;
         kill::signal_all(|| self.inner.pids(), Signal::STOP)
     }
 
-    /// Goes on. `false` when no process was there.
+    /// Continues them. `false` if there were none.
     pub fn resume(&self) -> bool {
         lock(&self.inner.life).paused = false;
         kill::signal_all(|| self.inner.pids(), Signal::CONT)

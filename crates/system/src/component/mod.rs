@@ -12,10 +12,10 @@ use loadlab_record::units::format_bytes;
 use rustix::process::{Pid, WaitIdStatus};
 
 use crate::cgroup::group::Group;
-use crate::engine::container::Held;
+use crate::engine::container::ContainerHandle;
 use crate::error::Tail;
 use crate::logs::{self, Log};
-use crate::process::{self, Kin, ProcessId};
+use crate::process::{self, ProcessFamily, ProcessId};
 use crate::spec::{ComponentSpec, Limits, LinkLimits, Signal, Unavailable};
 use crate::sync::lock;
 use crate::watch::target::Target;
@@ -31,14 +31,14 @@ pub(crate) struct Inner {
     pub spec: ComponentSpec,
     pub id: ProcessId,
     pub pidfd: OwnedFd,
-    pub kin: Kin,
+    pub family: ProcessFamily,
     pub group: Group,
     pub logs: Vec<Log>,
     pub started_ns: u64,
     pub unavailable: Vec<Unavailable>,
-    /// A command of the plan, not a component: nobody is told of its end.
+    /// A command of the plan, not a component: its end is not reported.
     pub is_command: bool,
-    /// It was ready once: from then on its end is a death to be told of. Before, whoever waits for it tells.
+    /// It was ready once: from then on its end is reported as a death. Before, `ready` returns it as an error.
     pub was_ready: AtomicBool,
     /// It has ended, and its engine is asked how.
     pub is_asked: AtomicBool,
@@ -55,7 +55,7 @@ pub(crate) enum Origin {
     /// Our own child.
     Process,
     /// A container of an engine.
-    Container(Box<Held>),
+    Container(Box<ContainerHandle>),
 }
 
 /// What changes while it lives.
@@ -72,7 +72,7 @@ pub(crate) struct Life {
     pub limits: Limits,
     /// What of its link is limited, as it was read back.
     pub link: LinkLimits,
-    /// It stands still, since it was told to.
+    /// All its processes are stopped by `pause`.
     pub paused: bool,
 }
 
@@ -137,7 +137,7 @@ impl Component {
     pub fn address(&self) -> Option<std::net::IpAddr> {
         match &self.inner.origin {
             Origin::Process => None,
-            Origin::Container(held) => held.address,
+            Origin::Container(handle) => handle.address,
         }
     }
 
@@ -145,7 +145,7 @@ impl Component {
     pub(crate) fn container(&self) -> Option<&String> {
         match &self.inner.origin {
             Origin::Process => None,
-            Origin::Container(held) => Some(&held.id),
+            Origin::Container(handle) => Some(&handle.id),
         }
     }
 
@@ -174,12 +174,12 @@ impl Component {
         self.inner.target()
     }
 
-    /// Its living processes: those in its cgroup, or else its kin.
+    /// Its living processes: those in its cgroup, or else its family.
     pub fn pids(&self) -> Vec<u32> {
         self.inner.pids()
     }
 
-    /// How often the kernel has killed one of its processes for memory. `None` where it does not tell.
+    /// Ending often the kernel has killed one of its processes for memory. `None` where it is unknown.
     pub fn oom_kills(&self) -> Option<u64> {
         self.inner.group.oom_kills()
     }
@@ -206,7 +206,7 @@ impl Inner {
     /// What the watcher reads of it.
     pub fn target(&self) -> Target {
         let asked = lock(&self.life).limits.memory_bytes;
-        Target::component(&self.spec.name, &self.group.places, &self.kin, asked)
+        Target::component(&self.spec.name, &self.group.places, &self.family, asked)
     }
 
     /// Signals the group as long as its leader is not reaped: until then its number cannot be given out again.
@@ -215,10 +215,10 @@ impl Inner {
         if life.ended.is_some() {
             return false;
         }
-        if let Origin::Container(held) = &self.origin {
-            // The monitor must be able to tell its end meanwhile.
+        if let Origin::Container(handle) = &self.origin {
+            // The monitor must be able to note its end meanwhile.
             drop(life);
-            return held.signal(signal);
+            return handle.signal(signal);
         }
         let Some(group) = Pid::from_raw(self.id.pid as i32) else { return false };
         let Some(signal) = rustix::process::Signal::from_named_raw(signal.number()) else {
@@ -231,7 +231,7 @@ impl Inner {
     pub fn pids(&self) -> Vec<u32> {
         match self.group.places.is_empty() {
             false => self.group.pids(),
-            true => self.kin.members(&process::snapshot()).iter().map(|s| s.pid).collect(),
+            true => self.family.members(&process::snapshot()).iter().map(|s| s.pid).collect(),
         }
     }
 
@@ -239,7 +239,7 @@ impl Inner {
     pub fn all_pids(&self) -> Vec<u32> {
         match self.group.places.is_empty() {
             false => self.group.pids(),
-            true => self.kin.members_and_marked().iter().map(|s| s.pid).collect(),
+            true => self.family.members_and_marked().iter().map(|s| s.pid).collect(),
         }
     }
 
@@ -247,7 +247,7 @@ impl Inner {
         if self.group.places.is_empty() {
             return Vec::new();
         }
-        let marked = process::marked(&self.kin.mark);
+        let marked = process::marked(&self.family.mark);
         // Whoever is in it by now was only being forked.
         let inside = self.group.pids();
         marked.iter().map(|s| s.pid).filter(|pid| !inside.contains(pid)).collect()
@@ -263,10 +263,10 @@ impl Inner {
     /// Reaps the first process if it has ended, and keeps how. `true` if it ended just now.
     pub fn reap(&self, now_ns: u64) -> bool {
         // The engine is asked before anybody has to wait for the answer.
-        let (ended, told_of_memory) = match &self.origin {
+        let (ended, engine_reports_oom) = match &self.origin {
             Origin::Process => (None, false),
-            Origin::Container(held) => {
-                let (exit, out_of_memory) = held.ended();
+            Origin::Container(handle) => {
+                let (exit, out_of_memory) = handle.ended();
                 (Some((exit, None)), out_of_memory)
             }
         };
@@ -279,16 +279,16 @@ impl Inner {
         // process of the component, unless this one was killed (137 is what a shell makes of that).
         let kills = self.count_oom_kills(&mut life);
         let was_killed = status.1 == Some(Signal::KILL) || status.0 == Some(128 + libc::SIGKILL);
-        let is_told_by_kills = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
-        let is_told = is_told_by_kills || told_of_memory;
-        let out_of_memory = (is_told && !self.is_leaving()).then_some(life.limits.memory_bytes);
+        let is_counted = kills > life.oom_kills && status.0 != Some(0) || kills > 0 && was_killed;
+        let is_oom = is_counted || engine_reports_oom;
+        let out_of_memory = (is_oom && !self.is_leaving()).then_some(life.limits.memory_bytes);
         life.ended =
             Some(Ended { status: Status { exit: status.0, signal: status.1, out_of_memory }, at_ns: now_ns });
         self.ended.notify_all();
         true
     }
 
-    /// Waits for the monitor to reap it. The pidfd was readable, so this takes a moment; where an engine does not tell how
+    /// Waits for the monitor to reap it. The pidfd was readable, so this takes a moment; where an engine does not answer how
     /// a container has ended, until it is given up.
     pub fn wait_reaped(&self) -> Ended {
         let mut life = lock(&self.life);

@@ -43,7 +43,7 @@ pub enum Notice {
         /// When it was noticed, nanoseconds of `CLOCK_MONOTONIC`.
         at_ns: u64,
     },
-    /// A log reached its bound and was cut back to its first half. Told once per log.
+    /// A log reached its bound and was cut back to its first half. Reported once per log.
     LogCut {
         /// Whose.
         component: Component,
@@ -105,7 +105,7 @@ impl Drop for Monitor {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic in it has nothing left to tell.
+            // A panic in it has been reported.
             let _ = thread.join();
         }
     }
@@ -166,7 +166,7 @@ impl Shared {
     }
 }
 
-/// Learns how one has ended, and tells of it. An engine may take its time to answer, or never do: nobody else's end must
+/// Learns how a component has ended, and sends the notice. An engine may take its time to answer, or never do: nobody else's end must
 /// wait for that.
 fn ended(inner: &Arc<Inner>, at_ns: u64, notices: &Sender<Notice>) {
     if matches!(inner.origin, Origin::Process) {

@@ -11,12 +11,12 @@ use super::{CALL_NS, Call, Engine, Result};
 use crate::spec::Signal;
 use crate::sync::lock;
 
-/// So long an engine may take to tell how a container has ended, for each of two questions.
-const TELLS_NS: u64 = 5_000_000_000;
+/// How long an engine may take to answer how a container has ended, for each of two questions.
+const ANSWER_NS: u64 = 5_000_000_000;
 
 /// What only the engine knows of a running container.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ContainerHandle {
     pub engine: Engine,
     pub id: String,
     pub address: Option<IpAddr>,
@@ -34,8 +34,8 @@ pub(crate) enum Health {
     Not(String),
 }
 
-impl Held {
-    /// Asks for it by its id; `None` when it is not there any more, or the engine does not answer.
+impl ContainerHandle {
+    /// Asks for it by its id; `None` when it no longer exists, or the engine does not answer.
     fn inspect(&self, within_ns: u64) -> Option<Value> {
         let call = Call::new("look at a container", "GET", format!("/containers/{}/json", self.id));
         self.engine.call(call.within(within_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
@@ -44,11 +44,11 @@ impl Held {
     /// Exit status, and whether the kernel killed it for memory. Its first process has ended. An engine that does not
     /// answer is given up after ten seconds, so this is not for a thread that others wait for.
     pub fn ended(&self) -> (Option<i32>, bool) {
-        // The engine hears of the end a moment after the kernel tells us.
+        // The engine notices the end a moment after the kernel has reported it to us.
         let wait = Call::new("wait for a container", "POST", format!("/containers/{}/wait", self.id));
-        let waited = self.engine.call(wait.within(TELLS_NS)).ok();
+        let waited = self.engine.call(wait.within(ANSWER_NS)).ok();
         let status = waited.and_then(|a| a.body["StatusCode"].as_i64());
-        let state = self.inspect(TELLS_NS).map(|found| found["State"].clone()).unwrap_or_default();
+        let state = self.inspect(ANSWER_NS).map(|found| found["State"].clone()).unwrap_or_default();
         let status = status.or(state["ExitCode"].as_i64()).and_then(|n| i32::try_from(n).ok());
         (status, state["OOMKilled"].as_bool().unwrap_or(false))
     }
@@ -60,13 +60,13 @@ impl Held {
 
     pub fn health(&self) -> Health {
         let Some(found) = self.inspect(CALL_NS) else {
-            return Health::Not("it is not there any more".into());
+            return Health::Not("it no longer exists".into());
         };
         let health = &found["State"]["Health"];
         match health["Status"].as_str() {
             // The engine begins with its checks a moment after the container.
             None | Some("" | "none") if has_check(&found["Config"]["Healthcheck"]) => {
-                Health::Not("its check has not run yet".into())
+                Health::Not("its health check has not run yet".into())
             }
             None | Some("" | "none") => Health::Unchecked,
             Some("healthy") => Health::Well,
@@ -78,7 +78,7 @@ impl Held {
                 let exit = last.and_then(|l| l["ExitCode"].as_i64());
                 Health::Not(match exit {
                     Some(exit) => format!("`{status}`; its check ended with status {exit}: {said}"),
-                    None => format!("`{status}`; its check has not run yet"),
+                    None => format!("`{status}`; its health check has not run yet"),
                 })
             }
         }
@@ -100,7 +100,7 @@ pub(crate) fn remove(engine: &Engine, id: &str) -> Result<()> {
     engine.call(Call::new("remove a container", "DELETE", path)).map(drop)
 }
 
-/// The image or the plan says how to tell whether it is well.
+/// The image or the plan has a health check.
 fn has_check(check: &Value) -> bool {
     let test = check["Test"].as_array().map_or(&[][..], Vec::as_slice);
     test.first().is_some_and(|first| first.as_str() != Some("NONE"))

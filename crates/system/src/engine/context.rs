@@ -90,7 +90,7 @@ impl<W: Write> Archive<'_, W> {
 
     fn file(&mut self, name: &str, file: File, found: &fs::Metadata) -> io::Result<()> {
         self.entry(name, found, b'0', found.len())?;
-        // The header tells the length: neither more nor less may follow.
+        // The header has the length: neither more nor less may follow.
         let copied = io::copy(&mut file.take(found.len()), self.into)?;
         self.bytes += copied;
         if copied != found.len() {

@@ -27,7 +27,7 @@ pub enum EngineError {
     #[error(
         "not permitted to use the container engine at {}\n\
          hint: run as root, or join the group that the socket belongs to (`usermod -aG docker $USER`, then log in \
-         again); Podman without root has a socket of its own (`systemctl --user start podman.socket`)",
+         again); Podman without root has its own socket (`systemctl --user start podman.socket`)",
         socket.display()
     )]
     NotPermitted {

@@ -10,9 +10,9 @@ use super::error::IMAGE_HINT;
 use super::{Call, Engine, EngineError, Result, context, encoded, refused};
 use crate::cancel::Cancel;
 
-/// Pulling or building may take so long.
+/// How long pulling or building may take.
 const LONG_NS: u64 = 3_600_000_000_000;
-/// A line of what the engine says of it may have so many bytes; what is longer is passed over.
+/// Longest line of the engine's progress in bytes; longer ones are skipped.
 const LINE_BYTES: u64 = 1 << 20;
 
 /// An image that is built from a folder with a Dockerfile.
@@ -125,7 +125,7 @@ impl Engine {
 }
 
 /// Writes down what the lines of an answer say, as they come: of a long build there may be more of them than should be
-/// kept. What fails is returned, with the first error that they tell.
+/// kept. What fails is returned, with the first error in them.
 fn words_of(
     doing: &str,
     status: u16,
@@ -168,8 +168,8 @@ mod tests {
 
     fn read(status: u16, text: &str) -> (std::result::Result<(), String>, String) {
         let mut log = Vec::new();
-        let told = words_of("build", status, &mut text.as_bytes(), &mut log).unwrap();
-        (told.map_err(|e| e.to_string()), String::from_utf8(log).unwrap())
+        let result = words_of("build", status, &mut text.as_bytes(), &mut log).unwrap();
+        (result.map_err(|e| e.to_string()), String::from_utf8(log).unwrap())
     }
 
     #[test]
@@ -210,8 +210,8 @@ mod tests {
             line.repeat(many),
             "x".repeat(3 * LINE_BYTES as usize) + "\n"
         );
-        let (told, log) = read(200, &text);
-        assert_eq!(told, Err("cannot build: full (status 200 of the container engine)".to_owned()));
+        let (result, log) = read(200, &text);
+        assert_eq!(result, Err("cannot build: full (status 200 of the container engine)".to_owned()));
         assert_eq!(log.len(), 1000 * many + "full\n".len());
     }
 }

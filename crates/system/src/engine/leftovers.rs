@@ -17,7 +17,7 @@ pub(crate) const RUN_LABEL: &str = "loadlab.run";
 pub(crate) const PROJECT_LABEL: &str = "com.docker.compose.project";
 /// Projects of ours have names that begin so.
 pub(crate) const PROJECT: &str = "loadlab-";
-/// Removing one thing may take so long.
+/// How long removing one thing may take.
 const REMOVE_NS: u64 = 20_000_000_000;
 /// Between two listings.
 const LOOK_NS: u64 = 100_000_000;
@@ -26,7 +26,7 @@ const TRIES: u32 = 5;
 
 /// Something that is left: what it is in words, and where it is removed.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
+pub(crate) struct Leftover {
     pub what: String,
     path: String,
 }
@@ -44,21 +44,21 @@ pub(crate) fn is_ours(label: &str) -> bool {
 ///
 /// # Errors
 /// The engine does not answer. Without its socket nothing can be known.
-pub(crate) fn find(socket: &Path, label: &str) -> Result<(Engine, Vec<Left>)> {
+pub(crate) fn find(socket: &Path, label: &str) -> Result<(Engine, Vec<Leftover>)> {
     let engine = Engine::at(socket)?;
     let left = list(&engine, label)?.into_iter().map(|(_, left)| left).collect();
     Ok((engine, left))
 }
 
 /// Whatever has a label (`key=value`, or a key alone), each with the value.
-fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Left)>> {
+fn list(engine: &Engine, label: &str) -> Result<Vec<(String, Leftover)>> {
     let filters = labelled(label);
     let key = label.split('=').next().unwrap_or_default();
     let mut left = Vec::new();
     let list = |path: String| engine.call(Call::new("list what a run has made", "GET", path)).map(|a| a.body);
     let text = |value: &Value| value.as_str().unwrap_or_default().trim_start_matches('/').to_owned();
     let mut add = |found: &Value, what: String, path: String| {
-        left.push((text(&found["Labels"][key]), Left { what, path }));
+        left.push((text(&found["Labels"][key]), Leftover { what, path }));
     };
     for found in items(list(format!("/containers/json?all=1&filters={filters}"))?) {
         let (id, name) = (text(&found["Id"]), text(&found["Names"][0]));
@@ -84,7 +84,7 @@ fn items(list: Value) -> Vec<Value> {
     }
 }
 
-impl Left {
+impl Leftover {
     /// Removes it; one that is gone meanwhile is removed.
     pub fn remove(&self, engine: &Engine) -> Result<()> {
         let doing = format!("remove the {}", self.what);
@@ -127,15 +127,15 @@ pub(crate) fn remove_until(
     }
 }
 
-/// Removes everything with a label; the first thing that cannot be removed is told when all were tried.
+/// Removes everything with a label; the first failure is returned after all were tried.
 pub(crate) fn remove_all(socket: &Path, label: &str) -> Result<()> {
     remove_until(socket, label, &mut || true)?.into_iter().find_map(|(_, error)| error).map_or(Ok(()), Err)
 }
 
 /// What runs have left at an engine whose state files are gone too: what carries a run's label, or is of a Compose project
 /// of a run. Whether the run's loadlab is gone is for `is_dead` to say of its [`tag`](crate::ledger::state::tag).
-pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<Vec<(String, Left)>> {
-    let mut found: Vec<(String, Left)> = Vec::new();
+pub(crate) fn strays(engine: &Engine, is_dead: &dyn Fn(&str) -> bool) -> Result<Vec<(String, Leftover)>> {
+    let mut found: Vec<(String, Leftover)> = Vec::new();
     for key in [RUN_LABEL, PROJECT_LABEL] {
         for (value, left) in list(engine, key)? {
             let run = match key {

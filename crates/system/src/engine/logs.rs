@@ -16,11 +16,11 @@ use super::{Call, Engine, Result};
 use crate::cancel::Cancel;
 use crate::clock;
 
-/// After its container ended the rest may take so long to come.
+/// How long the rest may take to arrive after the container has ended.
 const REST_NS: u64 = 2_000_000_000;
 /// Between two attempts to read on from an engine that has gone.
 const AGAIN_NS: u64 = 250_000_000;
-/// A line of an answer's head may have so many bytes.
+/// Most bytes in a line of an answer's head.
 const LINE_BYTES: usize = 64 << 10;
 
 /// The thread that copies.
@@ -46,7 +46,7 @@ impl Follower {
         let engine = engine.clone();
         let open = move || engine.stream(&Call::new("read a container's logs", "GET", path.clone()));
         let stream = open()?;
-        let copies = files.map(Copied::into);
+        let copies = files.map(StreamCopy::into);
         let enough = Arc::new(AtomicBool::new(false));
         let stop = enough.clone();
         let thread = std::thread::Builder::new()
@@ -86,14 +86,14 @@ pub(super) struct Body<R, S> {
     stop: S,
     bytes: Vec<u8>,
     at: usize,
-    left: Left,
+    left: Remaining,
     /// Of the answer, once its head was read.
     status: Option<u16>,
 }
 
 /// How much of a body is still to come.
 #[derive(Clone, Copy)]
-enum Left {
+enum Remaining {
     /// So much of this chunk.
     OfChunk(u64),
     /// So much of all.
@@ -108,7 +108,7 @@ fn cut_off() -> std::io::Error {
 
 impl<R: Read, S: FnMut() -> bool> Body<R, S> {
     pub fn new(stream: R, stop: S) -> Body<R, S> {
-        Body { stream, stop, bytes: Vec::new(), at: 0, left: Left::UntilClose, status: None }
+        Body { stream, stop, bytes: Vec::new(), at: 0, left: Remaining::UntilClose, status: None }
     }
 
     /// The answer's status.
@@ -167,15 +167,15 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
             let status = line.split(' ').nth(1).and_then(|word| word.parse::<u16>().ok());
             let status = status.filter(|_| line.starts_with("HTTP/1."));
             let status = status.ok_or_else(|| std::io::Error::other("the answer is not HTTP/1.1"))?;
-            let mut left = Left::UntilClose;
+            let mut left = Remaining::UntilClose;
             loop {
                 let line = self.line()?.to_ascii_lowercase();
                 match line.split_once(':').map(|(name, value)| (name.trim(), value.trim())) {
                     Some(("transfer-encoding", value)) if value.ends_with("chunked") => {
-                        left = Left::OfChunk(0)
+                        left = Remaining::OfChunk(0)
                     }
-                    Some(("content-length", value)) if !matches!(left, Left::OfChunk(_)) => {
-                        left = value.parse().map_or(Left::UntilClose, Left::OfAll);
+                    Some(("content-length", value)) if !matches!(left, Remaining::OfChunk(_)) => {
+                        left = value.parse().map_or(Remaining::UntilClose, Remaining::OfAll);
                     }
                     _ if line.is_empty() => break,
                     _ => {}
@@ -205,7 +205,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
 impl<R: Read, S: FnMut() -> bool> Read for Body<R, S> {
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.status()?;
-        if let Left::OfChunk(0) = self.left {
+        if let Remaining::OfChunk(0) = self.left {
             // An empty line ends the chunk before.
             let mut line = self.line()?;
             if line.is_empty() {
@@ -213,25 +213,25 @@ impl<R: Read, S: FnMut() -> bool> Read for Body<R, S> {
             }
             let size = u64::from_str_radix(line.split(';').next().unwrap_or("").trim(), 16);
             match size.map_err(|_| std::io::Error::other("a chunk without a size"))? {
-                0 => self.left = Left::Nothing,
-                size => self.left = Left::OfChunk(size),
+                0 => self.left = Remaining::Nothing,
+                size => self.left = Remaining::OfChunk(size),
             }
         }
-        if into.is_empty() || matches!(self.left, Left::Nothing | Left::OfAll(0)) {
+        if into.is_empty() || matches!(self.left, Remaining::Nothing | Remaining::OfAll(0)) {
             return Ok(0);
         }
         if self.at == self.bytes.len() && !self.more()? {
-            return if matches!(self.left, Left::UntilClose) { Ok(0) } else { Err(cut_off()) };
+            return if matches!(self.left, Remaining::UntilClose) { Ok(0) } else { Err(cut_off()) };
         }
         let there = (self.bytes.len() - self.at).min(into.len());
         let within = |left: u64| there.min(usize::try_from(left).unwrap_or(there));
         let n = match &mut self.left {
-            Left::OfChunk(left) | Left::OfAll(left) => {
+            Remaining::OfChunk(left) | Remaining::OfAll(left) => {
                 let n = within(*left);
                 *left -= n as u64;
                 n
             }
-            Left::UntilClose | Left::Nothing => there,
+            Remaining::UntilClose | Remaining::Nothing => there,
         };
         into[..n].copy_from_slice(&self.bytes[self.at..self.at + n]);
         self.at += n;
@@ -240,17 +240,17 @@ impl<R: Read, S: FnMut() -> bool> Read for Body<R, S> {
 }
 
 /// Where one of a container's streams goes.
-struct Copied {
+struct StreamCopy {
     file: Option<File>,
-    /// So many bytes of the stream are in the file …
+    /// How many bytes of the stream are in the file …
     bytes: u64,
-    /// … and so many come again before what is new.
+    /// … and how many arrive again before anything new.
     skip: u64,
 }
 
-impl Copied {
-    fn into(file: Option<File>) -> Copied {
-        Copied { file, bytes: 0, skip: 0 }
+impl StreamCopy {
+    fn into(file: Option<File>) -> StreamCopy {
+        StreamCopy { file, bytes: 0, skip: 0 }
     }
 
     fn write(&mut self, text: &[u8]) {
@@ -268,7 +268,7 @@ impl Copied {
 /// again, and what was copied before is passed over.
 fn follow(
     mut stream: UnixStream,
-    mut copies: [Copied; 2],
+    mut copies: [StreamCopy; 2],
     open: &dyn Fn() -> Result<UnixStream>,
     (stop, lives): (&dyn Fn() -> bool, &dyn Fn() -> bool),
 ) {
@@ -297,7 +297,10 @@ fn follow(
 }
 
 /// Sorts frames into files until there are no more. Fails when they end within one.
-fn copy<R: Read, S: FnMut() -> bool>(body: &mut Body<R, S>, copies: &mut [Copied; 2]) -> std::io::Result<()> {
+fn copy<R: Read, S: FnMut() -> bool>(
+    body: &mut Body<R, S>,
+    copies: &mut [StreamCopy; 2],
+) -> std::io::Result<()> {
     let mut head = [0u8; 8];
     let mut text = vec![0u8; 16 << 10];
     while body.fill(&mut head)? {
@@ -351,7 +354,7 @@ mod tests {
         for bytes in [&chunked, &plain] {
             for size in [1, 2, 3, 7, 1000] {
                 let path = |name: &str| dir.path().join(name);
-                let file = |name: &str| Copied::into(File::create(path(name)).ok());
+                let file = |name: &str| StreamCopy::into(File::create(path(name)).ok());
                 let mut body = Body::new(Pieces(bytes, size), || false);
                 copy(&mut body, &mut [file("out"), file("err")]).unwrap();
                 let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
@@ -413,7 +416,7 @@ mod tests {
             Vec::new(),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            let file = |name: &str| Copied::into(File::create(dir.path().join(name)).ok());
+            let file = |name: &str| StreamCopy::into(File::create(dir.path().join(name)).ok());
             let saying = |bytes: &[u8]| {
                 let (mut there, here) = UnixStream::pair().unwrap();
                 there.write_all(bytes).unwrap();
@@ -440,7 +443,7 @@ mod tests {
         let (mut there, here) = UnixStream::pair().unwrap();
         there.write_all(b"HTTP/1.1 501 No\r\nContent-Length: 0\r\n\r\n").unwrap();
         let open = || panic!("it is asked again");
-        follow(here, [Copied::into(None), Copied::into(None)], &open, (&|| false, &|| true));
+        follow(here, [StreamCopy::into(None), StreamCopy::into(None)], &open, (&|| false, &|| true));
     }
 
     #[test]

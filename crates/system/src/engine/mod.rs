@@ -30,7 +30,7 @@ use crate::http::{self, HttpError, SLICE};
 /// The newest version of the API that is spoken here, and the oldest (Docker 19.03, Podman 3).
 const NEWEST: Version = (1, 47);
 const OLDEST: Version = (1, 40);
-/// A call may take so long, unless it is one that waits for something.
+/// Time limit of a call, unless it is one that waits for something.
 const CALL_NS: u64 = 30_000_000_000;
 
 type Version = (u32, u32);
@@ -161,7 +161,7 @@ impl Engine {
             stream.write_all(head.as_bytes())?;
             std::io::copy(file, &mut stream).map(drop)
         };
-        // One that refuses may close before it has read everything, and its answer tells why.
+        // One that refuses may close before it has read everything, and its answer has the reason.
         let sent = send();
         let give_up: &dyn Fn() -> bool = &|| stop() || is_late();
         let answer = read(&mut Body::new(stream, give_up));

@@ -11,7 +11,7 @@ use crate::process::{self, ProcessId, kill};
 
 /// In every folder that may be removed with all it holds: its text is the run's mark.
 const SCRATCH_MARK: &str = ".loadlab-scratch";
-/// What an engine was asked for may come so long after whoever asked is gone.
+/// How long after the request an engine may still create what it was asked for.
 pub(crate) const SETTLES_NS: u64 = 15_000_000_000;
 /// How long taking down one run may take.
 const TAKEDOWN_NS: u64 = 10_000_000_000;
@@ -46,9 +46,9 @@ pub struct CleanedItem {
 /// How [`clean`] does it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cleaning {
-    /// Only tell what there is.
+    /// Only list what there is.
     pub dry_run: bool,
-    /// What cannot be removed is told once more, and no longer kept in mind: an engine may be gone for good.
+    /// What cannot be removed is reported once more and then dropped from the ledger: an engine may be gone for good.
     pub forget: bool,
 }
 
@@ -73,7 +73,7 @@ pub fn clean(state_dir: &Path, how: Cleaning) -> Result<Vec<CleanedItem>> {
             Err(why) => cleaned.push(CleanedItem {
                 run_id: String::new(),
                 what: format!("state file {}", file.display()),
-                result: Err(format!("it cannot be read, and was left: {why}")),
+                result: Err(format!("it cannot be read and was kept: {why}")),
             }),
         }
     }
@@ -112,7 +112,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
             let groups = kill::kill_groups(&cgroups, until_ns);
             let rest = || processes_of(state, &cgroups).iter().map(|(_, id)| id.pid).collect();
             if let Err(left) = groups.and_then(|_| kill::kill_until_none(until_ns, rest)) {
-                item(format!("processes {left:?}"), Err("killed, and still there".into()));
+                item(format!("processes {left:?}"), Err("still running after SIGKILL".into()));
             }
         }
     }
@@ -223,8 +223,8 @@ fn processes_of(state: &RunState, cgroups: &[PathBuf]) -> Vec<(String, ProcessId
     let mut pids: Vec<u32> = cgroups.iter().flat_map(|dir| kill::processes_in(dir)).collect();
     for resource in &state.resources {
         if let Resource::Group(leader) = resource {
-            let kin = process::Kin { leader: *leader, mark: state.mark.clone() };
-            pids.extend(kin.members(&all).iter().map(|s| s.pid));
+            let family = process::ProcessFamily { leader: *leader, mark: state.mark.clone() };
+            pids.extend(family.members(&all).iter().map(|s| s.pid));
         }
     }
     pids.extend(process::marked(&state.mark).iter().map(|s| s.pid));
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_file_is_told_and_left() {
+    fn an_unreadable_file_is_reported_and_left() {
         let state_dir = private_dir();
         fs::write(state_dir.path().join("x.json"), "{").unwrap();
         let items = clean(state_dir.path(), CLEAN).unwrap();

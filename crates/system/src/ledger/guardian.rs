@@ -1,6 +1,6 @@
 //! A small process that takes a system down when loadlab is gone, however it went.
 //!
-//! It is loadlab's own binary, started again with a hidden argument, in a session of its own and in none of
+//! It is loadlab's own binary, started again with a hidden argument, in its own session and in none of
 //! the components' cgroups, so that neither Ctrl-C, nor a kill of loadlab's process group, nor a component's
 //! memory limit reaches it. It reads what the run makes from a pipe, one JSON line each; the kernel closes the
 //! pipe when loadlab ends for whatever reason, and then the guardian removes what the lines left over.
@@ -41,7 +41,7 @@ pub fn spawn(exe: &Path, arg: &str) -> Result<Guardian> {
     Ok(Guardian { child, pipe, id: ProcessId { pid, start_ticks } })
 }
 
-/// A session of its own, and the signals ignored across exec: there is no moment in which Ctrl-C reaches it.
+/// Its own session, and the signals ignored across exec: there is no moment in which Ctrl-C reaches it.
 fn detach() -> std::io::Result<()> {
     ignore_signals();
     rustix::process::setsid().map(drop).map_err(Into::into)
@@ -60,8 +60,8 @@ impl Guardian {
         self.id
     }
 
-    /// Tells it a change. An error means that it is gone.
-    pub(crate) fn tell(&mut self, change: &Change) -> std::io::Result<()> {
+    /// Sends it a change. An error means that it is gone.
+    pub(crate) fn send(&mut self, change: &Change) -> std::io::Result<()> {
         match &mut self.pipe {
             Some(pipe) => state::write_line(pipe, change),
             None => Err(std::io::ErrorKind::BrokenPipe.into()),

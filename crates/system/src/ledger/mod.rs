@@ -51,7 +51,7 @@ impl Ledger {
         };
         state.save()?;
         let ledger = Ledger { state: Mutex::new(state.clone()), guardian: Mutex::new(guardian) };
-        ledger.tell(&Change::Run(state));
+        ledger.notify_guardian(&Change::Run(state));
         Ok(ledger)
     }
 
@@ -77,16 +77,16 @@ impl Ledger {
 
     fn change(&self, change: Change) -> Result<()> {
         // The guardian first: it needs no disk.
-        self.tell(&change);
+        self.notify_guardian(&change);
         let mut state = lock(&self.state);
         state.apply(change);
         state.save()
     }
 
-    fn tell(&self, change: &Change) {
+    fn notify_guardian(&self, change: &Change) {
         let mut guardian = lock(&self.guardian);
         if let Some(there) = guardian.as_mut()
-            && there.tell(change).is_err()
+            && there.send(change).is_err()
         {
             *guardian = None;
         }

@@ -16,7 +16,7 @@ use crate::process::{self, ProcessId};
 pub enum Resource {
     /// A cgroup folder; all below it belongs to it.
     Cgroup(PathBuf),
-    /// A process that leads a group of its own.
+    /// A process that leads its own group.
     Group(ProcessId),
     /// A scratch folder.
     Dir(PathBuf),
@@ -114,7 +114,7 @@ pub(super) fn own_dir(dir: &Path) -> Result<()> {
     if found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0 {
         return Ok(());
     }
-    let source = std::io::Error::other("it is no folder that only this user can write to");
+    let source = std::io::Error::other("it is not a folder that only this user can write to");
     Err(Error::File { doing: "use the state folder", path: dir.to_owned(), source })
 }
 
@@ -134,7 +134,7 @@ pub(super) fn is_dead(tag: &str) -> bool {
     }
 }
 
-/// What tells the pids seen here from those seen elsewhere; 0 where the kernel does not say.
+/// The pid namespace: a pid means nothing in another one. 0 where the kernel does not report it.
 fn pid_namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }

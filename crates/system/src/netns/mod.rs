@@ -1,7 +1,7 @@
 //! Network namespaces of a run's own: one for the load, and one for each component, joined by links to a bridge.
 //!
-//! In a namespace of its own nothing is tracked by a firewall, all ports are free, and what a component sends and
-//! receives goes over a link of its own: its bytes are exact, and it can be cut or narrowed.
+//! In its own namespace nothing is tracked by a firewall, all ports are free, and what a component sends and
+//! receives goes over its own link: its bytes are exact, and it can be disconnected or slowed.
 //!
 //! The namespaces have no names. Who calls [`Net::enter`] moves into a new one with all threads it starts from then
 //! on; others are held open by descriptors here and by the processes in them. When these are gone, however that
@@ -28,10 +28,10 @@ use crate::sync::lock;
 /// The bridge, and the first two numbers of all addresses on it: a range that is set aside for tests of networks.
 const BRIDGE: &str = "loadlab0";
 const RANGE: (u8, u8) = (198, 18);
-/// Beyond this many bytes in one go a narrowed link makes its sender wait.
+/// Beyond this many bytes in one go a rate-limited link makes its sender wait.
 const BURST_BYTES: u64 = 16 << 10;
 const WAIT: &str = "50ms";
-/// So many packets wait for a relay that is busy.
+/// How many packets may wait for a relay that is busy.
 const TAP_QUEUE: u32 = 5000;
 
 /// How a run's components share a network.
@@ -45,7 +45,7 @@ pub enum Isolation {
 
 /// Where a component is put.
 #[derive(Debug, Default)]
-pub(crate) struct Joined {
+pub(crate) struct NetworkPlacement {
     /// Its namespace; `None` is loadlab's.
     pub network: Option<OwnedFd>,
     /// Both halves of its link, where a relay is to stand between them: its own, and the bridge's.
@@ -97,7 +97,7 @@ impl Net {
         make().map(drop)
     }
 
-    /// Moves this thread, and all that it starts from now on, into a namespace of the run's own.
+    /// Moves this thread, and all that it starts from now on, into the run's own namespace.
     ///
     /// # Errors
     /// It may not, or `ip` is not there.
@@ -137,8 +137,8 @@ impl Net {
     }
 
     /// Makes a component's namespace and its link, anew each time it comes up; the load's, where all share that.
-    pub(crate) fn join(&self, component: &str, is_relayed: bool) -> Result<Joined> {
-        let common = || Ok(Joined { network: Some(self.common()?), ..Joined::default() });
+    pub(crate) fn join(&self, component: &str, is_relayed: bool) -> Result<NetworkPlacement> {
+        let common = || Ok(NetworkPlacement { network: Some(self.common()?), ..NetworkPlacement::default() });
         let Some(address) = self.address(component) else { return common() };
         let namespace = make()?;
         let mut members = lock(&self.members);
@@ -167,7 +167,7 @@ impl Net {
         ip(&self.own, &ours, &doing)?;
         let given = namespace.try_clone().map_err(os("keep a namespace"))?;
         member.namespace = Some(namespace);
-        Ok(Joined { network: Some(given), taps })
+        Ok(NetworkPlacement { network: Some(given), taps })
     }
 
     /// What is done at the bridge's end of a component's link.
@@ -183,8 +183,8 @@ impl Net {
         ip(&self.own, &[line(&member.port())], &format!("{doing} component `{component}`"))
     }
 
-    pub(crate) fn narrow(&self, component: &str, bytes_per_s: Option<u64>) -> Result<()> {
-        let doing = "narrow";
+    pub(crate) fn set_bandwidth(&self, component: &str, bytes_per_s: Option<u64>) -> Result<()> {
+        let doing = "limit the bandwidth of";
         let members = lock(&self.members);
         let member = members.get(component).filter(|m| m.namespace.is_some());
         let member = member.ok_or_else(|| no_link(component, doing))?;
@@ -200,7 +200,7 @@ impl Net {
                 None => format!("qdisc del dev {device} root"),
             };
             let done = run("tc", at, &[words], &format!("{doing} component `{component}`"));
-            // Widening one that was not narrowed changes nothing.
+            // There is nothing to remove where there was no limit.
             if bytes_per_s.is_some() {
                 done?;
             }
@@ -208,35 +208,35 @@ impl Net {
         Ok(())
     }
 
-    /// How many bytes a second may go over a component's link, as the kernel has it at the bridge's end.
-    pub(crate) fn width(&self, component: &str) -> Result<Option<u64>> {
+    /// Reads back the limit on a component's link, in bytes per second, at the bridge's end.
+    pub(crate) fn bandwidth(&self, component: &str) -> Result<Option<u64>> {
         let members = lock(&self.members);
         let member = members.get(component).filter(|m| m.namespace.is_some());
-        let member = member.ok_or_else(|| no_link(component, "look at"))?;
+        let member = member.ok_or_else(|| no_link(component, "read the bandwidth of"))?;
         let line = format!("-j qdisc show dev {}", member.port());
         let doing = format!("look at the link of component `{component}`");
         let shown = output("tc", &self.own, &line, &doing)?;
         rate_in(&shown).map_err(|why| Error::Network {
             doing,
             why: format!("`tc {line}`: {why}"),
-            hint: "iproute2 must tell of rules in JSON (`tc -j`); versions since 2018 do",
+            hint: "iproute2 must print rules as JSON (`tc -j`); versions since 2018 do",
         })
     }
 }
 
-/// Bytes a second that a narrowed link lets through, by what `tc -j qdisc show` prints; `None` when it is not narrowed.
+/// Bytes a second that a rate-limited link lets through, by what `tc -j qdisc show` prints; `None` when it is not limited.
 fn rate_in(shown: &[u8]) -> std::result::Result<Option<u64>, String> {
     let rules: Vec<serde_json::Value> = serde_json::from_slice(shown).map_err(|e| {
         format!("what it prints cannot be read: {e}: {}", String::from_utf8_lossy(shown).trim())
     })?;
     let Some(rule) = rules.iter().find(|rule| rule["kind"] == "tbf") else { return Ok(None) };
     let rate = rule["options"]["rate"].as_u64();
-    rate.map(Some).ok_or_else(|| format!("it tells no rate: {rule}"))
+    rate.map(Some).ok_or_else(|| format!("it has no rate: {rule}"))
 }
 
 impl Drop for Net {
     fn drop(&mut self) {
-        // On another thread there is nothing to go back from; where it fails the thread stays in a network of its own.
+        // On another thread there is nothing to go back from; where it fails the thread stays in its own network.
         if rustix::thread::gettid().as_raw_nonzero().get() == self.entered {
             let _ = move_into(&self.home);
         }
@@ -265,7 +265,7 @@ fn move_into(namespace: &OwnedFd) -> std::io::Result<()> {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).map_err(Into::into)
 }
 
-/// Does something on a thread of its own, so that this one stays in its namespace.
+/// Does something on its own thread, so that this one stays in its namespace.
 fn aside<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("loadlab-net".into()).spawn_scoped(scope, work);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_width_that_cannot_be_read_is_no_lack_of_one() {
+    fn a_limit_that_cannot_be_read_is_an_error() {
         for (shown, expect) in [
             (
                 r#"[{"kind":"tbf","handle":"8001:","root":true,"options":{"rate":1048576,"burst":16384}}]"#,
@@ -346,7 +346,7 @@ mod tests {
             ("[]", Ok(None)),
             ("qdisc tbf 8001: root refcnt 2 rate 8Mbit", Err("what it prints cannot be read")),
             ("", Err("what it prints cannot be read")),
-            (r#"[{"kind":"tbf","options":{"rate":"8Mbit"}}]"#, Err("it tells no rate")),
+            (r#"[{"kind":"tbf","options":{"rate":"8Mbit"}}]"#, Err("it has no rate")),
         ] {
             match (rate_in(shown.as_bytes()), expect) {
                 (Ok(got), Ok(expect)) => assert_eq!(got, expect, "{shown}"),
@@ -357,9 +357,9 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_link_is_told() {
-        insta::assert_snapshot!(no_link("db", "cut off"), @r"
-        cannot cut off component `db`: it has no link of its own, or is not up
+    fn one_without_a_link_is_reported() {
+        insta::assert_snapshot!(no_link("db", "disconnect"), @r"
+        cannot disconnect component `db`: it is not up, or has no network link
         hint: `isolate: true` in the plan gives each process component one
         ");
     }

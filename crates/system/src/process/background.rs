@@ -18,7 +18,7 @@ const NICEST: i32 = 19;
 /// The cores that load threads are bound to, once for the process.
 static LOAD_CORES: OnceLock<Vec<usize>> = OnceLock::new();
 
-/// Load threads are bound to these cores: whoever enters the background from now on keeps off them. Told once.
+/// Load threads are bound to these cores: whoever enters the background from now on keeps off them. Set once.
 pub fn keep_off(load_cores: &[usize]) {
     // A second answer would be another load's, and there is one in a process that binds its threads.
     let _ = LOAD_CORES.set(load_cores.to_vec());

@@ -97,12 +97,12 @@ pub(crate) fn kill_until_none(until_ns: u64, list: impl Fn() -> Vec<u32>) -> Res
 
 /// Sends a signal to whatever `list` returns, and to what it forked meanwhile. `false` when nobody was there.
 pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> bool {
-    let mut told = std::collections::HashSet::new();
+    let mut signalled = std::collections::HashSet::new();
     // What is stopped forks no more, so a few rounds reach everyone.
     for _ in 0..10 {
         let pinned: Vec<(u32, OwnedFd)> = list()
             .into_iter()
-            .filter(|pid| !told.contains(pid))
+            .filter(|pid| !signalled.contains(pid))
             .filter_map(|pid| Some((pid, pin(pid)?)))
             .collect();
         if pinned.is_empty() {
@@ -111,11 +111,11 @@ pub(crate) fn signal_all(list: impl Fn() -> Vec<u32>, signal: Signal) -> bool {
         let second: std::collections::HashSet<u32> = list().into_iter().collect();
         for (pid, pidfd) in &pinned {
             if second.contains(pid) && pidfd_send_signal(pidfd, signal).is_ok() {
-                told.insert(*pid);
+                signalled.insert(*pid);
             }
         }
     }
-    !told.is_empty()
+    !signalled.is_empty()
 }
 
 /// Kills one process if it is still the one meant.

@@ -98,16 +98,16 @@ pub(crate) fn snapshot() -> Vec<Stat> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).filter_map(stat).collect()
 }
 
-/// How the processes of a component are told where there is no cgroup.
+/// The processes of a component, known by descent and mark where there is no cgroup.
 #[derive(Clone, Debug)]
-pub(crate) struct Kin {
+pub(crate) struct ProcessFamily {
     /// The component's first process, leader of its group.
     pub leader: ProcessId,
     /// `NAME=value` in the environment of whatever it started.
     pub mark: String,
 }
 
-impl Kin {
+impl ProcessFamily {
     /// Living members: the leader, its group, and the descendants of these.
     pub fn members(&self, all: &[Stat]) -> Vec<Stat> {
         self.members_by(all, |pid| has_mark(pid, &self.mark))
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn kin_are_the_group_and_all_descendants() {
-        let kin = Kin { leader: ProcessId { pid: 10, start_ticks: 100 }, mark: String::new() };
+    fn a_family_is_the_group_and_all_descendants() {
+        let family = ProcessFamily { leader: ProcessId { pid: 10, start_ticks: 100 }, mark: String::new() };
         let zombie = Stat { state: b'Z', ..process(15, 10, 10, 108) };
         let all = [
             process(1, 0, 1, 1),
             process(10, 5, 10, 100),
-            process(11, 10, 11, 105), // a child with a group of its own
+            process(11, 10, 11, 105), // a child with its own group
             process(12, 11, 11, 106), // and its child
             process(13, 1, 10, 107),  // adopted by init, still in the group
             process(14, 1, 14, 108),  // someone else
@@ -243,7 +243,7 @@ mod tests {
         ];
         let marked = std::cell::Cell::new(true);
         let pids = |all: &[Stat]| {
-            let mut pids: Vec<u32> = kin.members_by(all, |_| marked.get()).iter().map(|s| s.pid).collect();
+            let mut pids: Vec<u32> = family.members_by(all, |_| marked.get()).iter().map(|s| s.pid).collect();
             pids.sort();
             pids
         };

@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use loadlab_record::Secrets;
 
-use crate::cancel::{Cancel, Woke};
+use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
 use crate::spec::Command;
 
@@ -133,7 +133,7 @@ fn wait(
         if now_ns >= until_ns {
             return Err("it was not done in time".into());
         }
-        if never.wait_for(Some(pidfd.as_fd()), until_ns.min(now_ns + SLICE_NS)) == Woke::Ready {
+        if never.wait_for(Some(pidfd.as_fd()), until_ns.min(now_ns + SLICE_NS)) == WaitOutcome::Ready {
             return Ok(());
         }
     }

@@ -60,7 +60,7 @@ pub(crate) fn check_no_stranger(component: &str, port: u16, is_ours: &dyn Fn(u32
     }
 }
 
-/// Nobody has the port at any address, IPv4 or IPv6. Where that cannot be told, it is looked up.
+/// Nobody has the port at any address, IPv4 or IPv6. Where that is unknown, it is looked up.
 fn can_be_had(port: u16) -> bool {
     let bound = || -> rustix::io::Result<()> {
         let flags = SocketFlags::CLOEXEC;

@@ -30,7 +30,7 @@ pub(crate) struct Launch {
     pub stdout: File,
     pub stderr: File,
     /// Opened `cgroup.procs` files to join through.
-    pub doors: Vec<(File, PathBuf)>,
+    pub cgroup_procs: Vec<(File, PathBuf)>,
     pub open_files: Option<u64>,
     pub cpus: Vec<usize>,
     /// The network namespace to be in; `None` is loadlab's.
@@ -93,7 +93,7 @@ impl Drop for Spawner {
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // It ends once the queue is closed; a panic in it has nothing left to tell.
+            // It ends once the queue is closed; a panic in it has been reported.
             let _ = thread.join();
         }
     }
@@ -106,7 +106,7 @@ const NETWORK: u8 = 3;
 const JOIN: u8 = 16;
 
 fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
-    let Launch { command, dir, env, stdout, stderr, doors, open_files, cpus, network, stdin } = launch;
+    let Launch { command, dir, env, stdout, stderr, cgroup_procs, open_files, cpus, network, stdin } = launch;
     let failed = |source| LaunchError { step: Step::Exec, source };
     let mut process = match &command {
         Command::Shell(line) => {
@@ -128,7 +128,11 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     let mut set = CpuSet::new();
     cpus.iter().filter(|cpu| **cpu < CpuSet::MAX_CPU).for_each(|cpu| set.set(*cpu));
     let child = Child {
-        doors: doors.iter().map(|(file, _)| file.try_clone()).collect::<io::Result<_>>().map_err(failed)?,
+        cgroup_procs: cgroup_procs
+            .iter()
+            .map(|(file, _)| file.try_clone())
+            .collect::<io::Result<_>>()
+            .map_err(failed)?,
         open_files: open_files
             .map(|limit| Rlimit { current: Some(limit), maximum: Some(limit) })
             .or_else(crate::process::open_files::given),
@@ -145,13 +149,13 @@ fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     drop(process);
     spawned.map(|child| child.id()).map_err(|source| {
         let mut step = [0u8];
-        let told = report.read(&mut step).unwrap_or(0);
+        let read = report.read(&mut step).unwrap_or(0);
         let step = match step[0] {
-            _ if told == 0 => Step::Exec,
+            _ if read == 0 => Step::Exec,
             OPEN_FILES => Step::OpenFiles(open_files.unwrap_or(0)),
             CPUS => Step::Cpus(cpus),
             NETWORK => Step::Network,
-            n => match doors.get(usize::from(n.saturating_sub(JOIN))) {
+            n => match cgroup_procs.get(usize::from(n.saturating_sub(JOIN))) {
                 Some((_, path)) => Step::Join(path.clone()),
                 None => Step::Exec,
             },
@@ -188,7 +192,7 @@ fn absolute(program: &str, dir: &Path) -> PathBuf {
 
 /// What the child does before exec.
 struct Child {
-    doors: Vec<File>,
+    cgroup_procs: Vec<File>,
     open_files: Option<Rlimit>,
     cpus: Option<CpuSet>,
     network: Option<OwnedFd>,
@@ -198,20 +202,20 @@ struct Child {
 
 impl Child {
     fn prepare(&self) -> io::Result<()> {
-        for (i, door) in self.doors.iter().enumerate() {
+        for (i, procs) in self.cgroup_procs.iter().enumerate() {
             // "0" is the writer itself, in every pid namespace.
-            rustix::io::write(door, b"0").map_err(|e| self.tell(JOIN.saturating_add(i as u8), e))?;
+            rustix::io::write(procs, b"0").map_err(|e| self.report(JOIN.saturating_add(i as u8), e))?;
         }
         if let Some(limit) = &self.open_files {
             let limit = Rlimit { current: limit.current, maximum: limit.maximum };
-            rustix::process::setrlimit(Resource::Nofile, limit).map_err(|e| self.tell(OPEN_FILES, e))?;
+            rustix::process::setrlimit(Resource::Nofile, limit).map_err(|e| self.report(OPEN_FILES, e))?;
         }
         if let Some(cpus) = &self.cpus {
-            rustix::thread::sched_setaffinity(None, cpus).map_err(|e| self.tell(CPUS, e))?;
+            rustix::thread::sched_setaffinity(None, cpus).map_err(|e| self.report(CPUS, e))?;
         }
         if let Some(network) = &self.network {
             move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(|e| self.tell(NETWORK, e))?;
+                .map_err(|e| self.report(NETWORK, e))?;
         }
         for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
             // SAFETY: signal(2) with SIG_DFL is async-signal-safe and runs no code of ours later. A shell starts
@@ -230,7 +234,7 @@ impl Child {
         }
     }
 
-    fn tell(&self, step: u8, error: rustix::io::Errno) -> io::Error {
+    fn report(&self, step: u8, error: rustix::io::Errno) -> io::Error {
         let _ = rustix::io::write(&self.reporter, &[step]);
         error.into()
     }
@@ -248,7 +252,7 @@ mod tests {
             env: Vec::new(),
             stdout: null(),
             stderr: null(),
-            doors: Vec::new(),
+            cgroup_procs: Vec::new(),
             open_files: None,
             cpus: Vec::new(),
             network: None,
@@ -257,17 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn the_step_that_failed_is_told() {
+    fn the_step_that_failed_is_reported() {
         let spawner = Spawner::start().unwrap();
         let command = || Command::Shell("exit 0".into());
         let nowhere = Command::Argv(vec!["/nonexistent/program".into()]);
         let error = spawner.launch(launch(nowhere)).unwrap_err();
         assert_eq!((error.step, error.source.kind()), (Step::Exec, io::ErrorKind::NotFound));
 
-        // A descriptor open for reading only cannot be written to, as a door that is locked.
-        let door = (File::open("/dev/null").unwrap(), PathBuf::from("locked"));
+        // A descriptor open for reading only cannot be written to, as a procs that is locked.
+        let procs = (File::open("/dev/null").unwrap(), PathBuf::from("locked"));
         let open = (File::options().write(true).open("/dev/null").unwrap(), PathBuf::from("open"));
-        let error = spawner.launch(Launch { doors: vec![open, door], ..launch(command()) }).unwrap_err();
+        let error =
+            spawner.launch(Launch { cgroup_procs: vec![open, procs], ..launch(command()) }).unwrap_err();
         assert_eq!(error.step, Step::Join("locked".into()));
 
         let too_many = Launch { open_files: Some(u64::MAX - 1), ..launch(command()) };

@@ -25,7 +25,7 @@ pub const ARG: &str = "__relay";
 
 /// How a link behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Manner {
+pub(crate) struct LinkShape {
     /// How much longer a round trip takes: half of it each way.
     pub delay_ns: u64,
     /// By how much at most that varies.
@@ -43,7 +43,7 @@ pub struct Counts {
     pub lost: u64,
     /// That were lost because there was no room for them, or nobody to take them.
     pub dropped: u64,
-    /// How much later than asked for they went on: all of them together, nanoseconds.
+    /// Ending much later than asked for they went on: all of them together, nanoseconds.
     pub late_ns: u64,
     /// And the latest of them.
     pub latest_ns: u64,
@@ -59,10 +59,10 @@ impl Counts {
     }
 }
 
-/// What a relay answers whenever it is told how to behave.
+/// A relay's answer to each new shape.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Told {
-    pub manner: Manner,
+pub(crate) struct RelayReport {
+    pub shape: LinkShape,
     pub counts: Counts,
 }
 
@@ -73,35 +73,36 @@ pub(crate) struct Told {
 pub fn main(words: &[String]) -> Result<(), String> {
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
     let mut control = Control { stream: UnixStream::from(input), read: Vec::new() };
-    let (manner, links) = control.begin().map_err(|e| format!("nobody says how to behave: {e}"))?;
+    let (shape, links) =
+        control.begin().map_err(|e| format!("cannot read how the link is to behave: {e}"))?;
     // Waking up late would be delay of our own.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match (<[OwnedFd; 2]>::try_from(links), words) {
-        (Ok(links), []) => packets::run(links, manner, control).map_err(|e| e.to_string()),
-        (Err(_), [pairs]) => ports::run(pairs, manner, control),
+        (Ok(links), []) => packets::run(links, shape, control).map_err(|e| e.to_string()),
+        (Err(_), [pairs]) => ports::run(pairs, shape, control),
         _ => Err("expected a link, or ports".to_owned()),
     }
 }
 
-/// The end of the connection to whoever says how to behave.
+/// The relay's end of the control connection.
 pub(crate) struct Control {
     stream: UnixStream,
     read: Vec<u8>,
 }
 
-/// What came over it.
-enum Word {
+/// What arrived over it.
+enum ControlMessage {
     /// Nothing new.
     None,
-    /// How to behave from now on.
-    Manner(Manner),
-    /// There is nobody any more.
-    Gone,
+    /// The link's shape from now on.
+    Shape(LinkShape),
+    /// loadlab is gone.
+    Closed,
 }
 
 impl Control {
-    /// Waits for the first word, and what comes with it: both ends of a link.
-    fn begin(&mut self) -> io::Result<(Manner, Vec<OwnedFd>)> {
+    /// Waits for the first message, and both ends of a link that may come with it.
+    fn begin(&mut self) -> io::Result<(LinkShape, Vec<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0u8; 4096];
@@ -119,32 +120,32 @@ impl Control {
         let links = rights.flatten().collect();
         self.stream.set_nonblocking(true)?;
         match self.next() {
-            Word::Manner(manner) => Ok((manner, links)),
+            ControlMessage::Shape(shape) => Ok((shape, links)),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 
-    /// The newest word that has come, without waiting for one.
-    fn look(&mut self) -> Word {
+    /// The next message that has arrived, without waiting for one.
+    fn look(&mut self) -> ControlMessage {
         let mut bytes = [0u8; 4096];
         match self.stream.read(&mut bytes) {
-            Ok(0) => return Word::Gone,
+            Ok(0) => return ControlMessage::Closed,
             Ok(n) => self.read.extend_from_slice(&bytes[..n]),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(_) => return Word::Gone,
+            Err(_) => return ControlMessage::Closed,
         }
         self.next()
     }
 
-    fn next(&mut self) -> Word {
-        let Some(end) = self.read.iter().position(|b| *b == b'\n') else { return Word::None };
+    fn next(&mut self) -> ControlMessage {
+        let Some(end) = self.read.iter().position(|b| *b == b'\n') else { return ControlMessage::None };
         let line: Vec<u8> = self.read.drain(..=end).collect();
-        serde_json::from_slice(&line).map_or(Word::Gone, Word::Manner)
+        serde_json::from_slice(&line).map_or(ControlMessage::Closed, ControlMessage::Shape)
     }
 
-    /// Whoever does not listen is gone, which the next look finds out.
-    fn tell(&mut self, told: &Told) {
-        let mut line = serde_json::to_vec(told).unwrap_or_default();
+    /// A failure means that loadlab is gone, which the next read notices.
+    fn report(&mut self, report: &RelayReport) {
+        let mut line = serde_json::to_vec(report).unwrap_or_default();
         line.push(b'\n');
         let _ = self.stream.write_all(&line);
     }

@@ -1,6 +1,6 @@
 //! When something may go on, and what is lost: pure arithmetic over a clock that is handed in.
 
-use super::Manner;
+use super::LinkShape;
 
 /// How long TCP waits at least before it sends again what was not confirmed, on Linux (`TCP_RTO_MIN`).
 const RETRANSMIT_NS: u64 = 200_000_000;
@@ -23,18 +23,18 @@ impl Order {
 /// Decides for one relay.
 #[derive(Debug)]
 pub(super) struct Pace {
-    pub manner: Manner,
+    pub shape: LinkShape,
     random: u64,
 }
 
 impl Pace {
-    pub fn new(manner: Manner) -> Pace {
-        Pace { manner, random: 0x9e37_79b9_7f4a_7c15 }
+    pub fn new(shape: LinkShape) -> Pace {
+        Pace { shape, random: 0x9e37_79b9_7f4a_7c15 }
     }
 
     /// When something that came now may go on: half the delay later at least, but for the jitter.
     pub fn due(&mut self, order: &mut Order, now_ns: u64) -> u64 {
-        let Manner { delay_ns, jitter_ns, .. } = self.manner;
+        let LinkShape { delay_ns, jitter_ns, .. } = self.shape;
         // Two halves are never less than the whole.
         let half_ns = delay_ns.div_ceil(2);
         let spread_ns = jitter_ns / 2;
@@ -49,7 +49,7 @@ impl Pace {
     /// Whether the next packet is lost.
     pub fn loses(&mut self) -> bool {
         // 53 bits: a number from 0 to just below 1.
-        self.manner.loss > 0.0 && ((self.next() >> 11) as f64) < self.manner.loss * (1u64 << 53) as f64
+        self.shape.loss > 0.0 && ((self.next() >> 11) as f64) < self.shape.loss * (1u64 << 53) as f64
     }
 
     /// The same for a piece of a stream, which must not be lost: if a packet of it would have been, it and all
@@ -59,7 +59,7 @@ impl Pace {
         let packets = bytes.div_ceil(SEGMENT_BYTES);
         let is_lost = (0..packets).filter(|_| self.loses()).count() > 0;
         if is_lost {
-            order.last_due_ns = due_ns + RETRANSMIT_NS + self.manner.delay_ns;
+            order.last_due_ns = due_ns + RETRANSMIT_NS + self.shape.delay_ns;
         }
         (order.last_due_ns, is_lost)
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn pace(delay_ns: u64, jitter_ns: u64, loss: f64) -> Pace {
-        Pace::new(Manner { delay_ns, jitter_ns, loss })
+        Pace::new(LinkShape { delay_ns, jitter_ns, loss })
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         let mut pace = pace(40_000_000, 0, 0.999_999);
         let mut order = Order::default();
         assert_eq!(pace.due_in_stream(&mut order, 0, 10), (260_000_000, true));
-        pace.manner.loss = 0.0;
+        pace.shape.loss = 0.0;
         assert_eq!(pace.due_in_stream(&mut order, 1, 10), (260_000_000, false));
         assert_eq!(pace.due_in_stream(&mut Order::not_before(7), 1, 10), (20_000_001, false));
         assert_eq!(pace.due_in_stream(&mut Order::not_before(90_000_000), 1, 10), (90_000_000, false));

@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::pace::{Order, Pace};
-use super::{Control, Counts, Manner, Told, Word};
+use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
 use crate::clock;
 use crate::netns::tap;
 
 /// A frame of the largest kind with its header.
 const FRAME_BYTES: usize = 65_536 + 128;
-/// So many are read from one side before the other has its turn.
+/// How many are read from one side before the other has its turn.
 const TURN: usize = 64;
 /// So much is kept for each direction: a gigabyte a second for a fifteenth of a second. The next wait in the kernel,
 /// and what that has no room for is lost, as before any link that is too slow.
@@ -28,14 +28,14 @@ struct Way {
 }
 
 /// Relays until nobody is there any more who wants it.
-pub(super) fn run(links: [OwnedFd; 2], manner: Manner, mut control: Control) -> io::Result<()> {
-    let mut pace = Pace::new(manner);
+pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -> io::Result<()> {
+    let mut pace = Pace::new(shape);
     let mut counts = Counts::default();
     let mut ways = [Way::default(), Way::default()];
     let mut frame = vec![0; FRAME_BYTES];
-    let behave = |manner: Manner| links.iter().try_for_each(|l| tap::set_large(l, manner.loss == 0.0));
-    behave(manner)?;
-    control.tell(&Told { manner, counts });
+    let behave = |shape: LinkShape| links.iter().try_for_each(|l| tap::set_large(l, shape.loss == 0.0));
+    behave(shape)?;
+    control.report(&RelayReport { shape, counts });
     loop {
         for (i, way) in ways.iter_mut().enumerate() {
             read(&links[i], way, (&mut pace, &mut counts), &mut frame)?;
@@ -44,12 +44,12 @@ pub(super) fn run(links: [OwnedFd; 2], manner: Manner, mut control: Control) -> 
         let wakes = wait(&links, &ways, &control)?;
         if wakes {
             match control.look() {
-                Word::None => {}
-                Word::Gone => return Ok(()),
-                Word::Manner(manner) => {
-                    behave(manner)?;
-                    pace.manner = manner;
-                    control.tell(&Told { manner, counts });
+                ControlMessage::None => {}
+                ControlMessage::Closed => return Ok(()),
+                ControlMessage::Shape(shape) => {
+                    behave(shape)?;
+                    pace.shape = shape;
+                    control.report(&RelayReport { shape, counts });
                 }
             }
         }

@@ -20,7 +20,7 @@ use rustix::net::{
 };
 
 use super::pace::{Order, Pace};
-use super::{Control, Counts, Manner, Told, Word};
+use super::{Control, ControlMessage, Counts, LinkShape, RelayReport};
 use crate::clock;
 use crate::process::open_files;
 
@@ -32,7 +32,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const MOST_BYTES: usize = 8 << 20;
 const LEAST_BYTES: usize = 64 << 10;
 const MOST_IN_ALL_BYTES: usize = 256 << 20;
-/// Where no more connections can be had, it is tried again after so long, or when one has ended.
+/// Where no more connections can be had, it is tried again after this time, or when one has ended.
 const AGAIN_NS: u64 = 100_000_000;
 /// What is no connection: a word has come; somebody connects to the port of this place.
 const WORD: u64 = u64::MAX;
@@ -98,7 +98,7 @@ struct Relay {
     counts: Counts,
     bytes: usize,
     piece: Vec<u8>,
-    /// Ports at which nobody is accepted until then, since there were no files for it: the kernel would tell of those who
+    /// Ports at which nobody is accepted until then, since there were no files for it: the kernel would report those who
     /// wait again and again.
     resting: Vec<usize>,
     rests_until_ns: u64,
@@ -107,15 +107,15 @@ struct Relay {
 }
 
 /// Relays until nobody is there any more who wants it. `pairs`: `8080:18080,…`, where it listens and what for.
-pub(super) fn run(pairs: &str, manner: Manner, mut control: Control) -> Result<(), String> {
+pub(super) fn run(pairs: &str, shape: LinkShape, mut control: Control) -> Result<(), String> {
     // A connection takes two.
     if let Err(error) = open_files::raise() {
         return Err(format!("cannot have enough open files: {error}"));
     }
-    let mut relay = Relay::new(pairs, manner)?;
+    let mut relay = Relay::new(pairs, shape)?;
     let words = relay.add(control.stream.as_fd(), WORD, EventFlags::IN);
     words.map_err(|e| e.to_string())?;
-    control.tell(&Told { manner, counts: relay.counts });
+    control.report(&RelayReport { shape, counts: relay.counts });
     while relay.turn(&mut control).map_err(|e| e.to_string())? {}
     Ok(())
 }
@@ -130,7 +130,7 @@ fn listen_at(port: u16) -> rustix::io::Result<OwnedFd> {
 }
 
 impl Relay {
-    fn new(pairs: &str, manner: Manner) -> Result<Relay, String> {
+    fn new(pairs: &str, shape: LinkShape) -> Result<Relay, String> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| e.to_string())?;
         let mut relay = Relay {
             poll,
@@ -138,7 +138,7 @@ impl Relay {
             connections: HashMap::new(),
             next: 0,
             due: BinaryHeap::new(),
-            pace: Pace::new(manner),
+            pace: Pace::new(shape),
             counts: Counts::default(),
             bytes: 0,
             piece: vec![0; PIECE_BYTES],
@@ -177,11 +177,11 @@ impl Relay {
         for (key, flags) in events.drain(..) {
             match key {
                 WORD => match control.look() {
-                    Word::None => {}
-                    Word::Gone => return Ok(false),
-                    Word::Manner(manner) => {
-                        self.pace.manner = manner;
-                        control.tell(&Told { manner, counts: self.counts });
+                    ControlMessage::None => {}
+                    ControlMessage::Closed => return Ok(false),
+                    ControlMessage::Shape(shape) => {
+                        self.pace.shape = shape;
+                        control.report(&RelayReport { shape, counts: self.counts });
                     }
                 },
                 FIRST_PORT.. => self.accept((key - FIRST_PORT) as usize),
@@ -243,9 +243,9 @@ impl Relay {
                 reset(client);
                 continue;
             };
-            let manner = self.pace.manner;
+            let shape = self.pace.shape;
             // A handshake takes a round trip, and then the first bytes are half of one under way.
-            let first_ns = clock::now_ns() + manner.delay_ns + manner.delay_ns.div_ceil(2);
+            let first_ns = clock::now_ns() + shape.delay_ns + shape.delay_ns.div_ceil(2);
             let there = Way { order: Order::not_before(first_ns), ..Way::default() };
             let interest = [EventFlags::IN; 2];
             let connection = Connection { ends: [client, end], ways: [there, Way::default()], interest };
@@ -363,7 +363,7 @@ impl Relay {
                 continue;
             }
             let data = EventData::new_u64(2 * key + end as u64);
-            // One that nothing is wanted of is left alone: the kernel would tell of its end again and again.
+            // One that nothing is wanted of is left alone: the kernel would report its end again and again.
             let _ = match (was.is_empty(), flags.is_empty()) {
                 (_, true) => epoll::delete(&self.poll, file),
                 (true, false) => epoll::add(&self.poll, file, data, flags),
@@ -400,7 +400,7 @@ impl Relay {
     }
 }
 
-/// Closes it so that whoever is at the other end is told at once.
+/// Closes it so that the other end notices at once.
 fn reset(end: OwnedFd) {
     let _ = set_socket_linger(&end, Some(Duration::ZERO));
 }
@@ -441,7 +441,7 @@ mod tests {
         fn new(delay_ns: u64) -> Bench {
             let component = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let pairs = format!("0:{}", component.local_addr().unwrap().port());
-            let mut relay = Relay::new(&pairs, Manner { delay_ns, ..Manner::default() }).unwrap();
+            let mut relay = Relay::new(&pairs, LinkShape { delay_ns, ..LinkShape::default() }).unwrap();
             let at = TcpListener::from(relay.ports[0].0.try_clone().unwrap()).local_addr().unwrap();
             let (stream, owner) = UnixStream::pair().unwrap();
             let mut control = Control { stream, read: Vec::new() };
@@ -479,8 +479,8 @@ mod tests {
             let name = "relay::ports::tests::without_files_for_connections_it_waits_for_some";
             let mut alone = std::process::Command::new(exe);
             let output = alone.args(["--exact", name]).env("RELAY_WITHOUT_FILES", "1").output().unwrap();
-            let told = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success() && told.contains("1 passed"), "{told}");
+            let report = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && report.contains("1 passed"), "{report}");
             return;
         }
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -490,21 +490,21 @@ mod tests {
         let before = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let told = |relay: &Relay| {
+        let is_reported = |relay: &Relay| {
             let mut events = Vec::new();
             wait(&relay.poll, &mut events, Some(now)).unwrap();
             events.iter().any(|(key, _)| *key == FIRST_PORT)
         };
         while bench.relay.resting.is_empty() {
-            assert!(told(&bench.relay), "somebody waits to be accepted");
+            assert!(is_reported(&bench.relay), "somebody waits to be accepted");
             bench.turn();
         }
-        assert!(!told(&bench.relay), "the kernel tells of it no more, until it is asked again");
+        assert!(!is_reported(&bench.relay), "the kernel does not report it until it is polled for again");
         setrlimit(Resource::Nofile, before).unwrap();
         while bench.relay.connections.len() < 2 {
             bench.turn();
         }
-        assert!(bench.relay.resting.is_empty() && !told(&bench.relay));
+        assert!(bench.relay.resting.is_empty() && !is_reported(&bench.relay));
         drop(waiting);
     }
 

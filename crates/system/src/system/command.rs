@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::cancel::{Cancel, Woke};
+use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
 use crate::component::{Inner, Status};
 use crate::error::{Error, Result, Tail};
@@ -25,7 +25,7 @@ pub struct CommandSpec {
     pub dir: PathBuf,
     /// Variables added to loadlab's own environment.
     pub env: Vec<(String, String)>,
-    /// It is killed after so long; `None` waits.
+    /// It is killed after this time; `None` waits.
     pub within_ns: Option<u64>,
     /// Its output and its errors are appended here.
     pub log: PathBuf,
@@ -45,7 +45,7 @@ pub struct CommandResult {
     /// When it had ended, nanoseconds of `CLOCK_MONOTONIC`.
     pub ended_ns: u64,
     /// Processes of it that were still there, and were killed.
-    pub left_over: usize,
+    pub stragglers: usize,
     /// Its last lines.
     pub tail: Tail,
 }
@@ -66,7 +66,7 @@ impl RunningCommand {
 
     /// Waits until it has ended (`true`), `until_ns`, or somebody cancels.
     pub fn wait(&self, until_ns: u64, cancel: &Cancel) -> bool {
-        cancel.wait_for(Some(self.inner.pidfd.as_fd()), until_ns) == Woke::Ready
+        cancel.wait_for(Some(self.inner.pidfd.as_fd()), until_ns) == WaitOutcome::Ready
     }
 
     /// What the watcher reads of it, under a name of the caller's choice.
@@ -116,8 +116,8 @@ impl System {
         let woke = cancel.wait_for(Some(running.inner.pidfd.as_fd()), until_ns);
         let result = self.end_command(&running)?;
         match (woke, spec.within_ns) {
-            (Woke::Ready, _) => Ok(result),
-            (Woke::TimedOut, Some(within_ns)) => {
+            (WaitOutcome::Ready, _) => Ok(result),
+            (WaitOutcome::TimedOut, Some(within_ns)) => {
                 let CommandResult { name, command, tail, .. } = result;
                 Err(Error::CommandTimeout { name, command, within_ns, tail })
             }
@@ -156,7 +156,7 @@ impl System {
     pub fn end_command(&self, running: &RunningCommand) -> Result<CommandResult> {
         let RunningCommand { inner, name, command } = running;
         let asked_ns = clock::now_ns();
-        let left_over = self.take_down(inner, Some(0))?.left_over;
+        let stragglers = self.take_down(inner, Some(0))?.stragglers;
         let ended = inner.wait_reaped();
         let ended_ns = ended.at_ns.min(asked_ns);
         Ok(CommandResult {
@@ -165,7 +165,7 @@ impl System {
             status: ended.status,
             took_s: ended_ns.saturating_sub(inner.started_ns) as f64 / 1e9,
             ended_ns,
-            left_over,
+            stragglers,
             tail: logs::tail(&inner.logs),
         })
     }

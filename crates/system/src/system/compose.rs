@@ -26,13 +26,13 @@ use crate::ledger::state::Resource;
 use crate::spec::{Command, ComponentSpec, Limits};
 use crate::sync::lock;
 use crate::system::command::{CommandResult, CommandSpec};
-use crate::system::{Down, How, System};
+use crate::system::{Ending, System, Takedown};
 
-/// Asking a tool for its version may take so long: one of them is a large program of an interpreted language.
+/// Time limit of asking a tool for its version: one of them is a large program of an interpreted language.
 const VERSION_NS: u64 = 120_000_000_000;
-/// Stopping a project may take so long beyond what its containers are given.
+/// How long stopping a project may take beyond what its containers are given.
 const DOWN_NS: u64 = 120_000_000_000;
-/// Pulling an image may take so long.
+/// How long pulling an image may take.
 const PULL_NS: u64 = 3_600_000_000_000;
 
 /// What a Compose file is to be brought up with.
@@ -44,7 +44,7 @@ pub struct ComposeSpec {
     pub env: Vec<(String, String)>,
     /// What is laid over its services, by their name.
     pub services: BTreeMap<String, ServiceSpec>,
-    /// Bringing up may take so long.
+    /// How long bringing up may take.
     pub within_ns: u64,
     /// What Compose says is appended here.
     pub log: PathBuf,
@@ -81,7 +81,7 @@ impl Project {
     }
 }
 
-/// A container of a project, as its labels tell.
+/// A container of a project, known by its labels.
 struct Found {
     id: String,
     service: String,
@@ -157,7 +157,7 @@ impl System {
         match self.bring_up(&mut project, &engine, cancel, component) {
             Ok(()) => Ok(project),
             Err(error) => {
-                // The error at hand is the one to tell; what stays has the project's label.
+                // Report the first error; what stays has the project's label.
                 let _ = self.compose_down(&project);
                 Err(error)
             }
@@ -201,11 +201,11 @@ impl System {
     ///
     /// # Errors
     /// What could not be removed.
-    pub fn compose_down(&self, project: &Project) -> Result<Down> {
+    pub fn compose_down(&self, project: &Project) -> Result<Takedown> {
         let begun_ns = clock::now_ns();
         // One that was started again in the meantime is another component of the same container.
         let of_project = |inner: &Inner| match &inner.origin {
-            Origin::Container(held) => project.components.iter().any(|c| c.container() == Some(&held.id)),
+            Origin::Container(handle) => project.components.iter().any(|c| c.container() == Some(&handle.id)),
             Origin::Process => false,
         };
         let present: Vec<Arc<Inner>> =
@@ -217,23 +217,23 @@ impl System {
         // Podman's makes a pod as well, which has no label that is looked for.
         let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
-        let told = self.compose(&project.words, &[verb], &project.spec, (DOWN_NS, &never));
+        let stopped = self.compose(&project.words, &[verb], &project.spec, (DOWN_NS, &never));
         // Whatever Compose said, nothing of the project stays.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
             if removed.is_ok() {
                 inner.wait_reaped();
             }
-            if let Origin::Container(held) = &inner.origin {
-                held.finish_logs();
+            if let Origin::Container(handle) = &inner.origin {
+                handle.finish_logs();
             }
             self.monitor.forget(inner);
         }
         removed?;
-        told?;
-        Ok(Down {
-            how: How::Exited,
-            left_over: 0,
+        stopped?;
+        Ok(Takedown {
+            ending: Ending::Exited,
+            stragglers: 0,
             escaped: 0,
             took_s: (clock::now_ns() - begun_ns) as f64 / 1e9,
         })
@@ -274,7 +274,7 @@ impl System {
 
     /// The Compose that is installed: the plugin, the program, or Podman's.
     fn tool(&self, spec: &ComposeSpec, engine: &Engine, cancel: &Cancel) -> Result<Vec<String>> {
-        if let Some(words) = lock(&self.boxes).compose.clone() {
+        if let Some(words) = lock(&self.engine_state).compose.clone() {
             return Ok(words);
         }
         let mut tools = vec![vec!["docker", "compose"], vec!["docker-compose"], vec!["podman-compose"]];
@@ -286,7 +286,7 @@ impl System {
             let spec = ComposeSpec { log: self.scratch().join("compose-tools.log"), ..spec.clone() };
             match self.compose(&words, &["version"], &spec, (VERSION_NS, cancel)) {
                 Ok(()) => {
-                    lock(&self.boxes).compose = Some(words.clone());
+                    lock(&self.engine_state).compose = Some(words.clone());
                     return Ok(words);
                 }
                 // One that is there and hangs is no reason to take another.
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_are_told_by_their_labels() {
+    fn containers_are_known_by_their_labels() {
         let container = |oneoff: &str| {
             json!({ "Id": "abc", "Labels": {
                 "com.docker.compose.service": "web",

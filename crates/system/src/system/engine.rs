@@ -9,7 +9,7 @@ use crate::sync::lock;
 
 /// What is known of the container engine.
 #[derive(Debug, Default)]
-pub(crate) struct Boxes {
+pub(crate) struct EngineState {
     /// As the plan names it.
     pub named: Option<String>,
     /// Once it was needed.
@@ -27,7 +27,7 @@ pub(crate) struct Boxes {
 impl System {
     /// Which engine runs containers: `docker`, `podman`, a socket. To be said before the first one.
     pub fn use_engine(&self, named: Option<&str>) {
-        lock(&self.boxes).named = named.map(str::to_owned);
+        lock(&self.engine_state).named = named.map(str::to_owned);
     }
 
     /// The engine, looked for when it is first needed.
@@ -35,12 +35,12 @@ impl System {
     /// # Errors
     /// See [`Engine::connect`].
     pub fn engine(&self) -> std::result::Result<Engine, EngineError> {
-        let mut boxes = lock(&self.boxes);
-        if let Some(engine) = &boxes.engine {
+        let mut engine_state = lock(&self.engine_state);
+        if let Some(engine) = &engine_state.engine {
             return Ok(engine.clone());
         }
-        let engine = Engine::connect(boxes.named.as_deref())?;
-        boxes.engine = Some(engine.clone());
+        let engine = Engine::connect(engine_state.named.as_deref())?;
+        engine_state.engine = Some(engine.clone());
         Ok(engine)
     }
 
@@ -56,9 +56,9 @@ impl System {
 
     /// Puts something into the ledger once, for as long as the system lives.
     pub(crate) fn remember(&self, resource: Resource) -> Result<()> {
-        let mut boxes = lock(&self.boxes);
-        if !boxes.made.contains(&resource) {
-            boxes.made.push(resource.clone());
+        let mut engine_state = lock(&self.engine_state);
+        if !engine_state.made.contains(&resource) {
+            engine_state.made.push(resource.clone());
             return self.ledger.made(resource);
         }
         Ok(())
@@ -75,7 +75,7 @@ impl System {
         self.ledger.made(resource.clone())?;
         let made = ask();
         match &made {
-            Err(error) if !is_answered(error) => lock(&self.boxes).asked.push(resource),
+            Err(error) if !is_answered(error) => lock(&self.engine_state).asked.push(resource),
             _ => self.ledger.done(resource)?,
         }
         Ok(made)

@@ -28,7 +28,7 @@ impl System {
         let unavailable = inner.group.change(&mut life.limits, limits).map_err(failed)?;
         if life.limits.open_files != limits.open_files {
             if let Err(error) = limit_open_files(inner, limits.open_files) {
-                // Some of its processes may have taken it. The error at hand is the one to tell.
+                // Some of its processes may have taken it. Report the first error.
                 let _ = limit_open_files(inner, life.limits.open_files);
                 return Err(failed(error));
             }

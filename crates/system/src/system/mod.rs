@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use loadlab_record::Secrets;
 
-use self::engine::Boxes;
+use self::engine::EngineState;
 use self::relay::Relays;
 use crate::cgroup::tree::RunGroups;
 use crate::clock;
@@ -88,30 +88,30 @@ impl SystemSpec {
 
 /// How a component was taken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum Ending {
     /// It followed the signal, or had ended before.
     Exited,
     /// It did not, and was killed.
     Killed,
 }
 
-impl How {
+impl Ending {
     /// As the record has it: `exited` or `killed`.
     pub fn as_str(self) -> &'static str {
         match self {
-            How::Exited => "exited",
-            How::Killed => "killed",
+            Ending::Exited => "exited",
+            Ending::Killed => "killed",
         }
     }
 }
 
 /// What taking down came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Down {
+pub struct Takedown {
     /// How its first process ended.
-    pub how: How,
+    pub ending: Ending,
     /// Processes that stayed behind after its first one ended, and were killed.
-    pub left_over: usize,
+    pub stragglers: usize,
     /// Processes that had left its cgroup, and were killed.
     pub escaped: usize,
     /// How long it took.
@@ -132,7 +132,7 @@ pub struct System {
     unavailable: Vec<Unavailable>,
     pub(crate) commands: AtomicU64,
     run_id: String,
-    pub(crate) boxes: Mutex<Boxes>,
+    pub(crate) engine_state: Mutex<EngineState>,
     /// Network namespaces of the run's own.
     pub(crate) net: Option<Net>,
     pub(crate) exe: Option<PathBuf>,
@@ -145,7 +145,7 @@ pub struct System {
 pub(crate) enum Role {
     /// A component of the plan.
     Component,
-    /// A command of the plan: nobody is told of its end.
+    /// A command of the plan: its end is not reported.
     Command,
     /// A relay before a component, with its standard input.
     Relay(OwnedFd),
@@ -169,7 +169,7 @@ impl System {
             unavailable: Vec::new(),
             commands: AtomicU64::new(0),
             run_id: spec.run_id,
-            boxes: Mutex::default(),
+            engine_state: Mutex::default(),
             net: None,
             exe: spec.exe,
             secrets: spec.secrets,
@@ -276,8 +276,8 @@ impl System {
         let until_ns = clock::now_ns() + KILLED_NS;
         let mut results = Vec::new();
         let (made, asked) = {
-            let mut boxes = lock(&self.boxes);
-            (std::mem::take(&mut boxes.made), std::mem::take(&mut boxes.asked))
+            let mut engine_state = lock(&self.engine_state);
+            (std::mem::take(&mut engine_state.made), std::mem::take(&mut engine_state.asked))
         };
         for resource in made {
             if let Resource::Engine { socket, label } = &resource {

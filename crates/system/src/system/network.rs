@@ -13,38 +13,40 @@ impl System {
         self.net = Some(net);
     }
 
-    /// Where a component is or will be reached, if it has an address of its own in the run's namespaces.
+    /// A component's address in the run's namespaces, if it has one; known before it is up.
     pub fn own_address(&self, component: &str) -> Option<IpAddr> {
         self.net.as_ref()?.address(component)
     }
 
-    /// Cuts a component off: nothing reaches it and nothing it sends arrives. Its connections stay open and hang.
+    /// Disconnects a component: nothing reaches it and nothing it sends arrives. Its connections stay open and hang.
     ///
     /// # Errors
-    /// It has no link of its own, or is not up.
-    pub fn cut(&self, component: &str) -> Result<()> {
-        self.net(component, "cut off")?.at_port(component, "cut off", &|port| format!("link set {port} down"))
+    /// It is not up, or has no network link.
+    pub fn disconnect(&self, component: &str) -> Result<()> {
+        self.net(component, "disconnect")?
+            .at_port(component, "disconnect", &|port| format!("link set {port} down"))
     }
 
-    /// Joins a component that was cut off.
+    /// Reconnects a component.
     ///
     /// # Errors
-    /// It has no link of its own, or is not up.
-    pub fn heal(&self, component: &str) -> Result<()> {
-        self.net(component, "join")?.at_port(component, "join", &|port| format!("link set {port} up"))
+    /// It is not up, or has no network link.
+    pub fn reconnect(&self, component: &str) -> Result<()> {
+        self.net(component, "reconnect")?
+            .at_port(component, "reconnect", &|port| format!("link set {port} up"))
     }
 
-    /// Lets at most so many bytes a second go over a component's link, each way; `None` lets all through again.
+    /// Limits a component's link to this many bytes per second, each way; `None` removes the limit.
     ///
     /// # Errors
-    /// It has no link of its own, or is not up; the kernel cannot do it.
-    pub fn narrow(&self, component: &str, bytes_per_s: Option<u64>) -> Result<()> {
-        self.net(component, "narrow")?.narrow(component, bytes_per_s)
+    /// It is not up, or has no network link; the kernel cannot do it.
+    pub fn set_bandwidth(&self, component: &str, bytes_per_s: Option<u64>) -> Result<()> {
+        self.net(component, "limit the bandwidth of")?.set_bandwidth(component, bytes_per_s)
     }
 
-    /// What [`System::narrow`] has set, read back.
-    pub(crate) fn width(&self, component: &str) -> Result<Option<u64>> {
-        self.net(component, "look at")?.width(component)
+    /// What [`System::set_bandwidth`] has set, read back.
+    pub(crate) fn bandwidth(&self, component: &str) -> Result<Option<u64>> {
+        self.net(component, "read the bandwidth of")?.bandwidth(component)
     }
 
     fn net(&self, component: &str, doing: &'static str) -> Result<&Net> {

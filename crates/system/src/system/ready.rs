@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cancel::{Cancel, Woke};
+use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
 use crate::component::{Component, Origin};
 use crate::engine::container::Health;
@@ -17,19 +17,19 @@ use crate::system::System;
 /// Pause between two attempts: short at first, since a small component is up in a few milliseconds, and twice as long
 /// each time up to the second.
 const PAUSES_NS: (u64, u64) = (2_000_000, 15_000_000);
-/// A component without a readiness check must have lived so long.
+/// How long a component without a readiness check must have lived.
 const ALIVE_NS: u64 = 50_000_000;
-/// A container without a check of its own as well: its command begins a while after the engine says that it runs.
+/// The same for a container without a health check: its command starts a while after the engine reports it as running.
 const CONTAINER_ALIVE_NS: u64 = 300_000_000;
 /// Pause between two questions to a container engine.
 const ASK_NS: u64 = 50_000_000;
-/// The first HTTP attempt may take so long; each later one twice as long as the one before.
+/// Time limit of the first HTTP attempt; each later one has twice that of the one before.
 const FIRST_ATTEMPT_NS: u64 = 1_000_000_000;
 
 impl System {
     /// Waits until a component is ready, and returns after how many seconds since its start it was.
     ///
-    /// Errors: it ended meanwhile (told at once), its time was up (both with the last lines of its logs), or
+    /// Errors: it ended meanwhile (returned at once), its time was up (both with the last lines of its logs), or
     /// `cancel` was.
     pub fn ready(&self, component: &Component, cancel: &Cancel) -> Result<f64> {
         self.ready_when(component, &component.spec().ready, cancel)
@@ -53,7 +53,7 @@ impl System {
             if !matches!(check, Check::Alive) {
                 match check.attempt(component, until_ns, cancel) {
                     Ok(()) => return is_ready(component),
-                    // One that was cut off when the time was up tells less than those before it.
+                    // An attempt cut short by the deadline says less than those before it.
                     Err(why) if last.is_none() || clock::now_ns() < until_ns => last = Some(why),
                     Err(_) => {}
                 }
@@ -61,14 +61,14 @@ impl System {
             let now_ns = clock::now_ns();
             let pidfd = component.inner.pidfd.as_fd();
             match cancel.wait_for(Some(pidfd), until_ns.min(now_ns + pause_ns)) {
-                Woke::Ready => return Err(ended_early(component)),
-                Woke::Cancelled => {
+                WaitOutcome::Ready => return Err(ended_early(component)),
+                WaitOutcome::Cancelled => {
                     return Err(Error::Cancelled {
                         doing: format!("waiting for component `{}`", component.name()),
                     });
                 }
-                Woke::TimedOut if matches!(check, Check::Alive) => return is_ready(component),
-                Woke::TimedOut if clock::now_ns() >= until_ns => {
+                WaitOutcome::TimedOut if matches!(check, Check::Alive) => return is_ready(component),
+                WaitOutcome::TimedOut if clock::now_ns() >= until_ns => {
                     return Err(Error::NotReady {
                         component: component.name().to_owned(),
                         within_ns: check.within_ns(),
@@ -78,7 +78,7 @@ impl System {
                         tail: component.tail(),
                     });
                 }
-                Woke::TimedOut => pause_ns = (pause_ns * 2).min(PAUSES_NS.1),
+                WaitOutcome::TimedOut => pause_ns = (pause_ns * 2).min(PAUSES_NS.1),
             }
         }
     }
@@ -138,7 +138,7 @@ fn get(
 fn is_ready(component: &Component) -> Result<f64> {
     let after_s = (clock::now_ns() - component.started_ns()) as f64 / 1e9;
     component.inner.was_ready.store(true, Ordering::SeqCst);
-    // The check may have been answered by the last breath of it, before its end was somebody's to tell.
+    // The check may have been answered just before its end was noticed.
     if component.ended().is_some() { Err(ended_early(component)) } else { Ok(after_s) }
 }
 
@@ -231,7 +231,7 @@ impl Check {
 fn is_healthy(component: &Component) -> std::result::Result<(), String> {
     let health = match &component.inner.origin {
         Origin::Process => Health::Unchecked,
-        Origin::Container(held) => held.health(),
+        Origin::Container(handle) => handle.health(),
     };
     match health {
         Health::Well => Ok(()),
@@ -246,7 +246,7 @@ fn connect(addr: &str) -> std::result::Result<(), String> {
     let found: Vec<SocketAddr> = found.collect();
     match http::connect(&found, Duration::from_millis(250), u64::MAX) {
         Ok(_) => Ok(()),
-        // Where is said by whoever tells of it.
+        // The caller's message has the address.
         Err(http::HttpError::Connect { source, .. }) => Err(source.to_string()),
         Err(error) => Err(error.to_string()),
     }

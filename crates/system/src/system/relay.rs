@@ -1,4 +1,4 @@
-//! loadlab's end of a relay: started before its component, told how to behave, asked what it did, taken down with it.
+//! loadlab's end of a relay: started before its component, given the link's shape, asked for its counts, taken down with it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, IoSlice, Write};
@@ -15,8 +15,8 @@ use super::{Role, System};
 use crate::component::{Component, Inner};
 use crate::error::{Error, Result};
 use crate::logs;
-use crate::netns::Joined;
-use crate::relay::{ARG, Counts, Manner, Told};
+use crate::netns::NetworkPlacement;
+use crate::relay::{ARG, Counts, LinkShape, RelayReport};
 use crate::spec::{Command, ComponentSpec, Limits, LinkLimits, Ready, RelayAt, Stop};
 use crate::sync::lock;
 
@@ -32,7 +32,7 @@ pub(crate) type Relays = Mutex<BTreeMap<String, Relay>>;
 pub(crate) struct Relay {
     inner: Arc<Inner>,
     control: BufReader<UnixStream>,
-    manner: Manner,
+    shape: LinkShape,
 }
 
 /// What a relay is called.
@@ -40,8 +40,8 @@ fn name_of(component: &str) -> String {
     format!("{component}-relay")
 }
 
-fn manner_of(limits: &LinkLimits) -> Manner {
-    Manner {
+fn shape_of(limits: &LinkLimits) -> LinkShape {
+    LinkShape {
         delay_ns: limits.delay_ns.unwrap_or(0),
         // An event may have made the delay shorter.
         jitter_ns: limits.jitter_ns.unwrap_or(0).min(limits.delay_ns.unwrap_or(0)),
@@ -59,23 +59,27 @@ impl System {
     pub fn relayed(&self, component: &str) -> Option<Counts> {
         let mut relays = lock(&self.relays);
         let relay = relays.get_mut(component)?;
-        let manner = relay.manner;
-        relay.behave(&manner, &[]).ok().map(|told| told.counts)
+        let shape = relay.shape;
+        relay.set_shape(&shape, &[]).ok().map(|report| report.counts)
     }
 
     /// Puts a component's relay in its place, if it is to have one, and limits its link: in force before its first
     /// instruction, as all limits are. Returns what is in force.
-    pub(crate) fn prepare_link(&self, spec: &ComponentSpec, joined: &Joined) -> Result<LinkLimits> {
-        self.start_relay(spec, joined)?;
+    pub(crate) fn prepare_link(
+        &self,
+        spec: &ComponentSpec,
+        placement: &NetworkPlacement,
+    ) -> Result<LinkLimits> {
+        self.start_relay(spec, placement)?;
         let limited = self.limit_link(&spec.name, &LinkLimits::default(), &spec.limits.link);
         if limited.is_err() {
-            // The error at hand is the one to tell. A relay that stayed would be taken for the next one's.
+            // Report the first error. A relay that stayed would be taken for the next one's.
             let _ = self.end_relay(&spec.name);
         }
         limited
     }
 
-    fn start_relay(&self, spec: &ComponentSpec, joined: &Joined) -> Result<()> {
+    fn start_relay(&self, spec: &ComponentSpec, placement: &NetworkPlacement) -> Result<()> {
         let Some(at) = &spec.relay else { return Ok(()) };
         let failed = |why: String| failed(&spec.name, why);
         let exe = self.exe.as_ref().ok_or_else(|| failed("this program cannot be one".to_owned()))?;
@@ -103,8 +107,8 @@ impl System {
         };
         let inner = self.start(&relay, Role::Relay(theirs.into()))?;
         let mut relay =
-            Relay { inner: inner.clone(), control: BufReader::new(ours), manner: Manner::default() };
-        match relay.behave(&manner_of(&spec.limits.link), &joined.taps) {
+            Relay { inner: inner.clone(), control: BufReader::new(ours), shape: LinkShape::default() };
+        match relay.set_shape(&shape_of(&spec.limits.link), &placement.taps) {
             Ok(_) => {
                 inner.was_ready.store(true, Ordering::SeqCst);
                 lock(&self.relays).insert(spec.name.clone(), relay);
@@ -124,7 +128,7 @@ impl System {
         relay.map_or(Ok(()), |relay| self.take_down(&relay.inner, Some(0)).map(drop))
     }
 
-    /// Makes a component's link behave; returns what is in force, as the kernel and the relay say.
+    /// Shapes a component's link; returns what is in force, as the kernel and the relay say.
     pub(crate) fn limit_link(
         &self,
         component: &str,
@@ -133,10 +137,10 @@ impl System {
     ) -> Result<LinkLimits> {
         let mut in_force = LinkLimits::default();
         if old.bytes_per_s != new.bytes_per_s {
-            self.narrow(component, new.bytes_per_s)?;
+            self.set_bandwidth(component, new.bytes_per_s)?;
         }
         if new.bytes_per_s.is_some() {
-            in_force.bytes_per_s = self.width(component)?;
+            in_force.bytes_per_s = self.bandwidth(component)?;
         }
         let mut relays = lock(&self.relays);
         let Some(relay) = relays.get_mut(component) else {
@@ -145,10 +149,11 @@ impl System {
                 false => Err(failed(component, "none was started".to_owned())),
             };
         };
-        let Told { manner, .. } = relay.behave(&manner_of(new), &[]).map_err(|why| failed(component, why))?;
-        in_force.delay_ns = new.delay_ns.map(|_| manner.delay_ns);
-        in_force.jitter_ns = new.jitter_ns.filter(|_| new.delay_ns.is_some()).map(|_| manner.jitter_ns);
-        in_force.loss = new.loss.map(|_| manner.loss);
+        let RelayReport { shape, .. } =
+            relay.set_shape(&shape_of(new), &[]).map_err(|why| failed(component, why))?;
+        in_force.delay_ns = new.delay_ns.map(|_| shape.delay_ns);
+        in_force.jitter_ns = new.jitter_ns.filter(|_| new.delay_ns.is_some()).map(|_| shape.jitter_ns);
+        in_force.loss = new.loss.map(|_| shape.loss);
         Ok(in_force)
     }
 }
@@ -158,10 +163,14 @@ fn failed(component: &str, why: String) -> Error {
 }
 
 impl Relay {
-    /// Tells it how to behave, with both ends of its link the first time. What it says is what it does from now on.
-    fn behave(&mut self, manner: &Manner, links: &[OwnedFd]) -> std::result::Result<Told, String> {
+    /// Sends the shape, the first time with both ends of the link. The report confirms what is in force.
+    fn set_shape(
+        &mut self,
+        shape: &LinkShape,
+        links: &[OwnedFd],
+    ) -> std::result::Result<RelayReport, String> {
         let in_words = |e: &dyn std::fmt::Display| format!("the relay does not answer: {e}");
-        let mut line = serde_json::to_vec(manner).map_err(|e| in_words(&e))?;
+        let mut line = serde_json::to_vec(shape).map_err(|e| in_words(&e))?;
         line.push(b'\n');
         if links.is_empty() {
             self.control.get_mut().write_all(&line).map_err(|e| in_words(&e))?;
@@ -180,11 +189,11 @@ impl Relay {
             Ok(_) => {}
             Err(error) => return Err(in_words(&error)),
         }
-        let told: Told = serde_json::from_str(&answer).map_err(|e| in_words(&e))?;
-        if told.manner != *manner {
-            return Err(format!("the relay took {:?} for {manner:?}", told.manner));
+        let report: RelayReport = serde_json::from_str(&answer).map_err(|e| in_words(&e))?;
+        if report.shape != *shape {
+            return Err(format!("the relay took {:?} for {shape:?}", report.shape));
         }
-        self.manner = *manner;
-        Ok(told)
+        self.shape = *shape;
+        Ok(report)
     }
 }

@@ -1,4 +1,4 @@
-//! Starting: a process in groups of its own, under its limits, in the ledger, watched.
+//! Starting: a process in its own cgroups, under its limits, in the ledger, watched.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::component::{Component, Inner, Life, Origin, limits};
 use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
 use crate::logs::Log;
-use crate::netns::Joined;
+use crate::netns::NetworkPlacement;
 use crate::process::spawn::{Launch, LaunchError, Step};
-use crate::process::{self, Kin, ProcessId, kill, ports};
+use crate::process::{self, ProcessFamily, ProcessId, kill, ports};
 use crate::spec::{ComponentSpec, LinkLimits, Unavailable};
 
 impl System {
@@ -24,7 +24,7 @@ impl System {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
         }
-        // In a namespace of its own every port is free.
+        // In its own namespace every port is free.
         if self.own_address(&spec.name).is_none() {
             ports::check_free(&spec.name, &spec.ports)?;
             self.check_ready_is_its_own(spec)?;
@@ -45,25 +45,25 @@ impl System {
         ports::check_no_stranger(&spec.name, port, &|pid| others.iter().any(|c| c.pids().contains(&pid)))
     }
 
-    /// Starts a process in groups of its own, under its limits, in the ledger, kept.
+    /// Starts a process in its own cgroups, under its limits, in the ledger, watched for its end.
     pub(crate) fn start(&self, spec: &ComponentSpec, role: Role) -> Result<Arc<Inner>> {
         let (is_command, is_component) = (matches!(role, Role::Command), matches!(role, Role::Component));
-        let joined = match &self.net {
+        let placement = match &self.net {
             Some(net) if is_component => net.join(&spec.name, spec.relay.is_some())?,
             // Commands are where the load is.
-            Some(net) => Joined { network: Some(net.common()?), ..Joined::default() },
-            None => Joined::default(),
+            Some(net) => NetworkPlacement { network: Some(net.common()?), ..NetworkPlacement::default() },
+            None => NetworkPlacement::default(),
         };
-        let link = if is_component { self.prepare_link(spec, &joined)? } else { LinkLimits::default() };
+        let link = if is_component { self.prepare_link(spec, &placement)? } else { LinkLimits::default() };
         let (group, mut unavailable) = Group::create(&self.groups.places, &spec.name);
         let stdin = if let Role::Relay(stdin) = role { Some(stdin) } else { None };
-        let started = self.start_in(spec, &group, (&mut unavailable, joined.network, stdin));
+        let started = self.start_in(spec, &group, (&mut unavailable, placement.network, stdin));
         let (id, logs, started_ns) = match started {
             Ok(started) => started,
             Err(error) => {
                 let dirs = group.dirs();
                 let until_ns = clock::now_ns() + KILLED_NS;
-                // The error at hand is the one to tell; what is left here goes with the run's folder.
+                // Report the first error; what is left here goes with the run's folder.
                 let _ = kill::kill_groups(&dirs, until_ns);
                 let _ = group.remove(until_ns);
                 let _ = self.end_relay(&spec.name);
@@ -87,7 +87,7 @@ impl System {
             spec: spec.clone(),
             id,
             pidfd,
-            kin: Kin { leader: id, mark: self.component_mark(&spec.name) },
+            family: ProcessFamily { leader: id, mark: self.component_mark(&spec.name) },
             group,
             logs,
             started_ns,
@@ -135,7 +135,7 @@ impl System {
         if !spec.dir.is_dir() {
             return Err(cannot("the folder does not exist".into(), "create it, or name another one"));
         }
-        let doors = group.doors().map_err(|(path, e)| {
+        let cgroup_procs = group.cgroup_procs().map_err(|(path, e)| {
             cannot(format!("cannot open {}: {e}", path.display()), crate::cgroup::tree::HINT)
         })?;
         let mut env = spec.env.clone();
@@ -149,7 +149,7 @@ impl System {
             env,
             stdout: own(&logs[0])?,
             stderr: own(&logs[1])?,
-            doors,
+            cgroup_procs,
             open_files: spec.limits.open_files,
             cpus: spec.cpus.clone(),
             network,
@@ -204,7 +204,7 @@ fn launch_failed(spec: &ComponentSpec, error: LaunchError) -> Error {
         }
         Step::Network => start(
             format!("cannot enter its network namespace: {source}"),
-            "`isolate` takes root (the capability CAP_SYS_ADMIN)",
+            "`isolate` needs root (the capability CAP_SYS_ADMIN)",
         ),
         Step::Join(path) => {
             start(format!("cannot join {}: {source}", path.display()), crate::cgroup::tree::HINT)

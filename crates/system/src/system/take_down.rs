@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Down, How, KILLED_NS, System};
-use crate::cancel::{Cancel, Woke};
+use super::{Ending, KILLED_NS, System, Takedown};
+use crate::cancel::{Cancel, WaitOutcome};
 use crate::clock;
 use crate::component::{Component, Inner, Origin};
 use crate::error::{Error, Result};
@@ -18,19 +18,19 @@ const LOOK_NS: u64 = 5_000_000;
 
 impl System {
     /// Takes a component down: the stop signal to its group, time to follow it, then the end of everything in its
-    /// cgroup (without one: of its kin), daemons and all. Taking down one that has ended removes what it left.
-    pub fn down(&self, component: &Component) -> Result<Down> {
+    /// cgroup (without one: of its family), daemons and all. Taking down one that has ended removes what it left.
+    pub fn down(&self, component: &Component) -> Result<Takedown> {
         self.take_down(&component.inner, None)
     }
 
     /// Kills a component without asking it first.
-    pub fn kill(&self, component: &Component) -> Result<Down> {
+    pub fn kill(&self, component: &Component) -> Result<Takedown> {
         self.take_down(&component.inner, Some(0))
     }
 
     /// Takes all components down, the newest first. One that fails does not keep the others up; the first error
     /// is returned.
-    pub fn down_all(&self) -> Result<Vec<(Component, Down)>> {
+    pub fn down_all(&self) -> Result<Vec<(Component, Takedown)>> {
         let mut downs = Vec::new();
         let mut failed = None;
         for inner in self.monitor.all().into_iter().rev() {
@@ -43,9 +43,9 @@ impl System {
     }
 
     /// `within_ns` replaces the spec's; 0 kills at once.
-    pub(crate) fn take_down(&self, inner: &Arc<Inner>, within_ns: Option<u64>) -> Result<Down> {
-        if let Origin::Container(held) = &inner.origin {
-            return self.take_down_container(inner, held, within_ns);
+    pub(crate) fn take_down(&self, inner: &Arc<Inner>, within_ns: Option<u64>) -> Result<Takedown> {
+        if let Origin::Container(handle) = &inner.origin {
+            return self.take_down_container(inner, handle, within_ns);
         }
         inner.leaving.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
@@ -53,17 +53,17 @@ impl System {
         inner.group.lift_cpu();
         if within_ns != Some(0) {
             inner.send(inner.spec.stop.signal);
-            // One that stands still could not follow it.
+            // A stopped one could not act on it.
             inner.send(crate::spec::Signal::CONT);
         }
-        let how = match Cancel::new().wait_for(Some(std::os::fd::AsFd::as_fd(&inner.pidfd)), until_ns) {
-            Woke::Ready => How::Exited,
-            _ => How::Killed,
+        let ending = match Cancel::new().wait_for(Some(std::os::fd::AsFd::as_fd(&inner.pidfd)), until_ns) {
+            WaitOutcome::Ready => Ending::Exited,
+            _ => Ending::Killed,
         };
-        let mut left_over = 0;
-        if how == How::Exited {
+        let mut stragglers = 0;
+        if ending == Ending::Exited {
             let patience_ns = if within_ns == Some(0) { 0 } else { STRAGGLERS_NS };
-            left_over = wait_for_none(inner, until_ns.min(clock::now_ns() + patience_ns));
+            stragglers = wait_for_none(inner, until_ns.min(clock::now_ns() + patience_ns));
         } else {
             // With a pidfd unreaped children cannot be missed even where there is no cgroup.
             inner.send(crate::spec::Signal::KILL);
@@ -74,7 +74,7 @@ impl System {
         self.forget(inner)?;
         // Until now it may have had something to say.
         self.end_relay(&inner.spec.name)?;
-        Ok(Down { how, left_over, escaped, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
+        Ok(Takedown { ending, stragglers, escaped, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
 
     fn end_all(&self, inner: &Inner) -> Result<()> {

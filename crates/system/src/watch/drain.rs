@@ -17,8 +17,8 @@ pub struct Drained {
     pub done: bool,
 }
 
-/// Asks the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is. `None` (it cannot be
-/// told yet, for a probe that failed) counts as "not yet". It is asked at least once.
+/// Asks the condition every 100 ms until it holds, `at_most_ns` have passed, or `cancel` is. `None` (not
+/// known yet, for a probe that failed) counts as "not yet". It is asked at least once.
 pub fn drain(condition: &mut dyn FnMut() -> Option<bool>, at_most_ns: u64, cancel: &Cancel) -> Drained {
     let begun_ns = clock::now_ns();
     let until_ns = begun_ns.saturating_add(at_most_ns);

@@ -1,7 +1,7 @@
 //! Something that runs already: found, watched, never started or stopped.
 //!
 //! A process is found by its pid or its command and watched with its descendants, or by the control group it is
-//! in; a container by its name. What it tells itself over a Prometheus endpoint becomes samples as well: see
+//! in; a container by its name. What it reports about itself over a Prometheus endpoint becomes samples as well: see
 //! [`crate::watch::scrape`].
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// How it is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seek {
+pub enum ExternalSelector {
     /// By its pid.
     Pid(u32),
     /// By its program, or the beginning of its command line.
@@ -46,20 +46,20 @@ impl External {
     ///
     /// # Errors
     /// It is not there, or not the only one.
-    pub fn find(name: &str, seek: &Seek, engine: Option<&str>) -> Result<External> {
+    pub fn find(name: &str, seek: &ExternalSelector, engine: Option<&str>) -> Result<External> {
         let not =
             |what: String, hint: &'static str| Error::NotThere { component: name.to_owned(), what, hint };
         let kind = match seek {
-            Seek::Pid(pid) => {
+            ExternalSelector::Pid(pid) => {
                 let stat = process::stat(*pid).filter(|s| !s.is_dead());
                 let hint = "name a process that runs: `ps -e` lists them";
                 let stat = stat.ok_or_else(|| not(format!("no process has the pid {pid}"), hint))?;
                 Kind::Process(ProcessId { pid: *pid, start_ticks: stat.start_ticks })
             }
-            Seek::Command(command) => Kind::Process(by_command(command).map_err(|why| {
+            ExternalSelector::Command(command) => Kind::Process(by_command(command).map_err(|why| {
                 not(why, "name it by more of its command line (`ps -eo pid,args`), or by its pid")
             })?),
-            Seek::Cgroup(path) => {
+            ExternalSelector::Cgroup(path) => {
                 let dirs = groups_at(Path::new(CGROUPS), path);
                 let hint = "a path below /sys/fs/cgroup, such as `system.slice/nginx.service`";
                 if dirs.is_empty() {
@@ -67,9 +67,9 @@ impl External {
                 }
                 Kind::Groups(dirs)
             }
-            Seek::Container(id) => {
-                let told = |source| Error::of_container(name, source);
-                Kind::Container(by_container(id, engine).map_err(told)?.ok_or_else(|| {
+            ExternalSelector::Container(id) => {
+                let failed = |source| Error::of_container(name, source);
+                Kind::Container(by_container(id, engine).map_err(failed)?.ok_or_else(|| {
                     let hint = "`docker ps` lists those that run";
                     not(format!("no container `{id}` runs"), hint)
                 })?)
@@ -158,21 +158,21 @@ mod tests {
 
     use super::*;
 
-    fn find(seek: Seek) -> Result<External> {
+    fn find(seek: ExternalSelector) -> Result<External> {
         External::find("db", &seek, None)
     }
 
     #[test]
     fn what_is_not_there_is_told() {
-        insta::assert_snapshot!(find(Seek::Pid(u32::MAX - 1)).unwrap_err(), @r"
+        insta::assert_snapshot!(find(ExternalSelector::Pid(u32::MAX - 1)).unwrap_err(), @r"
         component `db`: no process has the pid 4294967294
         hint: name a process that runs: `ps -e` lists them
         ");
-        insta::assert_snapshot!(find(Seek::Command("no-such-program-here".into())).unwrap_err(), @r"
+        insta::assert_snapshot!(find(ExternalSelector::Command("no-such-program-here".into())).unwrap_err(), @r"
         component `db`: no process runs `no-such-program-here`
         hint: name it by more of its command line (`ps -eo pid,args`), or by its pid
         ");
-        insta::assert_snapshot!(find(Seek::Cgroup("../../etc".into())).unwrap_err(), @r"
+        insta::assert_snapshot!(find(ExternalSelector::Cgroup("../../etc".into())).unwrap_err(), @r"
         component `db`: there is no control group `../../etc`
         hint: a path below /sys/fs/cgroup, such as `system.slice/nginx.service`
         ");
@@ -189,8 +189,9 @@ mod tests {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let by_pid = find(Seek::Pid(child.id())).unwrap();
-        let by_command = find(Seek::Command("sh -c echo here; read -r _ watched-7777".into())).unwrap();
+        let by_pid = find(ExternalSelector::Pid(child.id())).unwrap();
+        let by_command =
+            find(ExternalSelector::Command("sh -c echo here; read -r _ watched-7777".into())).unwrap();
         for external in [&by_pid, &by_command] {
             let sample = external.target().read_now().unwrap();
             assert_eq!((sample.component.as_str(), sample.pids), ("db", Some(1)));

@@ -3,7 +3,7 @@
 //! Readings are spread over the interval (`spread.rs`), at moments when no requests of a round rate fall due, by a
 //! thread that runs behind those of the load (`background.rs`): what is read must not be made worse by the reading.
 //! Each sample has the time at which it was read. All are read at once where that disturbs nobody and counters need it:
-//! before the clock's zero, when the load's schedule ends, and when told to. Each probe has a thread of its own, since a
+//! before the clock's zero, when the load's schedule ends, and on request. Each probe has its own thread, since a
 //! system under load answers late, and that must not make the samples late. What is read goes to one closure; nothing is
 //! kept here.
 
@@ -35,12 +35,12 @@ const LATE_NS: u64 = 100_000_000;
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// A reading at rest that is older than this at the clock's zero is repeated.
 const FRESH_NS: u64 = 200_000_000;
-/// So long before the zero: load threads wait for it by then.
+/// How long before the zero: load threads wait for it by then.
 const BEFORE_ZERO_NS: u64 = 40_000_000;
 
 /// How often targets are read, and when all of them at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Rhythm {
+pub struct SampleTiming {
     /// From one reading of a target to its next, nanoseconds.
     pub interval_ns: u64,
     /// When the schedule of the trial's loads ends, nanoseconds of [`clock::now_ns`]: nothing falls due any more, and
@@ -48,10 +48,10 @@ pub struct Rhythm {
     pub end_ns: Option<u64>,
 }
 
-impl Default for Rhythm {
+impl Default for SampleTiming {
     /// Once a second.
-    fn default() -> Rhythm {
-        Rhythm { interval_ns: SECOND_NS, end_ns: None }
+    fn default() -> SampleTiming {
+        SampleTiming { interval_ns: SECOND_NS, end_ns: None }
     }
 }
 
@@ -67,44 +67,44 @@ pub enum Watched {
 /// Where everything goes that is watched. It is called from several threads and must not block.
 pub type Emit = Arc<dyn Fn(Watched) + Send + Sync>;
 
-/// What is to be watched, and a reading of it before any load: what a component holds open by itself can be told only
+/// What is to be watched, and a reading of it before any load: what a component holds open by itself can be known only
 /// then. It is taken before a trial's clock has its zero, so that no load waits for it.
-pub struct AtRest {
+pub struct IdleReadings {
     targets: Vec<Target>,
     readings: Vec<(u64, Sample)>,
     round: Round,
 }
 
-impl AtRest {
+impl IdleReadings {
     /// Reads each once.
-    pub fn read(mut targets: Vec<Target>) -> AtRest {
+    pub fn read(mut targets: Vec<Target>) -> IdleReadings {
         let mut round = Round::default();
         let readings = read_round(targets.iter_mut(), &mut round);
-        AtRest { targets, readings, round }
+        IdleReadings { targets, readings, round }
     }
 
-    /// Open files of each that tells them, by name.
+    /// Open files of each where they are known, by name.
     pub fn open_files(&self) -> impl Iterator<Item = (&str, u64)> {
         self.readings.iter().filter_map(|(_, sample)| Some((sample.component.as_str(), sample.open_files?)))
     }
 }
 
-impl std::fmt::Debug for AtRest {
+impl std::fmt::Debug for IdleReadings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AtRest").field("targets", &self.targets.len()).finish_non_exhaustive()
+        f.debug_struct("IdleReadings").field("targets", &self.targets.len()).finish_non_exhaustive()
     }
 }
 
 /// Targets, and whose turn comes when.
-struct Seats {
+struct TargetTurns {
     targets: Vec<Target>,
     /// Of each target, counted up. Those that need a look at all processes of the machine share one, and the look.
     places: Vec<usize>,
     count: usize,
 }
 
-impl Seats {
-    fn of(targets: Vec<Target>) -> Seats {
+impl TargetTurns {
+    fn of(targets: Vec<Target>) -> TargetTurns {
         let (mut places, mut count, mut of_trees) = (Vec::new(), 0, None);
         for target in &targets {
             let place = of_trees.filter(|_| target.is_tree()).unwrap_or(count);
@@ -114,7 +114,7 @@ impl Seats {
             count = count.max(place + 1);
             places.push(place);
         }
-        Seats { targets, places, count }
+        TargetTurns { targets, places, count }
     }
 
     fn spread(&self, interval_ns: u64) -> Spread {
@@ -128,38 +128,38 @@ impl Seats {
             Some(same) => *same = target,
             None => targets.push(target),
         }
-        *self = Seats::of(targets);
+        *self = TargetTurns::of(targets);
     }
 
     /// Those whose slot it is.
     fn in_slot(&mut self, slot: u64, spread: Spread) -> impl Iterator<Item = &mut Target> {
-        let seats = self.targets.iter_mut().zip(&self.places);
-        seats.filter(move |(_, place)| spread.slot_of(**place) == slot).map(|(target, _)| target)
+        let turns = self.targets.iter_mut().zip(&self.places);
+        turns.filter(move |(_, place)| spread.slot_of(**place) == slot).map(|(target, _)| target)
     }
 }
 
 /// What the threads of a watcher share.
 #[derive(Clone)]
-struct Desk {
-    seats: Arc<Mutex<Seats>>,
+struct TargetReader {
+    turns: Arc<Mutex<TargetTurns>>,
     clock: TrialClock,
     emit: Emit,
 }
 
-impl Desk {
+impl TargetReader {
     /// Reads those of a slot, or all, and hands them out: under the lock, so that readings of one target come in order.
     fn read(&self, slot: Option<(u64, Spread)>, round: &mut Round) {
-        let mut seats = lock(&self.seats);
+        let mut turns = lock(&self.turns);
         let readings = match slot {
-            Some((slot, spread)) => read_round(seats.in_slot(slot, spread), round),
-            None => read_round(seats.targets.iter_mut(), round),
+            Some((slot, spread)) => read_round(turns.in_slot(slot, spread), round),
+            None => read_round(turns.targets.iter_mut(), round),
         };
         let on_clock = |(ns, sample)| Sample { at_s: self.clock.at_s(ns), ..sample };
         (self.emit)(Watched::Samples(readings.into_iter().map(on_clock).collect()));
     }
 
     fn next(&self, interval_ns: u64, after: Option<u64>) -> (Spread, (u64, u64)) {
-        let spread = lock(&self.seats).spread(interval_ns);
+        let spread = lock(&self.turns).spread(interval_ns);
         let now_ns = clock::now_ns();
         let next = match after {
             Some(due_ns) => spread.after(self.clock, due_ns, now_ns),
@@ -183,7 +183,7 @@ impl Desk {
                 continue;
             }
             let late_ns = clock::now_ns().saturating_sub(due_ns);
-            // Told once for as long as it lasts.
+            // Reported once while it lasts.
             if late_ns > LATE_NS && !was_late {
                 let (at_s, late_ms) = (self.clock.at_s(due_ns), late_ns / 1_000_000);
                 let text = format!("the sample of second {at_s:.2} was read {late_ms} ms late");
@@ -198,10 +198,10 @@ impl Desk {
 
 /// Threads that read until stopped. Dropping it stops them.
 pub struct Watcher {
-    desk: Desk,
+    reader: TargetReader,
     stop: Cancel,
     threads: Vec<JoinHandle<()>>,
-    /// Probes and the like so far: each has a phase of its own.
+    /// Probes and the like so far: each has its own phase.
     beside: usize,
 }
 
@@ -214,32 +214,33 @@ impl std::fmt::Debug for Watcher {
 impl Watcher {
     /// Starts watching: at once, then once a second, and once more when it is stopped.
     pub fn start(clock: TrialClock, targets: Vec<Target>, probes: Vec<Probe>, emit: Emit) -> Result<Watcher> {
-        Self::start_in(Rhythm::default(), clock, AtRest::read(targets), probes, emit)
+        Self::start_in(SampleTiming::default(), clock, IdleReadings::read(targets), probes, emit)
     }
 
     /// The same for what was read already, in another rhythm; probes are read each second.
     pub fn start_in(
-        rhythm: Rhythm,
+        rhythm: SampleTiming,
         clock: TrialClock,
-        at_rest: AtRest,
+        at_rest: IdleReadings,
         probes: Vec<Probe>,
         emit: Emit,
     ) -> Result<Watcher> {
-        let AtRest { targets, readings, mut round } = at_rest;
-        let Rhythm { interval_ns, end_ns } = rhythm;
+        let IdleReadings { targets, readings, mut round } = at_rest;
+        let SampleTiming { interval_ns, end_ns } = rhythm;
         let read_ns = readings.last().map_or(clock.origin_ns, |(ns, _)| *ns);
         let is_old = read_ns + FRESH_NS < clock.origin_ns;
         let before_zero = is_old.then(|| clock.origin_ns - BEFORE_ZERO_NS);
         let marks: Vec<u64> = before_zero.into_iter().chain(end_ns).collect();
         let first = readings.into_iter().map(|(ns, sample)| Sample { at_s: clock.at_s(ns), ..sample });
         emit(Watched::Samples(first.collect()));
-        let desk = Desk { seats: Arc::new(Mutex::new(Seats::of(targets))), clock, emit };
-        let mut watcher = Watcher { desk, stop: Cancel::new(), threads: Vec::new(), beside: 0 };
-        let (desk, stop) = (watcher.desk.clone(), watcher.stop.clone());
-        watcher.spawn("loadlab-watch", move || desk.watch(interval_ns, &marks, &stop, &mut round))?;
+        let reader = TargetReader { turns: Arc::new(Mutex::new(TargetTurns::of(targets))), clock, emit };
+        let mut watcher = Watcher { reader, stop: Cancel::new(), threads: Vec::new(), beside: 0 };
+        let (reader, stop) = (watcher.reader.clone(), watcher.stop.clone());
+        watcher.spawn("loadlab-watch", move || reader.watch(interval_ns, &marks, &stop, &mut round))?;
         for probe in probes {
-            let (stop, out, beat) = (watcher.stop.clone(), watcher.desk.emit.clone(), watcher.beat(clock));
-            watcher.spawn("loadlab-probe", move || watch_probe(&probe, beat, &stop, &out))?;
+            let (stop, out, ticker) =
+                (watcher.stop.clone(), watcher.reader.emit.clone(), watcher.ticker(clock));
+            watcher.spawn("loadlab-probe", move || watch_probe(&probe, ticker, &stop, &out))?;
         }
         Ok(watcher)
     }
@@ -250,9 +251,9 @@ impl Watcher {
     }
 
     /// When the next of those who read beside it does.
-    pub(crate) fn beat(&mut self, clock: TrialClock) -> Beat {
+    pub(crate) fn ticker(&mut self, clock: TrialClock) -> SecondTicker {
         self.beside += 1;
-        Beat { clock, phase_ns: spread::phase_beside(self.beside, SECOND_NS) }
+        SecondTicker { clock, phase_ns: spread::phase_beside(self.beside, SECOND_NS) }
     }
 
     pub(crate) fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -267,7 +268,7 @@ impl Watcher {
 
     /// Watches one more, in place of one with the same name: a component that was started again.
     pub fn add(&self, target: Target) {
-        lock(&self.desk.seats).add(target);
+        lock(&self.reader.turns).add(target);
     }
 
     /// Reads every target now, beside the readings in turn: the loads are over, and what they used is to be counted.
@@ -275,8 +276,8 @@ impl Watcher {
     /// # Errors
     /// No thread can be had.
     pub fn read_all(&mut self) -> Result<()> {
-        let desk = self.desk.clone();
-        self.spawn("loadlab-watch-end", move || desk.read(None, &mut Round::default()))
+        let reader = self.reader.clone();
+        self.spawn("loadlab-watch-end", move || reader.read(None, &mut Round::default()))
     }
 
     /// Reads a last time, and returns when everything was handed out.
@@ -289,7 +290,7 @@ impl Drop for Watcher {
     fn drop(&mut self) {
         self.stop.cancel();
         for thread in self.threads.drain(..) {
-            // A panic in the closure was the caller's, and is told by its thread.
+            // A panic in the closure was the caller's, and its thread has reported it.
             let _ = thread.join();
         }
     }
@@ -305,15 +306,15 @@ fn read_round<'a>(targets: impl Iterator<Item = &'a mut Target>, round: &mut Rou
     targets.filter_map(read).collect()
 }
 
-/// Each second, at a phase of its own.
+/// Each second, at its own phase.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
+pub(crate) struct SecondTicker {
     /// The trial's.
     pub clock: TrialClock,
     phase_ns: u64,
 }
 
-impl Beat {
+impl SecondTicker {
     /// Calls at once, then each second at its phase, and when stopped.
     pub fn each(self, stop: &Cancel, call: &mut dyn FnMut()) {
         let shifted = TrialClock { origin_ns: self.clock.origin_ns + self.phase_ns };
@@ -328,11 +329,11 @@ impl Beat {
     }
 }
 
-fn watch_probe(probe: &Probe, beat: Beat, stop: &Cancel, emit: &Emit) {
+fn watch_probe(probe: &Probe, ticker: SecondTicker, stop: &Cancel, emit: &Emit) {
     let mut failing: Option<String> = None;
-    beat.each(stop, &mut || {
+    ticker.each(stop, &mut || {
         let mut sample = Sample {
-            at_s: beat.clock.at_s(clock::now_ns()),
+            at_s: ticker.clock.at_s(clock::now_ns()),
             component: "probes".into(),
             ..Sample::default()
         };
@@ -344,7 +345,7 @@ fn watch_probe(probe: &Probe, beat: Beat, stop: &Cancel, emit: &Emit) {
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
-                // In the record each time, and told once for as long as it fails in the same way.
+                // In the record each time, and reported once while it fails in the same way.
                 let text = error.to_string();
                 sample.probes_failed.insert(probe.name().to_owned(), text.clone());
                 emit(Watched::Samples(vec![sample]));

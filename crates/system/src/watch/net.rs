@@ -10,7 +10,7 @@ use std::path::Path;
 
 use loadlab_record::sample::Tcp;
 
-use crate::cgroup::read::Kept;
+use crate::cgroup::read::CachedFile;
 
 /// Sockets are looked at one by one where there are no more than this: each costs the kernel a line of text.
 const MOST_BY_STATE: u64 = 2_000;
@@ -34,17 +34,17 @@ const STATES: [&str; 12] = [
 /// A namespace's files.
 #[derive(Debug)]
 pub(crate) struct NetReader {
-    snmp: Kept,
-    netstat: Kept,
-    sockstat: [Kept; 2],
-    tcp: [Kept; 2],
-    dev: Kept,
+    snmp: CachedFile,
+    netstat: CachedFile,
+    sockstat: [CachedFile; 2],
+    tcp: [CachedFile; 2],
+    dev: CachedFile,
 }
 
 impl NetReader {
     /// By its folder: `/proc/PID/net`.
     pub fn open(dir: &Path) -> NetReader {
-        let open = |file: &str| Kept::open(&dir.join(file));
+        let open = |file: &str| CachedFile::open(&dir.join(file));
         NetReader {
             snmp: open("snmp"),
             netstat: open("netstat"),

@@ -1,6 +1,6 @@
-//! Samples from a Prometheus endpoint: what a program, cAdvisor or node_exporter tells of CPU and memory.
+//! Samples from a Prometheus endpoint: what a program, cAdvisor or node_exporter reports of CPU and memory.
 //!
-//! Read each second on the trial's clock by a thread of its own, since an endpoint may be slow and that must not
+//! Read each second on the trial's clock by its own thread, since an endpoint may be slow and that must not
 //! make other samples late. Only what has a meaning in a sample is taken; nothing is guessed. Names are those of
 //! the Prometheus client libraries (`process_*`), of cAdvisor (`container_*`) and of node_exporter (`node_*`).
 
@@ -9,13 +9,13 @@ use std::collections::HashSet;
 use loadlab_record::sample::Sample;
 
 use super::probe::prometheus::{self, Metric};
-use super::{Beat, Emit, Watched, Watcher};
+use super::{Emit, SecondTicker, Watched, Watcher};
 use crate::cancel::Cancel;
 use crate::clock::{self, TrialClock};
 use crate::error::Result;
 use crate::http::{self, HttpError, Url};
 
-/// A reading may take so long.
+/// How long a reading may take.
 const READ_NS: u64 = 5_000_000_000;
 
 /// An endpoint whose URL is valid.
@@ -83,7 +83,7 @@ impl Scraper {
     /// Reads it now; `stop` is asked every 20 ms whether to give up. `at_s` of the sample is 0.
     ///
     /// # Errors
-    /// It does not answer, or tells nothing that is a sample.
+    /// It does not answer, or reports nothing that belongs in a sample.
     pub fn read(&self, stop: &mut dyn FnMut() -> bool) -> std::result::Result<Sample, ScrapeError> {
         let nothing =
             |why: String| ScrapeError::Nothing { component: self.name.clone(), url: self.text.clone(), why };
@@ -106,15 +106,15 @@ impl Watcher {
     /// No thread can be had.
     pub fn scrape(&mut self, clock: TrialClock, scraper: Scraper, emit: Emit) -> Result<()> {
         let stop = self.stopper();
-        let beat = self.beat(clock);
-        self.spawn("loadlab-scrape", move || watch(&scraper, beat, &stop, &emit))
+        let ticker = self.ticker(clock);
+        self.spawn("loadlab-scrape", move || watch(&scraper, ticker, &stop, &emit))
     }
 }
 
-fn watch(scraper: &Scraper, beat: Beat, stop: &Cancel, emit: &Emit) {
+fn watch(scraper: &Scraper, ticker: SecondTicker, stop: &Cancel, emit: &Emit) {
     let mut failing: Option<String> = None;
-    beat.each(stop, &mut || {
-        let at_s = beat.clock.at_s(clock::now_ns());
+    ticker.each(stop, &mut || {
+        let at_s = ticker.clock.at_s(clock::now_ns());
         match scraper.read(&mut || stop.is_cancelled()) {
             Ok(sample) => {
                 failing = None;
@@ -122,7 +122,7 @@ fn watch(scraper: &Scraper, beat: Beat, stop: &Cancel, emit: &Emit) {
             }
             Err(_) if stop.is_cancelled() => {}
             Err(error) => {
-                // Told once for as long as it fails in the same way.
+                // Reported once while it fails in the same way.
                 let text = error.to_string();
                 if failing.as_ref() != Some(&text) {
                     emit(Watched::Note(text.clone()));
@@ -136,7 +136,7 @@ fn watch(scraper: &Scraper, beat: Beat, stop: &Cancel, emit: &Emit) {
 /// The sample that metrics with these labels make.
 ///
 /// # Errors
-/// None of them tells of CPU or memory, or one cannot be read: the sum of the others would be too small in silence.
+/// No metric of CPU or memory, or one cannot be read: the sum of the others would be too small in silence.
 fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sample, String> {
     let is_known = |name: &str| ["process_", "container_", "node_"].iter().any(|kind| name.starts_with(kind));
     let all = prometheus::metrics(text, is_known).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -144,7 +144,7 @@ fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sam
     let is_wanted = |m: &&Metric<'_>| labels.iter().all(|(name, value)| m.label(name) == value);
     let metrics: Vec<&Metric<'_>> = all.iter().filter(|m| m.value.is_finite()).filter(is_wanted).collect();
     let has = |prefix: &str| metrics.iter().any(|m| m.name.starts_with(prefix));
-    // cAdvisor and node_exporter tell of themselves as well, as `process_*`.
+    // cAdvisor and node_exporter report on themselves as well, as `process_*`.
     let sample = if has("container_cpu_usage_seconds_total") || has("container_memory_") {
         of_container(&metrics)
     } else if has("node_cpu_seconds_total") || has("node_memory_") {
@@ -154,7 +154,7 @@ fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sam
     };
     match sample.cpu_s.is_some() || sample.memory_bytes.is_some() {
         true => Ok(sample),
-        false => Err("no metric in it tells of CPU or memory".to_owned()),
+        false => Err("it has no metric of CPU or memory".to_owned()),
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
             (Some(3.0), Some(100), None, Some(7))
         );
         assert_eq!(of(text, &[]).unwrap().cpu_s, Some(7.0));
-        assert_eq!(of(text, &[("name", "c")]), Err("no metric in it tells of CPU or memory".into()));
+        assert_eq!(of(text, &[("name", "c")]), Err("it has no metric of CPU or memory".into()));
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
                     container_network_receive_bytes_total{id=\"/kubepods/pod1\",pod=\"x\",interface=\"eth0\"} 5\n\
                     container_network_receive_bytes_total{id=\"/kubepods/pod1\",pod=\"x\",interface=\"eth1\"} 6\n";
         let sample = of(text, &[("pod", "x")]).unwrap();
-        // Where only the containers are told of, they are summed up.
+        // Where only the containers are reported, they are summed up.
         assert_eq!(
             (sample.cpu_s, sample.memory_bytes, sample.net_in_bytes),
             (Some(14.0), Some(90), Some(11))

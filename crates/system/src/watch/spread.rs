@@ -7,7 +7,7 @@
 
 use crate::clock::TrialClock;
 
-/// So many are read in a row: alone, each would pay for waking the thread and for caches that others have used since,
+/// This many are read in a row: alone, each would pay for waking the thread and for caches that others have used since,
 /// which is more than the reading itself; in a row they take a fraction of a millisecond.
 const IN_A_ROW: u64 = 5;
 /// Readings stand on a grid of this step: requests of every rate that divides 100/s fall due on its lines, and the
@@ -16,7 +16,7 @@ const STEP_NS: u64 = 10_000_000;
 /// Where between two lines: the golden section is no even part of anything, so that higher rates are met as seldom.
 const BEHIND_LINE_NS: u64 = 6_180_340;
 
-/// Phases of so many readings in an interval.
+/// Phases of this many readings in an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spread {
     interval_ns: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// For so many things, some of which share a slot.
+    /// For this many things, some of which share a slot.
     pub fn new(things: usize, interval_ns: u64) -> Spread {
         let interval_ns = interval_ns.max(STEP_NS);
         let slots = (things as u64).div_ceil(IN_A_ROW).clamp(1, Self::room(interval_ns));
@@ -68,7 +68,7 @@ impl Spread {
     }
 }
 
-/// The phase of what reads on a thread of its own, the n-th of such: apart from one another, however many come.
+/// The phase of what reads on its own thread, the n-th of such: apart from one another, however many come.
 pub(crate) fn phase_beside(n: usize, interval_ns: u64) -> u64 {
     const GOLDEN: f64 = 0.618_034;
     let all = Spread::new(usize::MAX, interval_ns);

@@ -12,14 +12,14 @@ use loadlab_record::sample::Sample;
 use rustix::fs::{Mode, OFlags};
 
 use super::net::NetReader;
-use crate::cgroup::read::{GroupReader, Kept, PressureFiles, keyed};
+use crate::cgroup::read::{CachedFile, GroupReader, PressureFiles, keyed};
 use crate::cgroup::{Controller, Place, Version, place_of, tree};
-use crate::process::{self, Kin, ProcessId, Stat};
+use crate::process::{self, ProcessFamily, ProcessId, Stat};
 
-/// Files are kept open for so many processes of one target; further ones are opened for each reading. Loadlab
+/// Files are kept open for this many processes of one target; further ones are opened for each reading. Loadlab
 /// needs its descriptors for connections.
-const KEPT_PROCESSES: usize = 64;
-/// The limit on open files, which hardly ever changes, is read again after so many readings: the kernel writes sixteen
+const CACHED_PROCESSES: usize = 64;
+/// The limit on open files, which hardly ever changes, is read again after this many readings: the kernel writes sixteen
 /// lines for it.
 const LIMITS_EVERY: u32 = 10;
 
@@ -31,7 +31,7 @@ pub struct Target {
     memory_limit_bytes: Option<u64>,
     files: HashMap<u32, ProcessFiles>,
     /// Totals so far: sums over processes fall when one ends, totals do not.
-    floor: Floor,
+    totals: RunningTotals,
     net: Net,
 }
 
@@ -46,7 +46,7 @@ struct Net {
 #[derive(Debug)]
 enum Kind {
     Group { reader: GroupReader, written_back_elsewhere: bool },
-    Tree(Kin),
+    Tree(ProcessFamily),
     Generator { own_group: GroupReader },
     Host(Box<HostFiles>),
 }
@@ -54,17 +54,17 @@ enum Kind {
 /// What is kept open of the machine.
 #[derive(Debug)]
 struct HostFiles {
-    stat: Kept,
-    memory: Kept,
-    events: Kept,
-    loads: Kept,
-    open_files: Kept,
+    stat: CachedFile,
+    memory: CachedFile,
+    events: CachedFile,
+    loads: CachedFile,
+    open_files: CachedFile,
     net: NetReader,
     pressure: Option<PressureFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Floor {
+struct RunningTotals {
     cpu_user_s: f64,
     cpu_system_s: f64,
     block_read: u64,
@@ -100,7 +100,7 @@ impl Target {
 
     /// The machine, as component `host`. Its counters are totals since boot.
     pub fn host() -> Target {
-        let open = |path: &str| Kept::open(Path::new(path));
+        let open = |path: &str| CachedFile::open(Path::new(path));
         let files = HostFiles {
             stat: open("/proc/stat"),
             memory: open("/proc/meminfo"),
@@ -115,7 +115,7 @@ impl Target {
 
     /// A process that runs already, with its descendants and its process group.
     pub fn process_tree(name: &str, root: ProcessId) -> Target {
-        Target::new(name, Kind::Tree(Kin { leader: root, mark: String::new() }))
+        Target::new(name, Kind::Tree(ProcessFamily { leader: root, mark: String::new() }))
     }
 
     /// The cgroups that a running process is in, such as a container's by its first process. `None` when there are
@@ -150,9 +150,14 @@ impl Target {
     }
 
     /// A component, by its groups, or else by its family. `asked` is the limit on its memory.
-    pub(crate) fn component(name: &str, places: &[Place], kin: &Kin, asked: Option<u64>) -> Target {
+    pub(crate) fn component(
+        name: &str,
+        places: &[Place],
+        family: &ProcessFamily,
+        asked: Option<u64>,
+    ) -> Target {
         let kind = match places.is_empty() {
-            true => Kind::Tree(kin.clone()),
+            true => Kind::Tree(family.clone()),
             false => Target::group_kind(places),
         };
         let mut target = Target::new(name, kind);
@@ -167,7 +172,7 @@ impl Target {
             kind,
             memory_limit_bytes: None,
             files: HashMap::new(),
-            floor: Floor::default(),
+            totals: RunningTotals::default(),
             net: Net::default(),
         }
     }
@@ -246,8 +251,8 @@ impl Target {
                     self.add_tree(&mut sample, &processes);
                 }
             }
-            Kind::Tree(kin) => {
-                let members = kin.members(round.snapshot.get_or_insert_with(process::snapshot));
+            Kind::Tree(family) => {
+                let members = family.members(round.snapshot.get_or_insert_with(process::snapshot));
                 if members.is_empty() {
                     return None;
                 }
@@ -273,18 +278,18 @@ impl Target {
         let ticks = rustix::param::clock_ticks_per_second() as f64;
         // A child's time is its parent's `children` time once it was waited for, so nothing is counted twice.
         let sum = |field: fn(&Stat) -> u64| stats.iter().map(field).sum::<u64>() as f64 / ticks;
-        let floor = &mut self.floor;
-        floor.cpu_user_s = floor.cpu_user_s.max(sum(|s| s.user_ticks + s.children_user_ticks));
-        floor.cpu_system_s = floor.cpu_system_s.max(sum(|s| s.system_ticks + s.children_system_ticks));
-        sample.cpu_user_s = Some(floor.cpu_user_s);
-        sample.cpu_system_s = Some(floor.cpu_system_s);
-        sample.cpu_s = Some(floor.cpu_user_s + floor.cpu_system_s);
+        let totals = &mut self.totals;
+        totals.cpu_user_s = totals.cpu_user_s.max(sum(|s| s.user_ticks + s.children_user_ticks));
+        totals.cpu_system_s = totals.cpu_system_s.max(sum(|s| s.system_ticks + s.children_system_ticks));
+        sample.cpu_user_s = Some(totals.cpu_user_s);
+        sample.cpu_system_s = Some(totals.cpu_system_s);
+        sample.cpu_s = Some(totals.cpu_user_s + totals.cpu_system_s);
         sample.pids = Some(stats.iter().map(|s| s.threads).sum());
         sample.processes = Some(stats.len() as u64);
-        floor.minor_faults = floor.minor_faults.max(stats.iter().map(|s| s.minor_faults).sum());
-        floor.major_faults = floor.major_faults.max(stats.iter().map(|s| s.major_faults).sum());
-        sample.minor_faults = sample.minor_faults.or(Some(floor.minor_faults));
-        sample.major_faults = sample.major_faults.or(Some(floor.major_faults));
+        totals.minor_faults = totals.minor_faults.max(stats.iter().map(|s| s.minor_faults).sum());
+        totals.major_faults = totals.major_faults.max(stats.iter().map(|s| s.major_faults).sum());
+        sample.minor_faults = sample.minor_faults.or(Some(totals.minor_faults));
+        sample.major_faults = sample.major_faults.or(Some(totals.major_faults));
     }
 
     /// TCP and links of its network namespace, if it has one of its own. The open files keep that beyond its last
@@ -302,17 +307,17 @@ impl Target {
     }
 
     fn keep_block_totals(&mut self, sample: &mut Sample) {
-        let keep = |total: &mut Option<u64>, floor: &mut u64| {
+        let keep = |total: &mut Option<u64>, totals: &mut u64| {
             if let Some(total) = total {
-                *floor = (*floor).max(*total);
-                *total = *floor;
+                *totals = (*totals).max(*total);
+                *total = *totals;
             }
         };
-        keep(&mut sample.block_read_bytes, &mut self.floor.block_read);
-        keep(&mut sample.block_written_bytes, &mut self.floor.block_written);
+        keep(&mut sample.block_read_bytes, &mut self.totals.block_read);
+        keep(&mut sample.block_written_bytes, &mut self.totals.block_written);
     }
 
-    /// Sums what only `/proc/PID` tells over the processes.
+    /// Sums over the processes what only `/proc/PID` knows.
     fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> Sums {
         self.files.retain(|pid, _| pids.contains(pid));
         let mut sums = Sums {
@@ -331,7 +336,7 @@ impl Target {
             // Not looked at before, or another process has its pid now.
             let mut files = ProcessFiles::open(pid);
             files.add_to(&mut sums, buffer);
-            if self.files.len() < KEPT_PROCESSES {
+            if self.files.len() < CACHED_PROCESSES {
                 self.files.insert(pid, files);
             }
         }
@@ -343,9 +348,9 @@ impl Target {
 #[derive(Debug)]
 struct ProcessFiles {
     pid: u32,
-    memory: Kept,
-    io: Kept,
-    limits: Kept,
+    memory: CachedFile,
+    io: CachedFile,
+    limits: CachedFile,
     /// The limit on open files, and readings since it was looked at.
     files_limit: (Option<u64>, u32),
     descriptors: Option<OwnedFd>,
@@ -379,9 +384,9 @@ impl ProcessFiles {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         ProcessFiles {
             pid,
-            memory: Kept::open(&dir.join("statm")),
-            io: Kept::open(&dir.join("io")),
-            limits: Kept::open(&dir.join("limits")),
+            memory: CachedFile::open(&dir.join("statm")),
+            io: CachedFile::open(&dir.join("io")),
+            limits: CachedFile::open(&dir.join("limits")),
             files_limit: (None, 0),
             descriptors: rustix::fs::open(dir.join("fd"), flags, Mode::empty()).ok(),
         }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::system::System;
 
 /// What to do where a file cannot be read without Compose.
-const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which tells how it reads the file";
+const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints how it reads the file";
 
 /// What can have a name of its own in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl System {
     /// The file as Compose reads it, with variables and the second file in it.
     ///
     /// # Errors
-    /// What Compose says against the file; a name that only Compose could tell, where it does not.
+    /// What Compose says against the file; a name that only Compose knows, where it does not print it.
     pub(super) fn compose_config(
         &self,
         words: &[String],
@@ -184,18 +184,18 @@ impl System {
     }
 }
 
-/// The file itself, with what its services have from others. Names with variables in them are Compose's to tell.
+/// The file itself, with what its services have from others. Only Compose knows names with variables in them.
 fn as_written(file: &Path) -> std::result::Result<Config, String> {
     let text = fs::read_to_string(file).map_err(|e| e.to_string())?;
     let Config(mut document) = Config::parse(&text)?;
     if !document["include"].is_null() {
-        return Err(format!("this podman-compose does not tell what `include` brings in\n{NEWER}"));
+        return Err(format!("this podman-compose does not print what `include` adds\n{NEWER}"));
     }
     extends::resolve(&mut document, file.parent().unwrap_or(Path::new(".")))?;
     let config = Config(document);
     match config.named().into_iter().find(|(_, name)| name.contains('$')) {
         Some((kind, name)) => Err(format!(
-            "the name `{name}` of a {} has a variable in it, and this podman-compose does not tell its value\n\
+            "the name `{name}` of a {} has a variable in it, whose value this podman-compose does not print\n\
              hint: write the name out, or install podman-compose 1.0.4 or later",
             kind.word()
         )),

@@ -62,7 +62,7 @@ pub(super) fn keep_our_limits(host: &mut Value) {
     host["Ulimits"] = limits.into();
 }
 
-/// Quota and period, in microseconds, for so many cores; the period is stretched where the quota would be too small.
+/// Quota and period, in microseconds, for this many cores; the period is stretched where the quota would be too small.
 fn quota(cores: f64) -> (u64, u64) {
     let period_us = if cores * PERIOD_US < MIN_QUOTA_US { MAX_PERIOD_US } else { PERIOD_US };
     ((cores * period_us).round() as u64, period_us as u64)
@@ -95,9 +95,8 @@ pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
         component: spec.name.clone(),
         limit: format!("{limit} to {wanted}"),
         why: format!("its cgroup has {has}"),
-        hint:
-            "the engine took the limit and did not apply it: see its log, and whether its cgroup driver works"
-                .into(),
+        hint: "the engine accepted it but did not apply it: see its log, and whether its cgroup driver works"
+            .into(),
     };
     for (controller, wanted) in [
         (Controller::Memory, spec.limits.memory_bytes.is_some()),
@@ -109,7 +108,7 @@ pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
             group.place(controller, &limit).map_err(|LimitError { limit, hint, .. }| Error::Limit {
                 component: spec.name.clone(),
                 limit,
-                why: "the engine has made it no cgroup of its own with that".into(),
+                why: "the engine gave it no cgroup of its own with that controller".into(),
                 hint,
             })?;
         }
@@ -194,7 +193,7 @@ mod tests {
         let mut spec = ComponentSpec::new("web", "true", dir, dir);
         assert!(check_limits(&spec, &Group::default()).is_ok());
         spec.limits.memory_bytes = Some(16 << 20);
-        let told = check_limits(&spec, &Group::default()).unwrap_err().to_string();
-        assert!(told.contains("no cgroup of its own"), "{told}");
+        let message = check_limits(&spec, &Group::default()).unwrap_err().to_string();
+        assert!(message.contains("no cgroup of its own"), "{message}");
     }
 }

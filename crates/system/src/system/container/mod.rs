@@ -18,28 +18,28 @@ use serde_json::{Value, json};
 
 pub(super) use self::limits::block_rates;
 use self::limits::{check_limits, keep_our_limits, limits_into, own_places, places_of};
-use super::{Down, How, System};
+use super::{Ending, System, Takedown};
 use crate::cancel::Cancel;
 use crate::cgroup::group::Group;
 use crate::clock;
 use crate::component::limits::check_cpus;
 use crate::component::{Component, Inner, Life, Origin};
-use crate::engine::container::{self, Held};
+use crate::engine::container::{self, ContainerHandle};
 use crate::engine::leftovers::RUN_LABEL;
 use crate::engine::logs::Follower;
 use crate::engine::{self, Call, Engine, EngineError, encoded};
 use crate::error::{Error, Result};
 use crate::ledger::state::Resource;
 use crate::logs::{self, Log};
-use crate::process::{self, Kin, ProcessId, ports};
+use crate::process::{self, ProcessFamily, ProcessId, ports};
 use crate::spec::{ComponentSpec, ContainerSpec, HealthCheck, Network};
 use crate::sync::lock;
 
 /// Beyond the time that a container is given to stop.
 const STOP_SLACK_NS: u64 = 30_000_000_000;
-/// So long an engine may take to learn that a container has ended …
+/// How long an engine may take to learn that a container has ended …
 const LEARNS_NS: u64 = 2_000_000_000;
-/// … and so often it is asked.
+/// … and how often it is asked.
 const LOOK_NS: u64 = 20_000_000;
 
 impl System {
@@ -52,18 +52,18 @@ impl System {
         if let Some(same) = self.components().into_iter().find(|c| c.name() == spec.name) {
             return Err(Error::AlreadyUp { component: spec.name.clone(), pid: same.process().pid });
         }
-        let told = |source: EngineError| Error::of_container(&spec.name, source);
+        let failed = |source: EngineError| Error::of_container(&spec.name, source);
         ports::check_free(&spec.name, &spec.ports)?;
-        let engine = self.engine().map_err(told)?;
+        let engine = self.engine().map_err(failed)?;
         self.remember_engine(&engine)?;
         let (socket, what) = (engine.socket().to_owned(), spec.name.clone());
         let asked = Resource::Asked { socket, label: self.engine_label(), what };
         let create = || self.create_container(spec, container, &engine);
         let is_answered = |error: &EngineError| !matches!(error, EngineError::Http { .. });
-        let id = self.asking(asked, create, is_answered)?.map_err(told)?;
+        let id = self.asking(asked, create, is_answered)?.map_err(failed)?;
         let started = self.start_container(spec, &engine, &id, None);
         if started.is_err() {
-            // The error at hand is the one to tell; the label finds what is left.
+            // Report the first error; the label finds what is left.
             let _ = container::remove(&engine, &id);
         }
         started
@@ -93,11 +93,11 @@ impl System {
         id: &str,
         logs_since_ns: Option<u128>,
     ) -> Result<Component> {
-        let told = |source: EngineError| Error::of_container(&spec.name, source);
+        let failed = |source: EngineError| Error::of_container(&spec.name, source);
         let started_ns = clock::now_ns();
         let doing = "start the container";
         let call = Call::new(doing, "POST", format!("/containers/{id}/start")).within(120_000_000_000);
-        engine.call(call).and_then(|a| a.found(doing)).map_err(told)?;
+        engine.call(call).and_then(|a| a.found(doing)).map_err(failed)?;
         self.adopt(spec, engine, id, (started_ns, logs_since_ns))
     }
 
@@ -109,10 +109,10 @@ impl System {
         id: &str,
         (started_ns, logs_since_ns): (u64, Option<u128>),
     ) -> Result<Component> {
-        let told = |source: EngineError| Error::of_container(&spec.name, source);
+        let failed = |source: EngineError| Error::of_container(&spec.name, source);
         let doing = "look at the container";
         let call = Call::new(doing, "GET", format!("/containers/{id}/json"));
-        let found = engine.call(call).and_then(|a| a.found(doing)).map_err(told)?;
+        let found = engine.call(call).and_then(|a| a.found(doing)).map_err(failed)?;
         let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
         let logs = vec![open(&spec.logs.0)?, open(&spec.logs.1)?];
         let pid = found["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
@@ -120,7 +120,7 @@ impl System {
         let first = stat.map(|s| ProcessId { pid, start_ticks: s.start_ticks });
         let lives = move || first.is_some_and(|first| first.is_alive());
         let files = [0, 1].map(|i: usize| logs[i].file.try_clone().ok());
-        let mut follower = Follower::start(engine, id, files, (logs_since_ns, lives)).map_err(told)?;
+        let mut follower = Follower::start(engine, id, files, (logs_since_ns, lives)).map_err(failed)?;
         let pidfd = Pid::from_raw(pid as i32).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
             return Err(gone(spec, engine, id, pid, (&mut follower, &logs)));
@@ -130,13 +130,13 @@ impl System {
         let address = address_in(&found);
         let follower = Mutex::new(Some(follower));
         let secrets = self.secrets.clone();
-        let held = Held { engine: held_engine, id, address, follower, secrets };
+        let handle = ContainerHandle { engine: held_engine, id, address, follower, secrets };
         let leader = ProcessId { pid, start_ticks: stat.start_ticks };
         let inner = Arc::new(Inner {
             spec: spec.clone(),
             id: leader,
             pidfd,
-            kin: Kin { leader, mark: format!("LOADLAB_CONTAINER={}", held.id) },
+            family: ProcessFamily { leader, mark: format!("LOADLAB_CONTAINER={}", handle.id) },
             group,
             logs,
             started_ns,
@@ -147,7 +147,7 @@ impl System {
             leaving: Default::default(),
             life: Mutex::new(Life { limits: spec.limits, ..Life::default() }),
             ended: Default::default(),
-            origin: Origin::Container(Box::new(held)),
+            origin: Origin::Container(Box::new(handle)),
         });
         self.monitor.keep(inner.clone());
         let checked = check_limits(spec, &inner.group).and_then(|()| check_cpus(&inner));
@@ -163,44 +163,44 @@ impl System {
     pub(crate) fn take_down_container(
         &self,
         inner: &Arc<Inner>,
-        held: &Held,
+        handle: &ContainerHandle,
         within_ns: Option<u64>,
-    ) -> Result<Down> {
+    ) -> Result<Takedown> {
         inner.leaving.store(true, Ordering::SeqCst);
         let begun_ns = clock::now_ns();
-        let told = |source: EngineError| Error::of_container(&inner.spec.name, source);
+        let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
         let within_ns = within_ns.unwrap_or(inner.spec.stop.within_ns);
-        let mut how = How::Exited;
+        let mut ending = Ending::Exited;
         if within_ns > 0 {
-            self.stop_container(inner, held, within_ns)?;
+            self.stop_container(inner, handle, within_ns)?;
             if clock::now_ns() - begun_ns >= within_ns {
-                how = How::Killed;
+                ending = Ending::Killed;
             }
         } else if lock(&inner.life).ended.is_none() {
-            how = How::Killed;
+            ending = Ending::Killed;
         }
-        let removed = held.remove();
+        let removed = handle.remove();
         if removed.is_ok() {
             inner.wait_reaped();
         }
-        held.finish_logs();
+        handle.finish_logs();
         self.monitor.forget(inner);
-        removed.map_err(told)?;
-        Ok(Down { how, left_over: 0, escaped: 0, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
+        removed.map_err(failed)?;
+        Ok(Takedown { ending, stragglers: 0, escaped: 0, took_s: (clock::now_ns() - begun_ns) as f64 / 1e9 })
     }
 
     /// It is asked to end, and killed after its time.
-    fn stop_container(&self, inner: &Inner, held: &Held, within_ns: u64) -> Result<()> {
-        let told = |source: EngineError| Error::of_container(&inner.spec.name, source);
-        let path = format!("/containers/{}/stop?t={}", held.id, within_ns.div_ceil(1_000_000_000));
+    fn stop_container(&self, inner: &Inner, handle: &ContainerHandle, within_ns: u64) -> Result<()> {
+        let failed = |source: EngineError| Error::of_container(&inner.spec.name, source);
+        let path = format!("/containers/{}/stop?t={}", handle.id, within_ns.div_ceil(1_000_000_000));
         let call = Call::new("stop the container", "POST", path);
-        held.engine.call(call.within(within_ns.saturating_add(STOP_SLACK_NS))).map(drop).map_err(told)
+        handle.engine.call(call.within(within_ns.saturating_add(STOP_SLACK_NS))).map(drop).map_err(failed)
     }
 
     /// The run's network, made when the first container wants it.
     fn network(&self, engine: &Engine) -> engine::Result<()> {
-        let mut boxes = lock(&self.boxes);
-        if boxes.has_network {
+        let mut engine_state = lock(&self.engine_state);
+        if engine_state.has_network {
             return Ok(());
         }
         let body = json!({
@@ -211,7 +211,7 @@ impl System {
         });
         let doing = "create the run's network";
         engine.call(Call::new(doing, "POST", "/networks/create").body(&body))?.found(doing)?;
-        boxes.has_network = true;
+        engine_state.has_network = true;
         Ok(())
     }
 
@@ -360,7 +360,7 @@ fn gone(
     if state["Status"].as_str().is_some_and(|status| NEVER_STARTED.contains(&status)) {
         let why = state["Error"].as_str().filter(|why| !why.is_empty());
         let why = why.map_or(String::new(), |why| format!(": {why}"));
-        let status = format!("it was made and never started{why}");
+        let status = format!("it was created but never started{why}");
         return Error::EndedEarly { component: spec.name.clone(), status, tail: logs::tail(logs) };
     }
     let exit = state["ExitCode"].as_i64().map_or("an unknown status".into(), |n| format!("exit status {n}"));

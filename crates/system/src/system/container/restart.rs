@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::component::{Component, Inner, Origin};
-use crate::engine::container::Held;
+use crate::engine::container::ContainerHandle;
 use crate::engine::{Call, EngineError};
 use crate::error::{Error, Result};
 use crate::system::System;
@@ -15,16 +15,16 @@ impl System {
     /// # Errors
     /// It is no container; the engine could not kill it.
     pub fn kill_container(&self, component: &Component) -> Result<()> {
-        let (inner, held) = held_by(component)?;
+        let (inner, handle) = handle_of(component)?;
         inner.leaving.store(true, Ordering::SeqCst);
-        let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", held.id));
-        match held.engine.call(call) {
+        let call = Call::new("kill the container", "POST", format!("/containers/{}/kill", handle.id));
+        match handle.engine.call(call) {
             // One that has just ended by itself does not run, and that is a conflict to the engine.
             Ok(_) | Err(EngineError::Refused { status: 409, .. }) => {}
             Err(error) => return Err(Error::of_container(&inner.spec.name, error)),
         }
         inner.wait_reaped();
-        held.finish_logs();
+        handle.finish_logs();
         Ok(())
     }
 
@@ -34,21 +34,21 @@ impl System {
     /// # Errors
     /// It is no container, or not there any more; what the engine says; a limit that did not take.
     pub fn restart_container(&self, component: &Component) -> Result<Component> {
-        let (inner, held) = held_by(component)?;
+        let (inner, handle) = handle_of(component)?;
         inner.leaving.store(true, Ordering::SeqCst);
         let limits = component.limits();
-        self.stop_container(inner, held, inner.spec.stop.within_ns)?;
+        self.stop_container(inner, handle, inner.spec.stop.within_ns)?;
         inner.wait_reaped();
-        held.finish_logs();
+        handle.finish_logs();
         self.monitor.forget(inner);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let since_ns = now.map(|now| now.as_nanos()).ok();
-        let started = self.start_container(&inner.spec, &held.engine, &held.id, since_ns);
+        let started = self.start_container(&inner.spec, &handle.engine, &handle.id, since_ns);
         let component = match started {
             Ok(component) => component,
             Err(error) => {
-                // The error at hand is the one to tell; the label finds what is left.
-                let _ = held.remove();
+                // Report the first error; the label finds what is left.
+                let _ = handle.remove();
                 return Err(error);
             }
         };
@@ -65,10 +65,10 @@ impl System {
 }
 
 /// What an engine holds of a component.
-fn held_by(component: &Component) -> Result<(&Arc<Inner>, &Held)> {
+fn handle_of(component: &Component) -> Result<(&Arc<Inner>, &ContainerHandle)> {
     let inner = &component.inner;
     match &inner.origin {
-        Origin::Container(held) => Ok((inner, held)),
+        Origin::Container(handle) => Ok((inner, handle)),
         Origin::Process => {
             Err(Error::AlreadyUp { component: component.name().to_owned(), pid: inner.id.pid })
         }

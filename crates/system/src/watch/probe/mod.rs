@@ -1,4 +1,4 @@
-//! Probes: numbers the system tells about itself, such as a queue's depth or the rows it has stored.
+//! Probes: numbers the system reports about itself, such as a queue's depth or the rows it has stored.
 //!
 //! A probe knows where its number comes from: a URL with JSON or Prometheus metrics, a Redis server, a command's output, or
 //! the lines of a component's log. One that cannot be read says why, each time.
@@ -13,13 +13,13 @@ use serde_json::Value;
 
 use crate::clock;
 use crate::http::{self, HttpError, Url};
-use crate::logs::Counted;
+use crate::logs::LineCounter;
 use crate::process::output::OutputCommand;
 use crate::sync::lock;
 
-/// A reading may take so long.
+/// How long a reading may take.
 const READ_NS: u64 = 5_000_000_000;
-/// A command may print so much.
+/// How many bytes a command may print.
 const OUTPUT_BYTES: u64 = 64 << 10;
 
 /// A named number of the system.
@@ -84,7 +84,7 @@ pub struct Probe {
     /// Of those that have one.
     url: Option<Url>,
     /// How far each log was counted.
-    counted: Arc<Mutex<Vec<Counted>>>,
+    counted: Arc<Mutex<Vec<LineCounter>>>,
 }
 
 /// Why a probe has no value.
@@ -134,7 +134,7 @@ impl Probe {
             }
             ProbeSource::Http { url, .. } | ProbeSource::Prometheus { url, .. } => Some(url.clone()),
             ProbeSource::Log { paths, .. } => {
-                counted.extend(paths.iter().map(|path| Counted::from_now(path)));
+                counted.extend(paths.iter().map(|path| LineCounter::from_now(path)));
                 None
             }
             ProbeSource::Redis { .. } | ProbeSource::Command(_) => None,

@@ -12,7 +12,7 @@ use crate::http;
 
 /// How long a read waits before asking whether to go on.
 const SLICE: Duration = Duration::from_millis(20);
-/// An answer may have so many bytes.
+/// Most bytes in an answer.
 const MOST: usize = 64 << 10;
 
 /// Sends the words to `HOST:PORT` and reads a number.

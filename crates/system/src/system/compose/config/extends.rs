@@ -1,4 +1,4 @@
-//! What services of a Compose file have from others by `extends`, for a Compose that does not tell it: names and images
+//! What services of a Compose file have from others by `extends`, for a Compose that does not print it: names and images
 //! alone, since nothing else is asked for. It must not guess: what cannot be followed is an error.
 
 use std::fs;
@@ -58,7 +58,7 @@ fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value
     let file = extends["file"].as_str();
     if let Some(text) = file.into_iter().chain([base]).find(|text| text.contains('$')) {
         return Err(format!(
-            "extends another: `{text}` has a variable in it, and this podman-compose does not tell its value\n{NEWER}"
+            "extends another: `{text}` has a variable in it, whose value this podman-compose does not print\n{NEWER}"
         ));
     }
     let above = match file {
