@@ -169,12 +169,6 @@ impl Histogram {
         self.at_rank(rank_of(quantile, self.count))
     }
 
-    /// How many values are at most `value_ns`, to the bucket.
-    pub fn count_at_most(&self, value_ns: u64) -> u64 {
-        let last = index_of(value_ns);
-        self.buckets().take_while(|b| index_of(b.low_ns) <= last).map(|b| b.count).sum()
-    }
-
     /// Adds every count of another. Exact.
     pub fn merge(&mut self, other: &Histogram) {
         if other.count == 0 {
