@@ -23,8 +23,8 @@ mod start;
 pub mod target;
 mod worker;
 
-pub use measure::recorder::Ids;
-pub use pool::Kept;
+pub use measure::batch::Ids;
+pub use pool::ConnectionPool;
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};
 pub use schedule::Arrivals;
 pub use spec::{IoChoice, LoadSpec, Model, Until, WhenBehind};

@@ -22,14 +22,14 @@ const FILES_LEFT_OF: u64 = 2;
 
 /// Connections between two loads.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ConnectionPool {
     /// By load thread: users that are spread over as many threads again find as many again.
-    lanes: Mutex<Vec<Vec<Spare>>>,
+    shards: Mutex<Vec<Vec<PooledConnection>>>,
     most: usize,
 }
 
 /// A connection at rest. One that is dropped says TLS's goodbye, as one that a load closes.
-pub(crate) struct Spare {
+pub(crate) struct PooledConnection {
     /// Which host of the load it leads to, and by which address.
     pub host: u16,
     pub address: Address,
@@ -39,32 +39,32 @@ pub(crate) struct Spare {
     pub session: Option<Box<Session>>,
 }
 
-impl std::fmt::Debug for Spare {
+impl std::fmt::Debug for PooledConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Spare")
+        f.debug_struct("PooledConnection")
             .field("host", &self.host)
             .field("address", &self.address)
             .finish_non_exhaustive()
     }
 }
 
-impl Default for Kept {
+impl Default for ConnectionPool {
     fn default() -> Self {
-        Kept::sharing(1)
+        ConnectionPool::sharing(1)
     }
 }
 
-impl Kept {
+impl ConnectionPool {
     /// One of so many that share what a process may have open.
-    pub fn sharing(number: usize) -> Kept {
+    pub fn sharing(number: usize) -> ConnectionPool {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / FILES_LEFT_OF;
         let most = usize::try_from(files).unwrap_or(usize::MAX) / number.max(1);
-        Kept { lanes: Mutex::default(), most }
+        ConnectionPool { shards: Mutex::default(), most }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.lanes().iter().map(Vec::len).sum()
+        self.shards().iter().map(Vec::len).sum()
     }
 
     /// There are none.
@@ -79,32 +79,32 @@ impl Kept {
 
     /// Closes what so many users, spread over the same threads, have no use for.
     pub fn trim(&self, users: usize) {
-        let mut lanes = self.lanes();
-        let each = users.div_ceil(lanes.len().max(1));
-        lanes.iter_mut().for_each(|lane| lane.truncate(each));
+        let mut shards = self.shards();
+        let each = users.div_ceil(shards.len().max(1));
+        shards.iter_mut().for_each(|shard| shard.truncate(each));
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Vec<Vec<Spare>>> {
+    fn shards(&self) -> MutexGuard<'_, Vec<Vec<PooledConnection>>> {
         // Whoever panicked left the list whole: it is moved in and out at once.
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn put(&self, lane: usize, spare: Spare) {
-        let mut lanes = self.lanes();
-        if lanes.iter().map(Vec::len).sum::<usize>() < self.most {
-            if lanes.len() <= lane {
-                lanes.resize_with(lane + 1, Vec::new);
+    pub(crate) fn put(&self, shard: usize, spare: PooledConnection) {
+        let mut shards = self.shards();
+        if shards.iter().map(Vec::len).sum::<usize>() < self.most {
+            if shards.len() <= shard {
+                shards.resize_with(shard + 1, Vec::new);
             }
-            lanes[lane].push(spare);
+            shards[shard].push(spare);
         }
     }
 
-    pub(crate) fn take(&self, lane: usize) -> Vec<Spare> {
-        self.lanes().get_mut(lane).map(std::mem::take).unwrap_or_default()
+    pub(crate) fn take(&self, shard: usize) -> Vec<PooledConnection> {
+        self.shards().get_mut(shard).map(std::mem::take).unwrap_or_default()
     }
 }
 
-impl Spare {
+impl PooledConnection {
     /// The server still holds it, and has said nothing that nobody asked for.
     pub fn is_good(&self) -> bool {
         let Some(socket) = &self.socket else { return false };
@@ -123,7 +123,7 @@ impl Spare {
     }
 }
 
-impl Drop for Spare {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let (Some(socket), Some(tls)) = (&self.socket, &mut self.tls) {
             let mut goodbye = Vec::new();

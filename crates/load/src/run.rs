@@ -5,31 +5,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use loadlab_record::example::{Example, KEPT};
-use loadlab_record::load::{
-    Bytes, Connections, Counts, Measured, PerUser, Series, TagMeasured, Tick, TickMs, Window,
-};
+use loadlab_record::example::Example;
+use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick};
 use loadlab_record::numbers::Numbers;
 use loadlab_record::summary::{Generator, StoodStill};
-use peaks::Peaks;
-use seconds::Seconds;
 
 use crate::io::Io;
 use crate::io::epoll::{Epoll, now_ns};
 use crate::io::uring::{Size, Uring};
+use crate::measure::batch::{Batch, Ids, Sizes};
 use crate::measure::own_usage::{self, ThreadUse};
-use crate::measure::recorder::{Batch, Gaps, Ids, Recorder, Setup};
-use crate::spec::{IoChoice, LoadSpec, Model};
+use crate::measure::recorder::{Recorder, Setup};
+use crate::run::collector::Collector;
+use crate::spec::{IoChoice, LoadSpec};
 use crate::start::{Seat, Start};
 use crate::worker::{ABORT, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 
+mod collector;
 mod peaks;
 mod seconds;
 mod simulated;
 
 pub use simulated::{simulate, simulate_share};
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Ends a load early, from any thread.
 #[derive(Clone, Debug, Default)]
@@ -303,317 +300,16 @@ fn recorder_for(
     (full, empty): (Sender<Box<Batch>>, Receiver<Box<Batch>>),
 ) -> Recorder {
     Recorder::new(Setup {
-        worker: slot,
-        tags: spec.tags.len(),
-        numbers: spec.journey.as_ref().map_or(0, |j| j.numbers.len()),
+        sizes: Sizes {
+            worker: slot,
+            tags: spec.tags.len(),
+            numbers: spec.journey.as_ref().map_or(0, |j| j.numbers.len()),
+            warmup: spec.warmup_ns > 0,
+        },
         window_from_ns: spec.warmup_ns,
         window_to_ns: spec.schedule_ns().unwrap_or(u64::MAX),
         closed: spec.starts_as_due(),
         full,
         empty,
     })
-}
-
-/// Merges batches into seconds and totals.
-struct Collector<'s> {
-    spec: &'s LoadSpec,
-    origin: Origin,
-    start: &'s Start,
-    totals: Measured,
-    now: Totals,
-    busy_ns: u128,
-    busy_in_window_ns: u128,
-    last_start_ns: u64,
-    last_end_ns: u64,
-    /// Where the window ends for each worker, as far as is known.
-    window_to_ns: Vec<u64>,
-    /// Seconds not yet complete.
-    seconds: Seconds,
-    /// Seconds of the load that were told several at once.
-    coarse_s: f64,
-    /// For each worker: up to when it has told, requests in flight, and connections open.
-    workers: Vec<(u64, u64, u64)>,
-    peaks: Peaks,
-    /// When each did not run.
-    gaps: Vec<Gaps>,
-}
-
-impl<'s> Collector<'s> {
-    fn new(spec: &'s LoadSpec, origin: Origin, start: &'s Start) -> Self {
-        Collector {
-            spec,
-            origin,
-            start,
-            totals: Measured::default(),
-            now: Totals::default(),
-            busy_ns: 0,
-            busy_in_window_ns: 0,
-            last_start_ns: 0,
-            last_end_ns: 0,
-            window_to_ns: vec![u64::MAX; spec.threads],
-            seconds: Seconds::default(),
-            coarse_s: 0.0,
-            workers: vec![(0, 0, 0); spec.threads],
-            peaks: Peaks::new(spec.threads),
-            gaps: vec![Gaps::default(); spec.threads],
-        }
-    }
-
-    /// From zero of the trial's clock to the load's start.
-    fn shift_s(&self) -> f64 {
-        self.start.at_ns().saturating_sub(self.origin.zero_ns) as f64 / 1e9
-    }
-
-    /// Until every worker has ended.
-    fn collect(
-        &mut self,
-        batches: &Receiver<Box<Batch>>,
-        empties: &[Sender<Box<Batch>>],
-        observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) {
-        batches.iter().for_each(|batch| self.add(batch, empties, observer));
-        for worker in &mut self.workers {
-            worker.0 = u64::MAX;
-        }
-        self.tell_complete(observer);
-    }
-
-    fn add(
-        &mut self,
-        mut batch: Box<Batch>,
-        empties: &[Sender<Box<Batch>>],
-        observer: &mut dyn FnMut(LoadEvent<'_>),
-    ) {
-        self.take(&mut batch, observer);
-        let (worker, last) = (batch.worker, batch.last);
-        batch.clear();
-        if !last {
-            let _ = empties[worker].send(batch);
-        }
-        self.tell_complete(observer);
-        // The first worker that is still at it sets the pace.
-        if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
-            self.now.at_s = self.told_ns() as f64 / 1e9;
-            let still = self.gaps.iter().map(|gaps| stood_still(*gaps, self.shift_s()));
-            self.now.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
-            observer(LoadEvent::Progress(&self.now));
-        }
-    }
-
-    /// Up to when every worker has told.
-    fn told_ns(&self) -> u64 {
-        self.workers.iter().map(|w| w.0).min().unwrap_or(0)
-    }
-
-    fn take(&mut self, batch: &mut Batch, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        for mut example in batch.examples.drain(..) {
-            example.due_s += self.shift_s();
-            observer(LoadEvent::Example(Box::new(example)));
-        }
-        let until = if batch.last { u64::MAX } else { batch.until_ns };
-        // What was cut off at the end stays in flight for good.
-        let in_flight = batch.in_flight + batch.counts.in_flight;
-        self.workers[batch.worker] = (until, in_flight, batch.open);
-        let most = (batch.flight_peak, batch.connections.peak);
-        self.peaks.add(batch.worker, (batch.from_ns, batch.until_ns), most, (batch.in_flight, batch.open));
-        self.totals.connections.peak = self.peaks.most().1;
-        self.gaps[batch.worker] = batch.gaps;
-        self.last_start_ns = self.last_start_ns.max(batch.last_start_ns);
-        self.last_end_ns = self.last_end_ns.max(batch.last_end_ns);
-        self.window_to_ns[batch.worker] = batch.window_to_ns;
-        self.busy_ns += u128::from(batch.busy_ns);
-        self.busy_in_window_ns += u128::from(batch.busy_in_window_ns);
-        let by_tag = named(&self.spec.tags, &batch.by_tag);
-        self.add_to_totals(batch, &by_tag);
-        let (in_flight, open) =
-            self.workers.iter().fold((0, 0), |(flight, open), w| (flight + w.1, open + w.2));
-        self.now.counts.in_flight = in_flight;
-        self.now.open = open;
-        // What a thread says last was taken to be of the second it began in.
-        let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
-        let (name, batch_number) = (&self.spec.name, self.origin.batch);
-        let tick = || Tick { load: name.clone(), batch: batch_number, ..Tick::default() };
-        let second = self.seconds.of((batch.from_ns, until_ns), tick);
-        add_to_second(second, batch, &by_tag);
-        second.ids.append(&mut batch.ids);
-        second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);
-        (second.tick.counts.in_flight, second.tick.connections) = (in_flight, open);
-    }
-
-    fn add_to_totals(&mut self, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
-        let totals = &mut self.totals;
-        totals.counts.merge(&batch.counts);
-        for (status, n) in statuses(batch) {
-            *totals.statuses.entry(status).or_default() += n;
-        }
-        totals.bytes.sent += batch.bytes.sent;
-        totals.bytes.received += batch.bytes.received;
-        totals.in_window.due += batch.in_window.due;
-        totals.in_window.started += batch.in_window.started;
-        totals.in_window.ok += batch.in_window.ok;
-        totals.stragglers.ok += batch.stragglers.ok;
-        totals.stragglers.failed += batch.stragglers.failed;
-        let Connections { attempted, opened, taken_over, reconnects, own_limits, .. } = batch.connections;
-        totals.connections.attempted += attempted;
-        totals.connections.opened += opened;
-        totals.connections.taken_over += taken_over;
-        totals.connections.reconnects += reconnects;
-        totals.connections.own_limits.merge(own_limits);
-        for (tag, measured) in by_tag {
-            totals.by_tag.entry(tag.clone()).or_default().merge(measured);
-        }
-        let names = self.spec.journey.iter().flat_map(|j| &j.numbers);
-        for ((_, name), numbers) in names.zip(&batch.numbers).filter(|(_, n)| n.count() > 0) {
-            self.now.numbers.entry(name.clone()).or_default().merge(numbers);
-        }
-        self.now.series.merge(&batch.window);
-        let in_flight = self.now.counts.in_flight;
-        self.now.counts.merge(&batch.counts);
-        self.now.counts.in_flight = in_flight;
-        self.now.bytes = totals.bytes;
-        self.now.busy_s = self.busy_ns as f64 / 1e9;
-        self.now.connections = totals.connections;
-    }
-
-    /// Whether a second that every worker has left behind is of the window: where that ends is known then, even if the
-    /// load was stopped.
-    fn in_window(&self, second: u64) -> bool {
-        let from_ns = second * SECOND_NS;
-        from_ns >= self.spec.warmup_ns && self.window_to_ns.iter().any(|end_ns| from_ns < *end_ns)
-    }
-
-    /// Tells the seconds that every worker has left behind.
-    fn tell_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
-        let shift_s = self.shift_s();
-        while let Some((number, length, mut second)) = self.seconds.complete(self.told_ns()) {
-            second.tick.in_window = self.in_window(number);
-            if length > 1 {
-                self.coarse_s += second.tick.to_s - second.tick.from_s;
-            }
-            second.tick.from_s += shift_s;
-            second.tick.to_s += shift_s;
-            fill_times(&mut second);
-            observer(LoadEvent::Second(&second));
-            self.seconds.give_back(second);
-        }
-    }
-
-    fn outcome(self, mut ends: Vec<WorkerEnd>, mut generator: Generator) -> Outcome {
-        let ended_ns = ends.iter().map(|e| e.ended_ns).max().unwrap_or(0);
-        let stopped_ns = ends.iter().filter_map(|e| Some(e.stopped?.at_ns)).max();
-        let planned_ns = self.spec.schedule_ns();
-        let cut_short = match planned_ns {
-            Some(planned) => stopped_ns.is_some_and(|at| at < planned),
-            None => stopped_ns.is_some(),
-        };
-        // What was asked for, or what became of it. A load by number lasts until its last answer, and is not stretched
-        // by one that never came.
-        let bound_ns = if cut_short { stopped_ns } else { planned_ns };
-        let to_ns = bound_ns.unwrap_or(match self.spec.model {
-            Model::Open { .. } => ended_ns,
-            Model::Closed { .. } => self.last_end_ns.max(1),
-        });
-        // From when nothing more began: what was asked for was over, or its last request had begun.
-        let tail_from_ns = bound_ns.unwrap_or(self.last_start_ns);
-        let from_ns = self.spec.warmup_ns.min(to_ns);
-        let shift_s = self.shift_s();
-        let mut measured = self.totals;
-        (measured.series, measured.numbers) = (self.now.series, self.now.numbers);
-        measured.window = Window { from_s: from_ns as f64 / 1e9, to_s: to_ns as f64 / 1e9 };
-        measured.elapsed_s = ended_ns as f64 / 1e9;
-        measured.busy_s = self.busy_ns as f64 / 1e9;
-        measured.busy_in_window_s = self.busy_in_window_ns as f64 / 1e9;
-        measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
-        if let Some((took_ns, grown)) = self.start.opened.get() {
-            measured.connections.opening_s = Some(*took_ns as f64 / 1e9);
-            // Those that stood before took their memory before.
-            let held = self.spec.held.as_ref().filter(|_| measured.connections.taken_over == 0);
-            measured.connections.memory_bytes_each =
-                held.map(|h| *grown as f64 / h.connections.max(1) as f64);
-        }
-        let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
-        let is_open = matches!(self.spec.model, Model::Open { .. });
-        measured.connections.in_flight_peak = is_open.then_some(self.peaks.most().0);
-        measured.connections.users_peak = ends.iter().map(|e| e.users_peak).sum();
-        let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
-        measured.connections.per_user = PerUser::of(per_user);
-        measured.connections.users_without_row = ends.iter().map(|e| e.users_without_row).sum();
-        let still = ends.iter().map(|e| stood_still(e.gaps, shift_s));
-        generator.coarse_s = self.coarse_s;
-        generator.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
-        let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
-        slowest.iter_mut().for_each(|e| e.due_s += shift_s);
-        Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }
-    }
-}
-
-/// The gaps of a worker, on the trial's clock.
-fn stood_still(gaps: Gaps, shift_s: f64) -> StoodStill {
-    let seconds = |ns: u64| ns as f64 / 1e9;
-    StoodStill {
-        times: gaps.times,
-        sum_s: seconds(gaps.sum_ns),
-        longest_s: seconds(gaps.longest_ns),
-        longest_at_s: if gaps.times > 0 { seconds(gaps.longest_at_ns) + shift_s } else { 0.0 },
-    }
-}
-
-/// Statuses that occurred.
-fn statuses(batch: &Batch) -> impl Iterator<Item = (u16, u64)> + '_ {
-    batch.statuses.iter().enumerate().filter(|(_, n)| **n > 0).map(|(status, n)| (status as u16, *n))
-}
-
-fn named<'b>(names: &[String], tags: &'b [TagMeasured]) -> Vec<(String, &'b TagMeasured)> {
-    names.iter().cloned().zip(tags).collect()
-}
-
-fn add_to_second(second: &mut Second, batch: &Batch, by_tag: &[(String, &TagMeasured)]) {
-    second.tick.counts.merge(&batch.counts);
-    second.tick.bytes.sent += batch.bytes.sent;
-    second.tick.bytes.received += batch.bytes.received;
-    for (status, n) in statuses(batch) {
-        *second.tick.statuses.entry(status).or_default() += n;
-    }
-    second.window.merge(&batch.window);
-    if let Some(before) = &batch.before {
-        second.before.merge(before);
-    }
-    for (tag, measured) in by_tag {
-        second.by_tag.entry(tag.clone()).or_default().merge(measured);
-    }
-}
-
-/// A tick's times cover all that happened in its second, in the window or not.
-fn fill_times(second: &mut Second) {
-    let pair = |a: &loadlab_record::Histogram, b: &loadlab_record::Histogram| {
-        if b.is_empty() {
-            return TickMs::from(a);
-        }
-        let mut both = a.clone();
-        both.merge(b);
-        TickMs::from(&both)
-    };
-    let (window, before) = (&second.window, &second.before);
-    second.tick.response_ms = pair(&window.response_ok, &before.response_ok);
-    second.tick.censored_ms = pair(&window.response_censored, &before.response_censored);
-    second.tick.failed_ms = pair(&window.response_failed, &before.response_failed);
-    second.tick.late_ms = pair(&window.late, &before.late);
-    second.tick.blocked_ms = pair(&window.blocked, &before.blocked);
-}
-
-/// The slowest [`KEPT`] of each outcome and tag over all workers, slowest first.
-fn keep_slowest(mut examples: Vec<Example>) -> Vec<Example> {
-    examples.sort_by(|a, b| {
-        (&a.outcome, &a.tag).cmp(&(&b.outcome, &b.tag)).then(b.response_ms.total_cmp(&a.response_ms))
-    });
-    let mut kept: Vec<Example> = Vec::new();
-    let mut same = 0;
-    for example in examples {
-        let alike = kept.last().is_some_and(|k| (&k.outcome, &k.tag) == (&example.outcome, &example.tag));
-        same = if alike { same + 1 } else { 1 };
-        if same <= KEPT {
-            kept.push(example);
-        }
-    }
-    kept
 }

@@ -370,7 +370,7 @@ fn cookies_come_back_and_compressed_pages_are_looked_into() {
     assert!(outcome.measured.bytes.received < 12 * 300, "bytes are those of the wire");
 }
 
-/// Keeps what is posted to `/ID`; refuses every fifth, and never answers the one behind it.
+/// Buffering what is posted to `/ID`; refuses every fifth, and never answers the one behind it.
 #[derive(Default)]
 struct Store(Vec<u64>);
 
@@ -482,7 +482,7 @@ impl Server for Depot {
             }
             _ => {
                 self.accepted.push(id);
-                answer("201 Kept", "")
+                answer("201 BufferedResponse", "")
             }
         }
     }
@@ -671,7 +671,7 @@ fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
 }
 
 /// Redirects as the path says, `/303/…` with status 303: to the second host if `second` comes next, else to the first.
-/// Keeps what it was asked, with those header fields that let somebody in or describe a body.
+/// Buffering what it was asked, with those header fields that let somebody in or describe a body.
 #[derive(Default)]
 struct Leader(Vec<String>);
 

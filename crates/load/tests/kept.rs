@@ -13,12 +13,12 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_load::run::Origin;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{
-    Arrivals, Control, IoChoice, Kept, LoadError, LoadSpec, Model, Outcome, Until, WhenBehind, run,
+    Arrivals, ConnectionPool, Control, IoChoice, LoadError, LoadSpec, Model, Outcome, Until, WhenBehind, run,
 };
 use server::{Server, good, slow};
 
 /// A load of so many users with ten requests each, or of a rate; on two threads.
-fn spec(server: &Server, model: Model, kept: &Arc<Kept>, io: IoChoice) -> LoadSpec {
+fn spec(server: &Server, model: Model, pool: &Arc<ConnectionPool>, io: IoChoice) -> LoadSpec {
     let parts = RequestParts {
         method: "GET".into(),
         host: server.address.to_string(),
@@ -34,7 +34,7 @@ fn spec(server: &Server, model: Model, kept: &Arc<Kept>, io: IoChoice) -> LoadSp
     LoadSpec {
         threads: 2,
         io,
-        kept: Some(kept.clone()),
+        pool: Some(pool.clone()),
         ..LoadSpec::new(model, until, requests, server.address)
     }
 }
@@ -74,7 +74,7 @@ fn told(outcome: &Outcome) -> (u64, u64, u64, u64) {
 
 fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
     let server = Server::start(good);
-    let kept = Arc::new(Kept::default());
+    let pool = Arc::new(ConnectionPool::default());
     for (model, expected) in [
         (users(8), (8, 0, 0, 8)),
         (users(8), (0, 8, 0, 8)),
@@ -83,11 +83,11 @@ fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
         (users(12), (8, 4, 0, 12)),
         (rate(100.0), (0, 12, 0, 12)),
     ] {
-        let Some(outcome) = loaded(&spec(&server, model, &kept, io)) else { return };
+        let Some(outcome) = loaded(&spec(&server, model, &pool, io)) else { return };
         assert_eq!(told(&outcome), expected);
     }
     assert_eq!(server.counts().connections, 16);
-    drop(kept);
+    drop(pool);
     let counts = server.settled();
     assert_eq!((counts.requests, counts.resets), (10 * (8 + 8 + 4 + 12) + 30, 0));
 }
@@ -105,25 +105,25 @@ fn by_epoll() {
 #[test]
 fn what_will_be_of_no_use_is_closed_before() {
     let server = Server::start(good);
-    let kept = Arc::new(Kept::default());
-    let load = |n| told(&loaded(&spec(&server, users(n), &kept, IoChoice::Auto)).expect("some backend"));
-    assert_eq!((load(9), kept.len()), ((9, 0, 0, 9), 9));
-    kept.trim(4);
-    assert_eq!(kept.len(), 4);
-    assert_eq!((load(4), kept.len()), ((0, 4, 0, 4), 4));
-    kept.clear();
-    assert!(kept.is_empty());
+    let pool = Arc::new(ConnectionPool::default());
+    let load = |n| told(&loaded(&spec(&server, users(n), &pool, IoChoice::Auto)).expect("some backend"));
+    assert_eq!((load(9), pool.len()), ((9, 0, 0, 9), 9));
+    pool.trim(4);
+    assert_eq!(pool.len(), 4);
+    assert_eq!((load(4), pool.len()), ((0, 4, 0, 4), 4));
+    pool.clear();
+    assert!(pool.is_empty());
     assert_eq!(server.settled_after(9).connections, 9);
 }
 
 #[test]
 fn what_was_under_way_at_the_end_is_not_kept() {
     let server = Server::start(slow(Duration::from_secs(5)));
-    let kept = Arc::new(Kept::default());
+    let pool = Arc::new(ConnectionPool::default());
     let cut = |model| LoadSpec {
         until: Until::Elapsed(100_000_000),
         grace_ns: 50_000_000,
-        ..spec(&server, model, &kept, IoChoice::Auto)
+        ..spec(&server, model, &pool, IoChoice::Auto)
     };
     for _ in 0..2 {
         let outcome = loaded(&cut(users(4))).expect("some backend is allowed");
@@ -134,15 +134,15 @@ fn what_was_under_way_at_the_end_is_not_kept() {
 #[test]
 fn what_the_server_closed_meanwhile_is_made_anew() {
     let mut server = Server::start(good);
-    let kept = Arc::new(Kept::default());
-    let first = spec(&server, users(6), &kept, IoChoice::Auto);
+    let pool = Arc::new(ConnectionPool::default());
+    let first = spec(&server, users(6), &pool, IoChoice::Auto);
     assert_eq!(told(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
     server.die();
     let address = server.address;
     drop(server);
     let server = Server::at(&address.to_string(), good);
     assert_eq!(told(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
-    drop(kept);
+    drop(pool);
     drop(first);
     assert_eq!(server.settled_after(6).requests, 60);
 }

@@ -8,7 +8,7 @@ use loadlab_record::example::{BODY_BYTES, Example, HEAD_BYTES, KEPT, Kept};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::journey::example::Shown;
-use crate::journey::script::Trouble;
+use crate::journey::failure::StepFailure;
 use crate::measure::recorder::Times;
 use crate::spec::request::Request;
 use crate::target::Address;
@@ -57,7 +57,7 @@ pub enum Reason {
     /// There is no tunnel; the worker knows why.
     Proxy,
     /// A step of a journey was not as it should be.
-    Script(Trouble),
+    Script(StepFailure),
 }
 
 impl std::fmt::Display for Reason {
@@ -102,7 +102,7 @@ struct Group {
 
 /// A worker's keeper.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct ExampleStore {
     load: String,
     tags: Vec<String>,
     secrets: Secrets,
@@ -110,11 +110,11 @@ pub struct Keeper {
     groups: Vec<Group>,
 }
 
-impl Keeper {
+impl ExampleStore {
     /// Nothing kept yet.
     pub fn new(load: &str, tags: &[String], secrets: &Secrets) -> Self {
         let groups = (0..(tags.len() + 1) * OUTCOMES).map(|_| Group::default()).collect();
-        Keeper { load: load.to_owned(), tags: tags.to_vec(), secrets: secrets.clone(), groups }
+        ExampleStore { load: load.to_owned(), tags: tags.to_vec(), secrets: secrets.clone(), groups }
     }
 
     #[inline]

@@ -1,11 +1,12 @@
 //! What a load thread counts and keeps: counts and times, examples of exchanges, and what the thread itself used.
 
+pub(crate) mod batch;
 pub(crate) mod examples;
 pub mod own_usage;
 pub(crate) mod recorder;
 pub(crate) mod redact;
 
-use crate::measure::examples::Keeper;
+use crate::measure::examples::ExampleStore;
 use crate::measure::recorder::Recorder;
 use crate::spec::LoadSpec;
 
@@ -14,12 +15,12 @@ pub(crate) struct Measure {
     /// Counts and times.
     pub recorder: Recorder,
     /// Examples of failed and slow requests.
-    pub examples: Keeper,
+    pub examples: ExampleStore,
 }
 
 impl Measure {
     /// Nothing yet.
     pub fn new(spec: &LoadSpec, recorder: Recorder) -> Self {
-        Measure { recorder, examples: Keeper::new(&spec.name, &spec.tags, &spec.secrets) }
+        Measure { recorder, examples: ExampleStore::new(&spec.name, &spec.tags, &spec.secrets) }
     }
 }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 responses: where they end, what they say about the connection. Bytes in, progress out.
 //!
 //! Only what a load generator needs is looked at: status, framing and whether the connection may be used
-//! again (RFC 9112 §6, §7, §9.3). Head and body go to whoever wants them ([`Keep`]), and are not kept here. What is ambiguous (two lengths, length and
+//! again (RFC 9112 §6, §7, §9.3). Head and body go to whoever wants them ([`BodySink`]), and are not kept here. What is ambiguous (two lengths, length and
 //! transfer-encoding together) is a fault, not a guess.
 
 /// Longest response head, and longest trailer section.
@@ -112,7 +112,7 @@ pub struct Memo {
 }
 
 /// Who takes what a response consists of, as it comes.
-pub trait Keep {
+pub trait BodySink {
     /// The final head, whole, up to and with its empty line.
     fn head(&mut self, bytes: &[u8]);
     /// A piece of the body, without what frames it.
@@ -120,7 +120,7 @@ pub trait Keep {
 }
 
 /// Nobody.
-impl Keep for () {
+impl BodySink for () {
     #[inline]
     fn head(&mut self, _: &[u8]) {}
     #[inline]
@@ -171,18 +171,18 @@ impl Reader {
         self.feed_to(bytes, no_body, memo, &mut ())
     }
 
-    /// The same; head and body go to `keep`.
+    /// The same; head and body go to `sink`.
     #[inline]
     pub fn feed_to(
         &mut self,
         bytes: &[u8],
         no_body: bool,
         memo: &mut Memo,
-        keep: &mut impl Keep,
+        sink: &mut impl BodySink,
     ) -> Result<Fed, Fault> {
         let mut fed = Fed { done: false, used: 0, head_end: None };
         if self.state == State::Head {
-            match self.feed_head(bytes, no_body, memo, keep)? {
+            match self.feed_head(bytes, no_body, memo, sink)? {
                 None => {
                     fed.used = bytes.len();
                     return Ok(fed);
@@ -199,12 +199,12 @@ impl Reader {
             State::Body(left) => {
                 let take = (*left).min(rest.len() as u64);
                 *left -= take;
-                keep.body(&rest[..take as usize]);
+                sink.body(&rest[..take as usize]);
                 (take as usize, *left == 0)
             }
-            State::Chunked(chunk) => feed_chunked(chunk, rest, keep)?,
+            State::Chunked(chunk) => feed_chunked(chunk, rest, sink)?,
             State::UntilClose => {
-                keep.body(rest);
+                sink.body(rest);
                 (rest.len(), false)
             }
         };
@@ -220,7 +220,7 @@ impl Reader {
         bytes: &[u8],
         no_body: bool,
         memo: &mut Memo,
-        keep: &mut impl Keep,
+        sink: &mut impl BodySink,
     ) -> Result<Option<(usize, bool)>, Fault> {
         if self.partial.is_empty()
             && let Some(head) = memo.head
@@ -228,10 +228,10 @@ impl Reader {
             && bytes.starts_with(&memo.bytes)
         {
             self.begin_body(head);
-            keep.head(&memo.bytes);
+            sink.head(&memo.bytes);
             return Ok(Some((memo.bytes.len(), true)));
         }
-        self.parse_heads(bytes, no_body, memo, keep)
+        self.parse_heads(bytes, no_body, memo, sink)
     }
 
     #[cold]
@@ -241,7 +241,7 @@ impl Reader {
         bytes: &[u8],
         no_body: bool,
         memo: &mut Memo,
-        keep: &mut impl Keep,
+        sink: &mut impl BodySink,
     ) -> Result<Option<(usize, bool)>, Fault> {
         let before = self.partial.len();
         let mut start = 0;
@@ -257,11 +257,11 @@ impl Reader {
                         let rest = std::mem::take(&mut self.partial);
                         // `used` reaches beyond what had been kept, or it would have ended there before.
                         let offset = bytes.len() - rest.len();
-                        let nested = self.parse_heads(&rest, no_body, memo, keep)?;
+                        let nested = self.parse_heads(&rest, no_body, memo, sink)?;
                         return Ok(nested.map(|(n, _)| (offset + n, false)));
                     }
                     Ok(Some((head, used))) => {
-                        keep.head(&self.partial[..used]);
+                        sink.head(&self.partial[..used]);
                         self.partial.clear();
                         self.begin_body(head);
                         return Ok(Some((used - before, false)));
@@ -288,7 +288,7 @@ impl Reader {
                     memo.bytes.extend_from_slice(&bytes[start..start + used]);
                     (memo.head, memo.no_body) = (Some(head), no_body);
                     self.begin_body(head);
-                    keep.head(&bytes[start..start + used]);
+                    sink.head(&bytes[start..start + used]);
                     return Ok(Some((start + used, start == 0)));
                 }
             }
@@ -347,7 +347,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Faul
             for item in header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
                 if item.eq_ignore_ascii_case(b"close") {
                     keep_alive = false;
-                } else if item.eq_ignore_ascii_case(b"keep-alive") && response.version == Some(0) {
+                } else if item.eq_ignore_ascii_case(b"sink-alive") && response.version == Some(0) {
                     keep_alive = true;
                 }
             }
@@ -407,14 +407,14 @@ fn words(error: httparse::Error) -> &'static str {
 }
 
 /// Bytes used, and whether the body is complete.
-fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], keep: &mut impl Keep) -> Result<(usize, bool), Fault> {
+fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], sink: &mut impl BodySink) -> Result<(usize, bool), Fault> {
     let mut i = 0;
     while i < bytes.len() {
         let b = bytes[i];
         match *chunk {
             Chunk::Data(left) => {
                 let take = left.min((bytes.len() - i) as u64);
-                keep.body(&bytes[i..i + take as usize]);
+                sink.body(&bytes[i..i + take as usize]);
                 i += take as usize;
                 *chunk = if take == left { Chunk::DataCr } else { Chunk::Data(left - take) };
                 continue;
@@ -483,7 +483,7 @@ mod tests {
     #[derive(Default, PartialEq, Debug)]
     struct Kept(Vec<Vec<u8>>, Vec<u8>);
 
-    impl Keep for Kept {
+    impl BodySink for Kept {
         fn head(&mut self, bytes: &[u8]) {
             self.0.push(bytes.to_vec());
         }
@@ -652,16 +652,16 @@ mod tests {
 
     #[test]
     fn connections_that_may_be_used_again() {
-        for (head, keep) in [
+        for (head, sink) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false),
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: upgrade, Close\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", false),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: sink-alive\r\n\r\n", true),
         ] {
             let mut reader = Reader::default();
             assert!(reader.feed(head.as_bytes(), false, &mut Memo::default()).unwrap().done);
-            assert_eq!(reader.head().unwrap().keep_alive, keep, "{head}");
+            assert_eq!(reader.head().unwrap().keep_alive, sink, "{head}");
         }
     }
 

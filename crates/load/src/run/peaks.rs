@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::measure::recorder::BATCH_NS;
+use crate::measure::batch::BATCH_NS;
 
 /// Tenths that are kept, since threads tell of the same one at different times.
 const KEPT: usize = 64;

@@ -7,8 +7,10 @@ use std::collections::VecDeque;
 
 use loadlab_record::load::{TagMeasured, Tick};
 
-use super::{SECOND_NS, Second};
-use crate::measure::recorder::Ids;
+use super::Second;
+
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
+use crate::measure::batch::Ids;
 
 /// Seconds of one load, on its clock.
 #[derive(Default)]

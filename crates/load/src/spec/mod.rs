@@ -8,7 +8,7 @@ use loadlab_record::Secrets;
 
 use self::request::Request;
 use crate::journey::script::Written;
-use crate::pool::Kept;
+use crate::pool::ConnectionPool;
 use crate::schedule::Arrivals;
 use crate::schedule::level::{Level, Stage};
 use crate::schedule::think::Think;
@@ -62,7 +62,7 @@ pub struct LoadSpec {
     pub held: Option<Held>,
     /// Where connections come from that an earlier load has left, and where those go that this one leaves; without it
     /// each load makes its own, and closes them.
-    pub kept: Option<Arc<Kept>>,
+    pub pool: Option<Arc<ConnectionPool>>,
     /// Addresses to connect from, in turn; empty leaves it to the kernel.
     pub sources: Vec<std::net::IpAddr>,
     /// Load threads.
@@ -225,7 +225,7 @@ impl LoadSpec {
             proxy: None,
             tags: Vec::new(),
             held: None,
-            kept: None,
+            pool: None,
             sources: Vec::new(),
             threads: 1,
             cpus: Vec::new(),

@@ -10,7 +10,9 @@ use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
-use crate::journey::script::{Ended, Kept, Part, Trouble};
+use crate::journey::failure::StepFailure;
+use crate::journey::response::{BufferedResponse, Ended};
+use crate::journey::script::Part;
 use crate::measure::examples::Reason;
 use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
@@ -124,7 +126,7 @@ impl<'r> Worker<'r> {
         };
         let Some(Part::Say { send, wait, .. }) = journey.talk(request).map(|t| &t.part) else { return };
         let (kind, waits) = (send.as_ref().map(|(kind, _)| *kind), wait.is_some());
-        let mut kept = journey.room(request, exchange.kept.take());
+        let mut kept = journey.room(request, exchange.buffered.take());
         let Conversations { links, out, rooms, .. } = conversations;
         let Some(link) = &mut links[conn as usize] else { return };
         link.passed = 0;
@@ -132,9 +134,9 @@ impl<'r> Worker<'r> {
         let mut result = Ok(());
         let said = journey.say(id, request, now, &mut kept);
         match (said, kind) {
-            (Err(fault), _) => result = Err(Trouble::Unwritten(fault)),
+            (Err(fault), _) => result = Err(StepFailure::Unwritten(fault)),
             (Ok(text), Some(Kind::Text)) if std::str::from_utf8(text).is_err() => {
-                result = Err(Trouble::NotText);
+                result = Err(StepFailure::NotText);
             }
             (Ok(text), Some(kind)) => {
                 kept.request.extend_from_slice(&text[..text.len().min(HEAD_BYTES)]);
@@ -152,7 +154,7 @@ impl<'r> Worker<'r> {
         }
         let all_gone = link.unsent == 0;
         exchange.id = journey.last_id().filter(|_| kind.is_some() && result.is_ok());
-        exchange.kept = Some(kept);
+        exchange.buffered = Some(kept);
         match result {
             Err(trouble) => self.slots.unwritten.push(exchange.unwritten(id, trouble)),
             Ok(()) if !waits && all_gone => self.ends_soon(id, End::Done),
@@ -237,7 +239,7 @@ impl<'r> Worker<'r> {
         ops: &mut impl Ops<'r>,
         id: u32,
         now: u64,
-        (outcome, trouble): (Outcome, Option<Trouble>),
+        (outcome, trouble): (Outcome, Option<StepFailure>),
         message: &[u8],
     ) {
         let conn = &mut self.conns.table[self.slots.exchanges[id as usize].conn as usize];
@@ -376,21 +378,21 @@ impl<'r> Worker<'r> {
     }
 
     /// Whether a message is what is waited for, or decides otherwise; `None` if it is passed over.
-    fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<Trouble>)> {
+    fn judge_message(&mut self, id: u32, message: &[u8], now: u64) -> Option<(Outcome, Option<StepFailure>)> {
         let exchange = &mut self.slots.exchanges[id as usize];
         let journey = self.journey.as_mut()?;
         let Some(Part::Say { wait: Some(wait), .. }) = journey.talk(exchange.request).map(|t| &t.part) else {
             return None;
         };
         let passes_over = wait.passes_over;
-        let kept: &mut Kept = exchange.kept.as_deref_mut()?;
+        let kept: &mut BufferedResponse = exchange.buffered.as_deref_mut()?;
         kept.hear(message);
         let ended = Ended { status: 0, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
         let (outcome, trouble) = match kept.is_echo(message) {
             true => journey.judge(id, exchange.request, Some(kept), ended),
-            false => (Outcome::Failed(Failure::Check), Some(Trouble::NoEcho)),
+            false => (Outcome::Failed(Failure::Check), Some(StepFailure::NoEcho)),
         };
-        if !passes_over || !matches!(trouble, Some(Trouble::Check(_) | Trouble::NoEcho)) {
+        if !passes_over || !matches!(trouble, Some(StepFailure::Check(_) | StepFailure::NoEcho)) {
             return Some((outcome, trouble));
         }
         let conn = exchange.conn;
@@ -416,7 +418,7 @@ impl<'r> Worker<'r> {
             Ok(Some(end)) => &bytes[..*end],
             _ => bytes,
         };
-        if let Some(kept) = &mut exchange.kept {
+        if let Some(kept) = &mut exchange.buffered {
             kept.add_to_head(head);
         }
         let in_pieces = exchange.stash.is_some() || matches!(received, Ok(None));
@@ -478,13 +480,13 @@ impl<'r> Worker<'r> {
         self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (bytes, head_end)));
     }
 
-    fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<Trouble>) {
+    fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         self.measure.recorder.status(status);
         let exchange = &mut self.slots.exchanges[id as usize];
         exchange.status = status;
         let Some(journey) = &mut self.journey else { return (Outcome::Ok, None) };
         let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
-        journey.judge(id, exchange.request, exchange.kept.as_deref_mut(), ended)
+        journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended)
     }
 
     /// What came is no WebSocket, or no bearable one; the server has been told.

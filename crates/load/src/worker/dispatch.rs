@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use loadlab_record::outcome::Outcome;
 
 use crate::io::Ops;
+use crate::journey::failure::StepFailure;
 use crate::journey::order::Step;
-use crate::journey::script::Trouble;
 use crate::measure::examples::Reason;
 use crate::spec::{Order, WhenBehind};
 use crate::worker::Worker;
@@ -323,7 +323,7 @@ impl<'r> Worker<'r> {
         let stands = self.has_conversation(id);
         let exchange = &mut self.slots.exchanges[id as usize];
         let Some(journey) = &mut self.journey else { return };
-        if let Some(kept) = exchange.kept.take() {
+        if let Some(kept) = exchange.buffered.take() {
             journey.give_back(kept);
         }
         if outcome == Outcome::Ok && journey.redirected_to(id).is_some() {
@@ -338,9 +338,12 @@ impl<'r> Worker<'r> {
         let step = match (outcome, error) {
             (Outcome::Ok, _) => Step::On,
             // What follows may need what is missing.
-            (_, Some(Reason::Script(Trouble::Unwritten(_) | Trouble::NotText | Trouble::Capture(..)))) => {
-                Step::EndRound
-            }
+            (
+                _,
+                Some(Reason::Script(
+                    StepFailure::Unwritten(_) | StepFailure::NotText | StepFailure::Capture(..),
+                )),
+            ) => Step::EndRound,
             _ => journey.script(exchange.request).on_failure,
         };
         let left = journey.talk(exchange.request).map_or(0, |talk| talk.left);

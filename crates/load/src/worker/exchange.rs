@@ -5,7 +5,8 @@ use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Event, Ops, Sink};
-use crate::journey::script::{Ended, Kept, Trouble};
+use crate::journey::failure::StepFailure;
+use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::users::Users;
 use crate::measure::examples::{Ending, Reason};
 use crate::measure::recorder::Times;
@@ -90,7 +91,7 @@ impl<'r> Worker<'r> {
         match journey.try_out(id, index, now) {
             Ok(()) => true,
             Err(fault) => {
-                let trouble = Trouble::Unwritten(fault);
+                let trouble = StepFailure::Unwritten(fault);
                 self.slots.unwritten.push(self.slots.exchanges[id as usize].unwritten(id, trouble));
                 false
             }
@@ -126,11 +127,11 @@ impl<'r> Worker<'r> {
         let Some(journey) = &mut self.journey else { return };
         let exchange = &mut self.slots.exchanges[user as usize];
         let written = journey.script(exchange.request).message.is_some();
-        journey.make_room(exchange.request, &mut exchange.kept);
+        journey.make_room(exchange.request, &mut exchange.buffered);
         let (length, sent) = if written {
             match journey.write(user, exchange.request, now) {
                 Ok(bytes) => {
-                    if let Some(kept) = &mut exchange.kept {
+                    if let Some(kept) = &mut exchange.buffered {
                         kept.request.extend_from_slice(&bytes[..bytes.len().min(HEAD_BYTES)]);
                     }
                     let put = put(&mut self.conns.tls, ops, id, bytes);
@@ -140,7 +141,7 @@ impl<'r> Worker<'r> {
                 Err(fault) => {
                     // Nothing was said on it.
                     self.conns.table[id as usize].phase = Phase::Idle;
-                    let trouble = Trouble::Unwritten(fault);
+                    let trouble = StepFailure::Unwritten(fault);
                     return self.slots.unwritten.push(exchange.unwritten(user, trouble));
                 }
             }
@@ -226,7 +227,7 @@ impl<'r> Worker<'r> {
         let exchange = &mut self.slots.exchanges[exchange_id as usize];
         exchange.answered = true;
         let request: &'r Request = &self.spec.requests[exchange.request as usize];
-        let fed = match &mut exchange.kept {
+        let fed = match &mut exchange.buffered {
             None => exchange.reader.feed(bytes, request.answer_has_no_body, &mut self.slots.memo),
             Some(kept) => {
                 exchange.reader.feed_to(bytes, request.answer_has_no_body, &mut self.slots.memo, &mut **kept)
@@ -279,13 +280,13 @@ impl<'r> Worker<'r> {
 
     /// Whether a complete response is a success, and what its user takes from it.
     #[inline]
-    pub(crate) fn judge(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<Trouble>) {
+    pub(crate) fn judge(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
         let exchange = &mut self.slots.exchanges[id as usize];
         let Some(journey) = &mut self.journey else {
             return (self.spec.requests[exchange.request as usize].judge(status), None);
         };
         let ended = Ended { status, time_ns: now.saturating_sub(exchange.started_ns), now_ns: now };
-        let judged = journey.judge(id, exchange.request, exchange.kept.as_deref_mut(), ended);
+        let judged = journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended);
         for (place, value) in journey.numbers.drain(..) {
             self.measure.recorder.number(place, value, exchange.due_ns);
         }
@@ -334,7 +335,7 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         self.measure.recorder.roll(now);
         let conn = self.slots.exchanges[id as usize].conn;
-        let is_unwritten = matches!(reason, Reason::Script(Trouble::Unwritten(_)));
+        let is_unwritten = matches!(reason, Reason::Script(StepFailure::Unwritten(_)));
         match self.mode {
             Mode::Http2(_) => self.cancel_stream(ops, id),
             // Nothing was sent on it.
@@ -408,7 +409,7 @@ impl<'r> Worker<'r> {
     fn keep(&mut self, id: u32, ending: Ending<'_>) {
         let stash = self.slots.exchanges[id as usize].stash.take();
         let exchange = &self.slots.exchanges[id as usize];
-        let kept = exchange.kept.as_deref();
+        let kept = exchange.buffered.as_deref();
         let given = &self.spec.secrets;
         let whole = (kept, redact::is_complete(ending.outcome));
         let (secrets, is_known) = match &self.journey {
@@ -419,7 +420,7 @@ impl<'r> Worker<'r> {
         let worded = kept.filter(|k| self.mode.is_http2() && !k.head().is_empty());
         // What is hidden in it is looked for as it came.
         let as_it_came = !secrets.is_empty() || !is_known;
-        let body = |k: &Kept| {
+        let body = |k: &BufferedResponse| {
             let body = if as_it_came { k.received() } else { k.body() };
             body[..body.len().min(HEAD_BYTES + BODY_BYTES)].to_vec()
         };
@@ -434,7 +435,7 @@ impl<'r> Worker<'r> {
                 let Times { started_ns, end_ns, .. } = ending.times;
                 let status = ending.status.unwrap_or(0);
                 let ended = Ended { status, time_ns: end_ns - started_ns, now_ns: end_ns };
-                Some(journey.script(exchange.request).told(trouble, kept, ended, &secrets))
+                Some(journey.script(exchange.request).describe(trouble, kept, ended, &secrets))
             }
             (Some(Reason::Tls), _) => self.conns.tls.as_ref().map(|tls| tls.words.clone()),
             (Some(Reason::Proxy), _) => self.conns.tunnels.as_ref().map(|tunnels| tunnels.words.clone()),

@@ -1,7 +1,7 @@
 //! What a worker takes up from the load before, and leaves to the next one.
 
 use crate::io::{ConnId, Io, Ops, Wait};
-use crate::pool::{Kept, Spare};
+use crate::pool::{ConnectionPool, PooledConnection};
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
@@ -14,17 +14,17 @@ const LAST_WORDS_NS: u64 = 1_000_000;
 impl<'r> Worker<'r> {
     /// What connections come from and go to. A WebSocket is its user's, and so is the connection of one who leaves after
     /// a journey.
-    fn kept(&self) -> Option<&'r Kept> {
+    fn pool(&self) -> Option<&'r ConnectionPool> {
         let leave = self.journey.as_ref().is_some_and(|j| j.has_sessions());
-        self.spec.kept.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
+        self.spec.pool.as_deref().filter(|_| !self.mode.is_websocket() && !leave)
     }
 
     /// Takes up what the load before has left. To be called before the load begins.
     pub(crate) fn take_up(&mut self, ops: &mut impl Ops<'r>) {
-        let Some(kept) = self.kept() else { return };
+        let Some(pool) = self.pool() else { return };
         let mut places = self.places();
         // Those for which there is no use are closed: a server must not hold more than this load has.
-        for spare in kept.take(self.share.slot as usize) {
+        for spare in pool.take(self.share.slot as usize) {
             if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
                 && spare.is_good()
                 && self.take_up_one(ops, (id, address), spare)
@@ -35,7 +35,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Which of its host's addresses a connection leads to; `None` where this load would not have made it.
-    fn address_for(&self, spare: &Spare) -> Option<u32> {
+    fn address_for(&self, spare: &PooledConnection) -> Option<u32> {
         let addresses = self.spec.hosts.get(usize::from(spare.host))?;
         let address = addresses.iter().position(|a| *a == spare.address)?;
         let is_secure = self.conns.tls.as_ref().is_some_and(|s| s.is_for(spare.host));
@@ -62,7 +62,7 @@ impl<'r> Worker<'r> {
         &mut self,
         ops: &mut impl Ops<'r>,
         (id, address): (ConnId, u32),
-        mut spare: Spare,
+        mut spare: PooledConnection,
     ) -> bool {
         let Some(socket) = spare.socket.take() else { return false };
         if !ops.take(id, &spare.address, socket) {
@@ -84,7 +84,7 @@ impl<'r> Worker<'r> {
 
     /// Leaves connections at rest to the load that comes next. This is after the load, and in none of its figures.
     pub(crate) fn hand_over(&mut self, ops: &mut impl Ops<'r>) {
-        let Some(kept) = self.kept() else { return };
+        let Some(pool) = self.pool() else { return };
         for id in 0..self.conns.table.len() as u32 {
             if !self.is_at_rest(id) {
                 continue;
@@ -96,7 +96,10 @@ impl<'r> Worker<'r> {
             self.measure.recorder.closed();
             let tls = self.conns.tls.as_mut().and_then(|s| s.hand_over(id));
             let session = self.mode.streams().and_then(|streams| streams.hand_over(id));
-            kept.put(self.share.slot as usize, Spare { host, address, socket: Some(socket), tls, session });
+            pool.put(
+                self.share.slot as usize,
+                PooledConnection { host, address, socket: Some(socket), tls, session },
+            );
         }
         for id in 0..self.conns.table.len() as u32 {
             self.close(ops, id);
@@ -117,7 +120,7 @@ impl<'r> Worker<'r> {
 /// # Errors
 /// The backend's.
 pub fn settle<'r, I: Io<'r>>(io: &mut I, worker: &mut Worker<'r>) -> std::io::Result<()> {
-    let keeps = worker.kept().is_some();
+    let keeps = worker.pool().is_some();
     for id in 0..worker.conns.table.len() as u32 {
         if !keeps || !worker.is_at_rest(id) {
             worker.close(io.ops(), id);

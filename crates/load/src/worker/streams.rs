@@ -11,7 +11,7 @@ use loadlab_record::example::HEAD_BYTES;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::{ConnId, Ops};
-use crate::journey::script::Trouble;
+use crate::journey::failure::StepFailure;
 use crate::measure::examples::Reason;
 use crate::protocol::http2::{Session, Settings};
 use crate::worker::state::Mode;
@@ -71,19 +71,19 @@ impl<'r> Worker<'r> {
             let exchange = &mut self.slots.exchanges[id as usize];
             let request = &self.spec.requests[exchange.request as usize];
             if let Some(journey) = &mut self.journey {
-                journey.make_room(exchange.request, &mut exchange.kept);
+                journey.make_room(exchange.request, &mut exchange.buffered);
                 if let Some(written) = spec.written(exchange.request) {
                     let spoken = match journey.speak(id, exchange.request, now, written) {
                         Ok(spoken) => spoken,
                         Err(fault) => {
-                            self.slots.unwritten.push(exchange.unwritten(id, Trouble::Unwritten(fault)));
+                            self.slots.unwritten.push(exchange.unwritten(id, StepFailure::Unwritten(fault)));
                             continue;
                         }
                     };
                     let stream = (id, request.answer_has_no_body);
                     let sent = session.send_parts(stream, spoken.parts(), spoken.body, out);
                     exchange.id = spoken.id;
-                    if let Some(kept) = &mut exchange.kept {
+                    if let Some(kept) = &mut exchange.buffered {
                         let length = spoken.text.len().min(HEAD_BYTES);
                         kept.request.extend_from_slice(&spoken.text[..length]);
                         if sent == Ok(false) {
@@ -121,7 +121,7 @@ impl<'r> Worker<'r> {
             let (exchanges, requests) = (&self.slots.exchanges, &self.spec.requests);
             let body_of = |id: u32| {
                 let exchange = &exchanges[id as usize];
-                match exchange.kept.as_deref().filter(|kept| !kept.unsent.is_empty()) {
+                match exchange.buffered.as_deref().filter(|kept| !kept.unsent.is_empty()) {
                     Some(kept) => kept.unsent.as_slice(),
                     None => {
                         let request = &requests[exchange.request as usize];

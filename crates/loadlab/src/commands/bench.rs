@@ -174,7 +174,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
             hosts,
             proxy,
             tags: Vec::new(),
-            kept: None,
+            pool: None,
             held: args.connections.map(|connections| Held { connections, rate_per_s: args.connect_rate }),
             sources,
             threads,

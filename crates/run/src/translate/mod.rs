@@ -236,7 +236,7 @@ pub fn load_spec(
         hosts: addresses,
         tags,
         held: None,
-        kept: None,
+        pool: None,
         threads: load.threads.map_or(threads, |t| t as usize).max(1),
         cpus: Vec::new(),
         io: IoChoice::Auto,

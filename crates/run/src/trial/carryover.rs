@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loadlab_load::Kept;
+use loadlab_load::ConnectionPool;
 use loadlab_plan as plan;
 use loadlab_system::IdleReadings;
 
@@ -14,40 +14,40 @@ const TAKE_NS: u64 = 10_000;
 #[derive(Debug, Default)]
 pub struct Carried {
     /// For each load its connections; none where the system is another one each time.
-    kept: Vec<Arc<Kept>>,
-    /// Open files of each component at rest: later readings have the connections that are kept in them.
+    pools: Vec<Arc<ConnectionPool>>,
+    /// Open files of each component at rest: later readings have the connections that are pools in them.
     files: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Carried {
     /// With connections for so many loads.
     pub fn for_loads(loads: usize) -> Carried {
-        let kept = (0..loads).map(|_| Arc::new(Kept::sharing(loads))).collect();
-        Carried { kept, ..Carried::default() }
+        let pools = (0..loads).map(|_| Arc::new(ConnectionPool::sharing(loads))).collect();
+        Carried { pools, ..Carried::default() }
     }
 
     /// What a load goes on with.
-    pub fn of(&self, load: usize) -> Option<Arc<Kept>> {
-        self.kept.get(load).cloned()
+    pub fn of(&self, load: usize) -> Option<Arc<ConnectionPool>> {
+        self.pools.get(load).cloned()
     }
 
     /// Closes what those of these loads that are chosen have.
     pub fn connect_anew(&self, chosen: impl Fn(usize) -> bool) {
-        self.kept.iter().enumerate().filter(|(load, _)| chosen(*load)).for_each(|(_, kept)| kept.clear());
+        self.pools.iter().enumerate().filter(|(load, _)| chosen(*load)).for_each(|(_, pool)| pool.clear());
     }
 
     /// Closes what the loads of a case will have no use for: a server must not hold more than they have.
     pub fn trim(&self, case: &plan::Case) {
-        for (kept, load) in self.kept.iter().zip(&case.loads) {
+        for (pool, load) in self.pools.iter().zip(&case.loads) {
             if let plan::Model::Closed { users, .. } = load.model {
-                kept.trim(usize::try_from(users).unwrap_or(usize::MAX));
+                pools.trim(usize::try_from(users).unwrap_or(usize::MAX));
             }
         }
     }
 
     /// How long it takes to take up what there is.
     pub fn takes_ns(&self) -> u64 {
-        self.kept.iter().map(|kept| kept.len() as u64).sum::<u64>() * TAKE_NS
+        self.pools.iter().map(|pool| pool.len() as u64).sum::<u64>() * TAKE_NS
     }
 
     /// Notes what is open before a load.

@@ -257,7 +257,7 @@ impl Trial<'_> {
             }
             let place = (self.plan_dir, &shared, shared_names.as_slice());
             let (mut spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
-            spec.kept = self.carried.and_then(|carried| carried.of(loads.len()));
+            spec.pool = self.carried.and_then(|carried| carried.of(loads.len()));
             spec.secrets = stage.secrets.clone();
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };

@@ -10,10 +10,12 @@ use loadlab_record::outcome::{Failure, Outcome};
 use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
 use crate::journey::example::{Remembered, Shown, step_of, with_captured};
+use crate::journey::failure::StepFailure;
 use crate::journey::order::{Course, Progress, Step};
 use crate::journey::redirect;
+use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::rows::{Cursor, Rows};
-use crate::journey::script::{Ended, Journey, Kept, Part, Script, Talk, Trouble};
+use crate::journey::script::{Journey, Part, Script, Talk};
 use crate::journey::template::{self, Values};
 use crate::protocol::left_out::LeftOut;
 use crate::random::Random;
@@ -82,7 +84,7 @@ pub struct Users<'r> {
     pieces: Vec<http2::Piece<'r>>,
     // Boxes, since they wander into exchanges and back.
     #[allow(clippy::vec_box)]
-    spare: Vec<Box<Kept>>,
+    spare: Vec<Box<BufferedResponse>>,
     /// Users that left since a feed had no row for them.
     pub without_row: u64,
     /// Numbers of the answer judged last: place in the journey's list, and value.
@@ -241,7 +243,7 @@ impl<'r> Users<'r> {
         draw
     }
 
-    /// Keeps what a request was made of, for when it is sent again. Random values go on behind those it took.
+    /// Buffering what a request was made of, for when it is sent again. Random values go on behind those it took.
     #[inline]
     fn drawn(&mut self, user: u32, draw: Draw, used: Random) {
         let state = &mut self.users[user as usize];
@@ -432,7 +434,7 @@ impl<'r> Users<'r> {
         user: u32,
         request: u32,
         now_ns: u64,
-        kept: &mut Kept,
+        kept: &mut BufferedResponse,
     ) -> Result<&[u8], template::Fault> {
         self.body.clear();
         let Some(Part::Say { send, echoes, .. }) = self.talk(request).map(|t| &t.part) else {
@@ -458,7 +460,7 @@ impl<'r> Users<'r> {
 
     /// Makes room for the answer to a request, if it has to be kept.
     #[inline]
-    pub fn make_room(&mut self, request: u32, room: &mut Option<Box<Kept>>) {
+    pub fn make_room(&mut self, request: u32, room: &mut Option<Box<BufferedResponse>>) {
         let script = &self.scripts[request as usize];
         if script.wants_room() {
             let keeps = script.keeps();
@@ -467,14 +469,14 @@ impl<'r> Users<'r> {
     }
 
     /// Room for what is said in a conversation.
-    pub fn room(&mut self, request: u32, room: Option<Box<Kept>>) -> Box<Kept> {
+    pub fn room(&mut self, request: u32, room: Option<Box<BufferedResponse>>) -> Box<BufferedResponse> {
         let mut room = room.or_else(|| self.spare.pop()).unwrap_or_default();
         room.begin(self.scripts[request as usize].keeps());
         room
     }
 
     /// Takes the room back.
-    pub fn give_back(&mut self, mut kept: Box<Kept>) {
+    pub fn give_back(&mut self, mut kept: Box<BufferedResponse>) {
         kept.clear();
         self.spare.push(kept);
     }
@@ -484,11 +486,11 @@ impl<'r> Users<'r> {
         &mut self,
         user: u32,
         request: u32,
-        kept: Option<&mut Kept>,
+        kept: Option<&mut BufferedResponse>,
         ended: Ended,
-    ) -> (Outcome, Option<Trouble>) {
+    ) -> (Outcome, Option<StepFailure>) {
         let (script, state) = (&mut self.scripts[request as usize], &mut self.users[user as usize]);
-        let mut empty = Kept::default();
+        let mut empty = BufferedResponse::default();
         let kept = kept.unwrap_or(&mut empty);
         let before = state.redirect.take();
         let host = before.as_ref().map_or(script.host, |r| r.host);
@@ -524,7 +526,7 @@ impl<'r> Users<'r> {
                 }
                 Err(fault) => {
                     state.redirected = 0;
-                    return (Outcome::Failed(Failure::Check), Some(Trouble::Redirect(fault)));
+                    return (Outcome::Failed(Failure::Check), Some(StepFailure::Redirect(fault)));
                 }
             }
         }
@@ -534,14 +536,14 @@ impl<'r> Users<'r> {
             let draw = Draw { sequence: 0, id: 0, now_ns: ended.now_ns, random: self.random };
             let mut values = state.values(self.journey, &draw, &mut self.random);
             if let Err(fault) = script.expect(&mut values) {
-                return (Outcome::Failed(Failure::Check), Some(Trouble::Unwritten(fault)));
+                return (Outcome::Failed(Failure::Check), Some(StepFailure::Unwritten(fault)));
             }
         }
         let judged = script.judge(kept, ended, &mut state.slots);
         for (slot, _) in script.captures.iter().filter(|(_, capture)| capture.is_number) {
             let place = self.journey.numbers.iter().position(|(number, _)| number == slot);
             // What was not captured now is not there, and nothing was if the answer was no good.
-            let value = state.slots.get(*slot).filter(|_| judged.1.is_none_or(Trouble::is_of_capture));
+            let value = state.slots.get(*slot).filter(|_| judged.1.is_none_or(StepFailure::is_of_capture));
             self.numbers.extend(place.zip(value.and_then(capture::number)));
         }
         judged
@@ -560,7 +562,7 @@ impl<'r> Users<'r> {
     pub fn secrets(
         &self,
         (user, request): (u32, u32),
-        (kept, is_whole): (Option<&Kept>, bool),
+        (kept, is_whole): (Option<&BufferedResponse>, bool),
         given: &Secrets,
     ) -> (Secrets, bool) {
         let mut secrets = with_captured(given, self.remembered(user));

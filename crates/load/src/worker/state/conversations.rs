@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::io::ConnId;
-use crate::journey::script::{MAX_BODY, Trouble};
+use crate::journey::failure::StepFailure;
+use crate::journey::response::MAX_BODY;
 use crate::protocol::websocket::{NORMAL, Socket};
 use crate::spec::LoadSpec;
 use crate::worker::state::buffers::Rooms;
@@ -96,7 +97,7 @@ pub enum End {
     /// All is said.
     Done,
     /// What was waited for had come before.
-    Heard(Outcome, Option<Trouble>),
+    Heard(Outcome, Option<StepFailure>),
     /// There is nobody to talk to.
     Lost,
 }
@@ -121,7 +122,7 @@ impl Link {
         }
     }
 
-    /// Keeps a message for later, if that is wanted and there is room.
+    /// Buffering a message for later, if that is wanted and there is room.
     fn store(&mut self, message: &[u8], rooms: &mut Rooms) {
         let room = self.inbox.len() < INBOX_MESSAGES && self.inbox_bytes + message.len() <= INBOX_BYTES;
         if !self.keeps {
@@ -192,7 +193,7 @@ impl Conversations {
         self.links.get_mut(conn as usize)?.as_deref_mut()
     }
 
-    /// Keeps a message of a connection for later, if that is wanted.
+    /// Buffering a message of a connection for later, if that is wanted.
     pub fn store(&mut self, conn: ConnId, message: &[u8]) {
         if let Some(Some(link)) = self.links.get_mut(conn as usize) {
             link.store(message, &mut self.rooms);

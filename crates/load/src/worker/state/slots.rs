@@ -2,7 +2,8 @@
 
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 
-use crate::journey::script::{Kept, Trouble};
+use crate::journey::failure::StepFailure;
+use crate::journey::response::BufferedResponse;
 use crate::measure::examples::end_of_head;
 use crate::protocol::http1::{Memo, Reader};
 use crate::worker::state::timeouts::{Deadlines, Link, Links};
@@ -52,7 +53,7 @@ pub struct Exchange {
     /// Beginning of a response that came in pieces, for the examples.
     pub stash: Option<Box<Stash>>,
     /// The whole answer, where it is judged by more than its status.
-    pub kept: Option<Box<Kept>>,
+    pub buffered: Option<Box<BufferedResponse>>,
 }
 
 /// An exchange whose request could not be written, and why. What began is known by its request and its start: the place
@@ -66,7 +67,7 @@ pub struct Unwritten {
     /// Since when.
     pub started_ns: u64,
     /// Why.
-    pub trouble: Trouble,
+    pub trouble: StepFailure,
 }
 
 /// Beginning of a response.
@@ -100,7 +101,7 @@ impl Exchange {
             reader: Reader::default(),
             link: Link::default(),
             stash: None,
-            kept: None,
+            buffered: None,
         }
     }
 
@@ -118,7 +119,7 @@ impl Exchange {
     }
 
     /// What it is at could not be written.
-    pub fn unwritten(&self, id: u32, trouble: Trouble) -> Unwritten {
+    pub fn unwritten(&self, id: u32, trouble: StepFailure) -> Unwritten {
         Unwritten { id, request: self.request, started_ns: self.started_ns, trouble }
     }
 }
@@ -178,7 +179,7 @@ impl Slots {
         Some((id, self.exchanges[id as usize].link.at_ns))
     }
 
-    /// Keeps the beginning of a response that comes in pieces.
+    /// Buffering the beginning of a response that comes in pieces.
     pub fn stash(&mut self, id: u32, bytes: &[u8], head_end: Option<usize>) {
         if !self.reserve_stash(id) {
             return;

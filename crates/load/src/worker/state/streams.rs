@@ -8,8 +8,8 @@ use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::Failure;
 
 use crate::io::ConnId;
-use crate::journey::script::write_field;
-use crate::protocol::http1::Keep;
+use crate::journey::response::write_field;
+use crate::protocol::http1::BodySink;
 use crate::protocol::http2::{Code, Event, Session};
 use crate::spec::Http2;
 use crate::worker::state::slots::Slots;
@@ -132,7 +132,7 @@ impl EventApplier<'_> {
     fn head(&mut self, token: u32, status: u16, end: bool) {
         let exchange = &mut self.slots.exchanges[token as usize];
         (exchange.answered, exchange.status) = (true, status);
-        if let Some(kept) = &mut exchange.kept {
+        if let Some(kept) = &mut exchange.buffered {
             kept.end_head();
         }
         if let Some(stash) = &mut exchange.stash {
@@ -147,8 +147,8 @@ impl EventApplier<'_> {
     #[inline]
     fn data(&mut self, token: u32, bytes: &[u8], end: bool) {
         let exchange = &mut self.slots.exchanges[token as usize];
-        if let Some(kept) = &mut exchange.kept {
-            Keep::body(&mut **kept, bytes);
+        if let Some(kept) = &mut exchange.buffered {
+            BodySink::body(&mut **kept, bytes);
         }
         if let Some(stash) = &mut exchange.stash {
             let room = (HEAD_BYTES + BODY_BYTES).saturating_sub(stash.bytes.len());
@@ -166,7 +166,7 @@ impl EventApplier<'_> {
         if exchange.answered {
             return;
         }
-        if let Some(kept) = &mut exchange.kept {
+        if let Some(kept) = &mut exchange.buffered {
             return kept.field(name, value);
         }
         let fails = name == b":status" && value.first().is_some_and(|b| *b >= b'4');

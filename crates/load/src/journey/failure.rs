@@ -1,0 +1,51 @@
+//! Why a step of a journey failed beyond its status.
+
+use crate::journey::check::Failed;
+use crate::journey::{capture, decode, redirect, template};
+
+/// Why a step failed beyond its status; small, since it is carried for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepFailure {
+    /// The request could not be written.
+    Unwritten(template::Fault),
+    /// A check did not hold.
+    Check(Failed),
+    /// A value was not there; which of the step's captures.
+    Capture(u16, capture::Fault),
+    /// The body is longer than [`MAX_BODY`].
+    TooLong,
+    /// A redirect that is not followed.
+    Redirect(redirect::Fault),
+    /// The body does not decode.
+    Encoded(decode::Fault),
+    /// A text to be sent is not UTF-8.
+    NotText,
+    /// A text with variables is not in the answer.
+    NoEcho,
+}
+
+impl StepFailure {
+    /// The answer was good but for a value that was not there.
+    pub fn is_of_capture(self) -> bool {
+        matches!(self, StepFailure::Capture(..))
+    }
+
+    /// In words that hold for every answer.
+    pub fn words(self) -> &'static str {
+        match self {
+            StepFailure::Unwritten(fault) => fault.words(),
+            StepFailure::Check(Failed::Status) => "check failed: status",
+            StepFailure::Check(Failed::Header(_)) => "check failed: header",
+            StepFailure::Check(Failed::Contains(_)) => "check failed: the body does not contain it",
+            StepFailure::Check(Failed::Json(_)) => "check failed: JSON",
+            StepFailure::Check(Failed::Size(_)) => "check failed: size",
+            StepFailure::Check(Failed::Time(_)) => "check failed: time",
+            StepFailure::Capture(_, fault) => fault.words(),
+            StepFailure::Redirect(fault) => fault.words(),
+            StepFailure::Encoded(fault) => fault.words(),
+            StepFailure::NoEcho => "check failed: the message does not contain it",
+            StepFailure::NotText => "what was to be sent as a text is not UTF-8",
+            StepFailure::TooLong => "the body is longer than what is kept for checks and captures",
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A response that is looked into: its head, and as much of its body as checks and captures ask for.
+
+use std::borrow::Cow;
+
+use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
+
+use crate::journey::check::Answer;
+use crate::journey::decode;
+use crate::journey::template::{self, Template};
+use crate::protocol::http1::BodySink;
+
+/// Most bytes of a body that are kept for checks and captures. What is beyond is counted, not looked at, and a
+/// check or capture that needs the body fails, saying so.
+pub const MAX_BODY: usize = 4 << 20;
+/// Most bytes of a body that nobody looks at: what an example shows of it.
+const SHOWN: usize = HEAD_BYTES + BODY_BYTES;
+/// BufferedResponse bodies larger than this give their memory back.
+const BODY_KEPT: usize = 64 * 1024;
+
+/// How much of a body is kept until it is judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Buffering {
+    /// Its beginning, for examples: checks and captures ask for the head at most.
+    #[default]
+    Beginning,
+    /// All of it if it is encoded: its size is checked, and that is the size of what it decodes to.
+    IfEncoded,
+    /// Up to [`MAX_BODY`]: a check or a capture looks at it.
+    All,
+}
+
+/// A response of which the head and as much of the body as somebody looks at are kept until it is complete.
+#[derive(Debug, Default)]
+pub struct BufferedResponse {
+    buffering: Buffering,
+    head: Vec<u8>,
+    body: Vec<u8>,
+    size: u64,
+    /// The body as it was meant, if it came encoded.
+    decoded: Vec<u8>,
+    is_decoded: bool,
+    /// Beginning of the request, if it was written for this exchange.
+    pub request: Vec<u8>,
+    /// Its body, where a part of it has to wait until the server has room.
+    pub unsent: Vec<u8>,
+    /// Texts that the answer must contain, end to end, and where each of them ends.
+    echoes: Vec<u8>,
+    echo_ends: Vec<usize>,
+}
+
+impl BodySink for BufferedResponse {
+    fn head(&mut self, bytes: &[u8]) {
+        self.head.clear();
+        self.head.extend_from_slice(bytes);
+    }
+
+    fn body(&mut self, bytes: &[u8]) {
+        if self.buffering == Buffering::IfEncoded && self.size == 0 {
+            self.buffering =
+                if decode::is_encoded(&self.head) { Buffering::All } else { Buffering::Beginning };
+        }
+        self.size += bytes.len() as u64;
+        let most = if self.buffering == Buffering::All { MAX_BODY } else { SHOWN };
+        let room = most.saturating_sub(self.body.len());
+        self.body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+impl BufferedResponse {
+    /// Ready for another response, of which so much is looked at.
+    pub fn begin(&mut self, buffering: Buffering) {
+        self.clear();
+        self.buffering = buffering;
+    }
+
+    /// Forgets the response.
+    pub fn clear(&mut self) {
+        self.head.clear();
+        self.body.clear();
+        self.request.clear();
+        self.unsent.clear();
+        self.echoes.clear();
+        self.echo_ends.clear();
+        self.decoded.clear();
+        (self.size, self.is_decoded) = (0, false);
+        if self.decoded.capacity() > BODY_KEPT {
+            self.decoded = Vec::new();
+        }
+        if self.body.capacity() > BODY_KEPT {
+            self.body = Vec::new();
+        }
+        if self.unsent.capacity() > BODY_KEPT {
+            self.unsent = Vec::new();
+        }
+    }
+
+    /// What came of the body, as far as it is kept.
+    pub fn received(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The body as it was meant, also of an answer that nobody had to look into; as much of it as can be decoded, and whether
+    /// that is all.
+    #[cold]
+    pub fn looked_into(&self) -> (Cow<'_, [u8]>, bool) {
+        if self.is_decoded {
+            return (Cow::Borrowed(&self.decoded), !self.is_cut());
+        }
+        let mut decoded = Vec::new();
+        match decode::decode(&self.head, &self.body, MAX_BODY, &mut decoded) {
+            Ok(false) => (Cow::Borrowed(&self.body), !self.is_cut()),
+            Ok(true) => (Cow::Owned(decoded), !self.is_cut()),
+            Err(_) => (Cow::Owned(decoded), false),
+        }
+    }
+
+    /// More came than is kept.
+    pub fn is_cut(&self) -> bool {
+        self.size > self.body.len() as u64
+    }
+
+    /// Undoes the content's encoding, if it has one.
+    pub fn decode(&mut self) -> Result<(), decode::Fault> {
+        self.is_decoded = decode::decode(&self.head, &self.body, MAX_BODY, &mut self.decoded)?;
+        Ok(())
+    }
+
+    /// Writes a text that the answer must contain.
+    ///
+    /// # Errors
+    /// A value that is missing.
+    pub fn expect(
+        &mut self,
+        text: &Template,
+        values: &mut template::Values<'_>,
+    ) -> Result<(), template::Fault> {
+        text.write(values, &mut self.echoes)?;
+        self.echo_ends.push(self.echoes.len());
+        Ok(())
+    }
+
+    /// The answer contains what was expected of it.
+    pub fn is_echo(&self, message: &[u8]) -> bool {
+        let mut from = 0;
+        self.echo_ends.iter().all(|to| {
+            let text = &self.echoes[from..*to];
+            from = *to;
+            memchr::memmem::find(message, text).is_some()
+        })
+    }
+
+    /// More of a head that comes in pieces.
+    pub fn add_to_head(&mut self, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+    }
+
+    /// A whole message takes the place of what was kept before.
+    pub fn hear(&mut self, message: &[u8]) {
+        (self.size, self.is_decoded) = (0, false);
+        self.body.clear();
+        self.body(message);
+    }
+
+    /// Its final head.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    /// A field of an HTTP/2 head. The status comes first, and begins the head anew: interim ones do not count.
+    pub fn field(&mut self, name: &[u8], value: &[u8]) {
+        if name == b":status" {
+            self.head.clear();
+        }
+        write_field(name, value, &mut self.head);
+    }
+
+    /// That was the head's last field.
+    pub fn end_head(&mut self) {
+        self.head.extend_from_slice(b"\r\n");
+    }
+
+    /// The body as it was meant, as far as it is known.
+    pub fn body(&self) -> &[u8] {
+        if self.is_decoded { &self.decoded } else { &self.body }
+    }
+
+    /// What checks and captures look at.
+    pub fn answer(&self, ended: Ended) -> Answer<'_> {
+        let (body, size) = match self.is_decoded {
+            true => (self.decoded.as_slice(), self.decoded.len() as u64),
+            false => (self.body.as_slice(), self.size),
+        };
+        Answer { status: ended.status, head: &self.head, body, size, time_ns: ended.time_ns }
+    }
+
+    /// What was asked for: path and query.
+    pub fn target(&self) -> &[u8] {
+        if let Some(rest) =
+            memchr::memmem::find(&self.request, b"\r\n:path ").map(|at| &self.request[at + 8..])
+        {
+            return rest.split(|b| *b == b'\r').next().unwrap_or_default();
+        }
+        let target = self.request.split(|b| *b == b' ').nth(1).unwrap_or_default();
+        // A proxy is asked with the whole URL.
+        match target.strip_prefix(b"http://") {
+            None => target,
+            Some(rest) => rest.iter().position(|b| *b == b'/').map_or(&[], |at| &rest[at..]),
+        }
+    }
+}
+
+/// A field of an HTTP/2 head in words: `:status 200`, `server: a`, with its line end.
+pub fn write_field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(if name.starts_with(b":") { b" " } else { b": " });
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// The answer's status.
+    pub status: u16,
+    /// From the request's start to its end.
+    pub time_ns: u64,
+    /// When, on the load's clock.
+    pub now_ns: u64,
+}

@@ -1,0 +1,171 @@
+//! What one worker counted in one interval: the unit that a load thread hands over.
+
+use loadlab_record::example::Example;
+use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Series, Stragglers, TagMeasured};
+use loadlab_record::numbers::Numbers;
+
+/// How often a batch is handed over. Divides a second.
+pub const BATCH_NS: u64 = 100_000_000;
+
+/// What a worker counted in one interval.
+#[derive(Debug)]
+pub struct Batch {
+    /// Which worker.
+    pub worker: usize,
+    /// The interval, on the load's clock: events from here on, a multiple of [`BATCH_NS`] …
+    pub from_ns: u64,
+    /// … and before here.
+    pub until_ns: u64,
+    /// It is longer than [`BATCH_NS`], since no empty batch had come back. It lies within a second, or ends with one.
+    pub is_long: bool,
+    /// By event. `in_flight` is set in the last batch alone, to what was cut off.
+    pub counts: Counts,
+    /// Requests under way when the interval ended.
+    pub in_flight: u64,
+    /// Connections open when it ended.
+    pub open: u64,
+    /// Complete responses by status code.
+    pub statuses: Box<[u64; 1000]>,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Times of what fell due in the window.
+    pub window: Series,
+    /// Times of what fell due before it; there only if there is a warm-up.
+    pub before: Option<Box<Series>>,
+    /// By tag; times of the window alone.
+    pub by_tag: Vec<TagMeasured>,
+    /// Captured numbers, by their place in the journey's; of the window alone.
+    pub numbers: Vec<Numbers>,
+    /// Events inside the window.
+    pub in_window: InWindow,
+    /// Sum of the time that requests ended in this interval were under way.
+    pub busy_ns: u64,
+    /// The part of it that lies in the window.
+    pub busy_in_window_ns: u64,
+    /// Requests that began before the window's end and ended after it; `tail_s` is not for a batch to know.
+    pub stragglers: Stragglers,
+    /// Where the window ends, as far as is known; `u64::MAX` while it has no end.
+    pub window_to_ns: u64,
+    /// Start of the request that began last, so far.
+    pub last_start_ns: u64,
+    /// Connections made in it, and the most open in it.
+    pub connections: Connections,
+    /// Most requests in flight in it.
+    pub flight_peak: u64,
+    /// End of the last complete exchange so far.
+    pub last_end_ns: u64,
+    /// Times at which the worker did not run, so far.
+    pub gaps: Gaps,
+    /// Failed exchanges newly kept.
+    pub examples: Vec<Example>,
+    /// Ids of requests that ended in it.
+    pub ids: Ids,
+    /// The worker has ended.
+    pub last: bool,
+}
+
+/// What a batch has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Which worker it is of.
+    pub worker: usize,
+    /// Tags.
+    pub tags: usize,
+    /// Captured numbers.
+    pub numbers: usize,
+    /// There is a warm-up.
+    pub warmup: bool,
+}
+
+/// Times at which the worker did not run, on the load's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Gaps {
+    /// How many.
+    pub times: u64,
+    /// Their sum.
+    pub sum_ns: u64,
+    /// The longest.
+    pub longest_ns: u64,
+    /// When that began.
+    pub longest_at_ns: u64,
+}
+
+/// Ids of requests that ended, by what became of them; in no order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Answered with success.
+    pub accepted: Vec<u64>,
+    /// Sent, and no complete answer came.
+    pub unanswered: Vec<u64>,
+    /// Answered, and not with success.
+    pub refused: Vec<u64>,
+}
+
+impl Ids {
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.accepted.is_empty() && self.unanswered.is_empty() && self.refused.is_empty()
+    }
+
+    /// Takes those of another one, which is empty then.
+    pub fn append(&mut self, other: &mut Ids) {
+        self.accepted.append(&mut other.accepted);
+        self.unanswered.append(&mut other.unanswered);
+        self.refused.append(&mut other.refused);
+    }
+}
+
+impl Batch {
+    /// Nothing counted yet.
+    pub fn new(sizes: Sizes) -> Self {
+        let Sizes { worker, tags, numbers, warmup } = sizes;
+        Batch {
+            worker,
+            from_ns: 0,
+            until_ns: 0,
+            is_long: false,
+            counts: Counts::default(),
+            in_flight: 0,
+            open: 0,
+            statuses: Box::new([0; 1000]),
+            bytes: Bytes::default(),
+            window: Series::default(),
+            before: warmup.then(Box::default),
+            by_tag: (0..tags).map(|_| TagMeasured::default()).collect(),
+            numbers: (0..numbers).map(|_| Numbers::default()).collect(),
+            in_window: InWindow::default(),
+            busy_ns: 0,
+            flight_peak: 0,
+            busy_in_window_ns: 0,
+            stragglers: Stragglers::default(),
+            window_to_ns: u64::MAX,
+            last_start_ns: 0,
+            connections: Connections::default(),
+            last_end_ns: 0,
+            gaps: Gaps::default(),
+            examples: Vec::new(),
+            ids: Ids::default(),
+            last: false,
+        }
+    }
+
+    /// Empties it for its next use.
+    pub fn clear(&mut self) {
+        self.is_long = false;
+        self.counts = Counts::default();
+        self.statuses.fill(0);
+        self.bytes = Bytes::default();
+        self.window.clear();
+        if let Some(before) = &mut self.before {
+            before.clear();
+        }
+        self.by_tag.iter_mut().for_each(TagMeasured::clear);
+        self.numbers.iter_mut().for_each(Numbers::clear);
+        self.in_window = InWindow::default();
+        self.busy_ns = 0;
+        self.busy_in_window_ns = 0;
+        self.stragglers = Stragglers::default();
+        self.connections = Connections::default();
+        self.examples.clear();
+    }
+}

@@ -1,0 +1,121 @@
+//! Why a target cannot be used.
+
+use std::net::IpAddr;
+
+/// Why a target cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// No URL.
+    #[error("`{url}` is not a URL: {why}\nhint: {hint}")]
+    Url {
+        /// What was given, without user and password.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to write.
+        hint: &'static str,
+    },
+    /// No Unix socket.
+    #[error("`{url}` is no Unix socket: {why}\nhint: write it as `unix:/PATH/TO.sock:/URL/PATH`")]
+    Socket {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No proxy.
+    #[error("`{url}` is no proxy: {why}\nhint: write it as `http://[USER:PASSWORD@]HOST:PORT`")]
+    Proxy {
+        /// What was given, without the password.
+        url: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A Unix socket behind a proxy.
+    #[error(
+        "`unix:{socket}` cannot be reached through a proxy\nhint: leave the proxy out, or give the server a port"
+    )]
+    SocketByProxy {
+        /// The socket's file.
+        socket: String,
+    },
+    /// Addresses given for names that a proxy looks up.
+    #[error(
+        "`--resolve` means nothing behind a proxy: the proxy looks names up itself\nhint: leave out `--resolve`, or the proxy"
+    )]
+    ResolvedByProxy,
+    /// A name behind a proxy that is not allowed by name.
+    #[error(
+        "`{host}` would be looked up by the proxy, so nobody here knows where such a load goes; behind a proxy a host must be allowed by name\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
+    )]
+    NotAllowedByProxy {
+        /// The host as named.
+        host: String,
+    },
+    /// A host of its own for a request that asks a proxy for a whole URL.
+    #[error(
+        "`Host: {given}` cannot be sent through a proxy beside `http://{authority}`: a proxy goes by the URL, and one that does not would lead the load elsewhere\nhint: put the host into the URL, or leave out `Host` or the proxy; to https, `Host` is sent as given"
+    )]
+    HostByProxy {
+        /// What was given.
+        given: String,
+        /// The URL's.
+        authority: String,
+    },
+    /// No address.
+    #[error(
+        "the name `{host}` cannot be resolved (dns): {why}\nhint: is it spelled right? an address of your own goes with `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
+    )]
+    Dns {
+        /// The name.
+        host: String,
+        /// The port asked for.
+        port: u16,
+        /// What the resolver said.
+        why: String,
+    },
+    /// No address of the family that connections come from.
+    #[error(
+        "`{host}` has no {} address, so nothing can be sent to it from {from}\nhint: give `--source` an {} address, or leave it out",
+        family(*from), other_family(*from)
+    )]
+    OtherFamily {
+        /// The host as named.
+        host: String,
+        /// Where connections come from.
+        from: IpAddr,
+    },
+    /// Not allowed.
+    #[error(
+        "`{host}` ({address}) is not loopback, and loads go nowhere else unless they are told to\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
+    )]
+    NotAllowed {
+        /// The host as named.
+        host: String,
+        /// The address it stands for.
+        address: IpAddr,
+    },
+}
+
+impl TargetError {
+    /// The URL itself is at fault, not the world.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            TargetError::Url { .. }
+                | TargetError::Socket { .. }
+                | TargetError::Proxy { .. }
+                | TargetError::SocketByProxy { .. }
+                | TargetError::ResolvedByProxy
+                | TargetError::HostByProxy { .. }
+        )
+    }
+}
+
+fn family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+fn other_family(address: IpAddr) -> &'static str {
+    if address.is_ipv4() { "IPv6" } else { "IPv4" }
+}
