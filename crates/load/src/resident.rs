@@ -24,7 +24,7 @@ pub fn leave_start_behind() {
 fn unwritten(maps: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut open: Option<Range<usize>> = None;
-    // Of its own, in memory and swapped out; both are told of every mapping, in this order.
+    // Of its own, in memory and swapped out; both are listed for every mapping, in this order.
     for line in maps.lines() {
         let mut words = line.split_ascii_whitespace();
         match (words.next(), words.next()) {

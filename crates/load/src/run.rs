@@ -57,7 +57,7 @@ pub struct Origin {
     pub first_id: u64,
 }
 
-/// What a running load tells, on the caller's thread.
+/// What a running load reports, on the caller's thread.
 #[derive(Debug)]
 pub enum LoadEvent<'a> {
     /// A second is complete.
@@ -147,7 +147,7 @@ pub enum LoadError {
 /// Runs a load on threads of its own and merges what they count on the caller's.
 ///
 /// # Errors
-/// A thread that cannot be started, or a backend that fails. What was told before stays true.
+/// A thread that cannot be started, or a backend that fails. What was reported before stays true.
 pub fn run(
     spec: &LoadSpec,
     control: &Control,

@@ -541,16 +541,16 @@ fn check_network(case: &Case, ran: &Ran) {
 /// Bytes that may wait on one connection to go out: bodies, and what a server that does not read is answered.
 const MOST_WAITING: usize = 1 << 20;
 
-/// Every id went out for one request and is told once, as the server has it.
+/// Every id went out for one request and is reported once, as the server has it.
 fn check_ids(case: &Case, spec: &LoadSpec, ran: &Ran) {
     let Ids { accepted, unanswered, refused } = &ran.seconds.ids;
-    let mut told: Vec<u64> = [accepted.as_slice(), unanswered, refused].concat();
-    let all = told.len();
-    told.sort_unstable();
-    told.dedup();
-    assert_eq!(told.len(), all, "an id is told once");
+    let mut reported: Vec<u64> = [accepted.as_slice(), unanswered, refused].concat();
+    let all = reported.len();
+    reported.sort_unstable();
+    reported.dedup();
+    assert_eq!(reported.len(), all, "an id is reported once");
     for (id, times) in &ran.ledger.seen {
-        assert!(told.binary_search(id).is_ok(), "the server saw {id}, and nothing is told of it");
+        assert!(reported.binary_search(id).is_ok(), "the server saw {id}, and nothing is reported of it");
         assert_eq!(*times, 1, "the server saw {id} again");
     }
     let has_ids = spec.journey.is_some() && case.protocol != Protocol::WebSocket;

@@ -154,7 +154,7 @@ fn held_late(spec: &LoadSpec) -> isize {
         }
     });
     assert_eq!(outcome.unwrap().measured.counts.ok, USERS);
-    // The last tenths are told when all is over.
+    // The last tenths are reported when all is over.
     held[PIECES - 4]
 }
 

@@ -88,7 +88,7 @@ fn nothing_is_lost_while_nobody_collects() {
             measured.connections.in_flight_peak = usual.measured.connections.in_flight_peak;
             assert_eq!(measured, usual.measured);
             assert_eq!(sum(&coarse), sum(&all));
-            // Each second is told once, alone or with others.
+            // Each second is reported once, alone or with others.
             let spans = spans(&coarse);
             assert!(spans.windows(2).all(|pair| pair[0].1 == pair[1].0), "{spans:?}");
             let long = |(from_s, to_s): &&(f64, f64)| to_s - from_s > 1.5;

@@ -249,7 +249,7 @@ fn fields_survive_both_ways() {
             ("x-method".to_owned(), "GET".to_owned()),
         ]));
     }
-    let settings = Settings { tell_fields: true, ..Settings::default() };
+    let settings = Settings { report_fields: true, ..Settings::default() };
     for table in [4096, 100, 0] {
         let mut builder = h2::server::Builder::new();
         builder.header_table_size(table);

@@ -213,9 +213,10 @@ fn a_refused_login_is_tried_again_and_counts_as_a_round() {
         (counts.started, counts.failures.get(Failure::Http4xx), counts.failures.get(Failure::Check)),
         (4, 3, 1)
     );
-    let told: Vec<_> = examples.iter().map(|e| (e.outcome.as_str(), e.error.as_deref().unwrap())).collect();
-    assert_eq!(told[0], ("http_4xx", "status 403 is not below 400"));
-    assert_eq!(told[3], ("check", "a value it needs was not captured"));
+    let reported: Vec<_> =
+        examples.iter().map(|e| (e.outcome.as_str(), e.error.as_deref().unwrap())).collect();
+    assert_eq!(reported[0], ("http_4xx", "status 403 is not below 400"));
+    assert_eq!(reported[3], ("check", "a value it needs was not captured"));
     assert_eq!(examples[0].request_head, "POST /login HTTP/1.1\r\nHost: sim\r\nContent-Length: 3\r\n\r\n");
 }
 
@@ -323,7 +324,7 @@ fn users_that_find_no_place_wait_or_are_dropped() {
     }
 }
 
-/// Hands out a cookie at the first visit, tells in a compressed page what it was sent.
+/// Hands out a cookie at the first visit, reports in a compressed page what it was sent.
 struct Baker;
 
 impl Server for Baker {
@@ -401,9 +402,9 @@ fn every_id_that_went_out_is_told_once_by_what_became_of_it() {
     journey.scripts = vec![step("POST /{x} HTTP/1.1", Some("")), step("GET / HTTP/1.1", None)];
     let mut spec = spec(Model::Closed { users: 3 }, Until::Repeats(20), journey);
     spec.timeout_ns = 50 * MS;
-    let (told, outcome, store) = told_of(&spec, Store::default());
+    let (reported, outcome, store) = reported_by(&spec, Store::default());
     let all = |rest: fn(u64) -> bool| (0..60).filter(|id| rest(id % 5)).collect::<Vec<u64>>();
-    assert_eq!(told, [all(|r| r > 1), all(|r| r == 1), all(|r| r == 0)]);
+    assert_eq!(reported, [all(|r| r > 1), all(|r| r == 1), all(|r| r == 0)]);
     assert_eq!(outcome.measured.counts.started, 120);
     let mut seen = store.0;
     seen.sort_unstable();
@@ -411,20 +412,20 @@ fn every_id_that_went_out_is_told_once_by_what_became_of_it() {
 }
 
 /// Runs a load: the ids that were accepted, unanswered and refused, in order, and what else is left.
-fn told_of<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome, S) {
-    let mut told: [Vec<u64>; 3] = Default::default();
+fn reported_by<S: Server>(spec: &LoadSpec, server: S) -> ([Vec<u64>; 3], Outcome, S) {
+    let mut reported: [Vec<u64>; 3] = Default::default();
     let mut sim = Sim::new(server);
     let outcome = simulate(spec, &Control::default(), &mut sim, &mut |event| {
         if let LoadEvent::Second(second) = event {
-            told[0].extend(&second.ids.accepted);
-            told[1].extend(&second.ids.unanswered);
-            told[2].extend(&second.ids.refused);
+            reported[0].extend(&second.ids.accepted);
+            reported[1].extend(&second.ids.unanswered);
+            reported[2].extend(&second.ids.refused);
         }
     })
     .unwrap();
     outcome.measured.counts.balance().unwrap();
-    told.iter_mut().for_each(|ids| ids.sort_unstable());
-    (told, outcome, sim.into_server())
+    reported.iter_mut().for_each(|ids| ids.sort_unstable());
+    (reported, outcome, sim.into_server())
 }
 
 /// Takes orders. Of `/door` every third is taken there and then (303 to a page), the others are sent on with all
@@ -489,14 +490,14 @@ impl Server for Depot {
 }
 
 impl Depot {
-    /// What it knows agrees with what was told, and whatever came more than once was the same.
-    fn agrees(mut self, told: &[Vec<u64>; 3], what: &str) -> Depot {
+    /// What it knows agrees with what was reported, and whatever came more than once was the same.
+    fn agrees(mut self, reported: &[Vec<u64>; 3], what: &str) -> Depot {
         for ids in [&mut self.accepted, &mut self.unanswered, &mut self.refused] {
             ids.sort_unstable();
         }
         assert_eq!(
             [&self.accepted, &self.unanswered, &self.refused],
-            [&told[0], &told[1], &told[2]],
+            [&reported[0], &reported[1], &reported[2]],
             "{what}"
         );
         for (id, texts) in &self.came {
@@ -527,14 +528,14 @@ fn a_redirected_order_is_one_order() {
         let mut plain = spec(model, until, orders(30));
         plain.timeout_ns = 50 * MS;
         let streams = over_http2(plain.clone(), 2, &[vec![]]);
-        let (told, outcome, depot) = told_of(&plain, Depot::default());
-        let depot = depot.agrees(&told, what);
+        let (reported, outcome, depot) = reported_by(&plain, Depot::default());
+        let depot = depot.agrees(&reported, what);
         // 120 orders: 40 with two pages behind them, 40 by way of the hall, 40 straight to the desk.
         assert_eq!((depot.came.len(), depot.pages), (120, 80), "{what}");
         assert_eq!(outcome.measured.counts.started, 40 * 3 + 40 * 3 + 40 * 2, "{what}");
-        assert!(told.iter().all(|ids| ids.len() > 10), "{what}: {told:?}");
-        let (told, _, over) = told_of(&streams, Over::new(Depot::default(), None));
-        let depot = over.inner.agrees(&told, &format!("{what} over HTTP/2"));
+        assert!(reported.iter().all(|ids| ids.len() > 10), "{what}: {reported:?}");
+        let (reported, _, over) = reported_by(&streams, Over::new(Depot::default(), None));
+        let depot = over.inner.agrees(&reported, &format!("{what} over HTTP/2"));
         assert_eq!((depot.came.len(), depot.pages), (120, 80), "{what} over HTTP/2");
     }
 }
@@ -542,15 +543,15 @@ fn a_redirected_order_is_one_order() {
 #[test]
 fn a_redirect_that_time_cuts_off_is_an_order_refused() {
     for end_ms in 20..40 {
-        let (told, _, depot) = told_of(
+        let (reported, _, depot) = reported_by(
             &spec(Model::Closed { users: 7 }, Until::Elapsed(end_ms * MS), orders(1000)),
             Depot::default(),
         );
-        let all: usize = told.iter().map(Vec::len).sum();
-        assert_eq!(all, depot.came.len(), "{end_ms} ms: {told:?}");
+        let all: usize = reported.iter().map(Vec::len).sum();
+        assert_eq!(all, depot.came.len(), "{end_ms} ms: {reported:?}");
         let mut accepted = depot.accepted;
         accepted.sort_unstable();
-        assert_eq!(told[0], accepted, "{end_ms} ms");
+        assert_eq!(reported[0], accepted, "{end_ms} ms");
     }
 }
 
@@ -582,9 +583,9 @@ fn what_is_sent_again_is_the_same_request() {
     ask.message.as_mut().unwrap().fields.push(Variable::Uuid, Escape::Raw);
     ask.message.as_mut().unwrap().fields.push_text(b": x\r\n", Escape::Raw).unwrap();
     journey.scripts = vec![ask];
-    let (told, outcome, asked) =
-        told_of(&spec(Model::Closed { users: 1 }, Until::Repeats(20), journey), Closing::default());
-    assert_eq!((told, outcome.measured.counts.failed()), ([(0..20).collect(), vec![], vec![]], 0));
+    let (reported, outcome, asked) =
+        reported_by(&spec(Model::Closed { users: 1 }, Until::Repeats(20), journey), Closing::default());
+    assert_eq!((reported, outcome.measured.counts.failed()), ([(0..20).collect(), vec![], vec![]], 0));
     let again: Vec<_> = asked.0.windows(2).filter(|w| w[0] == w[1]).collect();
     let mut once = asked.0.clone();
     once.dedup();
@@ -594,8 +595,9 @@ fn what_is_sent_again_is_the_same_request() {
         let users = spec(Model::Closed { users: 1 }, Until::Repeats(9), orders(9));
         let mut load = over_http2(users, 1, &[vec![]]);
         load.timeout_ns = 50 * MS;
-        let (told, _, over) = told_of(&load, Over::new(Depot::default(), Some(Whim::Refuse(refused))));
-        let depot = over.inner.agrees(&told, &format!("stream {refused} refused"));
+        let (reported, _, over) =
+            reported_by(&load, Over::new(Depot::default(), Some(Whim::Refuse(refused))));
+        let depot = over.inner.agrees(&reported, &format!("stream {refused} refused"));
         assert_eq!(depot.came.keys().copied().collect::<Vec<_>>(), (0..9).collect::<Vec<_>>());
     }
 }
@@ -899,9 +901,9 @@ fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
     let counts = &outcome.measured.counts;
     assert_eq!((counts.started, counts.ok, counts.failures.get(Failure::Timeout)), (18, 12, 6));
     assert_eq!((server.requests, outcome.measured.connections.opened), (12, 1));
-    let told = examples[0].error.as_deref();
+    let reported = examples[0].error.as_deref();
     assert_eq!(
-        told,
+        reported,
         Some("no complete response within the timeout: the server gave no room to send the whole request")
     );
 }
@@ -976,7 +978,7 @@ fn examples_show_the_step_and_hide_what_lets_others_in() {
         assert_eq!(shown, [(Some(0), "step 2"), (Some(1), "step 2")]);
         assert_eq!((&*examples[0].captured["item"], &*examples[0].captured["token"]), ("/item/1", "***"));
         assert!(examples[0].request_head.contains("/buy?***"), "{}", examples[0].request_head);
-        // The slow ones are told at the end: a login's answer is where the token comes from.
+        // The slow ones are reported at the end: a login's answer is where the token comes from.
         let login = outcome.slowest.iter().find(|e| e.step.as_deref() == Some("before 1")).unwrap();
         assert_eq!(login.response_body.as_deref(), Some("{\"token\": \"***\"}"));
         let all = format!("{examples:?}{:?}", outcome.slowest);

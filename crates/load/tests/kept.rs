@@ -67,7 +67,7 @@ fn loaded(spec: &LoadSpec) -> Option<Outcome> {
 }
 
 /// Attempted, taken over, failed, most open at one time.
-fn told(outcome: &Outcome) -> (u64, u64, u64, u64) {
+fn reported(outcome: &Outcome) -> (u64, u64, u64, u64) {
     let (c, counts) = (outcome.measured.connections, &outcome.measured.counts);
     (c.attempted, c.taken_over, counts.failed(), c.peak)
 }
@@ -84,7 +84,7 @@ fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {
         (rate(100.0), (0, 12, 0, 12)),
     ] {
         let Some(outcome) = loaded(&spec(&server, model, &pool, io)) else { return };
-        assert_eq!(told(&outcome), expected);
+        assert_eq!(reported(&outcome), expected);
     }
     assert_eq!(server.counts().connections, 16);
     drop(pool);
@@ -106,7 +106,7 @@ fn by_epoll() {
 fn what_will_be_of_no_use_is_closed_before() {
     let server = Server::start(good);
     let pool = Arc::new(ConnectionPool::default());
-    let load = |n| told(&loaded(&spec(&server, users(n), &pool, IoChoice::Auto)).expect("some backend"));
+    let load = |n| reported(&loaded(&spec(&server, users(n), &pool, IoChoice::Auto)).expect("some backend"));
     assert_eq!((load(9), pool.len()), ((9, 0, 0, 9), 9));
     pool.trim(4);
     assert_eq!(pool.len(), 4);
@@ -127,7 +127,7 @@ fn what_was_under_way_at_the_end_is_not_kept() {
     };
     for _ in 0..2 {
         let outcome = loaded(&cut(users(4))).expect("some backend is allowed");
-        assert_eq!((told(&outcome), outcome.measured.counts.in_flight), ((4, 0, 0, 4), 4));
+        assert_eq!((reported(&outcome), outcome.measured.counts.in_flight), ((4, 0, 0, 4), 4));
     }
 }
 
@@ -136,12 +136,12 @@ fn what_the_server_closed_meanwhile_is_made_anew() {
     let mut server = Server::start(good);
     let pool = Arc::new(ConnectionPool::default());
     let first = spec(&server, users(6), &pool, IoChoice::Auto);
-    assert_eq!(told(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
+    assert_eq!(reported(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
     server.die();
     let address = server.address;
     drop(server);
     let server = Server::at(&address.to_string(), good);
-    assert_eq!(told(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
+    assert_eq!(reported(&loaded(&first).expect("some backend is allowed")), (6, 0, 0, 6));
     drop(pool);
     drop(first);
     assert_eq!(server.settled_after(6).requests, 60);

@@ -31,7 +31,7 @@ enum Seen {
     Failed(i32),
 }
 
-/// Everything a backend told, in order.
+/// Everything a backend reported, in order.
 #[derive(Default)]
 struct Log(Vec<(ConnId, Seen)>);
 
@@ -64,7 +64,7 @@ impl Log {
         self.of(conn).iter().map(|s| if let Seen::Sent(n) = s { *n } else { 0 }).sum()
     }
 
-    /// Its end, as far as it was told: `None` is a close in good order.
+    /// Its end, as far as it was reported: `None` is a close in good order.
     fn end(&self, conn: ConnId) -> Option<Option<i32>> {
         self.of(conn).iter().find_map(|s| match s {
             Seen::Closed => Some(None),
@@ -74,7 +74,7 @@ impl Log {
     }
 }
 
-/// A backend and what it told.
+/// A backend and what it reported.
 struct Driven<I> {
     io: I,
     log: Log,
@@ -149,9 +149,9 @@ fn a_close_is_told_once_and_after_what_came_before_it<I: Io<'static>>(mut b: Dri
         assert_eq!(b.log.of(conn).iter().filter(|s| ***s == Seen::Closed).count(), 1);
         b.io.ops().close(conn);
     }
-    let told = b.log.0.len();
+    let reported = b.log.0.len();
     b.poll_for(Duration::from_millis(50));
-    assert_eq!(b.log.0.len(), told, "no event comes after a close");
+    assert_eq!(b.log.0.len(), reported, "no event comes after a close");
 }
 
 fn a_refusal_is_told_with_its_reason<I: Io<'static>>(mut b: Driven<I>) {
@@ -215,12 +215,12 @@ fn a_long_send_goes_out_whole<I: Io<'static>>(mut b: Driven<I>) {
     });
     b.connected(0, server.address);
     for round in 1..=2 {
-        let told = b.log.sent(0);
+        let reported = b.log.sent(0);
         let at_once = b.io.ops().send(0, bytes);
         assert!(at_once <= bytes.len());
         b.until("answered", |log| log.bytes(0).len() >= round * response(200, "").len());
-        b.until("all is told as sent", |log| log.sent(0) - told + at_once >= bytes.len());
-        assert_eq!(b.log.sent(0) - told + at_once, bytes.len());
+        b.until("all is reported as sent", |log| log.sent(0) - reported + at_once >= bytes.len());
+        assert_eq!(b.log.sent(0) - reported + at_once, bytes.len());
     }
     assert_eq!(b.log.bytes(0), response(200, "").repeat(2));
     assert_eq!(server.counts().last.unwrap().body, body);
@@ -234,7 +234,7 @@ fn copies_go_out_whole_and_in_order<I: Io<'static>>(mut b: Driven<I>) {
     });
     b.connected(0, server.address);
     for length in [0usize, 10, 5000, 12 << 20] {
-        let (before, told) = (b.log.bytes(0).len(), b.log.sent(0));
+        let (before, reported) = (b.log.bytes(0).len(), b.log.sent(0));
         let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n").into_bytes();
         bytes.extend((0..length).map(|i| (i * 7 % 251) as u8));
         let mut at_once = 0;
@@ -250,8 +250,8 @@ fn copies_go_out_whole_and_in_order<I: Io<'static>>(mut b: Driven<I>) {
         let answer = response(200, &length.to_string());
         b.until("answered", |log| log.bytes(0).len() >= before + answer.len());
         assert_eq!(b.log.bytes(0)[before..], *answer);
-        b.until("all is told as sent", |log| log.sent(0) - told + at_once >= bytes.len());
-        assert_eq!(b.log.sent(0) - told + at_once, bytes.len());
+        b.until("all is reported as sent", |log| log.sent(0) - reported + at_once >= bytes.len());
+        assert_eq!(b.log.sent(0) - reported + at_once, bytes.len());
     }
 }
 
@@ -295,7 +295,7 @@ fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
     }
 }
 
-/// Much has come, and the end behind it, before it is looked at: all of it is told, and the end too.
+/// Much has come, and the end behind it, before it is looked at: all of it is reported, and the end too.
 fn what_came_while_it_was_away_is_told_to_its_end<I: Io<'static>>(mut b: Driven<I>) {
     const MIB: usize = 1 << 20;
     let server = Server::start(|r: &Request| match r.on_connection {
@@ -310,7 +310,7 @@ fn what_came_while_it_was_away_is_told_to_its_end<I: Io<'static>>(mut b: Driven<
     b.io.ops().send(0, REQUEST);
     b.io.poll(Wait::until(0), &mut b.log).unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    b.until("the end is told", |log| log.end(0).is_some());
+    b.until("the end is reported", |log| log.end(0).is_some());
     assert_eq!((b.log.end(0), b.log.bytes(0).len()), (Some(None), MIB + 200_000));
 }
 
@@ -343,7 +343,7 @@ fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
         1 => vec![Step::Close],
         _ => vec![Step::Wait(Duration::from_millis(200)), Step::Reset],
     });
-    // Closed behind our back: the worker has not been told when it sends.
+    // Closed behind our back: the worker does not know when it sends.
     b.connected(0, server.address);
     b.exchange(0, 3);
     let until = Instant::now() + PATIENCE;
@@ -356,7 +356,7 @@ fn unseen_is_known<I: Io<'static>>(mut b: Driven<I>) {
     }
     assert_eq!(b.log.end(0), None);
     b.io.ops().send(0, REQUEST);
-    b.until("told of the close", |log| log.end(0).is_some());
+    b.until("reported of the close", |log| log.end(0).is_some());
     assert!(b.io.ops().unseen(0), "{:?}", b.log.0);
     b.io.ops().close(0);
     // Read, then closed without an answer.
@@ -408,7 +408,7 @@ fn connects_are_whole<I: Io<'static>>(mut b: Driven<I>) {
             begin(&mut b, conn);
         }
         let all = CONNS + round;
-        b.until("all are told of", |log| (0..all).all(|c| !log.of(c).is_empty()));
+        b.until("all are reported of", |log| (0..all).all(|c| !log.of(c).is_empty()));
         assert!((0..all).all(|c| b.log.of(c) == [&Seen::Connected]), "round {round}: {:?}", b.log.0);
         (0..all).for_each(|c| b.io.ops().close(c));
         b.log.0.clear();
@@ -465,10 +465,10 @@ fn an_answer_is_told_before_the_send_it_cut_short<I: Io<'static>>(mut b: Driven<
         // Busy elsewhere, as a worker can be: answer and reset are both there when it looks again.
         std::thread::sleep(Duration::from_millis(60));
         b.until("ended", |log| log.end(conn).is_some());
-        let told = b.log.of(conn);
-        let ended = told.iter().position(|s| matches!(s, Seen::Failed(_) | Seen::Closed));
-        let answered = told.iter().position(|s| matches!(s, Seen::Received(..)));
-        assert!(answered.is_some() && answered < ended, "{told:?}");
+        let reported = b.log.of(conn);
+        let ended = reported.iter().position(|s| matches!(s, Seen::Failed(_) | Seen::Closed));
+        let answered = reported.iter().position(|s| matches!(s, Seen::Received(..)));
+        assert!(answered.is_some() && answered < ended, "{reported:?}");
     }
 }
 
@@ -501,7 +501,7 @@ fn waiting_for_several_ends_with_one<I: Io<'static>>(mut b: Driven<I>) {
         let before = b.log.bytes(0).len();
         b.io.ops().send(0, REQUEST);
         while b.log.bytes(0).len() == before {
-            // Nine will never come: the one is told all the same, and long before the hour is over.
+            // Nine will never come: the one is reported all the same, and long before the hour is over.
             let until_ns = b.io.ops().now() + 3_600_000 * MS;
             b.io.poll(Wait { until_ns, at_least: 9, within_ns: MS / 10 }, &mut b.log).unwrap();
         }
@@ -537,11 +537,11 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
     b.connected(3, server.address);
     b.exchange(3, length);
     let socket = b.io.ops().give(3).expect("nothing is under way on it");
-    let told = b.log.0.len();
+    let reported = b.log.0.len();
     assert!(b.io.ops().take(7, &server.address.into(), socket));
     b.exchange(7, length);
     assert_eq!(b.log.of(3).len() + b.log.of(7).len(), b.log.0.len());
-    assert!(b.log.of(7).iter().all(|seen| matches!(seen, Seen::Received(..))), "{:?}", &b.log.0[told..]);
+    assert!(b.log.of(7).iter().all(|seen| matches!(seen, Seen::Received(..))), "{:?}", &b.log.0[reported..]);
 
     let socket = b.io.ops().give(7).expect("nothing is under way on it");
     let mut other = Driven { io: Epoll::new().expect("epoll"), log: Log::default() };
@@ -551,7 +551,7 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
     assert!(b.io.ops().take(3, &server.address.into(), socket));
     b.exchange(3, length);
 
-    // Its place is free, and its end is told where it is.
+    // Its place is free, and its end is reported where it is.
     b.connected(7, server.address);
     b.exchange(7, length);
     assert!(b.io.ops().give(250).is_none(), "there is none");
@@ -562,7 +562,7 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!((counts.connections, counts.requests, counts.resets), (2, 5, 0));
 }
 
-/// What the server ends between two loads is told to whoever has it then.
+/// What the server ends between two loads is reported to whoever has it then.
 fn the_end_of_what_was_taken_is_told<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -587,14 +587,14 @@ fn a_last_word_is_heard_and_nothing_comes_after(mut b: Driven<impl Io<'static>>)
             let at_once = b.io.ops().send_copy(0, b"first, ");
             b.until("sent", |log| at_once + log.sent(0) >= 7);
         }
-        let told = b.log.of(0).len();
+        let reported = b.log.of(0).len();
         b.io.ops().close_with(0, b"farewell");
         b.turn();
         let mut heard = Vec::new();
         peer.read_to_end(&mut heard).expect("an end in good order");
         assert_eq!(heard, if round == 1 { &b"first, farewell"[..] } else { b"farewell" });
         b.turn();
-        assert_eq!(b.log.of(0).len(), told, "{:?}", b.log.0);
+        assert_eq!(b.log.of(0).len(), reported, "{:?}", b.log.0);
     }
 }
 

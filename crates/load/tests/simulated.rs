@@ -277,7 +277,7 @@ fn seconds_after_the_window_are_told_and_are_not_of_it() {
 
 #[test]
 fn a_load_that_is_stopped_has_a_window_up_to_there() {
-    // Stopped when the second second is told; what is in flight then ends in the fourth.
+    // Stopped when the second second is reported; what is in flight then ends in the fourth.
     for (model, until) in [
         (Model::Closed { users: 30 }, Until::Elapsed(60 * S)),
         (Model::Closed { users: 30 }, Until::Requests(1_000_000)),
@@ -590,8 +590,8 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     let mut sim = Sim::new(FaultyProxy::default());
     let outcome = simulate(&tunnelled, &Control::default(), &mut sim, &mut |event| {
         if let LoadEvent::Example(example) = event {
-            let told = (example.outcome.clone(), example.error.clone().unwrap_or_default());
-            *words.entry(told).or_insert(0) += 1;
+            let reported = (example.outcome.clone(), example.error.clone().unwrap_or_default());
+            *words.entry(reported).or_insert(0) += 1;
         }
     })
     .unwrap();
@@ -611,7 +611,7 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
     // 1 ms to the proxy, 11 ms to the end of its answer: both are the connection's.
     let connect = &outcome.measured.series.connect;
     assert_eq!((connect.count(), connect.min_ns().unwrap() / MS), (100, 12));
-    let told = |outcome: &str, error: &str| words.contains_key(&(outcome.to_owned(), error.to_owned()));
+    let reported = |outcome: &str, error: &str| words.contains_key(&(outcome.to_owned(), error.to_owned()));
     for error in [
         "the proxy answered 407 Proxy Authentication Required",
         "the proxy answered 502 Bad Gateway",
@@ -619,9 +619,9 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
         "the proxy broke the connection: connection reset by peer",
         "the proxy answered in something else than HTTP",
     ] {
-        assert!(told("connect", error), "{error}: {words:#?}");
+        assert!(reported("connect", error), "{error}: {words:#?}");
     }
-    assert!(told("timeout", "the proxy did not answer CONNECT within the timeout"), "{words:#?}");
+    assert!(reported("timeout", "the proxy did not answer CONNECT within the timeout"), "{words:#?}");
 }
 
 #[test]

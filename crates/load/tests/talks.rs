@@ -72,7 +72,7 @@ impl Chat {
         Chat { answers: vec![vec![(10 * MS, text("{}"))]], ..Chat::default() }
     }
 
-    fn telling(answers: Vec<Answers>) -> Chat {
+    fn saying(answers: Vec<Answers>) -> Chat {
         Chat { answers, ..Chat::default() }
     }
 
@@ -250,8 +250,8 @@ fn check(chat: Chat, asks: Vec<Script>, expect: &[&str], error: &str) -> (Outcom
     let spec = users(1, 1, talk([vec![open()], asks].concat()));
     let (outcome, chat, examples) = go(&spec, chat);
     assert_eq!(parts(&outcome), expect, "{examples:#?}");
-    let told = examples.first().and_then(|e| e.error.clone()).unwrap_or_default();
-    assert_eq!(told, error);
+    let reported = examples.first().and_then(|e| e.error.clone()).unwrap_or_default();
+    assert_eq!(reported, error);
     (outcome, chat, examples)
 }
 
@@ -275,7 +275,7 @@ fn openings_that_fail() {
 
 #[test]
 fn each_fault_of_a_message_has_its_own_outcome() {
-    let one = |does: Vec<(u64, Does)>| Chat::telling(vec![does, vec![(MS, text("{}"))]]);
+    let one = |does: Vec<(u64, Does)>| Chat::saying(vec![does, vec![(MS, text("{}"))]]);
     let asks = || vec![within(ask("a", "a"), S), ask("b", "b")];
     let nothing_follows = |first: &'static str| [OK, first, NONE, NONE];
     let frame = |bytes: &[u8]| vec![(MS, Does::Raw(bytes.to_vec()))];
@@ -310,7 +310,7 @@ fn each_fault_of_a_message_has_its_own_outcome() {
 #[test]
 fn a_message_that_is_not_as_expected_is_a_failed_check_where_nothing_else_may_come() {
     let (_, chat, examples) = check(
-        Chat::telling(vec![vec![(MS, text("error: bad"))], vec![(MS, text("{}"))]]),
+        Chat::saying(vec![vec![(MS, text("error: bad"))], vec![(MS, text("{}"))]]),
         vec![strict(ask("a", "pong")), ask("b", "b")],
         // The conversation goes on.
         &[OK, "ok 0 check 1", OK, OK],
@@ -324,16 +324,16 @@ fn a_message_that_is_not_as_expected_is_a_failed_check_where_nothing_else_may_co
 #[test]
 fn others_are_passed_over_and_the_last_is_shown_when_time_runs_out() {
     let noise = || (0..1000).map(|i| (i, text("noise"))).collect::<Vec<_>>();
-    let chat = Chat::telling(vec![[noise(), vec![(MS, text("{}"))]].concat()]);
+    let chat = Chat::saying(vec![[noise(), vec![(MS, text("{}"))]].concat()]);
     check(chat, vec![ask("a", "a")], &[OK, OK, OK], "");
     let (_, chat, examples) = check(
-        Chat::telling(vec![noise()]),
+        Chat::saying(vec![noise()]),
         vec![within(ask("a", "a"), S)],
         &[OK, "ok 0 timeout 1", NONE],
         "no message as expected within 1.00 s; 1000 others came",
     );
     assert_eq!(examples[0].response_body.as_deref(), Some("noise"));
-    // It was hung up on, which it was told.
+    // It was hung up on, and it was sent the reason.
     assert_eq!((chat.goodbyes, chat.closed), (1, 1));
 }
 
@@ -345,7 +345,7 @@ fn fragments_and_pings_between_them() {
         (3 * MS, Does::Raw(vec![0x00, 2, b'g'])),
         (4 * MS, Does::Raw(vec![b'e', 0x80, 4, b't', b'h', b'e', b'r'])),
     ];
-    let (outcome, chat, _) = check(Chat::telling(vec![fragments]), vec![ask("a", "together")], &[OK; 3], "");
+    let (outcome, chat, _) = check(Chat::saying(vec![fragments]), vec![ask("a", "together")], &[OK; 3], "");
     assert_eq!((chat.pongs, outcome.measured.elapsed_s), (1, 0.006));
 }
 
@@ -373,13 +373,13 @@ fn values_are_captured_and_said() {
     let token = Capture { from: From::Json(Pointer::parse("/id").unwrap()), is_number: false };
     let capturing =
         |script: Script| Script { captures: vec![(0, token.clone())], on_failure: Step::EndRound, ..script };
-    let chat = || Chat::telling(vec![vec![(MS, text("{\"id\": \"k7\"}"))], vec![(MS, text("{}"))]]);
+    let chat = || Chat::saying(vec![vec![(MS, text("{\"id\": \"k7\"}"))], vec![(MS, text("{}"))]]);
     let parts = || vec![capturing(strict(ask("login", "id"))), ask("post {c}", "k7")];
     let (_, chat_after, _) = check(chat(), parts(), &[OK, OK, OK, OK], "");
     assert_eq!(chat_after.heard.keys().collect::<Vec<_>>(), ["login", "post k7"]);
     // What is not there ends the round, and the conversation in order.
     let (_, chat, _) = check(
-        Chat::telling(vec![vec![(MS, text("{\"idea\": 1}"))]]),
+        Chat::saying(vec![vec![(MS, text("{\"idea\": 1}"))]]),
         parts(),
         &[OK, "ok 0 check 1", NONE, NONE],
         "there was nothing to capture",
@@ -405,12 +405,12 @@ fn ones_own_message_is_told_from_others() {
     };
     let answers = vec![(MS, text("say no 77.")), (2 * MS, text("{}"))];
     let spec = users(3, 5, talk(vec![open(), own("say no {n}."), own("say no {n}.")]));
-    let (outcome, chat, _) = go(&spec, Chat::telling(vec![answers]));
+    let (outcome, chat, _) = go(&spec, Chat::saying(vec![answers]));
     assert_eq!(parts(&outcome), vec!["ok 15"; 4]);
     assert_eq!((chat.heard.len(), outcome.measured.elapsed_s), (30, 5.0 * 0.006), "each after 2 ms, not 1");
     let other = vec![vec![(MS, text("say no 77."))]];
     let words = "check failed: the message does not contain it";
-    check(Chat::telling(other), vec![strict(own("no {n}."))], &[OK, "ok 0 check 1", OK], words);
+    check(Chat::saying(other), vec![strict(own("no {n}."))], &[OK, "ok 0 check 1", OK], words);
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn what_is_kept_for_a_user_is_bounded() {
 fn a_flood_of_pings_ends() {
     let pings: Vec<u8> = [0x89, 1, b'a'].repeat(100_001);
     check(
-        Chat::telling(vec![vec![(MS, Does::Raw(pings))]]),
+        Chat::saying(vec![vec![(MS, Does::Raw(pings))]]),
         vec![ask("a", "a")],
         &[OK, "ok 0 protocol 1", NONE],
         "a flood of frames that bring no message further",

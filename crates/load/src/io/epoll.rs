@@ -25,14 +25,14 @@ const EVENTS: usize = 512;
 const RECEIVES: usize = 8;
 /// Most sends that are held back at one time: the first of them waits for as many receives.
 const HELD: usize = 16;
-/// No further answer is taken before those at hand are told, once they fill so many bytes: they are to stay in the
+/// No further answer is taken before those at hand are reported, once they fill so many bytes: they are to stay in the
 /// processor's nearest cache.
 const NEAR: usize = 16 * 1024;
 /// Most connects.
 const OPENING: usize = 64;
-/// Longer requests are not held back, as what the kernel takes of them is told exactly.
+/// Longer requests are not held back, as what the kernel takes of them is reported exactly.
 const SHORT: usize = 4096;
-/// How long until a Unix socket whose queue is full is tried again: nothing tells when there is room.
+/// How long until a Unix socket whose queue is full is tried again: nothing says when there is room.
 const CROWDED_NS: u64 = 1_000_000;
 
 /// The backend.
@@ -41,9 +41,9 @@ pub struct Epoll<'r> {
     buffer: Box<[u8]>,
     events: Vec<epoll::Event>,
     /// Connections with more to read than one turn allowed, and whether their peer had ended by then: the edge
-    /// that told so does not come again.
+    /// that reported so does not come again.
     unfinished: Vec<(u64, bool)>,
-    /// What was received and is not told yet.
+    /// What was received and is not reported yet.
     came: Vec<Came>,
     fine_waits: bool,
 }
@@ -67,7 +67,7 @@ pub struct EpollOps<'r> {
     held: Vec<u64>,
     /// Connections that are to be made: where to, and from where.
     opening: Vec<(u64, SocketAddr, Option<IpAddr>)>,
-    /// Failures found while submitting, told in the next turn.
+    /// Failures found while submitting, reported in the next turn.
     failed: Vec<(u64, i32)>,
     /// Connects to Unix sockets whose queue was full, to be tried again.
     crowded: Vec<(u64, net::SocketAddrUnix)>,
@@ -173,8 +173,8 @@ impl<'r> Epoll<'r> {
         }
     }
 
-    /// Reads what has come on several connections, then tells of it: receives in a row cost less than each of them
-    /// behind what is made of the one before. From that event on as many as tell of nothing but bytes; returns how many.
+    /// Reads what has come on several connections, then reports it: receives in a row cost less than each of them
+    /// behind what is made of the one before. From that event on as many as report nothing but bytes; returns how many.
     #[inline]
     fn receive_many(&mut self, from: usize, sink: &mut impl Sink<EpollOps<'r>>) -> usize {
         let (mut at, mut taken) = (0, 0);
@@ -192,7 +192,7 @@ impl<'r> Epoll<'r> {
             if got == Err(Errno::AGAIN) {
                 continue;
             }
-            slot.untold = true;
+            slot.unreported = true;
             // The last of them, as it is read on into the same buffer.
             let full = got.map_or_else(|error| error == Errno::INTR, |n| n == room.len());
             self.came.push(Came { key, got: got.map(|n| (n, at)), full });
@@ -202,7 +202,7 @@ impl<'r> Epoll<'r> {
             at += got.unwrap_or(0).next_multiple_of(64);
         }
         for i in 0..self.came.len() {
-            self.tell(i, sink);
+            self.report(i, sink);
         }
         self.came.clear();
         taken
@@ -210,12 +210,12 @@ impl<'r> Epoll<'r> {
 
     /// Tells what one of those receives gave, and reads on if there may be more.
     #[inline]
-    fn tell(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
+    fn report(&mut self, i: usize, sink: &mut impl Sink<EpollOps<'r>>) {
         let Came { key, got, full } = self.came[i];
         let conn = key as u32;
         // It may have been closed for what came on another.
         let Some(slot) = self.ops.live(key) else { return };
-        slot.untold = false;
+        slot.unreported = false;
         match got {
             Ok((0, _)) => {
                 slot.ended = true;
@@ -315,10 +315,10 @@ impl<'r> Epoll<'r> {
         } else if slot.has_more() {
             match slot.push() {
                 Ok(n) => {
-                    let told = n.min(slot.told);
-                    slot.told -= told;
-                    if n > told {
-                        sink.event(&mut self.ops, Event::Sent(conn, n - told));
+                    let reported = n.min(slot.reported);
+                    slot.reported -= reported;
+                    if n > reported {
+                        sink.event(&mut self.ops, Event::Sent(conn, n - reported));
                     }
                 }
                 Err(error) => sink.event(&mut self.ops, Event::Failed(conn, error.raw_os_error())),
@@ -357,7 +357,7 @@ impl<'r> Io<'r> for Epoll<'r> {
             }
             i += taken.max(1);
         }
-        // Sends that failed at once, last: what had come before the failure has been told by now.
+        // Sends that failed at once, last: what had come before the failure has been reported by now.
         for (key, error) in failed.drain(..) {
             if self.ops.live(key).is_some() {
                 sink.event(&mut self.ops, Event::Failed(key as u32, error));
@@ -427,7 +427,7 @@ impl<'r> EpollOps<'r> {
         let Some(slot) = self.live(key).filter(|s| s.held) else { return };
         slot.held = false;
         let pushed = slot.push();
-        slot.told = slot.rest.len();
+        slot.reported = slot.rest.len();
         if let Err(error) = pushed {
             self.failed.push((key, error.raw_os_error()));
         }
@@ -526,7 +526,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
             slot.copied.extend_from_slice(bytes);
             return 0;
         }
-        (slot.rest, slot.told) = (bytes, 0);
+        (slot.rest, slot.reported) = (bytes, 0);
         if self.holds && bytes.len() <= SHORT {
             slot.held = true;
             if self.held.len() == HELD {
@@ -573,7 +573,7 @@ impl<'r> Ops<'r> for EpollOps<'r> {
 
     fn give(&mut self, conn: ConnId) -> Option<OwnedFd> {
         let slot = self.slots.get_mut(conn as usize)?;
-        if !slot.open || slot.connecting || slot.ended || slot.untold || slot.has_more() {
+        if !slot.open || slot.connecting || slot.ended || slot.unreported || slot.has_more() {
             return None;
         }
         let socket = slot.socket.take()?;

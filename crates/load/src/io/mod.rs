@@ -1,4 +1,4 @@
-//! The I/O a worker asks for, completion-shaped: it submits *connect, send, close*, and is told
+//! The I/O a worker asks for, completion-shaped: it submits *connect, send, close*, and is reported
 //! *connected, received, sent, closed, failed*. Backends are chosen at start and dispatched statically.
 //!
 //! Nothing here knows HTTP, schedules or counts. A backend has one receive buffer, connections none.
@@ -18,7 +18,7 @@ const NONE: libc::c_ulong = 0;
 /// A connection's place in the worker's table; reused after a close.
 pub type ConnId = u32;
 
-/// What a backend tells.
+/// What a backend reports.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// The connection stands.
@@ -59,7 +59,7 @@ impl Wait {
     }
 }
 
-/// Who is told.
+/// Who receives events.
 pub trait Sink<O> {
     /// One event; may submit more through `ops`.
     fn event(&mut self, ops: &mut O, event: Event<'_>);
@@ -73,7 +73,7 @@ pub trait Ops<'r> {
     /// Opens a connection in a free place, from a source address if one is given (a Unix socket has none).
     fn connect(&mut self, conn: ConnId, address: &Address, source: Option<IpAddr>);
     /// Sends all of these bytes, which stay valid as long as the backend. Returns how many went out at once;
-    /// the rest is told by [`Event::Sent`]. One send at a time.
+    /// the rest is reported by [`Event::Sent`]. One send at a time.
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize;
     /// The same for bytes that are there during the call only: what does not go out at once is copied. Several of
     /// these may be under way; they go out in order.
@@ -109,6 +109,6 @@ pub trait Io<'r> {
     const WAKE_EARLY_NS: u64 = 1_000_000;
     /// For submitting outside of an event.
     fn ops(&mut self) -> &mut Self::Ops;
-    /// Waits until something happened or the time has come, and tells all of it.
+    /// Waits until something happened or the time has come, and reports all of it.
     fn poll(&mut self, wait: Wait, sink: &mut impl Sink<Self::Ops>) -> std::io::Result<()>;
 }

@@ -2,7 +2,7 @@
 //!
 //! The server is a function of what arrives and when. Sending costs nothing unless [`Sim::stalls`] says that
 //! the generator itself stood still. Bytes go at once and whole, unless [`Sim::network`] says that they go as they do
-//! between real sockets: then everything may happen that `epoll` and `uring` may tell of.
+//! between real sockets: then everything may happen that `epoll` and `uring` may report.
 //!
 //! The workers of several load threads have a lane each, with a clock of its own; whoever drives them takes the lane
 //! whose clock is behind, so that all of them live on one clock.
@@ -263,14 +263,14 @@ impl<S: Server> SimOps<S> {
         self.books.after_last += u64::from(self.wire(conn).had_last);
     }
 
-    /// Notes what was asked for or told.
+    /// Notes what was asked for or reported.
     fn note(&mut self, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
         self.books.note(now_ns, (kind, peer), bytes, number);
     }
 
     /// Tells the worker.
-    fn tell(&mut self, event: Event<'_>, sink: &mut impl Sink<Self>) {
+    fn report(&mut self, event: Event<'_>, sink: &mut impl Sink<Self>) {
         match &event {
             Event::Connected(conn) => self.note(Kind::Connected, *conn, &[], 0),
             Event::Received { conn, bytes, last } => {
@@ -295,15 +295,15 @@ impl<S: Server> SimOps<S> {
                 let (now_ns, peer) = (self.now_ns(), self.peer(conn));
                 let greetings = self.server.stands(now_ns, peer);
                 self.answers(conn, greetings);
-                self.tell(Event::Connected(conn), sink);
+                self.report(Event::Connected(conn), sink);
             }
             Happening::Reply(reply) if self.network.is_some() => self.arrives(conn, reply),
             Happening::Reply(Reply::Bytes(bytes)) => {
-                self.tell(Event::Received { conn, bytes: &bytes, last: false }, sink);
+                self.report(Event::Received { conn, bytes: &bytes, last: false }, sink);
             }
-            Happening::Reply(Reply::Fin) => self.tell(Event::Closed(conn), sink),
+            Happening::Reply(Reply::Fin) => self.report(Event::Closed(conn), sink),
             Happening::Reply(Reply::Error(error)) | Happening::Failed(error) => {
-                self.tell(Event::Failed(conn, error), sink);
+                self.report(Event::Failed(conn, error), sink);
             }
             Happening::Readable => self.read(conn, sink),
             Happening::Writable => self.write_on(conn, sink),
@@ -335,7 +335,7 @@ impl<'r, S: Server> Ops<'r> for SimOps<S> {
     }
 
     fn send(&mut self, conn: ConnId, bytes: &'r [u8]) -> usize {
-        debug_assert!(!self.wire(conn).is_told(), "one send at a time");
+        debug_assert!(!self.wire(conn).is_reported(), "one send at a time");
         self.note_late(conn);
         self.give_out(conn, bytes, false)
     }

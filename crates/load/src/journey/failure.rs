@@ -12,7 +12,7 @@ pub enum StepFailure {
     Check(Failed),
     /// A value was not there; which of the step's captures.
     Capture(u16, capture::Fault),
-    /// The body is longer than [`MAX_BODY`].
+    /// The body is longer than [`MAX_BODY`](crate::journey::response::MAX_BODY).
     TooLong,
     /// A redirect that is not followed.
     Redirect(redirect::Fault),

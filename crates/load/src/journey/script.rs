@@ -23,7 +23,7 @@ use crate::schedule::think::Think;
 pub struct Script {
     /// Written anew each time; `None` where the request's bytes are always the same.
     pub message: Option<Message>,
-    /// The message has an id: what becomes of it is told ([`Message::has_id`]).
+    /// The message has an id: what becomes of it is reported ([`Message::has_id`]).
     pub has_id: bool,
     /// When the answer is good.
     pub checks: Checks,

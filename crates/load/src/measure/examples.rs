@@ -30,7 +30,7 @@ pub struct Ending<'a> {
     /// What went wrong, in words.
     pub error: Option<Reason>,
     /// The same with what the answer had instead.
-    pub told: Option<&'a str>,
+    pub words: Option<&'a str>,
     /// Beginning of the request, if it was written for this exchange.
     pub written: Option<&'a [u8]>,
     /// Who, in the closed model.
@@ -87,7 +87,7 @@ struct Slot {
     status: Option<u16>,
     head_end: Option<usize>,
     bytes: Vec<u8>,
-    told: Option<Box<str>>,
+    words: Option<Box<str>>,
     written: Option<Box<[u8]>>,
     shown: Option<Box<Shown>>,
 }
@@ -134,7 +134,7 @@ impl ExampleStore {
         response_ns > group.bar_ns || (outcome != Outcome::Ok && group.first < KEPT)
     }
 
-    /// Keeps it. `number` is the request's place in the load. Gives back an example to be told at once, if
+    /// Keeps it. `number` is the request's place in the load. Gives back an example to be reported at once, if
     /// it is among the first of its failure.
     pub fn keep(&mut self, exchange: &Ending<'_>, number: usize) -> Option<Example> {
         let index = self.group(exchange.request, exchange.outcome);
@@ -182,7 +182,7 @@ impl ExampleStore {
             step: slot.shown.as_ref().map(|s| s.step.clone()),
             captured: slot.shown.iter().flat_map(|s| s.captured.iter().cloned()).collect(),
             address: slot.address.as_ref().map(Address::to_string).unwrap_or_default(),
-            error: slot.told.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
+            error: slot.words.as_deref().map(str::to_owned).or_else(|| slot.error.map(|e| e.to_string())),
             request: self.secrets.mask(&request.label).into_owned(),
             request_head: masked(&text(
                 slot.written.as_deref().map_or(&request.bytes[..request.head_len.min(HEAD_BYTES)], head_of),
@@ -233,7 +233,7 @@ impl Slot {
             status: exchange.status,
             head_end,
             bytes,
-            told: exchange.told.map(Into::into),
+            words: exchange.words.map(Into::into),
             written: exchange.written.map(Into::into),
             shown: exchange.shown.cloned().map(Box::new),
         }

@@ -7,7 +7,7 @@ use loadlab_record::summary::Generator;
 pub struct ThreadUse {
     /// User and system time, nanoseconds.
     pub cpu_ns: u64,
-    /// Time ready to run and waiting for a core; `None` where the kernel does not tell.
+    /// Time ready to run and waiting for a core; `None` where the kernel does not say.
     pub run_delay_ns: Option<u64>,
     /// How often it got a core; `None` likewise.
     pub time_slices: Option<u64>,
@@ -70,7 +70,7 @@ fn status_kib(field: &str) -> u64 {
 }
 
 /// Time this process' own cgroup, and each one around it, has been stopped by a CPU limit, nanoseconds since its
-/// creation, the innermost first; empty where there are none or the kernel does not tell. A limit may be that of a
+/// creation, the innermost first; empty where there are none or the kernel does not report. A limit may be that of a
 /// whole container or session: the groups inside it do not count its stops.
 pub fn throttled_ns() -> Vec<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -82,14 +82,14 @@ pub fn throttled_ns() -> Vec<u64> {
     cpu_stats(&groups).into_iter().filter_map(of).collect()
 }
 
-/// How much longer the one was stopped that was stopped longest. `None` if nothing can be told.
+/// How much longer the one was stopped that was stopped longest. `None` if nothing is known.
 pub fn throttled_since(before: &[u64]) -> Option<u64> {
     let now = throttled_ns();
     // Who was moved in between has other groups around it, with other counts.
     (now.len() == before.len()).then(|| now.iter().zip(before).map(|(a, b)| a.saturating_sub(*b)).max())?
 }
 
-/// Files that tell of stops, from the group itself to the outermost: which, the field's name, and its unit in
+/// Files that report stops, from the group itself to the outermost: which, the field's name, and its unit in
 /// nanoseconds. `groups` is `/proc/self/cgroup` (cgroups(7)).
 fn cpu_stats(groups: &str) -> Vec<(String, &'static str, u64)> {
     let mut parts = groups.lines().filter_map(|line| {

@@ -19,7 +19,7 @@ const BATCHES: usize = 20;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// A batch waits no longer than this for a turn that has nothing else to do.
-const TELL_NS: u64 = 20_000_000;
+const FLUSH_NS: u64 = 20_000_000;
 
 /// When a request fell due, was started and ended, on the load's clock.
 #[derive(Clone, Copy, Debug)]
@@ -171,8 +171,9 @@ impl Recorder {
     /// Gives away what was handed over, in a turn that has nothing else to do or soon in any other: waking whoever
     /// reads it costs microseconds, which no request should wait for.
     #[inline]
-    pub fn tell(&mut self, now_ns: u64, idle: bool) {
-        if self.waiting.as_ref().is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(TELL_NS)) {
+    pub fn flush(&mut self, now_ns: u64, idle: bool) {
+        if self.waiting.as_ref().is_some_and(|full| idle || now_ns >= full.until_ns.saturating_add(FLUSH_NS))
+        {
             self.give_away();
         }
     }
@@ -234,13 +235,13 @@ impl Recorder {
     /// A request fell due, and was noticed so much later.
     #[inline]
     pub fn due(&mut self, request: &Request, due_ns: u64, noticed_ns: u64) {
-        self.due_untold(due_ns, noticed_ns);
+        self.due_unclassified(due_ns, noticed_ns);
         self.due_as(request);
     }
 
     /// The same where nobody knows yet which request it will be.
     #[inline]
-    pub fn due_untold(&mut self, due_ns: u64, noticed_ns: u64) {
+    pub fn due_unclassified(&mut self, due_ns: u64, noticed_ns: u64) {
         self.batch.counts.due += 1;
         self.batch.in_window.due += u64::from(self.inside(due_ns));
         if !self.closed {

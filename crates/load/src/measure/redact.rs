@@ -25,7 +25,7 @@ pub struct Hidden {
     response: Vec<u8>,
     head_end: Option<usize>,
     written: Vec<u8>,
-    told: Option<String>,
+    words: Option<String>,
 }
 
 impl Hidden {
@@ -55,14 +55,14 @@ impl Hidden {
         let written = ending.written.unwrap_or(&request.bytes[..request.head_len]);
         let is_cut = ending.written.is_some() && written.len() >= HEAD_BYTES;
         let written = mask(secrets, written, !is_cut).into_owned();
-        let told = ending.told.map(|t| secrets.mask(t).into_owned());
-        Hidden { response, head_end, written, told }
+        let words = ending.words.map(|t| secrets.mask(t).into_owned());
+        Hidden { response, head_end, written, words }
     }
 
     /// The same exchange, as it may be shown.
     pub fn instead_of<'a>(&'a self, ending: Ending<'a>) -> Ending<'a> {
         let response = (self.response.as_slice(), self.head_end);
-        Ending { response, told: self.told.as_deref(), written: Some(&self.written), ..ending }
+        Ending { response, words: self.words.as_deref(), written: Some(&self.written), ..ending }
     }
 }
 
@@ -192,7 +192,7 @@ mod tests {
             times: Times { due_ns: 0, started_ns: 0, end_ns: 1 },
             outcome,
             error: None,
-            told: None,
+            words: None,
             written: None,
             user: None,
             status: None,

@@ -4,7 +4,7 @@
 const MAX_HEAD: usize = 16 * 1024;
 /// Most header fields of one.
 const MAX_FIELDS: usize = 64;
-/// What is told when a tunnel takes longer than the load's timeout.
+/// What a timeout says when a tunnel takes longer than the load's timeout.
 pub const STALLED: &str = "the proxy did not answer CONNECT within the timeout";
 
 /// What an answer to CONNECT says so far.

@@ -29,9 +29,9 @@ pub(super) struct Collector<'s> {
     window_to_ns: Vec<u64>,
     /// Seconds not yet complete.
     seconds: Seconds,
-    /// Seconds of the load that were told several at once.
+    /// Seconds of the load that were reported several at once.
     coarse_s: f64,
-    /// For each worker: up to when it has told, requests in flight, and connections open.
+    /// For each worker: up to when it has reported, requests in flight, and connections open.
     workers: Vec<(u64, u64, u64)>,
     peaks: Peaks,
     /// When each did not run.
@@ -75,7 +75,7 @@ impl<'s> Collector<'s> {
         for worker in &mut self.workers {
             worker.0 = u64::MAX;
         }
-        self.tell_complete(observer);
+        self.report_complete(observer);
     }
 
     pub fn add(
@@ -90,18 +90,18 @@ impl<'s> Collector<'s> {
         if !last {
             let _ = empties[worker].send(batch);
         }
-        self.tell_complete(observer);
+        self.report_complete(observer);
         // The first worker that is still at it sets the pace.
         if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
-            self.now.at_s = self.told_ns() as f64 / 1e9;
+            self.now.at_s = self.reported_ns() as f64 / 1e9;
             let still = self.gaps.iter().map(|gaps| stood_still(*gaps, self.shift_s()));
             self.now.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
             observer(LoadEvent::Progress(&self.now));
         }
     }
 
-    /// Up to when every worker has told.
-    fn told_ns(&self) -> u64 {
+    /// Up to when every worker has reported.
+    fn reported_ns(&self) -> u64 {
         self.workers.iter().map(|w| w.0).min().unwrap_or(0)
     }
 
@@ -183,9 +183,9 @@ impl<'s> Collector<'s> {
     }
 
     /// Tells the seconds that every worker has left behind.
-    fn tell_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
+    fn report_complete(&mut self, observer: &mut dyn FnMut(LoadEvent<'_>)) {
         let shift_s = self.shift_s();
-        while let Some((number, length, mut second)) = self.seconds.complete(self.told_ns()) {
+        while let Some((number, length, mut second)) = self.seconds.complete(self.reported_ns()) {
             second.tick.in_window = self.in_window(number);
             if length > 1 {
                 self.coarse_s += second.tick.to_s - second.tick.from_s;

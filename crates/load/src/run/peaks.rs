@@ -1,14 +1,14 @@
 //! How many requests were in flight, and connections open, at one time over all load threads.
 //!
-//! Each thread tells the most it had in each tenth of a second; those of one tenth are added up, not those of the
+//! Each thread reports the most it had in each tenth of a second; those of one tenth are added up, not those of the
 //! whole load: threads seldom have their most at the same time. Within a tenth the sum is an upper bound, and so it is
-//! over a longer time of which a thread tells at once.
+//! over a longer time of which a thread reports at once.
 
 use std::collections::VecDeque;
 
 use crate::measure::batch::BATCH_NS;
 
-/// Tenths that are kept, since threads tell of the same one at different times.
+/// Tenths that are kept, since threads report the same one at different times.
 const KEPT: usize = 64;
 
 /// Requests in flight, connections open.
@@ -17,9 +17,9 @@ pub(super) type Levels = (u64, u64);
 /// The most of both.
 pub(super) struct Peaks {
     most: Levels,
-    /// What each thread had when it told last.
+    /// What each thread had when it reported last.
     levels: Vec<Levels>,
-    /// By number, the most that each thread had; of those that have not told, what they had before.
+    /// By number, the most that each thread had; of those that have not reported, what they had before.
     tenths: VecDeque<(u64, Vec<Levels>)>,
 }
 
@@ -29,7 +29,7 @@ impl Peaks {
         Peaks { most: (0, 0), levels: vec![(0, 0); threads], tenths: VecDeque::new() }
     }
 
-    /// A thread tells the most it had in the tenths from here to there, and what it had at their end.
+    /// A thread reports the most it had in the tenths from here to there, and what it had at their end.
     pub fn add(&mut self, thread: usize, (from_ns, until_ns): (u64, u64), most: Levels, end: Levels) {
         let first = from_ns / BATCH_NS;
         let last = (until_ns.max(from_ns + 1) - 1) / BATCH_NS;
@@ -82,14 +82,14 @@ mod tests {
             peaks.add(1, tenth(number), busy(number == 7), (1, 10));
         }
         assert_eq!(peaks.most(), (51, 70));
-        // One tells late of a tenth, another passes some over: it had what it had.
+        // One reports late of a tenth, another passes some over: it had what it had.
         peaks.add(0, tenth(10), (40, 40), (30, 30));
         peaks.add(0, tenth(14), (30, 30), (30, 30));
         peaks.add(1, tenth(10), (2, 20), (2, 20));
         assert_eq!(peaks.most(), (51, 70));
         peaks.add(1, tenth(14), (40, 50), (2, 20));
         assert_eq!(peaks.most(), (70, 80));
-        // One tells of several at once: its most was in any of them.
+        // One reports several at once: its most was in any of them.
         peaks.add(0, tenth(20), (1, 1), (1, 1));
         peaks.add(0, tenth(24), (60, 60), (1, 1));
         peaks.add(1, (20 * BATCH_NS, 25 * BATCH_NS), (50, 50), (2, 20));

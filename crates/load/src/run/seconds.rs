@@ -1,6 +1,6 @@
-//! Seconds that are not complete yet: what load threads tell of them is merged here.
+//! Seconds that are not complete yet: what load threads report them is merged here.
 //!
-//! A thread whose batches came back too late tells of several seconds at once. They become one then, for all threads:
+//! A thread whose batches came back too late reports several seconds at once. They become one then, for all threads:
 //! the rates of a second in which one thread's requests are missing would be wrong.
 
 use std::collections::VecDeque;
@@ -59,14 +59,14 @@ impl Seconds {
     }
 
     /// The first, if it ended before that: its number, and how many seconds it is.
-    pub fn complete(&mut self, told_ns: u64) -> Option<(u64, u64, Second)> {
-        let (end, _) = self.pending.front().filter(|(end, _)| *end * SECOND_NS <= told_ns)?;
+    pub fn complete(&mut self, reported_ns: u64) -> Option<(u64, u64, Second)> {
+        let (end, _) = self.pending.front().filter(|(end, _)| *end * SECOND_NS <= reported_ns)?;
         let (number, length) = (self.first, end - self.first);
         self.first = *end;
         self.pending.pop_front().map(|(_, second)| (number, length, second))
     }
 
-    /// Takes one back that was told.
+    /// Takes one back that was reported.
     pub fn give_back(&mut self, mut second: Second) {
         second.window.clear();
         second.before.clear();

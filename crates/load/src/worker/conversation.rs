@@ -489,7 +489,7 @@ impl<'r> Worker<'r> {
         journey.judge(id, exchange.request, exchange.buffered.as_deref_mut(), ended)
     }
 
-    /// What came is no WebSocket, or no bearable one; the server has been told.
+    /// What came is no WebSocket, or no bearable one; the server has been sent the reason.
     fn protocol_broken(
         &mut self,
         ops: &mut impl Ops<'r>,

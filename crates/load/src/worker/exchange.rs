@@ -382,7 +382,7 @@ impl<'r> Worker<'r> {
                     times,
                     outcome,
                     error,
-                    told: None,
+                    words: None,
                     written: None,
                     user: matches!(self.spec.model, Model::Closed { .. }).then(|| self.share.number_of(id)),
                     status,
@@ -430,7 +430,7 @@ impl<'r> Worker<'r> {
             (None, Some(stash)) => (stash.bytes.as_slice(), stash.head_end),
             (None, None) => ending.response,
         };
-        let told = match (ending.error, &self.journey) {
+        let words = match (ending.error, &self.journey) {
             (Some(Reason::Script(trouble)), Some(journey)) => {
                 let Times { started_ns, end_ns, .. } = ending.times;
                 let status = ending.status.unwrap_or(0);
@@ -448,7 +448,7 @@ impl<'r> Worker<'r> {
         let number = exchange.request as usize;
         let is_somebody = |j: &Users<'_>| j.has_sessions() || matches!(self.spec.model, Model::Closed { .. });
         let shown = self.journey.as_ref().map(|j| j.shown(id, exchange.request, is_somebody(j), &secrets));
-        let ending = Ending { response, told: told.as_deref(), written, shown: shown.as_ref(), ..ending };
+        let ending = Ending { response, words: words.as_deref(), written, shown: shown.as_ref(), ..ending };
         let hidden = as_it_came.then(|| Hidden::of(&ending, &secrets, is_known));
         let ending = hidden.as_ref().map_or(ending, |hidden| hidden.instead_of(ending));
         if let Some(example) = self.measure.examples.keep(&ending, number) {
@@ -459,7 +459,7 @@ impl<'r> Worker<'r> {
 
     /// Whether the request may go out again, if it met an idle connection that was being closed.
     ///
-    /// A peer that closes in good order tells so before it resets what comes too late (EPIPE, if a send is told
+    /// A peer that closes in good order says so before it resets what comes too late (EPIPE, if a send is reported
     /// first). A bare reset says nothing of what the peer had read: it is the same whether its kernel threw the
     /// request away unread, in a race with the close, or its program read it and gave up before anything was
     /// acknowledged. Then only what is safe to do twice is sent again, as browsers do (RFC 9110 §9.2.2).

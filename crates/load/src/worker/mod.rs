@@ -267,7 +267,7 @@ impl<'r> Worker<'r> {
         self.settle_parts(ops);
         let in_flight = self.measure.recorder.in_flight;
         self.arrive(ops);
-        self.measure.recorder.tell(now, self.measure.recorder.in_flight == in_flight);
+        self.measure.recorder.flush(now, self.measure.recorder.in_flight == in_flight);
         let control = self.control.load(Ordering::Relaxed);
         let now = self.now(ops);
         self.look_for_gap(now);

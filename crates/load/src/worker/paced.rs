@@ -33,7 +33,7 @@ impl<'r> Worker<'r> {
         let free = !exchange.under_way && exchange.waiting == 0;
         // Which step of a journey it will be depends on how those before it end.
         let unclassified = self.journey.is_some() && !free && self.spec.pace_when_behind == WhenBehind::Queue;
-        self.measure.recorder.due_untold(due_ns, now);
+        self.measure.recorder.due_unclassified(due_ns, now);
         if !unclassified {
             self.measure.recorder.due_as(request);
         }

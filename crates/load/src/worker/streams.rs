@@ -47,8 +47,8 @@ impl<'r> Worker<'r> {
     pub(crate) fn streams_open(&mut self, ops: &mut impl Ops<'r>, conn: ConnId) {
         self.conns.table[conn as usize].phase = Phase::Idle;
         let Mode::Http2(streams) = &mut self.mode else { return };
-        let tell_fields = self.journey.is_some();
-        let settings = Settings { tell_fields, tell_failures: true, ..Settings::default() };
+        let report_fields = self.journey.is_some();
+        let settings = Settings { report_fields, report_failures: true, ..Settings::default() };
         let mut session = Box::new(Session::new(settings));
         session.start(&mut streams.out);
         let link = streams.link(conn);

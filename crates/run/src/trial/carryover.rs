@@ -40,7 +40,7 @@ impl Carried {
     pub fn trim(&self, case: &plan::Case) {
         for (pool, load) in self.pools.iter().zip(&case.loads) {
             if let plan::Model::Closed { users, .. } = load.model {
-                pools.trim(usize::try_from(users).unwrap_or(usize::MAX));
+                pool.trim(usize::try_from(users).unwrap_or(usize::MAX));
             }
         }
     }

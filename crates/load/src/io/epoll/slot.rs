@@ -11,9 +11,9 @@ const ONE_SEGMENT: usize = 1400;
 /// A connection, or the place for one.
 #[derive(Default)]
 pub(super) struct Slot<'r> {
-    /// Taken by the worker; events may be told.
+    /// Taken by the worker; events may be reported.
     pub(super) open: bool,
-    /// Absent if the kernel gave none; that failure is told like any other.
+    /// Absent if the kernel gave none; that failure is reported like any other.
     pub(super) socket: Option<OwnedFd>,
     /// Raised at each close, so that events of an earlier socket in the same place are known as such.
     pub(super) generation: u32,
@@ -26,14 +26,14 @@ pub(super) struct Slot<'r> {
     /// Of the last send: bytes not yet taken by the kernel, and bytes taken.
     pub(super) rest: &'r [u8],
     pub(super) taken: usize,
-    /// Bytes of `rest` that were told as sent when they were held back.
-    pub(super) told: usize,
+    /// Bytes of `rest` that were reported as sent when they were held back.
+    pub(super) reported: usize,
     /// Copied bytes that wait behind `rest`, from `copied_at` on.
     pub(super) copied: Vec<u8>,
     pub(super) copied_at: usize,
-    /// What it received is not told yet.
-    pub(super) untold: bool,
-    /// The peer's end was told.
+    /// What it received is not reported yet.
+    pub(super) unreported: bool,
+    /// The peer's end was reported.
     pub(super) ended: bool,
 }
 

@@ -7,7 +7,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 
-/// From now on events of a socket are told.
+/// From now on events of a socket are reported.
 pub(super) fn watch(epoll: &OwnedFd, socket: &OwnedFd, key: u64) -> Result<(), Errno> {
     let interest =
         epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
@@ -25,7 +25,7 @@ pub(super) fn make_inet(address: &SocketAddr, source: Option<IpAddr>) -> Result<
     Ok(socket)
 }
 
-/// Begins to connect; that it stands, or cannot, is told later.
+/// Begins to connect; that it stands, or cannot, is reported later.
 pub(super) fn connect_inet(socket: &OwnedFd, address: &SocketAddr) -> Result<(), Errno> {
     match net::connect(socket, address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(()),

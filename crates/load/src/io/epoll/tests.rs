@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// What was told.
+/// What was reported.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -28,9 +28,9 @@ fn connected<'r>() -> (Epoll<'r>, TcpStream, TcpStream) {
     (io, same, theirs)
 }
 
-fn poll(io: &mut Epoll<'_>, told: &mut Told) {
+fn poll(io: &mut Epoll<'_>, reported: &mut Told) {
     let until_ns = now_ns() + 5_000_000_000;
-    io.poll(Wait::until(until_ns), told).expect("epoll waits");
+    io.poll(Wait::until(until_ns), reported).expect("epoll waits");
 }
 
 #[test]
@@ -43,19 +43,19 @@ fn a_send_that_is_held_back_counts_once_though_the_kernel_takes_it_late() {
     let request = [b'y'; SHORT];
     assert_eq!(io.ops.send(0, &request), SHORT, "it counts as sent");
     io.ops.flush();
-    assert_eq!((io.ops.slots[0].rest.len(), io.ops.slots[0].told), (SHORT, SHORT), "none of it fitted");
+    assert_eq!((io.ops.slots[0].rest.len(), io.ops.slots[0].reported), (SHORT, SHORT), "none of it fitted");
     let reader = std::thread::spawn(move || {
         let mut all = vec![0; filled + SHORT];
         theirs.read_exact(&mut all).expect("all of it comes");
         (all, theirs)
     });
-    let mut told = Told::default();
+    let mut reported = Told::default();
     while io.ops.slots[0].has_more() {
-        poll(&mut io, &mut told);
+        poll(&mut io, &mut reported);
     }
     let (all, _theirs) = reader.join().expect("the reader ends");
     assert!(all[filled..].iter().all(|byte| *byte == b'y'));
-    assert_eq!((told.0, io.ops.slots[0].told), (vec![], 0), "and is not told again");
+    assert_eq!((reported.0, io.ops.slots[0].reported), (vec![], 0), "and is not reported again");
 }
 
 #[test]
@@ -95,27 +95,27 @@ fn an_end_that_comes_during_the_nap_belongs_to_the_answer_before_it() {
     let (came, ended) = (epoll::EventFlags::IN, epoll::EventFlags::RDHUP);
     io.events = vec![event(7, came), event(8, came), event(8, came | ended), event(9, came), event(7, ended)];
     io.unite(2);
-    let told: Vec<_> = io.events.iter().map(|e| (e.data.u64(), e.flags)).collect();
-    assert_eq!(told, [(7, came | ended), (8, came | ended), (9, came)]);
+    let reported: Vec<_> = io.events.iter().map(|e| (e.data.u64(), e.flags)).collect();
+    assert_eq!(reported, [(7, came | ended), (8, came | ended), (9, came)]);
 }
 
 #[test]
 fn an_old_kernel_waits_for_whole_milliseconds() {
     let (mut io, _same, mut theirs) = connected();
     io.fine_waits = false;
-    let mut told = Told::default();
+    let mut reported = Told::default();
     poll_at_once(&mut io);
     let from_ns = now_ns();
     let until_ns = from_ns + 2_500_000;
     while now_ns() < until_ns {
-        io.poll(Wait::until(until_ns), &mut told).expect("it waits");
+        io.poll(Wait::until(until_ns), &mut reported).expect("it waits");
     }
-    assert_eq!(told.0, Vec::<String>::new());
+    assert_eq!(reported.0, Vec::<String>::new());
     theirs.write_all(b"hello").expect("it is there");
-    while told.0.is_empty() {
-        poll(&mut io, &mut told);
+    while reported.0.is_empty() {
+        poll(&mut io, &mut reported);
     }
-    assert_eq!(told.0, ["Received { conn: 0, bytes: [104, 101, 108, 108, 111], last: false }"]);
+    assert_eq!(reported.0, ["Received { conn: 0, bytes: [104, 101, 108, 108, 111], last: false }"]);
 }
 
 #[test]
@@ -152,16 +152,16 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
             let _ = (&theirs).take(all as u64).read_to_end(&mut came);
             (came, theirs)
         });
-        let mut told = Told::default();
+        let mut reported = Told::default();
         while io.ops.slots[0].has_more() {
-            poll(&mut io, &mut told);
+            poll(&mut io, &mut reported);
         }
         let (came, _theirs) = reader.join().expect("the reader ends");
         assert_eq!(came.len(), all, "all of it comes");
         assert!(came == expected, "in its order");
-        let later: usize = told.0.iter().map(|event| sent_of(event)).sum();
-        assert_eq!(at_once + later, second.len(), "the second counts once: {:?}", told.0);
-        assert_eq!(io.ops.slots[0].told, 0);
+        let later: usize = reported.0.iter().map(|event| sent_of(event)).sum();
+        assert_eq!(at_once + later, second.len(), "the second counts once: {:?}", reported.0);
+        assert_eq!(io.ops.slots[0].reported, 0);
     }
 }
 

@@ -29,14 +29,14 @@ pub struct Network {
     pub until_ns: u64,
 }
 
-/// What tells of sends differently.
+/// Backends that report sends differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Like {
     /// Tells how much went at once and of each piece that followed, and of an end together with the last bytes. While it
     /// holds sends back, it calls them sent.
     #[default]
     Epoll,
-    /// Calls a short request sent before it goes, and tells of everything else when all of it has gone.
+    /// Calls a short request sent before it goes, and reports everything else when all of it has gone.
     Uring,
 }
 
@@ -47,7 +47,7 @@ pub struct Books {
     pub connects: u64,
     /// See [`Books::connects`].
     pub closes: u64,
-    /// Bytes that the worker was told had gone.
+    /// Bytes that were reported to the worker as gone.
     pub sent: u64,
     /// Bytes that the server got.
     pub delivered: u64,
@@ -55,9 +55,9 @@ pub struct Books {
     pub received: u64,
     /// Most bytes that waited on one connection to go out.
     pub most_waiting: usize,
-    /// Sends on a connection of which the worker had been told that nothing follows what it received.
+    /// Sends on a connection of which the worker knew that nothing follows what it received.
     pub after_last: u64,
-    /// All that was asked for and told, and when, as one number.
+    /// All that was asked for and reported, and when, as one number.
     pub trace: u64,
 }
 
@@ -176,8 +176,8 @@ impl Chance {
         }
     }
 
-    /// The end is told with the last bytes.
-    pub(super) fn tells_last(&mut self) -> bool {
+    /// The end is reported with the last bytes.
+    pub(super) fn reports_last(&mut self) -> bool {
         self.network.like == Like::Epoll && self.below(2) == 0
     }
 

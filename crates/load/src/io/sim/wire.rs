@@ -1,6 +1,6 @@
 //! One simulated connection whose bytes go in pieces, as they do between real sockets.
 //!
-//! What a backend may tell is in [`crate::io`]; how `epoll` and `uring` differ in it is in [`Like`]. After a reset what
+//! What a backend may report is in [`crate::io`]; how `epoll` and `uring` differ in it is in [`Like`]. After a reset what
 //! had arrived before can still be read, as the kernel has it.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use super::network::{Kind, Like, Piece};
 use super::{Event, Happening, Reply, Server, SimOps, Sink};
 use crate::io::ConnId;
 
-/// Requests up to this length are sent without being told of, by `uring` and where `epoll` holds them back.
+/// Requests up to this length are sent without being reported, by `uring` and where `epoll` holds them back.
 const SILENT: usize = 4096;
 
 /// A connection.
@@ -22,8 +22,8 @@ pub(super) struct Wire {
     out: VecDeque<u8>,
     /// Of them, those that the worker takes for sent.
     silent: usize,
-    /// Bytes that have left and are not told yet: `uring` tells of a send when all of it has gone.
-    untold: usize,
+    /// Bytes that have left and are not reported yet: `uring` reports a send when all of it has gone.
+    unreported: usize,
     /// A piece of them is to go.
     is_writing: bool,
     /// Bytes given to it before the last send, and bytes that the server got.
@@ -39,19 +39,19 @@ pub(super) struct Wire {
     is_cut: bool,
     /// This side has heard of that.
     has_heard: bool,
-    /// The worker was told, with what it received, that nothing follows.
+    /// The worker knows, from what it received, that nothing follows.
     pub(super) had_last: bool,
 }
 
 impl Wire {
     /// Something waits to go out.
     pub(super) fn has_more(&self) -> bool {
-        !self.out.is_empty() || self.untold > 0
+        !self.out.is_empty() || self.unreported > 0
     }
 
-    /// Something waits to go out that will be told.
-    pub(super) fn is_told(&self) -> bool {
-        self.out.len() > self.silent || self.untold > 0
+    /// Something waits to go out that will be reported.
+    pub(super) fn is_reported(&self) -> bool {
+        self.out.len() > self.silent || self.unreported > 0
     }
 
     /// The same place after its connection.
@@ -84,7 +84,7 @@ impl<S: Server> SimOps<S> {
             return 0;
         }
         wire.given += bytes.len() as u64;
-        let holds = !is_copy && !wire.is_told() && bytes.len() <= SILENT && network.holds_back();
+        let holds = !is_copy && !wire.is_reported() && bytes.len() <= SILENT && network.holds_back();
         let now = match (had_more || holds, network.like()) {
             (true, _) | (_, Like::Uring) => 0,
             (false, Like::Epoll) => network.piece(bytes.len(), Piece::Written),
@@ -150,21 +150,21 @@ impl<S: Server> SimOps<S> {
         wire.is_writing = false;
         if wire.has_heard {
             wire.out.clear();
-            return self.tell(Event::Failed(conn, libc::EPIPE), sink);
+            return self.report(Event::Failed(conn, libc::EPIPE), sink);
         }
         let length = network.piece(wire.out.len(), Piece::Written).max(1);
         let piece: Vec<u8> = wire.out.drain(..length).collect();
         let silent = wire.silent.min(length);
         wire.silent -= silent;
-        wire.untold += length - silent;
-        let told = match network.like() {
+        wire.unreported += length - silent;
+        let reported = match network.like() {
             Like::Uring if !wire.out.is_empty() => 0,
-            _ => std::mem::take(&mut wire.untold),
+            _ => std::mem::take(&mut wire.unreported),
         };
         let generation = wire.generation;
         self.passes(conn, &piece);
-        if told > 0 {
-            self.tell(Event::Sent(conn, told), sink);
+        if reported > 0 {
+            self.report(Event::Sent(conn, reported), sink);
         }
         if self.wire(conn).generation == generation {
             self.writes_later(conn, false);
@@ -231,19 +231,19 @@ impl<S: Server> SimOps<S> {
             wire.came.push_front(Reply::Bytes(rest));
         }
         let ends = wire.came.front() == Some(&Reply::Fin);
-        // `epoll` may know of the end by then, and says so; it tells of it at once.
-        let last = ends && !bytes.is_empty() && network.tells_last();
-        let tells_end = last || bytes.is_empty();
+        // `epoll` may know of the end by then, and says so; it reports it at once.
+        let last = ends && !bytes.is_empty() && network.reports_last();
+        let reports_end = last || bytes.is_empty();
         if !bytes.is_empty() {
-            self.tell(Event::Received { conn, bytes: &bytes, last }, sink);
+            self.report(Event::Received { conn, bytes: &bytes, last }, sink);
         }
         if self.wire(conn).generation != generation {
             return;
         }
-        if tells_end {
+        if reports_end {
             match self.wire(conn).came.pop_front() {
-                Some(Reply::Fin) => self.tell(Event::Closed(conn), sink),
-                Some(Reply::Error(error)) => self.tell(Event::Failed(conn, error), sink),
+                Some(Reply::Fin) => self.report(Event::Closed(conn), sink),
+                Some(Reply::Error(error)) => self.report(Event::Failed(conn, error), sink),
                 Some(Reply::Bytes(_)) | None => {}
             }
         }

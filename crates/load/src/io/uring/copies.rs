@@ -23,8 +23,8 @@ pub struct Copied {
     pub bytes: Vec<u8>,
     /// What goes out behind it.
     pub next: Vec<u8>,
-    /// So many bytes at the beginning were told as sent before.
-    pub told: usize,
+    /// So many bytes at the beginning were reported as sent before.
+    pub reported: usize,
 }
 
 impl Copies {
@@ -46,7 +46,7 @@ impl Copies {
     /// The kernel has done with it, or never had it.
     pub fn give_back(&mut self, id: u32) {
         let copied = &mut self.all[id as usize];
-        (copied.flying, copied.told) = (false, 0);
+        (copied.flying, copied.reported) = (false, 0);
         copied.next.clear();
         copied.bytes.clear();
         if copied.bytes.capacity() > COPY_KEPT {

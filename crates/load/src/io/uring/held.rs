@@ -40,7 +40,7 @@ impl UringOps<'_> {
         }
     }
 
-    /// Queues all that was held back. What cannot be queued is told as failed.
+    /// Queues all that was held back. What cannot be queued is reported as failed.
     pub(super) fn flush(&mut self) -> std::io::Result<()> {
         self.flush_sends()?;
         [Step::Make, Step::Connect, Step::Receive].into_iter().for_each(|step| self.queue(step));

@@ -1,4 +1,4 @@
-//! What the kernel allows, and how it tells which of several rings has something to say.
+//! What the kernel allows, and how it reports which of several rings has something to say.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -7,7 +7,7 @@ use io_uring::{IoUring, opcode};
 /// Files kept free for the rest of the process when a ring's table is sized.
 const RESERVED_FILES: u64 = 64;
 
-/// Whether the kernel's release is at least this; not, if it cannot be told.
+/// Whether the kernel's release is at least this; not, if it cannot be known.
 pub fn is_at_least((major, minor): (u32, u32)) -> bool {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
@@ -98,7 +98,7 @@ mod tests {
     fn sends_under_way_are_ended_and_receives_are_left() {
         let mut ring = match IoUring::new(8) {
             Ok(ring) => ring,
-            // Not allowed here, of which tests/real.rs tells.
+            // Not allowed here, of which tests/real.rs reports.
             Err(error) => {
                 return assert!(matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{error}");
             }

@@ -2,11 +2,11 @@
 //! sockets that live in the ring's own table and take no file descriptor.
 //!
 //! A turn is one `io_uring_enter`: it submits what the worker asked for since the last one, waits with a
-//! nanosecond timeout, and the completions are told one after another. A send is held back until then, so one
+//! nanosecond timeout, and the completions are reported one after another. A send is held back until then, so one
 //! for a connection that turned out to be closed in the same turn never leaves.
 //!
 //! The kernel bounds a ring's table by the limit on open files. For more connections than that there are several
-//! rings, and an epoll instance tells which of them have something to say.
+//! rings, and an epoll instance reports which of them have something to report.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -37,8 +37,8 @@ const ENTRIES: u32 = 1024;
 const COMPLETIONS: u32 = 8192;
 /// The group of receive buffers.
 const GROUP: u16 = 0;
-/// The first kernel that tells unacknowledged bytes through a ring, without which a request on an idle connection
-/// that the server had closed could not be told from one that it saw.
+/// The first kernel that reports unacknowledged bytes through a ring, without which a request on an idle connection
+/// that the server had closed could not be distinguished from one that it saw.
 const NEEDED_KERNEL: (u32, u32) = (6, 7);
 /// Most rings of one thread.
 const MAX_RINGS: usize = 64;
@@ -66,7 +66,7 @@ pub struct Uring<'r> {
     ops: UringOps<'r>,
     /// Completions of the present turn.
     turn: VecDeque<Completion>,
-    /// Failures that are told in it.
+    /// Failures that are reported in it.
     failed: Vec<(ConnId, u32, i32)>,
 }
 
@@ -84,14 +84,14 @@ pub struct UringOps<'r> {
     per_ring: usize,
     /// Tells which rings have something, where there are several.
     ready: Option<(OwnedFd, Vec<OwnedFd>)>,
-    /// Room for what it tells.
+    /// Room for what it reports.
     signalled: Vec<rustix::event::epoll::Event>,
     slots: Vec<Slot<'r>>,
     /// Sends of this turn: where, which generation, what.
     sends: Vec<(ConnId, u32, What<'r>)>,
     held: Held,
     copies: Copies,
-    /// Failures to be told in the next turn: where, which generation, why.
+    /// Failures to be reported in the next turn: where, which generation, why.
     failed: Vec<(ConnId, u32, i32)>,
     /// Completions that came while one was waited for.
     early: VecDeque<Completion>,
@@ -116,11 +116,11 @@ struct Slot<'r> {
     /// Length of the last send, and whether it was submitted.
     last_send: u32,
     submitted: bool,
-    /// A send that will be told is under way.
+    /// A send that will be reported is under way.
     sending: bool,
     /// Place of what is sent from the copies, or [`NO_COPY`].
     copy: u32,
-    /// The last send, if it was told as sent before it went.
+    /// The last send, if it was reported as sent before it went.
     silent: &'r [u8],
 }
 
@@ -233,7 +233,7 @@ impl<'r> Uring<'r> {
         Ok(Uring { ops, turn: VecDeque::with_capacity(COMPLETIONS as usize), failed: Vec::new() })
     }
 
-    fn tell(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
+    fn report(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
         let Completion { kind, conn, generation, result, flags } = done;
         if kind == Kind::Copied {
             return self.told_copied(conn, result, sink);
@@ -275,7 +275,7 @@ impl<'r> Uring<'r> {
                 self.ops.receive_again(conn);
                 sink.event(&mut self.ops, Event::Connected(conn));
             }
-            // The socket's own failure is told; that of the connect linked to it is not.
+            // The socket's own failure is reported; that of the connect linked to it is not.
             Kind::Connect if result == -libc::ECANCELED => {}
             Kind::Send if !self.ops.slots[conn as usize].silent.is_empty() => {
                 if let Err(error) = self.ops.goes_on(conn, result) {
@@ -322,7 +322,7 @@ impl<'r> Io<'r> for Uring<'r> {
             }
         }
         while let Some(done) = self.turn.pop_front() {
-            self.tell(done, sink);
+            self.report(done, sink);
         }
         // Begins at the front again: a queue that wanders through all its room wanders through the caches as well.
         self.turn.clear();
@@ -459,7 +459,7 @@ impl<'r> UringOps<'r> {
         }
     }
 
-    /// Arms a receive; a failure is told in the next turn.
+    /// Arms a receive; a failure is reported in the next turn.
     fn receive_again(&mut self, conn: ConnId) {
         let data = self.data(Kind::Receive, conn);
         let (_, place) = self.place(conn);
@@ -640,7 +640,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
     fn take(&mut self, conn: ConnId, address: &Address, socket: OwnedFd) -> bool {
         self.make_place(conn);
         let (ring, place) = self.place(conn);
-        // A ring waits by itself, but not on a socket that is told never to wait.
+        // A ring waits by itself, but not on a socket that is reported never to wait.
         let is_ready = ring < self.rings.len() && rustix::io::ioctl_fionbio(&socket, false).is_ok();
         let taken = is_ready && {
             let submitter = self.rings[ring].ring.submitter();

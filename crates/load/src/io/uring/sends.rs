@@ -30,7 +30,7 @@ impl<'r> Uring<'r> {
             return self.ops.copies.give_back(id);
         }
         let copied = self.ops.copies.at(id);
-        let told = std::mem::take(&mut copied.told);
+        let reported = std::mem::take(&mut copied.reported);
         if result >= 0 && !copied.next.is_empty() {
             std::mem::swap(&mut copied.bytes, &mut copied.next);
             copied.next.clear();
@@ -41,9 +41,9 @@ impl<'r> Uring<'r> {
             self.ops.copies.give_back(id);
         }
         match usize::try_from(result) {
-            // All of it was told before.
-            Ok(sent) if sent <= told => {}
-            Ok(sent) => sink.event(&mut self.ops, Event::Sent(conn, sent - told)),
+            // All of it was reported before.
+            Ok(sent) if sent <= reported => {}
+            Ok(sent) => sink.event(&mut self.ops, Event::Sent(conn, sent - reported)),
             Err(_) => sink.event(&mut self.ops, Event::Failed(conn, -result)),
         }
     }
@@ -74,7 +74,7 @@ impl<'r> UringOps<'r> {
             let slot = &mut self.slots[conn as usize];
             (slot.submitted, slot.sending) = (true, slot.sending || !silent);
             let (ring, place) = self.place(conn);
-            // All of it or an error: the kernel goes on by itself when the socket's buffer was full. Not with what is told
+            // All of it or an error: the kernel goes on by itself when the socket's buffer was full. Not with what is reported
             // as sent already: another send might overtake it then.
             let wait = libc::MSG_WAITALL | if silent { libc::MSG_DONTWAIT } else { 0 };
             let send = opcode::Send::new(place, bytes.cast(), bytes.len() as u32)
@@ -88,7 +88,7 @@ impl<'r> UringOps<'r> {
         Ok(())
     }
 
-    /// Of a send that was told as sent the kernel has taken no more than this, as the socket's buffer is full: the rest goes
+    /// Of a send that was reported as sent the kernel has taken no more than this, as the socket's buffer is full: the rest goes
     /// out as a copy, so that what is sent next goes behind it.
     #[cold]
     pub(super) fn goes_on(&mut self, conn: ConnId, result: i32) -> Result<(), i32> {
@@ -108,7 +108,7 @@ impl<'r> UringOps<'r> {
         (slot.copy, slot.sending) = (id, true);
         let copied = self.copies.at(id);
         copied.bytes.extend_from_slice(rest);
-        copied.told = rest.len();
+        copied.reported = rest.len();
         self.sends.push((conn, generation, What::Copied(id)));
         Ok(())
     }

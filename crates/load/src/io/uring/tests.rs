@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// What was told.
+/// What was reported.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -32,7 +32,7 @@ fn full(io: &mut Uring<'_>) -> (usize, TcpStream) {
     let address = listener.local_addr().expect("its address");
     let ours = TcpStream::connect(address).expect("it listens");
     let (theirs, _) = listener.accept().expect("it connects");
-    ours.set_nonblocking(true).expect("it may be told");
+    ours.set_nonblocking(true).expect("it may be reported");
     let mut filled = 0;
     while let Ok(n) = (&ours).write(&[b'x'; 65536]) {
         filled += n;
@@ -48,9 +48,9 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
     for second in [b"second".to_vec(), vec![b's'; SILENT + 1]] {
         let Some(mut io) = allowed(size) else { return };
         let (filled, theirs) = full(&mut io);
-        let mut told = Told::default();
+        let mut reported = Told::default();
         assert_eq!(io.ops.send(0, &first), SILENT, "it counts as sent");
-        io.poll(Wait::until(0), &mut told).expect("it does not wait");
+        io.poll(Wait::until(0), &mut reported).expect("it does not wait");
         // What a worker does that has its answer by then.
         let at_once = io.ops.send(0, &second);
         let expected = [vec![b'x'; filled], first.to_vec(), second.clone()].concat();
@@ -63,15 +63,15 @@ fn a_request_goes_out_behind_the_rest_of_one_that_was_answered_early() {
             (came, theirs)
         });
         while !reader.is_finished() {
-            io.poll(Wait::until(now_ns() + 1_000_000), &mut told).expect("it waits");
+            io.poll(Wait::until(now_ns() + 1_000_000), &mut reported).expect("it waits");
         }
         let (came, _theirs) = reader.join().expect("the reader ends");
         assert_eq!(came.len(), all, "all of it comes");
         assert!(came == expected, "in its order");
-        if at_once + sent_of(&told) < second.len() {
-            io.poll(Wait::until(now_ns() + 20_000_000_000), &mut told).expect("it waits");
+        if at_once + sent_of(&reported) < second.len() {
+            io.poll(Wait::until(now_ns() + 20_000_000_000), &mut reported).expect("it waits");
         }
-        assert_eq!(at_once + sent_of(&told), second.len(), "the second counts once: {:?}", told.0);
+        assert_eq!(at_once + sent_of(&reported), second.len(), "the second counts once: {:?}", reported.0);
     }
 }
 
@@ -80,7 +80,7 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
     let size = Size { connections: 4, in_flight: 4, keep_alive: true, sources: false };
     let Some(mut io) = allowed(size) else { return };
     let (filled, mut theirs) = full(&mut io);
-    let mut told = Told::default();
+    let mut reported = Told::default();
     let request: Vec<u8> = (0..SILENT).map(|i| i as u8).collect();
     let mut came = vec![0; filled];
     theirs.read_exact(&mut came).expect("there is room again");
@@ -89,18 +89,18 @@ fn the_rest_of_what_was_told_as_sent_goes_out_and_is_not_told_again() {
         (Box::leak(request.clone().into_boxed_slice()), true);
     io.ops.goes_on(0, 4000).expect("nothing else is under way");
     assert_eq!(io.ops.send(0, b"next"), 0);
-    io.poll(Wait::until(now_ns() + 20_000_000_000), &mut told).expect("it waits");
+    io.poll(Wait::until(now_ns() + 20_000_000_000), &mut reported).expect("it waits");
     let mut came = vec![0; SILENT - 4000 + 4];
     theirs.read_exact(&mut came).expect("both come");
     assert_eq!(came, [&request[4000..], b"next"].concat());
-    assert_eq!(told.0, ["Sent(0, 4)"]);
+    assert_eq!(reported.0, ["Sent(0, 4)"]);
 }
 
-/// The bytes that were told to have gone out.
-fn sent_of(told: &Told) -> usize {
+/// The bytes that were reported to have gone out.
+fn sent_of(reported: &Told) -> usize {
     let bytes = |event: &String| {
         let bytes = event.strip_prefix("Sent(0, ").and_then(|rest| rest.strip_suffix(')'));
         bytes.expect("nothing else happens").parse::<usize>().expect("a number")
     };
-    told.0.iter().map(bytes).sum()
+    reported.0.iter().map(bytes).sum()
 }

@@ -194,7 +194,7 @@ impl<'r> Users<'r> {
         self.users[user as usize].redirect.as_ref().map(|r| r.host)
     }
 
-    /// It was redirected, and what becomes of its request's id is told by where that leads.
+    /// It was redirected, and what becomes of its request's id is reported by where that leads.
     #[inline]
     pub fn is_led_on(&self, user: u32) -> bool {
         self.users[user as usize].redirect.as_ref().is_some_and(|r| r.pending.is_some())

@@ -1,11 +1,11 @@
-//! Why a connection ends: what the server is told, and what people are.
+//! Why a connection ends: what the server learns, and what people read.
 
 use super::frame::Code;
 
 /// Why a connection, or an answer, is no HTTP/2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What the server is told.
+    /// What is sent to the server.
     pub code: Code,
     /// What people are.
     pub words: &'static str,

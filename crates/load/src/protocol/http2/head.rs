@@ -347,7 +347,7 @@ pub(super) struct Encoder {
     entered: u8,
     size: usize,
     limit: usize,
-    /// The limit has changed and the peer waits to be told.
+    /// The limit has changed and the peer must learn of it.
     resized: bool,
 }
 
@@ -373,7 +373,7 @@ impl Encoder {
     /// Appends a block that is put together. Fields whose names begin with a colon come first.
     #[inline]
     pub(super) fn write_parts<'a>(&mut self, parts: impl Iterator<Item = Part<'a>>, out: &mut Vec<u8>) {
-        self.tell_size(out);
+        self.write_size_update(out);
         for part in parts {
             match part {
                 Part::Packed(head) => self.write(head, out),
@@ -391,7 +391,7 @@ impl Encoder {
 
     /// The first thing of the block that follows a change of the table's size is that size.
     #[inline]
-    fn tell_size(&mut self, out: &mut Vec<u8>) {
+    fn write_size_update(&mut self, out: &mut Vec<u8>) {
         if self.resized {
             self.resized = false;
             write_integer(out, 0x20, 5, 0);
@@ -402,7 +402,7 @@ impl Encoder {
     /// Appends a head's block.
     #[inline]
     pub(super) fn write(&mut self, head: &Head, out: &mut Vec<u8>) {
-        self.tell_size(out);
+        self.write_size_update(out);
         for piece in &head.pieces {
             let range = match self.places.get(usize::from(piece.field)).copied() {
                 _ if piece.field == NONE => piece.start..piece.plain_end,

@@ -120,7 +120,7 @@ impl Decoder {
         }
     }
 
-    /// Decodes a whole block and tells its fields, in order.
+    /// Decodes a whole block and reports its fields, in order.
     ///
     /// # Errors
     /// Broken encoding, or a list that is too long. The connection cannot be used after either.
@@ -529,10 +529,10 @@ pub(super) mod tests {
         block.push(0);
         assert!(decoder.decode(&block, |_, _| {}).is_ok());
         for bomb in [[0xbe, 0xbe], [0x7e, 0]] {
-            let mut told = 0;
-            let result = decoder.decode(&bomb.repeat(30_000), |_, _| told += 1);
+            let mut reported = 0;
+            let result = decoder.decode(&bomb.repeat(30_000), |_, _| reported += 1);
             assert_eq!(result.unwrap_err().code, Code::ENHANCE_YOUR_CALM);
-            assert!(told <= 17, "{told} fields told");
+            assert!(reported <= 17, "{reported} fields reported");
         }
         assert!(decoder.table.bytes.len() <= 2 * 4096);
     }

@@ -335,10 +335,10 @@ impl Session {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<Facts, Fault> {
         let known = !block.is_empty() && self.memo.block == block;
-        let Settings { tell_fields, tell_failures, .. } = self.settings;
-        let tell = token.filter(|_| tell_fields || tell_failures);
-        let untold = !(tell_fields || (tell_failures && self.memo.facts.status >= 400));
-        if known && untold && self.memo.table.is_none_or(|table| table == self.table) {
+        let Settings { report_fields, report_failures, .. } = self.settings;
+        let tell = token.filter(|_| report_fields || report_failures);
+        let unreported = !(report_fields || (report_failures && self.memo.facts.status >= 400));
+        if known && unreported && self.memo.table.is_none_or(|table| table == self.table) {
             return Ok(self.memo.facts);
         }
         let mut facts = Facts::default();
@@ -350,7 +350,7 @@ impl Session {
         })?;
         self.decoder.slim(KEEP);
         self.table += u64::from(touched.changed);
-        if !touched.changed && !self.settings.tell_fields && block.len() <= MAX_MEMO {
+        if !touched.changed && !self.settings.report_fields && block.len() <= MAX_MEMO {
             self.memo.block.clear();
             self.memo.block.extend_from_slice(block);
             self.memo.facts = facts;
@@ -412,7 +412,7 @@ impl Session {
         }
         let before = self.peer_max_streams;
         if !self.greeted {
-            // No bound unless it is told.
+            // No bound unless one is announced.
             self.peer_max_streams = u32::MAX;
         }
         let mut window = self.peer_window;

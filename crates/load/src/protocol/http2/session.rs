@@ -40,7 +40,7 @@ const STREAMS_BEFORE_HELLO: u32 = 100;
 /// Heads up to this length are remembered.
 pub(super) const MAX_MEMO: usize = 1024;
 
-/// What we tell the server of ourselves.
+/// What we announce to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Bytes of body a stream may have under way; 1 to 2³¹ − 1.
@@ -52,9 +52,9 @@ pub struct Settings {
     /// Streams we open at once, whatever the server would allow.
     pub max_streams: u32,
     /// Tell every field of responses as [`Event::Field`]. It costs unpacking heads that came before.
-    pub tell_fields: bool,
+    pub report_fields: bool,
     /// Tell at least those of responses with a status from 400 on, and of others where that costs nothing.
-    pub tell_failures: bool,
+    pub report_failures: bool,
 }
 
 impl Default for Settings {
@@ -65,8 +65,8 @@ impl Default for Settings {
             connection_window: 1 << 30,
             max_frame: DEFAULT_MAX_FRAME,
             max_streams: u32::MAX,
-            tell_fields: false,
-            tell_failures: false,
+            report_fields: false,
+            report_failures: false,
         }
     }
 }
@@ -93,7 +93,7 @@ pub enum Event<'a> {
         /// Nothing follows.
         end: bool,
     },
-    /// A piece of the body; empty where only the end is told.
+    /// A piece of the body; empty where only the end is reported.
     Data {
         /// The request.
         token: u32,
@@ -473,10 +473,10 @@ impl Session {
         self.floods.all_gone();
     }
 
-    /// Takes the next bytes of the connection, answers what is to be answered into `out`, and tells events.
+    /// Takes the next bytes of the connection, answers what is to be answered into `out`, and reports events.
     ///
     /// # Errors
-    /// The connection is at its end. The server was told in `out`; the same fault comes again.
+    /// The connection is at its end. The goodbye to the server is in `out`; the same fault comes again.
     #[inline]
     pub fn receive(
         &mut self,

@@ -1,5 +1,5 @@
 //! TLS over a connection that blocks, for what is no load: a collector that metrics are pushed to. Certificates are
-//! believed and mistakes told as everywhere else.
+//! believed and mistakes reported as everywhere else.
 
 use std::io::{self, Read, Write};
 
@@ -27,7 +27,7 @@ impl TlsConfig {
 
 impl<S: Read + Write> Blocking<S> {
     /// In the words of [`TlsError`], where it is one.
-    fn told(&self, error: io::Error) -> io::Error {
+    fn with_reason(&self, error: io::Error) -> io::Error {
         let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<Error>());
         match cause {
             Some(Error::InvalidMessage(InvalidMessage::InvalidContentType))
@@ -46,17 +46,17 @@ impl<S: Read + Write> Read for Blocking<S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.0.read(buffer) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-            other => other.map_err(|e| self.told(e)),
+            other => other.map_err(|e| self.with_reason(e)),
         }
     }
 }
 
 impl<S: Read + Write> Write for Blocking<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(|e| self.told(e))
+        self.0.write(bytes).map_err(|e| self.with_reason(e))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(|e| self.told(e))
+        self.0.flush().map_err(|e| self.with_reason(e))
     }
 }

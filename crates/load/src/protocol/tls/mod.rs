@@ -1,7 +1,7 @@
 //! TLS below a protocol: bytes of the wire in, plain bytes and bytes for the wire out.
 //!
 //! A thin layer over rustls, without sockets. It uses rustls' unbuffered interface: records are decrypted where they
-//! lie, and a connection at rest keeps no buffers of its own. What goes wrong is told in words users know. Nothing
+//! lie, and a connection at rest keeps no buffers of its own. What goes wrong is reported in words users know. Nothing
 //! here reads a file, and nothing decides whether a lack of verification is allowed.
 //!
 //! rustls itself allocates once for each record, in both directions; that is the one place in the loop that does.
@@ -603,18 +603,18 @@ impl Tls {
         }
     }
 
-    /// Writes what the server is told of a failure, which is an alert, possibly behind a message that was ready. rustls
+    /// Writes what is sent to the server on a failure, which is an alert, possibly behind a message that was ready. rustls
     /// may look at bytes it has seen before: they are still there. It must not be asked again after the alert, since
     /// it would then fail a second time.
     #[cold]
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
-        let mut told = false;
-        while !told
+        let mut sent = false;
+        while !sent
             && let Ok(ConnectionState::EncodeTlsData(mut data)) = self.rustls.process_tls_records(rest).state
         {
             let start = out.len();
             encode(|to| data.encode(to), out);
-            told = matches!(out.get(start), None | Some(&(ALERT | APPLICATION_DATA)));
+            sent = matches!(out.get(start), None | Some(&(ALERT | APPLICATION_DATA)));
         }
     }
 
@@ -635,7 +635,7 @@ impl Tls {
     /// Writes that nothing follows (close_notify). Later sends fail.
     pub fn close(&mut self, wire: &mut Vec<u8>) {
         if self.phase == Phase::Open {
-            // There is nobody to tell that there is nothing more to say.
+            // Best effort: if close_notify cannot be queued there is no one left to notify.
             let _ = self.write(wire, |traffic, to| traffic.queue_close_notify(to));
         }
         self.phase = Phase::Failed;

@@ -1,6 +1,6 @@
 //! WebSocket (RFC 6455), the client's side: bytes in, events and bytes out.
 //!
-//! Messages are told in pieces as they come and never kept, so a message of any length costs nothing; a bound on
+//! Messages are reported in pieces as they come and never kept, so a message of any length costs nothing; a bound on
 //! their length is there all the same. Nothing allocates for a message. No extensions are offered, so none may
 //! be used. [`opening`] is the HTTP exchange before it. What a server can make us do is bounded: a frame's head and
 //! the payload of a control frame (125 bytes) are all that is kept, and frames that bring nothing are counted.
@@ -33,7 +33,7 @@ pub enum Kind {
 /// Why bytes are no WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The close code that the server is told (RFC 6455 §7.4.1).
+    /// The close code that is sent to the server (RFC 6455 §7.4.1).
     pub code: u16,
     /// What people are.
     pub words: &'static str,
@@ -48,7 +48,7 @@ const NOT_UTF8: Fault = Fault { code: 1007, words: "a text that is not UTF-8" };
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A piece of a message; empty where only the end is told.
+    /// A piece of a message; empty where only the end is reported.
     Message {
         /// What it is.
         kind: Kind,
@@ -178,11 +178,11 @@ impl Socket {
         apply_mask(&mut out[start..], mask);
     }
 
-    /// Takes the next bytes of the connection, answers pings and goodbyes into `out`, and tells events. What comes
+    /// Takes the next bytes of the connection, answers pings and goodbyes into `out`, and reports events. What comes
     /// behind a goodbye is not looked at.
     ///
     /// # Errors
-    /// The connection is at its end. The server was told in `out`; the same fault comes again.
+    /// The connection is at its end. The goodbye to the server is in `out`; the same fault comes again.
     #[inline]
     pub fn receive(
         &mut self,

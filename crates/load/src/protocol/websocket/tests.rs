@@ -127,7 +127,7 @@ fn faults() {
     let begun = |text: &[u8]| Seen::Message(Kind::Text, text.to_vec(), false);
     let inside = Fault { code: 1002, words: "a message inside another" };
     check(b"\x01\x01a\x81\x01b", &[begun(b"a"), Seen::Fault(inside)]);
-    for (input, told) in [
+    for (input, reported) in [
         (&b"\x81\x03ab\xff"[..], &b"ab"[..]),
         (b"\x81\x04ab\xc3(", b"ab\xc3"),
         (b"\x81\x03ab\xc3", b"ab\xc3"),
@@ -137,7 +137,7 @@ fn faults() {
         (b"\x81\x02a\xc0", b"a"),
         (b"\x01\x02a\xc3\x80\x01(", b"a\xc3"),
     ] {
-        check(input, &[begun(told), Seen::Fault(NOT_UTF8)]);
+        check(input, &[begun(reported), Seen::Fault(NOT_UTF8)]);
     }
 }
 

@@ -211,7 +211,7 @@ impl Conversations {
         self.link(conn).filter(|link| matches!(link.state, State::Open))
     }
 
-    /// The connection is about to be closed from here: what a server that still listens is told.
+    /// The connection is about to be closed from here: what a server that still listens is sent.
     pub fn close(&mut self, conn: ConnId, last: &mut Vec<u8>) {
         if let Some(mut link) = self.forget(conn).filter(|link| matches!(link.state, State::Open)) {
             link.socket.close(NORMAL, last);

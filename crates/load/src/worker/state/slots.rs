@@ -57,7 +57,7 @@ pub struct Exchange {
 }
 
 /// An exchange whose request could not be written, and why. What began is known by its request and its start: the place
-/// may be at another one when this is told.
+/// may be at another one when this is reported.
 #[derive(Debug)]
 pub struct Unwritten {
     /// The exchange.

@@ -19,7 +19,7 @@ pub struct TlsTransport<'r> {
     wire: Vec<u8>,
     /// For records that come in pieces.
     rooms: Rooms,
-    /// What the server is told of a connection that failed (an alert).
+    /// What is sent to the server on a connection that failed (an alert).
     alert: Vec<u8>,
     /// What went wrong last, for examples.
     pub words: String,
