@@ -347,7 +347,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Faul
             for item in header.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
                 if item.eq_ignore_ascii_case(b"close") {
                     keep_alive = false;
-                } else if item.eq_ignore_ascii_case(b"sink-alive") && response.version == Some(0) {
+                } else if item.eq_ignore_ascii_case(b"keep-alive") && response.version == Some(0) {
                     keep_alive = true;
                 }
             }
@@ -652,16 +652,16 @@ mod tests {
 
     #[test]
     fn connections_that_may_be_used_again() {
-        for (head, sink) in [
+        for (head, keep) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", true),
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", false),
             ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: upgrade, Close\r\n\r\n", false),
             ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", false),
-            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: sink-alive\r\n\r\n", true),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 0\r\nConnection: keep-alive\r\n\r\n", true),
         ] {
             let mut reader = Reader::default();
             assert!(reader.feed(head.as_bytes(), false, &mut Memo::default()).unwrap().done);
-            assert_eq!(reader.head().unwrap().keep_alive, sink, "{head}");
+            assert_eq!(reader.head().unwrap().keep_alive, keep, "{head}");
         }
     }
 

@@ -32,7 +32,7 @@ fn full(io: &mut Uring<'_>) -> (usize, TcpStream) {
     let address = listener.local_addr().expect("its address");
     let ours = TcpStream::connect(address).expect("it listens");
     let (theirs, _) = listener.accept().expect("it connects");
-    ours.set_nonblocking(true).expect("it may be reported");
+    ours.set_nonblocking(true).expect("it may be set");
     let mut filled = 0;
     while let Ok(n) = (&ours).write(&[b'x'; 65536]) {
         filled += n;

@@ -460,7 +460,7 @@ fn a_wire_that_is_tampered_with() {
         .client
         .receive(&mut wire, &mut out, &mut |e| plain += usize::from(matches!(e, TlsEvent::Plain(_))));
     assert_eq!((result, plain), (Err(TlsError::Broken("cannot decrypt peer's message".into())), 0));
-    assert!(!out.is_empty(), "the server is reported");
+    assert!(!out.is_empty(), "the server is sent an alert");
 }
 
 proptest! {
