@@ -127,12 +127,12 @@ fn tell(report: &serde_json::Value, connections: u64, counted: u64) -> anyhow::R
     println!("connections held at once   {}", number("/connections/peak"));
     println!("limit on open files        {limit}");
     println!("load threads               {}", number("/generator/threads"));
-    println!("time to connect            {:.1} s", number("/connections/opening_s"));
+    println!("time to connect            {:.1} s", number("/connections/connect_phase_s"));
     println!("answered, one on each      {}", number("/requests/ok"));
     println!("counted by the servers     {counted}");
     println!("time for all requests      {:.1} s", number("/elapsed_s"));
     println!("loadlab's peak memory      {:.1} MB", number("/generator/peak_rss_bytes") / 1e6);
-    println!("loadlab's memory for each  {:.0} bytes", number("/connections/memory_bytes_each"));
+    println!("loadlab's memory for each  {:.0} bytes", number("/connections/bytes_per_connection"));
     let all = connections as f64;
     let done = number("/requests/ok") == all && number("/connections/peak") >= all && counted == connections;
     println!("{}", if done { "done" } else { "NOT DONE" });

@@ -10,7 +10,7 @@ use loadlab_record::event::{Event, What};
 use loadlab_record::limits::LimitsInForce;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{
-    ActedSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten,
+    ActionSummary, ComponentSummary, InOut, MeanMax, MemorySummary, ProbeSummary, ReadWritten,
 };
 
 use crate::counter::{AT_REST_S, Counter, During};
@@ -149,10 +149,10 @@ fn oom_kill(name: &str, event: &Event) -> Option<f64> {
 }
 
 /// Events of the plan, as they were carried out.
-pub fn acted(events: &[Event]) -> Vec<ActedSummary> {
+pub fn actions(events: &[Event]) -> Vec<ActionSummary> {
     let acted = events.iter().filter_map(|e| match &e.what {
-        What::Acted { what, error, .. } => {
-            Some(ActedSummary { at_s: e.at_s, what: what.clone(), error: error.clone() })
+        What::Action { what, error, .. } => {
+            Some(ActionSummary { at_s: e.at_s, what: what.clone(), error: error.clone() })
         }
         _ => None,
     });
@@ -337,7 +337,7 @@ mod tests {
             },
         };
         let kill = What::OutOfMemory { component: "web".into(), kills: 1, limit_bytes: None };
-        let acted = What::Acted { what: "limit web pids 3".into(), components: vec![], error: None };
+        let acted = What::Action { what: "limit web pids 3".into(), components: vec![], error: None };
         let events = [
             limited(-2.0, 1),
             limited(-1.0, 2),
@@ -350,7 +350,7 @@ mod tests {
         let up = Event { at_s: -3.0, what: What::Up { component: "web".into(), pid: None } };
         let all = [&[up][..], &events].concat();
         assert_eq!(summaries(&[], &all, &BTreeMap::new(), (DURING, DURING))["web"].oom_kills_at_s, [2.5]);
-        let acted = super::acted(&events);
+        let acted = super::actions(&events);
         assert_eq!((acted[0].at_s, acted[0].what.as_str()), (1.0, "limit web pids 3"));
     }
 }

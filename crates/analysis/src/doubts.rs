@@ -12,7 +12,7 @@ use loadlab_record::expr::Expr;
 use loadlab_record::histogram::rank_of;
 use loadlab_record::load::OwnLimits;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, StoodStill, Summary};
+use loadlab_record::summary::{Doubt, Ended, LoadFacts, PERCENTILES, Stalls, Summary};
 use loadlab_record::units::{format_count, format_duration_ns};
 
 use crate::input::Planned;
@@ -84,7 +84,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         accounting(grounds),
         late(summary, grounds),
         throttled(summary, grounds),
-        stood_still(summary, grounds),
+        stalls(summary, grounds),
         coarse_ticks(summary),
         own_limits(summary),
         littles_law(summary, grounds),
@@ -95,7 +95,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
         dropped(summary, grounds),
         backlog(summary, grounds),
         unfair(summary),
-        feed_ran_out(summary),
+        feed_exhausted(summary),
         failed::all_failed(summary),
         tail(summary, grounds),
         few_samples(summary),
@@ -106,7 +106,7 @@ pub fn doubts(summary: &Summary, grounds: &Grounds<'_>) -> Vec<Doubt> {
     .collect();
     // A system that is behind gets slower; that is said once.
     let is_behind = found.iter().any(|d| ["dropped", "backlog"].contains(&d.kind.as_str()));
-    found.extend(settling(summary, grounds).into_iter().filter(|d| !is_behind || d.kind != "rising"));
+    found.extend(settling(summary, grounds).into_iter().filter(|d| !is_behind || d.kind != "latency_rising"));
     found.sort_by_key(|d| !d.grave);
     found
 }
@@ -275,16 +275,16 @@ fn lower_bound(load: &LoadFacts) -> &'static str {
 ///
 /// Where requests have due times, lateness decides. Else each gap is in one request of every user, and is grave where
 /// these are enough to move a time that is expected. A suspended machine is always grave: its clock did not go on.
-fn stood_still(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    let still = summary.generator.stood_still;
+fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
+    let still = summary.generator.stalls;
     let suspended_s = summary.generator.suspended_s.filter(|s| *s > SUSPENDED_S);
-    if still.times == 0 && suspended_s.is_none() {
+    if still.count == 0 && suspended_s.is_none() {
         return None;
     }
     let mut words: Vec<String> = still_words(still).into_iter().collect();
     words.extend(suspended_s.map(|s| format!("this machine was suspended for {}", ms(s * 1e3))));
     let touched = share_of(
-        still.times as f64 * summary.concurrency_mean,
+        still.count as f64 * summary.concurrency_mean,
         responses(&grounds.measured.series).count() as f64,
     );
     let moved = |figure: &String| tail_of(figure).zip(touched).is_some_and(|(tail, share)| share >= tail);
@@ -294,7 +294,7 @@ fn stood_still(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             false => summary.expectations.iter().any(|e| figures_in(&e.expr).iter().any(moved)),
         };
     doubt(
-        "stood_still",
+        "generator_stalled",
         grave,
         words.join("; "),
         "find what stops it: a signal, a suspended or moved virtual machine, or others on its cores (`--cpus`)",
@@ -319,15 +319,15 @@ fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
     )
 }
 
-/// How long loadlab stood still; nothing where it did not.
-pub(crate) fn still_words(still: StoodStill) -> Option<String> {
-    let all = match still.times {
+/// How long loadlab stalled; nothing where it did not.
+pub(crate) fn still_words(still: Stalls) -> Option<String> {
+    let all = match still.count {
         0 => return None,
         1 => String::new(),
-        n => format!(", {} times for {} in all", format_count(n as f64), ms(still.sum_s * 1e3)),
+        n => format!(", {} times for {} in all", format_count(n as f64), ms(still.total_s * 1e3)),
     };
-    let (longest, at) = (ms(still.longest_s * 1e3), ms(still.longest_at_s * 1e3));
-    Some(format!("loadlab stood still for {longest}, {at} into the load{all}"))
+    let (longest, at) = (ms(still.max_s * 1e3), ms(still.max_at_s * 1e3));
+    Some(format!("loadlab stalled for {longest}, {at} into the load{all}"))
 }
 
 /// Connects that failed for want of something on loadlab's own machine. They are counted as failures of the system,
@@ -360,7 +360,7 @@ pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt>
     let hints: Vec<&str> = met.iter().map(|(_, _, hint)| *hint).collect();
     let attempts = format_count(attempted as f64);
     doubt(
-        "own_limits",
+        "client_limit",
         true,
         format!(
             "of {attempts} attempts to connect, limits of loadlab's own machine failed {}",
@@ -476,7 +476,7 @@ fn run_delay(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         return None;
     }
     doubt(
-        "run_delay",
+        "cpu_wait",
         false,
         format!(
             "load threads waited {} for a core each time they were ready ({} of the time in all), against a median response of {}",
@@ -584,7 +584,7 @@ fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 /// starved are hardly in any percentile. Not asked where requests fail, since a user that is refused is back at once.
 fn unfair(summary: &Summary) -> Option<Doubt> {
     let per_user = summary.connections.per_user?;
-    let apart = share_of(per_user.apart as f64, per_user.users as f64)?;
+    let apart = share_of(per_user.outliers as f64, per_user.users as f64)?;
     let failing = summary.requests.failed * 100 > summary.requests.started;
     if apart < UNFAIR_SHARE || per_user.median < UNFAIR_REQUESTS || failing {
         return None;
@@ -595,7 +595,7 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
         false,
         format!(
             "{} of {} users had less than half as many requests as the one in the middle, or more than twice as many: fewest {}, middle {}, most {} (Jain's index {:.2})",
-            n(per_user.apart),
+            n(per_user.outliers),
             n(per_user.users),
             n(per_user.min),
             n(per_user.median),
@@ -610,7 +610,7 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
 ///
 /// Never grave: a feed that is dealt once may be how the load was to end. But figures over a window in which users are ever
 /// fewer are of no one load.
-fn feed_ran_out(summary: &Summary) -> Option<Doubt> {
+fn feed_exhausted(summary: &Summary) -> Option<Doubt> {
     let evidence = match summary.connections.users_without_row {
         0 => return None,
         1 => "a user left, since a data feed had no row for it: from then on the load was smaller".to_owned(),
@@ -619,7 +619,7 @@ fn feed_ran_out(summary: &Summary) -> Option<Doubt> {
             format_count(n as f64)
         ),
     };
-    doubt("feed_ran_out", false, evidence, "a feed with more rows, or one without `once`")
+    doubt("feed_exhausted", false, evidence, "a feed with more rows, or one without `once`")
 }
 
 /// Warm-up and drift within the window. What was cut off or broke had no steady state to reach.

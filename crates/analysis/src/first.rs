@@ -234,7 +234,7 @@ fn during(seen: &Seen<'_>) -> During {
 /// Doubts about the generator: grave ones rule out all else, the others are one suspect among many.
 fn generator(seen: &Seen<'_>) -> Vec<Suspect> {
     const OWN: [&str; 7] =
-        ["late", "throttled", "stood_still", "own_limits", "generator_cpu", "users_idle", "run_delay"];
+        ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
     let doubts = seen.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
     // A generator without reserve is told in the closed model even where nothing rests on it; hiccups are not.
     let own: Vec<_> =

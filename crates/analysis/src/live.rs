@@ -8,7 +8,7 @@
 //! whole load is asked there alone.
 
 use loadlab_record::load::{Counts, OwnLimits, Series};
-use loadlab_record::summary::{Doubt, LoadFacts, StoodStill};
+use loadlab_record::summary::{Doubt, LoadFacts, Stalls};
 
 use crate::doubts::{
     doubt, dropped_so_far, has_due_times, late_is_grave, late_so_far, own_limits_so_far, still_words,
@@ -37,7 +37,7 @@ pub struct SoFar<'a> {
     /// Those that failed on limits of loadlab's own machine.
     pub own_limits: OwnLimits,
     /// Stretches of time in which a load thread did not run.
-    pub stood_still: StoodStill,
+    pub stalls: Stalls,
     /// Time loadlab was stopped by a CPU limit, seconds; `None` where it is not told.
     pub throttled_s: Option<f64>,
 }
@@ -47,7 +47,7 @@ pub struct SoFar<'a> {
 pub struct Live {
     late: Kept,
     throttled: Kept,
-    stood_still: Kept,
+    stalls: Kept,
     own_limits: Kept,
     capped: Kept,
     dropped: Kept,
@@ -99,7 +99,7 @@ impl Live {
         [
             self.late.look(late.map(of(1.0)), LATE_FOR),
             self.throttled.look(throttled.map(of(now.throttled_s.unwrap_or(0.0))), 1),
-            self.stood_still.look(stood_still(now.stood_still).map(of(now.stood_still.sum_s)), 1),
+            self.stalls.look(stalls(now.stalls).map(of(now.stalls.total_s)), 1),
             self.own_limits.look(own_limits_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
             self.capped.look(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
             self.dropped.look(dropped_so_far(dropped, load, planned).map(of(dropped.0 as f64)), 1),
@@ -111,9 +111,9 @@ impl Live {
 }
 
 /// Whether it is grave only all requests tell.
-fn stood_still(still: StoodStill) -> Option<Doubt> {
+fn stalls(still: Stalls) -> Option<Doubt> {
     doubt(
-        "stood_still",
+        "generator_stalled",
         false,
         still_words(still)?,
         "find what stops it: a signal, a suspended or moved virtual machine, or others on its cores (`--cpus`)",

@@ -274,7 +274,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
             let is_worse = d.to > d.from && what.contains("response");
             let share = d.share().map(|share| format!(" ({:+.0} %)", share * 100.0)).unwrap_or_default();
             found.push(Doubt {
-                kind: if is_worse { "rising" } else { "drift" }.into(),
+                kind: if is_worse { "latency_rising" } else { "drift" }.into(),
                 grave: false,
                 evidence: format!(
                     "{what} {way} from {} to {}{share} over the window: there is no one figure for it",

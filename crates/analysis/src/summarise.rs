@@ -85,7 +85,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         probes: components::probes(input.samples, during),
         drain_s: input.drain_s,
         loss: input.loss,
-        acted: components::acted(input.events),
+        actions: components::actions(input.events),
     }
 }
 

@@ -67,14 +67,15 @@ impl Totals {
         }
         self.connections.attempted += m.connections.attempted;
         self.connections.opened += m.connections.opened;
-        self.connections.taken_over += m.connections.taken_over;
-        self.connections.reconnects += m.connections.reconnects;
+        self.connections.reused += m.connections.reused;
+        self.connections.requests_resent += m.connections.requests_resent;
         self.connections.peak = self.connections.peak.max(m.connections.peak);
         // Of several loads or batches that hold connections, the longest opening and the largest share.
         let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-        self.connections.opening_s = larger(self.connections.opening_s, m.connections.opening_s);
-        self.connections.memory_bytes_each =
-            larger(self.connections.memory_bytes_each, m.connections.memory_bytes_each);
+        self.connections.connect_phase_s =
+            larger(self.connections.connect_phase_s, m.connections.connect_phase_s);
+        self.connections.bytes_per_connection =
+            larger(self.connections.bytes_per_connection, m.connections.bytes_per_connection);
         self.connections.own_limits.merge(m.connections.own_limits);
         self.connections.in_flight_peak = self.connections.in_flight_peak.max(m.connections.in_flight_peak);
         self.connections.users_peak = self.connections.users_peak.max(m.connections.users_peak);

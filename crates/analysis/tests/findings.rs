@@ -63,7 +63,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
     let facts =
         |i: usize| CaseFacts { name: format!("case {i}"), dir: format!("case-{i}"), ..CaseFacts::default() };
     let manifest = Manifest {
-        record: 1,
+        record: 2,
         loadlab: "0.1.0".into(),
         name: "test".into(),
         plan_path: "plan.yaml".into(),

@@ -309,7 +309,7 @@ fn where_requests_wait_for_one_another() {
 fn what_the_plan_did_is_told_where_nothing_else_is() {
     let act = |at_s: f64, what: &str, error: Option<&str>| Event {
         at_s,
-        what: What::Acted {
+        what: What::Action {
             what: what.into(),
             components: vec!["db".into()],
             error: error.map(str::to_owned),

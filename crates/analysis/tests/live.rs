@@ -3,7 +3,7 @@
 use loadlab_analysis::Planned;
 use loadlab_analysis::live::{Live, SoFar};
 use loadlab_record::load::{Counts, OwnLimits, Series};
-use loadlab_record::summary::{LoadFacts, StoodStill};
+use loadlab_record::summary::{LoadFacts, Stalls};
 
 const MS: u64 = 1_000_000;
 
@@ -35,11 +35,11 @@ fn told(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> Vec<(
             series: &series,
             attempted: 100,
             own_limits: OwnLimits { ports: now.ports, ..OwnLimits::default() },
-            stood_still: StoodStill {
-                times: u64::from(now.still_s > 0.0),
-                sum_s: now.still_s,
-                longest_s: now.still_s,
-                longest_at_s: 1.0,
+            stalls: Stalls {
+                count: u64::from(now.still_s > 0.0),
+                total_s: now.still_s,
+                max_s: now.still_s,
+                max_at_s: 1.0,
             },
             throttled_s: Some(now.throttled_s),
         };
@@ -94,7 +94,7 @@ fn what_was_counted_is_told_at_once_and_again_when_much_worse() {
         // What a schedule drops found no slot.
         &[(5, "dropped", false), (6, "in_flight_cap", false), (14, "dropped", false)],
     );
-    check(&open(), 30, |at, s| s.ports = if at < 7 { 0 } else { 4 }, &[(7, "own_limits", true)]);
+    check(&open(), 30, |at, s| s.ports = if at < 7 { 0 } else { 4 }, &[(7, "client_limit", true)]);
     check(
         &closed(),
         30,
@@ -107,7 +107,7 @@ fn what_was_counted_is_told_at_once_and_again_when_much_worse() {
                 2.5
             }
         },
-        &[(3, "stood_still", false), (20, "stood_still", false)],
+        &[(3, "generator_stalled", false), (20, "generator_stalled", false)],
     );
     check(
         &closed(),

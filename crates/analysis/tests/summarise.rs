@@ -10,7 +10,7 @@ use loadlab_record::event::{Event, What};
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window};
 use loadlab_record::sample::Sample;
-use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, StoodStill, Summary, Verdict};
+use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Stalls, Summary, Verdict};
 
 const MS: u64 = 1_000_000;
 
@@ -296,10 +296,10 @@ fn what_was_dropped_says_what_it_waited_for() {
 #[test]
 fn what_opening_held_connections_took_is_told() {
     let mut runs = [load("main", 0.0, 100, 5, 10.0)];
-    runs[0].measured.connections.opening_s = Some(4.5);
-    runs[0].measured.connections.memory_bytes_each = Some(44.0);
+    runs[0].measured.connections.connect_phase_s = Some(4.5);
+    runs[0].measured.connections.bytes_per_connection = Some(44.0);
     let s = summarise(input(open(10.0), &runs));
-    assert_eq!((s.connections.opening_s, s.connections.memory_bytes_each), (Some(4.5), Some(44.0)));
+    assert_eq!((s.connections.connect_phase_s, s.connections.bytes_per_connection), (Some(4.5), Some(44.0)));
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_wait_for_a_core_is_held_against_the_response_time() {
             ..Generator::default()
         };
         let s = summarise(TrialInput { generator, ..input(open(100.0), &runs) });
-        assert_eq!(kinds(&s), if told { &[("run_delay", false)][..] } else { &[] }, "{each_us} µs, {share}");
+        assert_eq!(kinds(&s), if told { &[("cpu_wait", false)][..] } else { &[] }, "{each_us} µs, {share}");
         s
     };
     // a fifth of the time, in slices that no response time shows
@@ -430,7 +430,7 @@ fn limits_of_the_own_machine_are_no_failures_of_the_system() {
     m.connections.attempted = 62;
     m.connections.own_limits = OwnLimits { open_files: 9, ports: 3, memory: 0 };
     let s = summarise(input(closed(1), &runs));
-    assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("own_limits", true)]));
+    assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("client_limit", true)]));
     assert_eq!(
         s.doubts[0].evidence,
         "of 62 attempts to connect, limits of loadlab's own machine failed 9 because no open file was left, 3 because no port to connect from was left"
@@ -482,30 +482,26 @@ fn users_that_a_feed_had_nothing_for_are_told() {
         runs[0].measured.connections.users_without_row = left;
         let s = summarise(input(closed(1), &runs));
         let told: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
-        assert_eq!(told, evidence.map(|e| ("feed_ran_out", false, e)).into_iter().collect::<Vec<_>>());
+        assert_eq!(told, evidence.map(|e| ("feed_exhausted", false, e)).into_iter().collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn standing_still_is_told_with_its_length() {
-    let still = StoodStill { times: 2, sum_s: 0.7, longest_s: 0.4, longest_at_s: 2.5 };
+    let still = Stalls { count: 2, total_s: 0.7, max_s: 0.4, max_at_s: 2.5 };
     let check = |facts: LoadFacts, expect: &[&str], suspended_s: f64, grave: bool| {
         let runs = [load("main", 0.0, 1000, 10, 10.0)];
-        let generator = Generator {
-            threads: 1,
-            stood_still: still,
-            suspended_s: Some(suspended_s),
-            ..Generator::default()
-        };
+        let generator =
+            Generator { threads: 1, stalls: still, suspended_s: Some(suspended_s), ..Generator::default() };
         let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).unwrap()).collect();
         let s = summarise(TrialInput { generator, expect: &expect, ..input(facts, &runs) });
-        assert_eq!(kinds(&s), [("stood_still", grave)], "{expect:?}");
+        assert_eq!(kinds(&s), [("generator_stalled", grave)], "{expect:?}");
         s
     };
     let s = check(closed(1), &[], 1e-7, false);
     assert_eq!(
         s.doubts[0].evidence,
-        "loadlab stood still for 400 ms, 2.50 s into the load, 2 times for 700 ms in all"
+        "loadlab stalled for 400 ms, 2.50 s into the load, 2 times for 700 ms in all"
     );
     // two requests of 1,000 were under way: they can move p99.9 and the maximum
     check(closed(1), &["p99 < 1s"], 0.0, false);

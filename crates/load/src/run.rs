@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use loadlab_record::example::Example;
 use loadlab_record::load::{Bytes, Connections, Counts, Measured, Series, TagMeasured, Tick};
 use loadlab_record::numbers::Numbers;
-use loadlab_record::summary::{Generator, StoodStill};
+use loadlab_record::summary::{Generator, Stalls};
 
 use crate::io::Io;
 use crate::io::epoll::{Epoll, now_ns};
@@ -103,7 +103,7 @@ pub struct Totals {
     /// Connections made.
     pub connections: Connections,
     /// Stretches of time in which a load thread did not run.
-    pub stood_still: StoodStill,
+    pub stalls: Stalls,
 }
 
 /// A load's end.

@@ -69,7 +69,7 @@ fn loaded(spec: &LoadSpec) -> Option<Outcome> {
 /// Attempted, taken over, failed, most open at one time.
 fn reported(outcome: &Outcome) -> (u64, u64, u64, u64) {
     let (c, counts) = (outcome.measured.connections, &outcome.measured.counts);
-    (c.attempted, c.taken_over, counts.failed(), c.peak)
+    (c.attempted, c.reused, counts.failed(), c.peak)
 }
 
 fn a_load_goes_on_with_what_the_last_one_left(io: IoChoice) {

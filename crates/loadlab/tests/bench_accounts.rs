@@ -84,7 +84,7 @@ fn users_for_a_duration_finish_what_they_are_at() {
         assert_eq!((code, n(&json, "requests.in_flight")), (0, 0));
         assert_eq!(n(&json, "requests.ok"), n(&json, "requests.due"));
         assert_eq!(n(&json, "connections.opened"), 10);
-        assert_eq!(n(&json, "connections.reconnects"), 0);
+        assert_eq!(n(&json, "connections.requests_resent"), 0);
     }
 }
 
@@ -129,7 +129,7 @@ fn bodies_of_every_framing_are_counted_to_the_byte() {
         assert_eq!((code, n(&json, "requests.ok")), (0, 40), "{what}: {json:#}");
         check_same(&json, &counts);
         assert_eq!((counts.resets, counts.cut), (0, 0), "{what}");
-        assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
+        assert_eq!(n(&json, "connections.requests_resent"), 0, "{what}");
         let per_request = what.starts_with("1.0") && what != "1.0 kept" || what.contains("close");
         assert_eq!(counts.connections, if per_request { 40 } else { 4 }, "{what}");
     }
@@ -196,7 +196,7 @@ fn each_fault_has_its_own_name() {
         assert_eq!(failures(&json), [(name.to_owned(), 20)], "{what}: {json:#}");
         assert_eq!((counts.requests, counts.connections), (20, 20), "{what}");
         assert_eq!(n(&json, "bytes.sent"), counts.received, "{what}");
-        assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
+        assert_eq!(n(&json, "connections.requests_resent"), 0, "{what}");
         assert_eq!(code, 0, "{what}: nothing was expected");
     }
 }
@@ -240,7 +240,7 @@ fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
         let what = format!("{method} {fault:?}");
         assert_eq!(requests, n(&json, "requests.started"), "{what}: {json:#}");
         assert_eq!(failures(&json), [("reset".to_owned(), faults)], "{what}: {json:#}");
-        assert_eq!(n(&json, "connections.reconnects"), 0, "{what}");
+        assert_eq!(n(&json, "connections.requests_resent"), 0, "{what}");
     }
 }
 
@@ -248,7 +248,7 @@ fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
 /// acknowledgement was still held back). What is safe to do twice is sent again then, and told as that.
 fn a_reset_that_may_have_come_before_reading_is_told_as_sent_again_or_failed() {
     let (json, requests, faults) = faults_on_used_connections(Step::Reset, "GET");
-    let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.reconnects"));
+    let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.requests_resent"));
     assert_eq!(failed + again, faults, "{json:#}");
     assert_eq!(requests, n(&json, "requests.started") + again, "{json:#}");
 }
@@ -264,7 +264,7 @@ fn closing_after_some_answers_costs_nothing_when_it_is_said() {
     assert_eq!(n(&json, "requests.ok"), 500);
     // five each, and up to one unfinished per user
     assert!((100..=105).contains(&counts.connections), "{}", counts.connections);
-    assert_eq!(n(&json, "connections.reconnects"), 0);
+    assert_eq!(n(&json, "connections.requests_resent"), 0);
 }
 
 /// The server closes idle connections unannounced, as soon as it has answered: the worst race there is.
@@ -280,7 +280,7 @@ fn closing_an_idle_connection_unannounced_is_no_failure() {
         assert_eq!((code, n(&json, "requests.ok")), (0, 2000), "{what}");
         assert_eq!(counts.requests, 2000, "{what}: none was seen twice");
         // Each connection but the last of every user is one that was closed on it.
-        assert!(n(&json, "connections.reconnects") <= counts.connections, "{what}");
+        assert!(n(&json, "connections.requests_resent") <= counts.connections, "{what}");
     }
 }
 

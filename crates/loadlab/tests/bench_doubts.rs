@@ -174,8 +174,8 @@ fn files_that_run_out_are_its_own_limit() {
             assert!(n(&json, "requests.ok") > 0, "{json:#}");
             let (own, failed) = (n(&json, "connections.own_limits.open_files"), n(&json, "failures.connect"));
             assert!(own > 0 && own == failed, "{json:#}");
-            assert_eq!(doubt(&json, "own_limits")["grave"], true);
-            assert!(doubt(&json, "own_limits")["hint"].as_str().unwrap().contains("ulimit -n"), "{json:#}");
+            assert_eq!(doubt(&json, "client_limit")["grave"], true);
+            assert!(doubt(&json, "client_limit")["hint"].as_str().unwrap().contains("ulimit -n"), "{json:#}");
         }
     });
 }
@@ -220,7 +220,7 @@ fn ports_that_run_out_are_its_own_limit() {
     let (own, failed) = (n(&json, "connections.own_limits.ports"), n(&json, "failures.connect"));
     assert!(own > 0 && own == failed, "{json:#}");
     assert!(n(&json, "requests.ok") > 0 && n(&json, "connections.peak") >= 50, "{json:#}");
-    assert!(doubt(&json, "own_limits")["evidence"].as_str().unwrap().contains("no port"), "{json:#}");
+    assert!(doubt(&json, "client_limit")["evidence"].as_str().unwrap().contains("no port"), "{json:#}");
 }
 
 /// All that is said of a system that does not keep up, and none of it grave.

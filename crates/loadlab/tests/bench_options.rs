@@ -136,7 +136,7 @@ fn no_keep_alive_is_a_connection_per_request() {
         assert_eq!((n(&json, "requests.ok"), counts.connections), (200, 200), "{json:#}");
         assert_eq!((counts.ended, counts.resets, counts.cut), (200, 0, 0), "an orderly end of each");
         assert_eq!(counts.last.unwrap().header("connection"), Some("close"));
-        assert_eq!((n(&json, "connect_ms.count"), n(&json, "connections.reconnects")), (200, 0));
+        assert_eq!((n(&json, "connect_ms.count"), n(&json, "connections.requests_resent")), (200, 0));
     }
 }
 

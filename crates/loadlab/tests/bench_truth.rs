@@ -19,7 +19,7 @@ on_every_backend! {
     too_few_samples_tell_no_percentile
     expectations_and_their_exit_codes
     exit_codes_in_their_order
-    a_generator_that_stood_still_is_invalid
+    a_generator_that_stalled_is_invalid
 }
 
 /// Response times in milliseconds as the server's log has them: request k of a constant rate fell due at its
@@ -277,16 +277,16 @@ fn exit_codes_in_their_order() {
 }
 
 /// It was stopped for 400 ms, and a turn is asked for each 100 ms at least.
-fn check_stood_still(json: &serde_json::Value) {
-    assert!(doubts(json).contains(&"stood_still".to_owned()), "{json:#}");
-    let still = |key: &str| f(json, &format!("generator.stood_still.{key}")).unwrap();
-    let (longest, began) = (still("longest_s"), still("longest_at_s"));
+fn check_stalls(json: &serde_json::Value) {
+    assert!(doubts(json).contains(&"generator_stalled".to_owned()), "{json:#}");
+    let still = |key: &str| f(json, &format!("generator.stalls.{key}")).unwrap();
+    let (longest, began) = (still("max_s"), still("max_at_s"));
     assert!(longest > 0.29 && longest <= still("sum_s") && still("times") >= 1.0, "{json:#}");
     assert!(began >= 0.0 && began + longest <= f(json, "elapsed_s").unwrap() + 0.1, "{json:#}");
 }
 
 /// Stopped from outside in the middle of a schedule: what it measured then is itself.
-fn a_generator_that_stood_still_is_invalid() {
+fn a_generator_that_stalled_is_invalid() {
     let _alone = alone();
     let stand_still = |load: &[&str]| {
         let server = Server::start(slow(Duration::from_millis(2)));
@@ -303,7 +303,7 @@ fn a_generator_that_stood_still_is_invalid() {
         check_identities(&json);
         assert_eq!(server.settled().requests, n(&json, "requests.started"));
         // told as it went on, and not only at the end
-        let told = ran.stderr.lines().filter(|l| l.contains("doubt stood_still: loadlab stood still for "));
+        let told = ran.stderr.lines().filter(|l| l.contains("doubt generator_stalled: loadlab stalled for "));
         assert!(told.count() >= 1, "{}", ran.stderr);
         (ran.code, json)
     };
@@ -313,11 +313,11 @@ fn a_generator_that_stood_still_is_invalid() {
     assert!(doubts(&json).contains(&"late".to_owned()));
     assert!(f(&json, "late_ms.max").unwrap() > 300.0);
     assert_eq!(n(&json, "requests.due"), 800);
-    check_stood_still(&json);
+    check_stalls(&json);
     // Users have no due times to miss.
     let (code, json) = stand_still(&["-c", "4"]);
     assert_eq!((code, doubts(&json).contains(&"late".to_owned())), (1, false), "{json:#}");
-    check_stood_still(&json);
+    check_stalls(&json);
     // A server that is slow, or never answers, is no fault of the generator.
     let server = Server::start(always(vec![Step::Hang]));
     let (json, code) = measured(&[&server.url("/"), "-r", "100/s", "-d", "1s", "--timeout", "300ms"]);

@@ -96,14 +96,14 @@ fn connections_are_kept_from_level_to_level() {
         assert_eq!((code, &json["answer"]["level"]), (Some(0), &Value::from(16)), "{json:#}\n{err}");
         assert_eq!(nginx.connections(protocol), connections, "{protocol}: {json:#}");
         let path = json["search"]["path"].as_array().expect("a path");
-        let taken_over = |step: &Value| {
+        let reused = |step: &Value| {
             let case = format!("users-{}", step["level"]);
             let summary = lab.record().summary(&case, step["trial"].as_u64().expect("a number") as u32);
-            summary["connections"]["taken_over"].as_u64().unwrap_or(0)
+            summary["connections"]["reused"].as_u64().unwrap_or(0)
         };
         let (last, between) = path[1..].split_last().expect("a way");
-        assert!(between.len() > 1 && taken_over(&path[0]) + taken_over(last) == 0, "{protocol}: {json:#}");
-        assert!(between.iter().all(|step| taken_over(step) > 0), "{protocol}: {json:#}");
+        assert!(between.len() > 1 && reused(&path[0]) + reused(last) == 0, "{protocol}: {json:#}");
+        assert!(between.iter().all(|step| reused(step) > 0), "{protocol}: {json:#}");
     }
 }
 

@@ -168,10 +168,10 @@ fn loadlab_is_stopped_under_load() {
     ran.expect(4, &["INVALID"]);
     let record = lab.record();
     let summary = record.summary("default", 1);
-    assert!(summary["generator"]["stood_still"]["longest_s"].as_f64().unwrap() > 0.39, "{summary}");
+    assert!(summary["generator"]["stalls"]["max_s"].as_f64().unwrap() > 0.39, "{summary}");
     for format in ["text", "md", "html", "json"] {
         let report = record.report(format).replace("\\_", "_");
-        assert!(report.contains("stood_still") && report.contains("loadlab stood still for"), "{format}");
+        assert!(report.contains("generator_stalled") && report.contains("loadlab stalled for"), "{format}");
     }
 }
 

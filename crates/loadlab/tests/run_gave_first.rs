@@ -87,7 +87,7 @@ fn a_slow_edge_is_not_blamed_on_its_database() {
 }
 
 #[test]
-fn a_generator_that_stood_still() {
+fn a_generator_that_stalled() {
     let _alone = alone();
     use rustix::process::Signal;
     let lab = Lab::new();

@@ -84,7 +84,7 @@ fn a_component_is_cut_off_and_joined_again() {
     assert!(before > 100 && wide > 100, "{before} {wide}");
     // 20 kB a second carry some two hundred of these answers, and other packets besides.
     assert!(narrow > 0 && narrow < wide, "{narrow} of {wide}");
-    let acted = lab.record().events("default", 1, "acted");
+    let acted = lab.record().events("default", 1, "action");
     assert_eq!(acted.len(), 3, "{acted:?}");
 }
 

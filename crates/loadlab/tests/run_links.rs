@@ -108,7 +108,7 @@ fn delay_and_loss_come_and_go() {
         let summary = lab.record().summary("default", 1);
         assert_eq!(number(&summary, "/requests/failed"), 0.0, "nothing of a stream is lost: {summary:#}");
         assert!(number(&summary, "/response_ms/max") >= 200.0, "sent again: {summary:#}");
-        assert_eq!(lab.record().events("default", 1, "acted").len(), 5);
+        assert_eq!(lab.record().events("default", 1, "action").len(), 5);
         let limited = lab.record().events("default", 1, "limited");
         assert!(limited.iter().any(|e| e["limits"]["packet_loss"] == 0.2), "{limited:?}");
     }

@@ -39,7 +39,7 @@ fn users_come_and_go_on_the_connections_they_have() {
     assert_eq!((&load["think_s"], &load["think"]), (&0.01.into(), &json!({ "uniform_s": [0.005, 0.015] })));
     // Six users, six connections, whatever the stages.
     let connections = &summary["connections"];
-    assert_eq!((&connections["opened"], &connections["reconnects"]), (&6.into(), &0.into()));
+    assert_eq!((&connections["opened"], &connections["requests_resent"]), (&6.into(), &0.into()));
     assert_eq!(summary["requests"]["dropped"], 0);
     assert!(summary["window"]["to_s"].as_f64().is_some_and(|s| s >= 2.0), "{}", summary["window"]);
     assert!(summary["late_ms"]["count"].as_u64().is_some_and(|n| n > 0), "thinking users have due times");

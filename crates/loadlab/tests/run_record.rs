@@ -123,12 +123,16 @@ fn damaged_records() {
     ran.expect(2, &["manifest.json:", "hint:"]);
     let (ran, _copy) = broken("manifest.json", &gone);
     ran.expect(2, &["is no run directory", "hint:"]);
-    let (ran, _copy) = broken("manifest.json", &|bytes| {
-        let mut manifest: Value = serde_json::from_slice(&bytes).unwrap();
-        manifest["record"] = 99.into();
-        serde_json::to_vec(&manifest).ok()
-    });
-    ran.expect(2, &["is a record of format 99", "hint:"]);
+    for (format, hint) in
+        [(99, "hint: read it with the loadlab that wrote it, or a later one"), (1, "or run its plan again")]
+    {
+        let (ran, _copy) = broken("manifest.json", &|bytes| {
+            let mut manifest: Value = serde_json::from_slice(&bytes).unwrap();
+            manifest["record"] = format.into();
+            serde_json::to_vec(&manifest).ok()
+        });
+        ran.expect(2, &[&format!("is a record of format {format}, and this loadlab reads format 2"), hint]);
+    }
     lab.loadlab(&["report", "nowhere"]).expect(2, &["cannot read `nowhere`", "hint:"]);
 }
 

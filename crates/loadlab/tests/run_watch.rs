@@ -222,12 +222,12 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     let summary = record.summary("default", 1);
     assert_eq!((&summary["ended"], &summary["requests"]["ok"]), (&json!("complete"), &json!(150)));
     let acted: Vec<&str> =
-        summary["acted"].as_array().unwrap().iter().filter_map(|a| a["what"].as_str()).collect();
+        summary["actions"].as_array().unwrap().iter().filter_map(|a| a["what"].as_str()).collect();
     assert_eq!(acted, ["kill edge2", "pause web", "resume web", "restart edge1"]);
     assert!(record.events("default", 1, "died").is_empty());
     assert_eq!(summary["components"]["edge1"]["restarts"], 1);
     assert_eq!(summary["components"]["edge2"].get("died"), None);
-    let events = record.events("default", 1, "acted");
+    let events = record.events("default", 1, "action");
     // Nothing is answered while it stands still; at 50/s somebody came within 20 ms.
     let still_ms = (at(&events[2]) - at(&events[1])) * 1e3;
     assert!(summary["response_ms"]["max"].as_f64().unwrap() > still_ms - 100.0, "{still_ms}: {summary}");

@@ -47,7 +47,7 @@ pub enum What {
     /// The kernel killed a process of a component for memory; so many times since its start, at this limit in bytes.
     OutOfMemory { component: String, kills: u64, limit_bytes: Option<u64> },
     /// An event of the plan was carried out (`kill edge2`), or could not be.
-    Acted { what: String, components: Vec<String>, error: Option<String> },
+    Action { what: String, components: Vec<String>, error: Option<String> },
     /// What was accepted was compared with what was stored.
     Compared { accepted: u64, persisted: u64, lost_max: u64, missing: Vec<u64> },
     /// A name that the load goes to stood for other addresses when it was over. Connections went to those before.

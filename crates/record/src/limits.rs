@@ -36,10 +36,10 @@ pub struct LimitsInForce {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_write_ops_per_s: Option<u64>,
     /// Cores it may run on, where the plan names them: `0-1,3`.
-    #[serde(alias = "cpus", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpuset: Option<String>,
     /// Bytes per second over its link, each way.
-    #[serde(alias = "network_bytes_per_s", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bandwidth_bytes_per_s: Option<u64>,
     /// How much longer a round trip over its link takes, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct LimitsInForce {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter_ns: Option<u64>,
     /// Share of what goes over its link that is lost, 0 to 1.
-    #[serde(alias = "loss", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub packet_loss: Option<f64>,
 }
 
@@ -114,18 +114,5 @@ mod tests {
         let text = serde_json::to_string(&LimitsInForce { pids: Some(4), ..Default::default() }).unwrap();
         assert_eq!(text, r#"{"pids":4}"#);
         assert!(LimitsInForce::default().is_empty() && !limits.is_empty());
-    }
-
-    #[test]
-    fn limits_of_older_records_are_read_by_their_former_names() {
-        let text = r#"{"cpus":"0-1","network_bytes_per_s":1000,"loss":0.01}"#;
-        let limits: LimitsInForce = serde_json::from_str(text).unwrap();
-        let expect = LimitsInForce {
-            cpuset: Some("0-1".into()),
-            bandwidth_bytes_per_s: Some(1000),
-            packet_loss: Some(0.01),
-            ..LimitsInForce::default()
-        };
-        assert_eq!(limits, expect);
     }
 }

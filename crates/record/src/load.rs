@@ -279,18 +279,18 @@ pub struct Connections {
     pub opened: u64,
     /// Those that stood already: an earlier load to the same place had left them. They are in none of the two above.
     #[serde(default, skip_serializing_if = "is_zero")]
-    pub taken_over: u64,
+    pub reused: u64,
     /// Requests sent again on a new connection because the server had closed the idle one before it saw
     /// any byte of them. Not failures, not counted twice.
-    pub reconnects: u64,
+    pub requests_resent: u64,
     /// Most open at one time (within a tenth of a second).
     pub peak: u64,
     /// Time to open those that are held, before the load began; `null` when none are.
     #[serde(default)]
-    pub opening_s: Option<f64>,
+    pub connect_phase_s: Option<f64>,
     /// What each held connection took of loadlab's own memory, bytes (the kernel's share is not in it).
     #[serde(default)]
-    pub memory_bytes_each: Option<f64>,
+    pub bytes_per_connection: Option<f64>,
     /// Attempts that failed on a limit of the machine loadlab runs on, not of the system's.
     #[serde(default)]
     pub own_limits: OwnLimits,
@@ -371,7 +371,7 @@ pub struct PerUser {
     /// Requests of the user that had the most.
     pub max: u64,
     /// Users with less than half as many as the one in the middle, or more than twice as many.
-    pub apart: u64,
+    pub outliers: u64,
     /// Jain's index, (Σx)² / (n · Σx²): 1 if all had the same, 1/n if one had everything.
     pub jain: f64,
 }
@@ -382,7 +382,7 @@ impl PerUser {
         requests.sort_unstable();
         let (min, max) = (*requests.first()?, *requests.last()?);
         let median = requests[(requests.len() - 1) / 2];
-        let apart = requests
+        let outliers = requests
             .iter()
             .filter(|n| n.saturating_mul(2) < median || **n > median.saturating_mul(2))
             .count();
@@ -390,7 +390,7 @@ impl PerUser {
         let sum: f64 = requests.iter().map(|n| *n as f64).sum();
         let squares: f64 = requests.iter().map(|n| (*n as f64).powi(2)).sum();
         let jain = if squares > 0.0 { sum * sum / (users * squares) } else { 1.0 };
-        Some(PerUser { users: requests.len() as u64, min, median, max, apart: apart as u64, jain })
+        Some(PerUser { users: requests.len() as u64, min, median, max, outliers: outliers as u64, jain })
     }
 }
 
@@ -469,7 +469,7 @@ mod tests {
     fn how_requests_fell_on_users() {
         let check = |requests: &[u64], expect: Option<(u64, u64, u64, u64, f64)>| {
             let got = PerUser::of(requests.to_vec());
-            let got = got.map(|p| (p.min, p.median, p.max, p.apart, (p.jain * 1e3).round() / 1e3));
+            let got = got.map(|p| (p.min, p.median, p.max, p.outliers, (p.jain * 1e3).round() / 1e3));
             assert_eq!(got, expect, "{requests:?}");
         };
         check(&[], None);

@@ -88,7 +88,7 @@ pub struct Summary {
     pub loss: Option<Loss>,
     /// Events of the plan, as they were carried out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    pub acted: Vec<ActedSummary>,
+    pub actions: Vec<ActionSummary>,
 }
 
 impl Summary {
@@ -478,7 +478,7 @@ pub struct Generator {
     pub throttled_s: Option<f64>,
     /// Stretches of time in which a load thread did not run at all, for whatever reason.
     #[serde(default)]
-    pub stood_still: StoodStill,
+    pub stalls: Stalls,
     /// Time this machine was suspended during the load, seconds: no clock of the load shows it.
     #[serde(default)]
     pub suspended_s: Option<f64>,
@@ -493,29 +493,29 @@ pub struct Generator {
 }
 
 /// Gaps of more than a tenth of a second between when a load thread asked to be woken, or was last seen, and when it
-/// ran: it was stopped, starved, or its machine was paused. Of several threads, the one that stood still longest.
+/// ran: it was stopped, starved, or its machine was paused. Of several threads, the one that stalled longest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StoodStill {
+pub struct Stalls {
     /// How many.
-    pub times: u64,
+    pub count: u64,
     /// Their sum, seconds.
-    pub sum_s: f64,
+    pub total_s: f64,
     /// The longest, seconds.
-    pub longest_s: f64,
+    pub max_s: f64,
     /// When the longest began, seconds on the trial's clock.
-    pub longest_at_s: f64,
+    pub max_at_s: f64,
 }
 
-impl StoodStill {
+impl Stalls {
     /// Together with what came after or before it on the same threads.
-    pub fn then(self, other: StoodStill) -> StoodStill {
-        let longer = if other.longest_s > self.longest_s { other } else { self };
-        StoodStill { times: self.times + other.times, sum_s: self.sum_s + other.sum_s, ..longer }
+    pub fn then(self, other: Stalls) -> Stalls {
+        let longer = if other.max_s > self.max_s { other } else { self };
+        Stalls { count: self.count + other.count, total_s: self.total_s + other.total_s, ..longer }
     }
 
-    /// Of two threads at the same time, the one that stood still longer.
-    pub fn beside(self, other: StoodStill) -> StoodStill {
-        if other.sum_s > self.sum_s { other } else { self }
+    /// Of two threads at the same time, the one that stalled longer.
+    pub fn beside(self, other: Stalls) -> Stalls {
+        if other.total_s > self.total_s { other } else { self }
     }
 }
 
@@ -623,7 +623,7 @@ fn is_none_failed(count: &u64) -> bool {
 
 /// An event of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ActedSummary {
+pub struct ActionSummary {
     /// When, in seconds on the trial's clock.
     pub at_s: f64,
     /// What, as the plan has it: `kill edge2`.

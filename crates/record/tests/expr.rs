@@ -467,7 +467,7 @@ fn summary() -> Summary {
         "late_ms": none, "blocked_ms": none, "connect_ms": of(&mut (5..=5), &[]), "tls_ms": none,
         "by_tag": {"page": {"requests": requests, "failures": {"timeout": 4, "http_5xx": 6}, "response_ms": of(&mut (1..=30), &[]), "ok_response_ms": none, "failed_response_ms": none},
                    "a.b": {"requests": requests, "failures": {}, "response_ms": of(&mut (7..=7), &[]), "ok_response_ms": none, "failed_response_ms": none}},
-        "connections": {"attempted": 0, "opened": 0, "reconnects": 0, "peak": 0},
+        "connections": {"attempted": 0, "opened": 0, "requests_resent": 0, "peak": 0},
         "generator": {"io": "sim", "threads": 1, "cpus": [], "cpu_s": 0.0, "run_delay_s": null, "throttled_s": null, "peak_rss_bytes": 0, "connections_peak": 0},
         "components": {"edge1": component, "load-balancer": component},
         "probes": {"stored": {"first": 1.0, "last": 950.0, "max": 951.0, "mean": 500.0}}, "drain_s": 1.25,

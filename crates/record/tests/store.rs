@@ -18,7 +18,7 @@ use serde_json::json;
 fn manifest() -> Manifest {
     let case = |name: &str| json!({"name": name, "dir": case_dir_name(name), "values": [["edge_cpu", name]], "users": 10, "rate_per_s": null});
     let value = json!({
-        "record": 1, "loadlab": "0.1.0", "name": "edges", "plan_path": "plan.yaml", "plan_text": "loadlab: 1\n",
+        "record": 2, "loadlab": "0.1.0", "name": "edges", "plan_path": "plan.yaml", "plan_text": "loadlab: 1\n",
         "plan_sha256": "00", "options": [], "started": "2026-11-20T10:00:00Z", "ended": null, "how": "partial",
         "writer": {"pid": 1, "start_ticks": 2},
         "host": {"kernel": "Linux", "cpu": "x", "cores": 2, "memory_bytes": 1, "clock_source": "tsc", "cgroup": "v1"},
@@ -40,7 +40,7 @@ fn summary() -> Summary {
         "availability": null, "concurrency_mean": 0.1, "rate_per_s": {"due": 0.0, "started": 0.0, "ok": 0.0, "ok_stdev": null, "ok_max": null},
         "bytes": {"sent": 0, "received": 0}, "response_ms": distribution, "ok_response_ms": distribution, "failed_response_ms": distribution,
         "service_ms": distribution, "late_ms": distribution, "blocked_ms": distribution, "connect_ms": distribution, "tls_ms": distribution,
-        "by_tag": {}, "connections": {"attempted": 0, "opened": 0, "reconnects": 0, "peak": 0},
+        "by_tag": {}, "connections": {"attempted": 0, "opened": 0, "requests_resent": 0, "peak": 0},
         "generator": {"io": "sim", "threads": 1, "cpus": [], "cpu_s": 0.0, "run_delay_s": null, "throttled_s": null, "peak_rss_bytes": 0, "connections_peak": 0},
         "components": {}, "probes": {}, "drain_s": null, "loss": null
     });
@@ -309,7 +309,7 @@ fn damage_is_an_error_that_names_the_place() {
     hint: manifest.json says what the run is; without it the folder cannot be read as a record
     ");
     insta::assert_snapshot!(damaged("manifest.json", "{\"record\": 9, \"anything\": []}"), @r"
-    `manifest.json` is a record of format 9, and this loadlab knows formats up to 1
+    `manifest.json` is a record of format 9, and this loadlab reads format 2
     hint: read it with the loadlab that wrote it, or a later one
     ");
 }

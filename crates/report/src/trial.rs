@@ -256,10 +256,10 @@ impl Page {
                 figures::number(max)
             ));
         }
-        if s.connections.reconnects > 0 {
+        if s.connections.requests_resent > 0 {
             list.push(format!(
                 "{} on a connection the server had closed",
-                plural(s.connections.reconnects, "request was sent again", "requests were sent again")
+                plural(s.connections.requests_resent, "request was sent again", "requests were sent again")
             ));
         }
         if let Some(drain_s) = s.drain_s {
@@ -533,8 +533,8 @@ pub fn generator_words(g: &Generator, length_s: f64) -> Vec<String> {
     if let Some(throttled_s) = g.throttled_s.filter(|s| *s > 0.0) {
         words.push(format!("stopped by a CPU limit for {}", seconds(throttled_s)));
     }
-    if g.stood_still.times > 0 {
-        words.push(format!("stood still for {}", seconds(g.stood_still.sum_s)));
+    if g.stalls.count > 0 {
+        words.push(format!("stalled for {}", seconds(g.stalls.total_s)));
     }
     if let Some(suspended_s) = g.suspended_s.filter(|s| *s >= 1e-3) {
         words.push(format!("suspended for {}", seconds(suspended_s)));

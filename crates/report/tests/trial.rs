@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::example::{Example, Kept};
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window};
-use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, StoodStill, Summary, Verdict};
+use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, Stalls, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
 use loadlab_report::{Trial, trial_text};
 
@@ -20,7 +20,7 @@ fn measured() -> Measured {
         connections: Connections {
             attempted: 53,
             opened: 52,
-            reconnects: 1,
+            requests_resent: 1,
             peak: 50,
             ..Connections::default()
         },
@@ -349,10 +349,10 @@ fn what_the_generator_suffered() {
         Generator { suspended_s: Some(1e-7), ..quiet.clone() },
         "epoll, 1 thread · 10.0 % busy · 0 B at most · 0 connections at most",
     );
-    let still = StoodStill { times: 2, sum_s: 0.7, longest_s: 0.4, longest_at_s: 2.5 };
+    let still = Stalls { count: 2, total_s: 0.7, max_s: 0.4, max_at_s: 2.5 };
     check(
-        Generator { throttled_s: Some(0.2), stood_still: still, suspended_s: Some(30.0), ..quiet },
-        "epoll, 1 thread · 10.0 % busy · stopped by a CPU limit for 200 ms · stood still for 700 ms · suspended for 30.0 s · 0 B at most · 0 connections at most",
+        Generator { throttled_s: Some(0.2), stalls: still, suspended_s: Some(30.0), ..quiet },
+        "epoll, 1 thread · 10.0 % busy · stopped by a CPU limit for 200 ms · stalled for 700 ms · suspended for 30.0 s · 0 B at most · 0 connections at most",
     );
 }
 

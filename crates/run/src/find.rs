@@ -503,7 +503,7 @@ fn judge(summary: &Summary, expect: &[Expr]) -> (Outcome, String) {
 const MOST_DROPPED: f64 = 0.01;
 
 /// Doubts that say that a level cannot be kept up.
-const UNSTEADY: [&str; 2] = ["backlog", "rising"];
+const UNSTEADY: [&str; 2] = ["backlog", "latency_rising"];
 
 /// An expectation with its figure.
 fn loadlab_words(e: &loadlab_record::summary::Expectation) -> String {

@@ -123,7 +123,7 @@ fn nothing_is_said_of_a_generator_and_a_system_that_keep_up() {
     for model in [users(20), rate(1000.0, 100, WhenBehind::Queue)] {
         let s = go(&spec(model), Sim::new(Stub::new(|_, _| MS)));
         assert_eq!((kinds(&s), s.verdict), (vec![], Verdict::None));
-        assert_eq!((s.generator.stood_still.times, s.connections.own_limits.total()), (0, 0));
+        assert_eq!((s.generator.stalls.count, s.connections.own_limits.total()), (0, 0));
     }
 }
 
@@ -133,7 +133,7 @@ fn connections_that_are_served_ten_times_slower() {
     let s = go(&spec(users(50)), Sim::new(Stub::new(tenth)));
     assert_eq!(kinds(&s), [("unfair", false)]);
     let per_user = s.connections.per_user.unwrap();
-    assert_eq!((per_user.users, per_user.apart), (50, 5));
+    assert_eq!((per_user.users, per_user.outliers), (50, 5));
     assert!((per_user.jain - 0.919).abs() < 0.001, "{per_user:?}");
     // a request in ninety-two is a starved user's: p95 shows nothing of a tenth of the users
     assert!(s.response_ms.p95.unwrap() < 1.1);
@@ -177,7 +177,12 @@ fn limits_of_this_machine_while_connecting() {
         let s = go(&spec(users(7)), Sim::new(stub));
         assert_eq!(s.connections.own_limits, expect, "{error}");
         // users that fail are counted apart, and idle in no figure
-        assert_eq!(kinds(&s).contains(&("own_limits", true)), expect.total() > 0, "{error}: {:?}", s.doubts);
+        assert_eq!(
+            kinds(&s).contains(&("client_limit", true)),
+            expect.total() > 0,
+            "{error}: {:?}",
+            s.doubts
+        );
         assert_eq!(s.failures.get(loadlab_record::Failure::Connect), s.requests.failed);
         if expect.total() > 0 {
             assert_eq!((expect.total(), s.verdict), (s.requests.failed, Verdict::Invalid));
@@ -193,23 +198,23 @@ fn limits_of_this_machine_while_connecting() {
 }
 
 #[test]
-fn a_generator_that_stood_still() {
+fn a_generator_that_stalled() {
     let check = |model: Model, stalls: Vec<(u64, u64)>, expect: &[(&str, bool)]| {
         let s = go(&spec(model), Sim::new(Stub::new(|_, _| 20 * MS)).stalls(stalls));
         assert_eq!(kinds(&s), expect, "{:?}", s.doubts);
-        s.generator.stood_still
+        s.generator.stalls
     };
     let open = || rate(1000.0, 1000, WhenBehind::Queue);
-    let still = check(open(), vec![(4 * S, 400 * MS)], &[("late", true), ("stood_still", true)]);
-    assert_eq!(still.times, 1);
-    assert!((still.longest_s - 0.4).abs() < 0.005 && (still.longest_at_s - 4.0).abs() < 0.005, "{still:?}");
+    let still = check(open(), vec![(4 * S, 400 * MS)], &[("late", true), ("generator_stalled", true)]);
+    assert_eq!(still.count, 1);
+    assert!((still.max_s - 0.4).abs() < 0.005 && (still.max_at_s - 4.0).abs() < 0.005, "{still:?}");
     let stalls = vec![(2 * S, 200 * MS), (6 * S, 500 * MS)];
-    let still = check(users(4), stalls, &[("stood_still", false)]);
-    assert_eq!(still.times, 2);
-    assert!((still.sum_s - 0.7).abs() < 0.05 && (still.longest_at_s - 6.0).abs() < 0.05, "{still:?}");
+    let still = check(users(4), stalls, &[("generator_stalled", false)]);
+    assert_eq!(still.count, 2);
+    assert!((still.total_s - 0.7).abs() < 0.05 && (still.max_at_s - 6.0).abs() < 0.05, "{still:?}");
     // a time slice of somebody else's is no gap, and 60 requests late by up to 60 ms are in no p99 of 10,000
     let still = check(open(), vec![(4 * S, 60 * MS)], &[("late", false)]);
-    assert_eq!(still.times, 0);
+    assert_eq!(still.count, 0);
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Trial {
 
     /// Something was done to a component in the middle of it.
     fn has_acted(&self) -> bool {
-        self.events.iter().any(|e| e["event"] == "acted")
+        self.events.iter().any(|e| e["event"] == "action")
     }
 
     /// How many commands of a name were run for it.

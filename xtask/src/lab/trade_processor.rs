@@ -83,7 +83,7 @@ fn counts(trial: &Trial, claims: &mut Claims) {
 /// The case's component was killed and came back, and no other.
 fn killed(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
-    let acted = trial.summary["acted"].as_array().map_or(&[][..], Vec::as_slice);
+    let acted = trial.summary["actions"].as_array().map_or(&[][..], Vec::as_slice);
     let told: Vec<&str> = acted.iter().filter_map(|a| a["what"].as_str()).collect();
     let wanted: Vec<String> = match KILLED.iter().find(|(name, _)| name == case) {
         Some((_, component)) => vec![format!("kill {component}"), format!("restart {component}")],

@@ -85,7 +85,7 @@ pub fn inside(seen: &Seen<'_>) -> Suspect {
     let mut suspect = inside_whom(seen);
     let load = during(seen);
     let acts = seen.events.iter().filter_map(|e| match &e.what {
-        What::Acted { what, error: None, .. } if load.has(e.at_s) => {
+        What::Action { what, error: None, .. } if load.has(e.at_s) => {
             Some(format!("`{what}` at {}", seconds(e.at_s)))
         }
         _ => None,

@@ -295,8 +295,8 @@ impl Recorder {
     }
 
     /// One that stands already was taken over from the load before.
-    pub fn taken_over(&mut self) {
-        self.batch.connections.taken_over += 1;
+    pub fn reused(&mut self) {
+        self.batch.connections.reused += 1;
         self.open += 1;
         self.peaks.1 = self.peaks.1.max(self.open);
     }
@@ -320,7 +320,7 @@ impl Recorder {
 
     /// A request goes out again on a new connection.
     pub fn resent(&mut self) {
-        self.batch.connections.reconnects += 1;
+        self.batch.connections.requests_resent += 1;
     }
 
     /// A connection was closed.

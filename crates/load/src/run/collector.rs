@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use loadlab_record::example::{Example, KEPT};
 use loadlab_record::load::{Connections, Measured, PerUser, TagMeasured, Tick, TickMs, Window};
-use loadlab_record::summary::{Generator, StoodStill};
+use loadlab_record::summary::{Generator, Stalls};
 
 use crate::measure::batch::{Batch, Gaps};
 use crate::run::peaks::Peaks;
@@ -94,8 +94,8 @@ impl<'s> Collector<'s> {
         // The first worker that is still at it sets the pace.
         if !last && self.workers.iter().position(|w| w.0 != u64::MAX) == Some(worker) {
             self.now.at_s = self.reported_ns() as f64 / 1e9;
-            let still = self.gaps.iter().map(|gaps| stood_still(*gaps, self.shift_s()));
-            self.now.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
+            let still = self.gaps.iter().map(|gaps| stalls(*gaps, self.shift_s()));
+            self.now.stalls = still.fold(Stalls::default(), Stalls::beside);
             observer(LoadEvent::Progress(&self.now));
         }
     }
@@ -153,11 +153,11 @@ impl<'s> Collector<'s> {
         totals.in_window.ok += batch.in_window.ok;
         totals.stragglers.ok += batch.stragglers.ok;
         totals.stragglers.failed += batch.stragglers.failed;
-        let Connections { attempted, opened, taken_over, reconnects, own_limits, .. } = batch.connections;
+        let Connections { attempted, opened, reused, requests_resent, own_limits, .. } = batch.connections;
         totals.connections.attempted += attempted;
         totals.connections.opened += opened;
-        totals.connections.taken_over += taken_over;
-        totals.connections.reconnects += reconnects;
+        totals.connections.reused += reused;
+        totals.connections.requests_resent += requests_resent;
         totals.connections.own_limits.merge(own_limits);
         for (tag, measured) in by_tag {
             totals.by_tag.entry(tag.clone()).or_default().merge(measured);
@@ -225,10 +225,10 @@ impl<'s> Collector<'s> {
         measured.busy_in_window_s = self.busy_in_window_ns as f64 / 1e9;
         measured.stragglers.tail_s = self.last_end_ns.saturating_sub(tail_from_ns) as f64 / 1e9;
         if let Some((took_ns, grown)) = self.start.opened.get() {
-            measured.connections.opening_s = Some(*took_ns as f64 / 1e9);
+            measured.connections.connect_phase_s = Some(*took_ns as f64 / 1e9);
             // Those that stood before took their memory before.
-            let held = self.spec.held.as_ref().filter(|_| measured.connections.taken_over == 0);
-            measured.connections.memory_bytes_each =
+            let held = self.spec.held.as_ref().filter(|_| measured.connections.reused == 0);
+            measured.connections.bytes_per_connection =
                 held.map(|h| *grown as f64 / h.connections.max(1) as f64);
         }
         let captured = ends.first().map(|e| e.captured.clone()).unwrap_or_default();
@@ -238,9 +238,9 @@ impl<'s> Collector<'s> {
         let per_user = ends.iter_mut().flat_map(|e| std::mem::take(&mut e.per_user)).collect();
         measured.connections.per_user = PerUser::of(per_user);
         measured.connections.users_without_row = ends.iter().map(|e| e.users_without_row).sum();
-        let still = ends.iter().map(|e| stood_still(e.gaps, shift_s));
+        let still = ends.iter().map(|e| stalls(e.gaps, shift_s));
         generator.coarse_s = self.coarse_s;
-        generator.stood_still = still.fold(StoodStill::default(), StoodStill::beside);
+        generator.stalls = still.fold(Stalls::default(), Stalls::beside);
         let mut slowest: Vec<Example> = ends.into_iter().flat_map(|e| e.slowest).collect();
         slowest.iter_mut().for_each(|e| e.due_s += shift_s);
         Outcome { measured, generator, slowest: keep_slowest(slowest), cut_short, at_s: shift_s, captured }
@@ -248,13 +248,13 @@ impl<'s> Collector<'s> {
 }
 
 /// The gaps of a worker, on the trial's clock.
-fn stood_still(gaps: Gaps, shift_s: f64) -> StoodStill {
+fn stalls(gaps: Gaps, shift_s: f64) -> Stalls {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    StoodStill {
-        times: gaps.times,
-        sum_s: seconds(gaps.sum_ns),
-        longest_s: seconds(gaps.longest_ns),
-        longest_at_s: if gaps.times > 0 { seconds(gaps.longest_at_ns) + shift_s } else { 0.0 },
+    Stalls {
+        count: gaps.times,
+        total_s: seconds(gaps.sum_ns),
+        max_s: seconds(gaps.longest_ns),
+        max_at_s: if gaps.times > 0 { seconds(gaps.longest_at_ns) + shift_s } else { 0.0 },
     }
 }
 

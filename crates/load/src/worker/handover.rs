@@ -78,7 +78,7 @@ impl<'r> Worker<'r> {
         if let (Mode::Http2(streams), Some(session)) = (&mut self.mode, session) {
             streams.take_up(id, session);
         }
-        self.measure.recorder.taken_over();
+        self.measure.recorder.reused();
         true
     }
 

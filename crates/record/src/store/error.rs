@@ -68,17 +68,18 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
-    /// The record is of a later format.
+    /// The record is of another format.
     #[error(
-        "`{}` is a record of format {found}, and this loadlab knows formats up to {known}\nhint: read it with the loadlab that wrote it, or a later one",
-        .path.display()
+        "`{}` is a record of format {found}, and this loadlab reads format {known}\nhint: read it with the loadlab that wrote it, or {}",
+        .path.display(),
+        if *found > u64::from(*known) { "a later one" } else { "run its plan again" }
     )]
     Version {
         /// The manifest.
         path: PathBuf,
         /// Its version.
         found: u64,
-        /// The latest known.
+        /// The one that is read.
         known: u32,
     },
     /// A file holds something it should not.

@@ -26,7 +26,7 @@ pub use read::{CaseRecord, RunRecord, TrialRecord, read_run, read_summaries};
 pub use write::{RunWriter, TrialWriter};
 
 /// Version of the format of a run directory, in [`crate::manifest::Manifest::record`].
-pub const RECORD_VERSION: u32 = 1;
+pub const RECORD_VERSION: u32 = 2;
 
 /// What a run is.
 const MANIFEST: &str = "manifest.json";

@@ -185,7 +185,7 @@ fn read_manifest(dir: &Path) -> Result<Manifest> {
     };
     let version: Versioned =
         serde_json::from_slice(&text).map_err(|e| StoreError::json(&path, 1, &e, HINT))?;
-    if version.record > u64::from(RECORD_VERSION) {
+    if version.record != u64::from(RECORD_VERSION) {
         return Err(StoreError::Version { path, found: version.record, known: RECORD_VERSION });
     }
     serde_json::from_slice(&text).map_err(|e| StoreError::json(&path, 1, &e, HINT))

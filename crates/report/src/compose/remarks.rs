@@ -155,8 +155,8 @@ pub fn event_words(event: &Event) -> String {
                 .map_or(String::new(), |n| format!(" at its limit of {}", figures::bytes(n as f64)));
             format!("the kernel killed a process of {component} for memory{limit} ({kills} so far)")
         }
-        What::Acted { what, error: None, .. } => format!("event: {what}"),
-        What::Acted { what, error: Some(why), .. } => format!("event: {what} failed: {why}"),
+        What::Action { what, error: None, .. } => format!("event: {what}"),
+        What::Action { what, error: Some(why), .. } => format!("event: {what} failed: {why}"),
         What::Compared { accepted, persisted, lost_max, missing } => {
             let ids: Vec<String> = missing.iter().map(u64::to_string).collect();
             let ids =

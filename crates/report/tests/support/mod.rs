@@ -187,7 +187,7 @@ fn runs_of(seconds: &[Second], users: u64) -> Vec<LoadRun> {
         m.connections = Connections {
             attempted: users,
             opened: users,
-            reconnects: 0,
+            requests_resent: 0,
             peak: users,
             ..Connections::default()
         };
@@ -405,7 +405,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
     };
     let components = specs.first().map_or(Vec::new(), |s| s.components.clone());
     let manifest = Manifest {
-        record: 1,
+        record: 2,
         loadlab: "0.1.0".into(),
         name: name.into(),
         plan_path: "plan.yaml".into(),

@@ -84,7 +84,7 @@ impl Actor<'_> {
         }
         let (what, components) = (event.text.clone(), event.components.clone());
         (self.tell)(RunEvent::Acted { what: what.clone(), error: error.clone() });
-        self.stage.event(What::Acted { what, components, error: error.clone() });
+        self.stage.event(What::Action { what, components, error: error.clone() });
         if let Some(why) = error {
             self.stage.spoil(Trouble::Command(format!("event `{}` failed: {why}", event.text)));
         }

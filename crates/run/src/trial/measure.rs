@@ -235,7 +235,7 @@ impl Measuring<'_> {
             return self.control.abort();
         }
         let refused = totals.counts.failures.get(Failure::Connect);
-        if totals.connections.opened + totals.connections.taken_over == 0 && refused > 0 {
+        if totals.connections.opened + totals.connections.reused == 0 && refused > 0 {
             let error = self.examples.iter().find_map(|e| Some((e.address.clone(), e.error.clone()?)));
             let (address, why) = error.unwrap_or_default();
             let hint = match totals.connections.own_limits.total() {
@@ -276,7 +276,7 @@ impl Measuring<'_> {
             series: &totals.series,
             attempted: totals.connections.attempted,
             own_limits: totals.connections.own_limits,
-            stood_still: totals.stood_still,
+            stalls: totals.stalls,
             throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         };
         for doubt in self.live.look(self.order.facts, &self.planned, &so_far) {
@@ -350,7 +350,7 @@ impl Measuring<'_> {
             debug_assert!(false, "{broken}");
         }
         // A load of fewer requests than a tenth of a second takes may end before it was looked at.
-        let opened = outcome.measured.connections.opened + outcome.measured.connections.taken_over;
+        let opened = outcome.measured.connections.opened + outcome.measured.connections.reused;
         if opened == 0 && outcome.measured.counts.failures.get(Failure::Connect) > 0 {
             let totals = Totals {
                 counts: outcome.measured.counts.clone(),

@@ -40,7 +40,7 @@ impl Measured {
                 run_delay_s: add(before.run_delay_s, load.generator.run_delay_s),
                 time_slices: add(before.time_slices, load.generator.time_slices),
                 throttled_s: add(before.throttled_s, load.generator.throttled_s),
-                stood_still: before.stood_still.then(load.generator.stood_still),
+                stalls: before.stalls.then(load.generator.stalls),
                 suspended_s: add(before.suspended_s, load.generator.suspended_s),
                 coarse_s: before.coarse_s + load.generator.coarse_s,
                 peak_rss_bytes: before.peak_rss_bytes.max(load.generator.peak_rss_bytes),
@@ -70,7 +70,7 @@ impl Measured {
         sum.cpu_s += own.cpu_s;
         sum.run_delay_s = add(sum.run_delay_s, own.run_delay_s);
         sum.time_slices = add(sum.time_slices, own.time_slices);
-        sum.stood_still = sum.stood_still.beside(own.stood_still);
+        sum.stalls = sum.stalls.beside(own.stalls);
         sum.coarse_s = sum.coarse_s.max(own.coarse_s);
         sum.connections_peak += own.connections_peak;
         // These are of the whole process.
