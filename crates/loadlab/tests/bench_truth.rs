@@ -281,7 +281,7 @@ fn check_stalls(json: &serde_json::Value) {
     assert!(doubts(json).contains(&"generator_stalled".to_owned()), "{json:#}");
     let still = |key: &str| f(json, &format!("generator.stalls.{key}")).unwrap();
     let (longest, began) = (still("max_s"), still("max_at_s"));
-    assert!(longest > 0.29 && longest <= still("sum_s") && still("times") >= 1.0, "{json:#}");
+    assert!(longest > 0.29 && longest <= still("total_s") && still("count") >= 1.0, "{json:#}");
     assert!(began >= 0.0 && began + longest <= f(json, "elapsed_s").unwrap() + 0.1, "{json:#}");
 }
 
