@@ -1,14 +1,13 @@
 //! Verdicts on differences, over simulated trials: how often they are wrong, and what they find.
 
-mod chance;
-
-use chance::Chance;
 use loadlab_analysis::compare::{Call, Comparison, Method, Options, Samples, Scale, Side, compare, judge};
 use loadlab_analysis::metric::Value;
 use loadlab_record::load::Window;
 use loadlab_record::summary::{ComponentSummary, Distribution, Doubt, Ended, Summary, Verdict};
 
 use Call::{Better, CannotTell, Same, Worse};
+
+use crate::chance::Chance;
 
 const SAME: (f64, f64) = (-0.0202, 0.0198);
 

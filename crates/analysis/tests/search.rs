@@ -1,11 +1,10 @@
 //! The search for capacity on simulated servers whose capacity is known.
 
-mod chance;
-
-use chance::Chance;
 use loadlab_analysis::search::{Answer, MAX_LEVELS, Next, Outcome, Search};
 use loadlab_analysis::steady::growing_backlog;
 use loadlab_record::load::{Counts, Tick};
+
+use crate::chance::Chance;
 
 /// The answer, and how many trials it took.
 fn search(range: (u64, u64), mut trial: impl FnMut(u64) -> Outcome) -> (Answer, usize) {

@@ -1,11 +1,10 @@
 //! Warm-up, drift and stalls, over series of seconds.
 
-mod chance;
-
-use chance::Chance;
 use loadlab_analysis::steady::{Second, WarmUp, doubts, drift, warm_up};
 use loadlab_record::load::{Counts, Tick, TickMs};
 use loadlab_record::summary::LoadFacts;
+
+use crate::chance::Chance;
 
 /// Seconds of ten users: from the median responses follow the answers, as in the closed model.
 fn closed(times_ms: &[f64]) -> Vec<Second> {

@@ -1,9 +1,8 @@
 //! The law fitted to simulated trials: how often its intervals hold the truth, and when it is refused.
 
-mod chance;
-
-use chance::Chance;
 use loadlab_analysis::usl::{Fit, Knee, Point, Refused, fit, measured_knee};
+
+use crate::chance::Chance;
 
 const LEVELS: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 

@@ -1,10 +1,8 @@
 //! The property of the accounts: whatever a server does, over whatever is spoken, from however many load threads and by
 //! whichever model, every request that was due is accounted for once, in every table, and the server's own books agree.
 //!
-//! One seed alone: `LOADLAB_SEED=123 cargo test -p loadlab-load --test accounts`. To compare all operations of two revisions:
+//! One seed alone: `LOADLAB_SEED=123 cargo test -p loadlab-load --test all accounts`. To compare all operations of two revisions:
 //! `LOADLAB_TRACES=FILE` appends each plain load's seed, trace and figures; sort both files and compare them.
-
-mod support;
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -32,10 +30,11 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
-use support::http2::over_http2;
-use support::peer::{Asked, Fault, Ledger, Peer, Protocol};
-use support::steps::{plain_journey, step, template};
-use support::talks;
+use crate::support;
+use crate::support::http2::over_http2;
+use crate::support::peer::{Asked, Fault, Ledger, Peer, Protocol};
+use crate::support::steps::{plain_journey, step, template};
+use crate::support::talks;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

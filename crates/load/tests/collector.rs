@@ -1,12 +1,12 @@
 //! What collects the counts of load threads has no time for a while: nothing is lost, and only seconds become longer.
 
-mod support;
-
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::{Second, simulate};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{Counts, Series};
+
+use crate::support;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

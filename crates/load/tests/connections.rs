@@ -1,7 +1,5 @@
 //! Connections in simulated time: when they are made and given up, and which times are theirs.
 
-mod support;
-
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::Slots;
@@ -15,6 +13,8 @@ use loadlab_load::run::simulate;
 use loadlab_load::spec::{Held, Http2, Proxy};
 use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
 use loadlab_record::Failure;
+
+use crate::support;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

@@ -3,9 +3,6 @@
 //!
 //! The driver is as plain as can be: one blocking socket, a window of requests.
 
-#[path = "../../loadlab/tests/common/skip.rs"]
-mod skip;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use loadlab_load::protocol::http2::{Code, Event, Head, HeadParts, Heads, Session, Settings};
+
+use crate::skip;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

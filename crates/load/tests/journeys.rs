@@ -1,7 +1,5 @@
 //! Journeys in simulated time, against a shop that knows its customers: whoever it does not know gets 401.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
@@ -24,8 +22,9 @@ use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
 
-use support::http2::{Over, Whim, over_http2, over_http2_with};
-use support::steps::{step, template};
+use crate::support;
+use crate::support::http2::{Over, Whim, over_http2, over_http2_with};
+use crate::support::steps::{step, template};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

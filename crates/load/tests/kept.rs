@@ -1,11 +1,5 @@
 //! Connections that outlive their load, over real sockets: the server counts how many there are.
 
-#[path = "../../loadlab/tests/common/server.rs"]
-#[allow(dead_code)]
-mod server;
-#[path = "../../loadlab/tests/common/skip.rs"]
-mod skip;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +9,9 @@ use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{
     Arrivals, ConnectionPool, Control, IoChoice, LoadError, LoadSpec, Model, Outcome, Until, WhenBehind, run,
 };
-use server::{Server, good, slow};
+
+use crate::server::{Server, good, slow};
+use crate::skip;
 
 /// A load of so many users with ten requests each, or of a rate; on two threads.
 fn spec(server: &Server, model: Model, pool: &Arc<ConnectionPool>, io: IoChoice) -> LoadSpec {

@@ -2,12 +2,6 @@
 //!
 //! A backend is added with one line at the end of this file.
 
-#[path = "../../loadlab/tests/common/server.rs"]
-#[allow(dead_code)]
-mod server;
-#[path = "../../loadlab/tests/common/skip.rs"]
-mod skip;
-
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
@@ -16,7 +10,8 @@ use std::time::{Duration, Instant};
 use loadlab_load::io::epoll::Epoll;
 use loadlab_load::io::uring::{Size, Uring};
 use loadlab_load::io::{ConnId, Event, Io, Ops, Sink, Wait};
-use server::{PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
+
+use crate::server::{PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 const MS: u64 = 1_000_000;
@@ -630,7 +625,7 @@ macro_rules! contract {
             $(#[test] fn $scene() {
                 match $new {
                     Ok(io) => super::$scene(super::Driven { io, log: super::Log::default() }),
-                    Err(error) => super::skip::skip(&format!("this backend is not allowed here: {error}")),
+                    Err(error) => crate::skip::skip(&format!("this backend is not allowed here: {error}")),
                 }
             })*
         }

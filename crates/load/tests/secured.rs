@@ -1,8 +1,6 @@
 //! TLS in simulated time, against a server made of rustls: what becomes of requests when a connection is cut off, refused
 //! or ended in good order, and what the server hears last.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -18,6 +16,8 @@ use loadlab_record::example::Example;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, ServerConnection};
+
+use crate::support;
 
 const MS: u64 = 1_000_000;
 

@@ -1,7 +1,5 @@
 //! The engine in simulated time: schedules, accounts and coordinated omission, to the nanosecond.
 
-mod support;
-
 use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
@@ -15,6 +13,8 @@ use loadlab_record::Failure;
 use loadlab_record::load::{Counts, Stragglers};
 use loadlab_record::summary::Distribution;
 use proptest::prelude::*;
+
+use crate::support;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

@@ -1,7 +1,5 @@
 //! Stages, think times and paces in simulated time: who is active when, what falls due, and that it adds up.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_load::io::ConnId;
@@ -15,7 +13,8 @@ use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until
 use loadlab_record::load::{Counts, Tick};
 use proptest::prelude::*;
 
-use support::steps::plain_journey;
+use crate::support;
+use crate::support::steps::plain_journey;
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

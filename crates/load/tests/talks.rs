@@ -1,10 +1,5 @@
 //! Conversations over WebSockets in simulated time, against a server that says what it is told to say.
 
-#[path = "../../loadlab/tests/common/chat.rs"]
-#[allow(dead_code)]
-mod chat;
-mod support;
-
 use std::collections::BTreeMap;
 
 use loadlab_load::io::ConnId;
@@ -22,8 +17,12 @@ use loadlab_record::Failure;
 use loadlab_record::example::Example;
 use proptest::prelude::*;
 
-use support::steps::template;
-use support::talks::{WAIT, accept_of, ask, listen, open, open_at, part, pause, say, strict, talk, within};
+use crate::chat;
+use crate::support;
+use crate::support::steps::template;
+use crate::support::talks::{
+    WAIT, accept_of, ask, listen, open, open_at, part, pause, say, strict, talk, within,
+};
 
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;

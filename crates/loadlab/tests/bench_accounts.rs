@@ -1,14 +1,13 @@
 //! `loadlab bench` against a server's own books: every way a run can end and every way an exchange can go
 //! wrong. Nothing here depends on how fast the machine is.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::server::{Request, Script, Server, Step, always, good, response, send, slow};
-use common::{check_same, doubts, f, failures, measured, n, status};
+use crate::common::server::{Request, Script, Server, Step, always, good, response, send, slow};
+use crate::common::{check_same, doubts, f, failures, measured, n, status};
+use crate::on_every_backend;
 
 on_every_backend! {
     a_number_of_requests_is_exact_whatever_users_and_threads

@@ -3,16 +3,17 @@
 //!
 //! CPU limits and network namespaces need root; without, those tests say that they were skipped.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::alone::alone;
-use common::server::{Request, Server, good, send, slow};
-use common::{LOADLAB, Ran, Running, at, check_identities, command, doubts, f, n};
 use serde_json::Value;
+
+use crate::common;
+use crate::common::alone::alone;
+use crate::common::server::{Request, Server, good, send, slow};
+use crate::common::{LOADLAB, Ran, Running, at, check_identities, command, doubts, f, n};
+use crate::on_every_backend;
 
 on_every_backend! {
     a_starved_generator_is_invalid_in_the_open_model

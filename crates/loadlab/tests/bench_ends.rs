@@ -4,14 +4,19 @@
 //! flight may or may not have reached the server, and its answer may be on its way. So the server's counts
 //! lie within `in_flight` of the load's, never outside.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::nginx::Nginx;
-use common::server::{Counts, PATIENCE, Request, Script, Server, Step, always, good, response, send, slow};
-use common::{Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n};
 use serde_json::Value;
+
+use crate::common;
+use crate::common::nginx::Nginx;
+use crate::common::server::{
+    Counts, PATIENCE, Request, Script, Server, Step, always, good, response, send, slow,
+};
+use crate::common::{
+    Running, at, bench, check_identities, check_same, command, doubts, f, failures, measured, n,
+};
+use crate::on_every_backend;
 
 on_every_backend! {
     a_stop_condition_ends_the_load

@@ -1,14 +1,13 @@
 //! `loadlab bench --http2` against a real nginx that counts for itself, and against servers that speak something else.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::server::{Server, Step, always, good};
-use common::{bench, failures, measured, n};
+use crate::common::server::{Server, Step, always, good};
+use crate::common::{bench, failures, measured, n};
+use crate::on_every_backend;
 
 on_every_backend! {
     streams_share_connections_and_every_request_counts_once

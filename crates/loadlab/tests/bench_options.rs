@@ -1,13 +1,13 @@
 //! What each option of `loadlab bench` does, as the server sees it.
 
-mod common;
-
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::server::{Request, Server, Step, good, response, send, slow};
-use common::{Running, at, bench, check_same, doubts, f, failures, file, measured, n};
+use crate::common;
+use crate::common::server::{Request, Server, Step, good, response, send, slow};
+use crate::common::{Running, at, bench, check_same, doubts, f, failures, file, measured, n};
+use crate::on_every_backend;
 
 on_every_backend! {
     method_headers_and_body_go_out_as_given

@@ -1,17 +1,14 @@
 //! Metrics pushed to a collector that counts for itself, and to those that are not there, refuse, or never answer.
 
-mod common;
-#[path = "run_support/front.rs"]
-mod front;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
-use common::server::{Request, Server, Step, good, response, send};
-use common::{Ran, bench};
-use front::Front;
 use serde_json::{Value, json};
+
+use crate::common::server::{Request, Server, Step, good, response, send};
+use crate::common::{Ran, bench};
+use crate::run_support::front::Front;
 
 /// What a collector was sent, in order.
 type Received = Arc<Mutex<Vec<Value>>>;

@@ -1,16 +1,15 @@
 //! What `loadlab bench` says and where: the document, the live view, the summary, and errors of usage.
 
-mod common;
-
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::server::{Request, Server, Step, good, response, send, slow};
-use common::{Running, at, bench, check_identities, command, file, measured, n};
 use serde_json::Value;
+
+use crate::common::server::{Request, Server, Step, good, response, send, slow};
+use crate::common::{Running, at, bench, check_identities, command, file, measured, n};
 
 /// Keys of the contract's example, and what stands there: n number, n? number or null, s text, b truth,
 /// l list, o object, o? object or null.

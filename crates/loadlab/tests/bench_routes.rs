@@ -1,14 +1,13 @@
 //! `loadlab bench` by other ways than a host and a port: through a proxy, to a Unix socket, over IPv6.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixListener;
 
-use common::nginx::Nginx;
-use common::proxy::Proxy;
-use common::server::{Request, Server, Step, good};
-use common::{bench, failures, file, measured, n};
+use crate::common::nginx::Nginx;
+use crate::common::proxy::Proxy;
+use crate::common::server::{Request, Server, Step, good};
+use crate::common::{bench, failures, file, measured, n};
+use crate::on_every_backend;
 
 on_every_backend! {
     a_proxy_is_asked_for_whole_urls

@@ -2,13 +2,12 @@
 //! doubts, exit codes. Real seconds pass here, so these tests run one at a time; what they allow for is a busy
 //! machine, not a wrong figure.
 
-mod common;
-
 use std::time::Duration;
 
-use common::alone::alone;
-use common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
-use common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
+use crate::common::alone::alone;
+use crate::common::server::{Counts, Request, Server, Step, always, good, response, send, slow};
+use crate::common::{Running, at, bench, check_identities, check_same, command, doubts, f, measured, n};
+use crate::on_every_backend;
 
 on_every_backend! {
     a_frozen_server_shows_its_full_weight

@@ -1,11 +1,10 @@
 //! `loadlab compare` on records of real runs, and on the one that is committed.
 
-mod run_support;
-
 use std::path::PathBuf;
 
-use run_support::{Lab, component, plan};
 use serde_json::Value;
+
+use crate::run_support::{Lab, component, plan};
 
 fn committed() -> String {
     let dir = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../report/tests/golden/run");

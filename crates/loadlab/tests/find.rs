@@ -1,11 +1,10 @@
 //! `loadlab find` on real servers whose capacity is known.
 
-mod common;
-mod run_support;
-
-use common::nginx::Nginx;
-use run_support::{Lab, component};
 use serde_json::Value;
+
+use crate::common::nginx::Nginx;
+use crate::run_support;
+use crate::run_support::{Lab, component};
 
 /// A plan whose server works on two requests at a time, 10 ms each: with N users a response takes 5 · N ms.
 fn plan() -> String {

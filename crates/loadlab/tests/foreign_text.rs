@@ -1,15 +1,13 @@
 //! What others say – servers, components, plans and records from elsewhere, arguments – reaches people as text: nothing
 //! steers their terminal, and nothing ends in a panic.
 
-mod common;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::server::{Request, Server, Step, send};
-use common::{LOADLAB, Ran};
+use crate::common::server::{Request, Server, Step, send};
+use crate::common::{LOADLAB, Ran};
 
 /// A title, a cleared screen, hidden and coloured letters, a C1 control, an override of the direction, a line renewed.
 const EVIL: &str = "A\x1b]0;owned\x07B\x1b[2J\x1b[8mC\x1b[31;1mD\u{9b}2JE\u{202e}F\u{2066}\u{85}G\rH\x08";

@@ -1,14 +1,13 @@
 //! A host's name that stands for other addresses when the load is over. The names are those of a hosts file that only the
 //! binary under test sees, in a mount namespace of its own; the server changes it when the first request comes.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::server::{Request, Server, good};
-use common::{LOADLAB, skip};
 use serde_json::Value;
+
+use crate::common::server::{Request, Server, good};
+use crate::common::{LOADLAB, skip};
 
 /// Runs the binary with a hosts file of its own, in its folder.
 fn run_with(folder: &Path, args: &[&str]) -> (String, String) {

@@ -1,13 +1,12 @@
 //! Components that are no processes of ours, end to end on a real engine: containers, Compose files, things that
 //! run already. However a run ends, nothing of it stays.
 
-mod run_support;
-
 use std::fmt::Write as _;
 
-use run_support::engine::{Engine, context};
-use run_support::{LOADLAB, Lab, eventually};
 use rustix::process::Signal;
+
+use crate::run_support::engine::{Engine, context};
+use crate::run_support::{LOADLAB, Lab, eventually};
 
 /// A web server in a container that says `hello`, and what else it is.
 fn web(more: &str) -> String {

@@ -4,13 +4,12 @@
 //!
 //! Each run has a `/run` of its own, so that `clean` concerns no other run of this machine.
 
-mod run_support;
-
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use run_support::engine::{Engine, context};
-use run_support::{LOADLAB, Lab, eventually};
+use crate::run_support;
+use crate::run_support::engine::{Engine, context};
+use crate::run_support::{LOADLAB, Lab, eventually};
 
 /// Where a run stands when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq)]

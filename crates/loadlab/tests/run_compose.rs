@@ -1,11 +1,10 @@
 //! Compose files as ordinary projects have them, brought up unchanged: health checks that others wait for, one-off services,
 //! variables from files, networks, volumes, profiles, extensions, several containers of a service.
 
-mod run_support;
-
-use run_support::Lab;
-use run_support::engine::{Engine, context};
 use serde_json::Value;
+
+use crate::run_support::Lab;
+use crate::run_support::engine::{Engine, context};
 
 /// A shop as its README would have it: a database that others wait for, a migration before the start, a cache, a mail
 /// catcher for who asks for it.

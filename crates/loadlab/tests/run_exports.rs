@@ -1,16 +1,13 @@
 //! What a run leaves for other programs and for later: JUnit XML, metrics while it goes on, the list of runs.
 
-#[path = "common/server.rs"]
-#[allow(dead_code, reason = "a part of it is used")]
-mod counting;
-mod run_support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use run_support::{LONG, Lab, component, eventually, plan};
 use rustix::process::Signal;
 use serde_json::Value;
+
+use crate::common::server as counting;
+use crate::run_support::{LONG, Lab, component, eventually, plan};
 
 #[test]
 fn expectations_as_junit() {

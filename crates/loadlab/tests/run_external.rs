@@ -1,12 +1,10 @@
 //! Components that run already: found, watched, left alone.
 
-mod run_support;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command};
 
-use run_support::{LOAD, Lab, component, eventually, plan};
+use crate::run_support::{LOAD, Lab, component, eventually, plan};
 
 /// A process that is nobody's component.
 struct Other(Child);

@@ -1,11 +1,10 @@
 //! `loadlab run` when something fails: what is said, which code it exits with, what goes on nevertheless, and
 //! that nothing is left behind (every [`Lab::run`] looks).
 
-mod run_support;
-
 use std::net::TcpListener;
 
-use run_support::{LOAD, LONG, Lab, component, plan};
+use crate::run_support;
+use crate::run_support::{LOAD, LONG, Lab, component, plan};
 
 /// A plan with the case `bad` between two good ones: `${case.broken}` is true in it.
 fn three_cases(components: &[String], rest: &str) -> String {

@@ -1,11 +1,10 @@
 //! What gave first, on real processes: bottlenecks are planted, and have to be named. One at a time: it is told from how
 //! times spread, and on two cores eight systems would spread one another's.
 
-mod run_support;
-
-use run_support::alone::alone;
-use run_support::{Lab, component, plan};
 use serde_json::Value;
+
+use crate::common::alone::alone;
+use crate::run_support::{Lab, component, plan};
 
 /// A load of so many users on the edge's `/via`, long enough for samples.
 fn load(users: u32) -> String {

@@ -1,10 +1,10 @@
 //! Runs in network namespaces of their own: a link's bytes, no clash of ports, nothing left whatever happens.
 //! They take root, as CI has it; without it the test of what is said then is the one that counts.
 
-mod run_support;
-
-use run_support::{Lab, eventually};
 use rustix::process::Signal;
+
+use crate::run_support;
+use crate::run_support::{Lab, eventually};
 
 /// A component that runs the test server on port 8080, which others may have as well.
 fn server(name: &str, ready: &str) -> String {

@@ -1,10 +1,7 @@
 //! `loadlab run` with journeys: what steps send is what a server gets.
 
-mod common;
-mod run_support;
-
-use common::server::{Request, Server, Step, response, send};
-use run_support::{Lab, component, plan};
+use crate::common::server::{Request, Server, Step, response, send};
+use crate::run_support::{Lab, component, plan};
 
 /// What each step should have sent: 204 for what is right, 400 for anything else.
 fn judge(request: &Request) -> Vec<Step> {

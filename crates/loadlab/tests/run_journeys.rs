@@ -1,16 +1,11 @@
 //! `loadlab run` with journeys, against a shop that knows its customers and keeps books of its own.
 
-mod run_support;
-#[path = "common/server.rs"]
-#[allow(dead_code)]
-mod server;
-
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use run_support::Lab;
-use run_support::front::Front;
-use server::{Request, Server, Step};
+use crate::common::server::{Request, Server, Step};
+use crate::run_support::Lab;
+use crate::run_support::front::Front;
 
 /// What the shop knows.
 #[derive(Default)]

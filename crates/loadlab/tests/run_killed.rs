@@ -1,10 +1,10 @@
 //! A run that is ended from outside, in every phase: by Ctrl-C, by `kill -9` of loadlab, of its process group,
 //! and of its guardian too. Whatever was measured can be read, and nothing is left behind.
 
-mod run_support;
-
-use run_support::{LONG, Lab, Ran, Record, Running, component, eventually, plan};
 use rustix::process::Signal;
+
+use crate::run_support;
+use crate::run_support::{LONG, Lab, Ran, Record, Running, component, eventually, plan};
 
 /// Where a run stands when it is ended.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,11 +1,11 @@
 //! Links with a delay, loss and a bound, by a relay and by the kernel: what the load sees, what the record says, and that
 //! nothing of it stays. Those with a link of their own take root.
 
-mod run_support;
-
-use run_support::{Lab, eventually};
 use rustix::process::Signal;
 use serde_json::Value;
+
+use crate::run_support;
+use crate::run_support::{Lab, eventually};
 
 /// A load at a known place: `connection` says whether connections are kept.
 fn load(at: &str, rest: &str) -> String {

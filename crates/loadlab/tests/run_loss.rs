@@ -1,9 +1,8 @@
 //! What is lost, where more than one trial asks: no two of them may use the same ids.
 
-mod run_support;
-
-use run_support::{Lab, component, plan};
 use serde_json::Value;
+
+use crate::run_support::{Lab, component, plan};
 
 /// Ids of a trial's requests, as ranges.
 fn ids(lines: &[Value]) -> Vec<(u64, u64)> {

@@ -1,9 +1,8 @@
 //! `loadlab run` with loads that change, think, keep a pace and begin at different times.
 
-mod run_support;
-
-use run_support::{Lab, component, plan};
 use serde_json::{Value, json};
+
+use crate::run_support::{Lab, component, plan};
 
 const URL: &str = "\"http://127.0.0.1:${components.web.port}/\"";
 

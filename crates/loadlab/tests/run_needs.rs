@@ -1,9 +1,7 @@
 //! What a plan needs of the machine is known before anything is built, and why a run could not be is said whatever else
 //! is not.
 
-mod run_support;
-
-use run_support::{Lab, component, plan};
+use crate::run_support::{Lab, component, plan};
 
 /// A component whose build leaves a file behind.
 fn built(more: &[&str]) -> String {

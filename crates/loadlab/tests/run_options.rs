@@ -1,11 +1,10 @@
 //! Options of `loadlab run`, and the commands around it: `check`, `schema`, `clean`, `completions`, `man`.
 
-mod run_support;
-
 use std::process::{Command, Stdio};
 
-use run_support::{LOAD, LONG, Lab, Ran, component, plan};
 use serde_json::Value;
+
+use crate::run_support::{LOAD, LONG, Lab, Ran, component, plan};
 
 fn two_axes() -> String {
     let rest = "matrix: { axes: { size: [small, large], kind: [x, y] } }\ntrials: 2\nprofiles:\n  quick: { trials: 1, load.requests: 20 }\n\

@@ -1,11 +1,10 @@
 //! Where `loadlab` writes: into folders and files of its own, never through what somebody else has put there.
 
-mod run_support;
-
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::Path;
 
-use run_support::{LOAD, Lab, component, plan};
+use crate::run_support;
+use crate::run_support::{LOAD, Lab, component, plan};
 
 const NOBODY: u32 = 65534;
 

@@ -1,11 +1,10 @@
 //! Loads that a program makes: counted by a probe, timed on the load's clock, watched, and gone when the trial is –
 //! however the program behaves.
 
-mod run_support;
-
-use run_support::{Lab, Ran, component, eventually, plan};
 use rustix::process::Signal;
 use serde_json::Value;
+
+use crate::run_support::{Lab, Ran, component, eventually, plan};
 
 /// Counts in a file, so that the probe needs no server.
 const COUNT: &str = "  probes: { done: { command: \"cat n 2>/dev/null || echo 0\" } }\n";

@@ -1,12 +1,11 @@
 //! The recipes of docs/recipes.md, each run as a reader would: one command, from the repository's folder. What the shop
 //! counted is held against what loadlab counted.
 
-mod run_support;
-
 use std::path::{Path, PathBuf};
 
-use run_support::{Lab, Ran};
 use serde_json::Value;
+
+use crate::run_support::{Lab, Ran};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,9 +1,9 @@
 //! The record of a run: written while the disk lasts, read whatever became of it.
 
-mod run_support;
-
-use run_support::{LONG, Lab, component, plan};
 use serde_json::Value;
+
+use crate::run_support;
+use crate::run_support::{LONG, Lab, component, plan};
 
 /// A command in a mount namespace of its own, where `DISK` is a file system of `size` bytes.
 fn on_small_disk(lab: &Lab, size: &str, script: &str) -> Option<run_support::Ran> {

@@ -1,13 +1,10 @@
 //! `loadlab run` by other ways than a host and a port: through a proxy, to a Unix socket, over IPv6, from a list of
 //! URLs. What the other end counted is what is looked at.
 
-mod common;
-mod run_support;
-
-use common::nginx::Nginx;
-use common::proxy::Proxy;
-use common::server::{Request, Server, Step, good, response, send};
-use run_support::Lab;
+use crate::common::nginx::Nginx;
+use crate::common::proxy::Proxy;
+use crate::common::server::{Request, Server, Step, good, response, send};
+use crate::run_support::Lab;
 
 fn plan(load: &str, journey: &str) -> String {
     format!("loadlab: 1\nname: routes\nload:\n  users: 2\n{load}  journey:\n{journey}")

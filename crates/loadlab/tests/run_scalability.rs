@@ -1,9 +1,8 @@
 //! Throughput over users, on a real server whose law is known.
 
-mod run_support;
-
-use run_support::{Lab, component, plan};
 use serde_json::Value;
+
+use crate::run_support::{Lab, component, plan};
 
 /// Four at a time, 10 ms each: 100/s a user up to four users, 400/s beyond.
 #[test]

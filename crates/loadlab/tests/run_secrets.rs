@@ -2,17 +2,6 @@
 //! sent in every encoding, plain and compressed, in heads and bodies; a component that logs its token; a collector that
 //! answers with the key it was sent. The encodings looked for are made here, not by what masks them.
 
-#[path = "common/chat.rs"]
-#[allow(dead_code, reason = "a part of it is used")]
-mod chat;
-#[path = "common/proxy.rs"]
-#[allow(dead_code, reason = "a part of it is used")]
-mod proxy;
-mod run_support;
-#[path = "common/server.rs"]
-#[allow(dead_code, reason = "a part of it is used")]
-mod server;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -22,13 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
-use chat::Chat;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use proxy::Proxy;
-use run_support::front::Front;
-use run_support::{Lab, eventually};
-use server::{Request, Server, Step, send};
+
+use crate::common::chat::Chat;
+use crate::common::proxy::Proxy;
+use crate::common::server::{Request, Server, Step, send};
+use crate::run_support::front::Front;
+use crate::run_support::{Lab, eventually};
 
 /// Who sends it, the environment variable that holds it, and the value.
 const PASSWORD: &str = "s3cr?t/p+ss & \"x\" <y>";

@@ -1,8 +1,7 @@
 //! `loadlab run` when all goes well: what is brought up, for how long, in which order, and what is recorded.
 
-mod run_support;
-
-use run_support::{LOAD, Lab, component, plan};
+use crate::run_support;
+use crate::run_support::{LOAD, Lab, component, plan};
 
 /// Names of `[N/M] CASE, trial T` in the order they were told.
 fn told_trials(err: &str) -> Vec<&str> {

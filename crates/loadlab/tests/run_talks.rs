@@ -1,19 +1,12 @@
 //! `loadlab run` with conversations over WebSockets, against another implementation's server that keeps its own books.
 
-#[path = "common/chat.rs"]
-#[allow(dead_code)]
-mod chat;
-#[path = "common/proxy.rs"]
-#[allow(dead_code)]
-mod proxy;
-mod run_support;
-
 use std::process::{Child, Command, Stdio};
 
-use chat::Chat;
-use proxy::Proxy;
-use run_support::{Lab, Ran, eventually};
 use serde_json::{Value, json};
+
+use crate::common::chat::Chat;
+use crate::common::proxy::Proxy;
+use crate::run_support::{Lab, Ran, eventually};
 
 /// The example of the reference, at another address.
 fn of_the_reference(address: &str) -> String {

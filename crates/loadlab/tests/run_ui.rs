@@ -3,16 +3,17 @@
 #[allow(dead_code, reason = "the part of it that these tests need")]
 #[path = "../../report/tests/support/browser.rs"]
 mod driver;
-mod run_support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
 use driver::Browser;
-use run_support::{Lab, Served, component, plan};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+
+use crate::run_support;
+use crate::run_support::{Lab, Served, component, plan};
 
 /// Where the page is, from what was told.
 #[track_caller]

@@ -1,10 +1,9 @@
 //! `loadlab run` as an ordinary user: less is watched, no limit is pretended, and nothing is left behind.
 
-mod run_support;
-
 use std::process::Command;
 
-use run_support::{LONG, Lab, component, eventually, plan};
+use crate::run_support;
+use crate::run_support::{LONG, Lab, component, eventually, plan};
 
 const NOBODY: u32 = 65534;
 

@@ -1,9 +1,8 @@
 //! `warmup: auto` on a real server that gets faster by itself.
 
-mod run_support;
-
-use run_support::{Lab, component, plan};
 use serde_json::Value;
+
+use crate::run_support::{Lab, component, plan};
 
 fn load(warmup: &str) -> String {
     format!(

@@ -1,13 +1,12 @@
 //! `loadlab run` watching: limits that are read back and follow from what was measured, probes of every kind, what is
 //! lost, and events in the middle of a load. Every [`Lab::run`] looks that nothing is left behind.
 
-mod run_support;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use run_support::{LOAD, Lab, component, plan};
 use serde_json::{Value, json};
+
+use crate::run_support::{LOAD, Lab, component, plan};
 
 fn at(event: &Value) -> f64 {
     event["at_s"].as_f64().expect("an event has a time")

@@ -1,11 +1,9 @@
 //! Credentials on their way in: from the environment, from files, from the command line. What is told about them does not
 //! show them.
 
-mod common;
-mod run_support;
-
-use common::server::{Server, good};
-use run_support::Lab;
+use crate::common;
+use crate::common::server::{Server, good};
+use crate::run_support::Lab;
 
 const LOAD: &str = "loadlab: 1\nname: given\nload:\n  users: 1\n  requests: 2\n  journey:\n";
 

@@ -1,10 +1,7 @@
 //! Every place that takes a URL reads it alike: what is refused in one is refused in all, with what to write instead.
 
-mod common;
-mod run_support;
-
-use common::{bench, file};
-use run_support::Lab;
+use crate::common::{bench, file};
+use crate::run_support::Lab;
 
 /// Hosts and ports that different readers might understand differently, or not at all.
 const NONE: [(&str, &str); 9] = [

@@ -1,14 +1,13 @@
 //! The language of journeys: what a plan becomes, and what is wrong with one.
 
-mod common;
-
-use common::{HEAD, mistakes};
 use loadlab_plan::{
     Auth, Body, CaptureFrom, Case, Escape, Expect, FeedFormat, Model, OnFailure, Operator, Options,
     PartContent, Plan, Protocol, Segment, Unit, Variable,
 };
 
 use proptest::prelude::*;
+
+use crate::common::{HEAD, mistakes};
 
 const JOURNEY: &str = include_str!("plans/journey.yaml");
 

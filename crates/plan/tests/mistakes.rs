@@ -1,9 +1,8 @@
 //! Plans that are wrong: what a person gets to read.
 
-mod common;
-
-use common::{HEAD, LOAD, briefly, plain};
 use loadlab_plan::Options;
+
+use crate::common::{HEAD, LOAD, briefly, plain};
 
 /// What is wrong with a load.
 fn load(inside: &str) -> String {

@@ -1,9 +1,8 @@
 //! What is wrong beyond the system and the loads: the matrix, conditions, profiles, options.
 
-mod common;
-
-use common::{HEAD, LOAD, briefly, mistakes, plain};
 use loadlab_plan::Options;
+
+use crate::common::{HEAD, LOAD, briefly, mistakes, plain};
 
 #[test]
 fn matrices() {

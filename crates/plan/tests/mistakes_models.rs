@@ -1,9 +1,9 @@
 //! Stages, think times, paces and starts that do not go together: what a person gets to read.
 
-mod common;
-
-use common::{HEAD, briefly, mistakes, plain};
 use loadlab_plan::Options;
+
+use crate::common;
+use crate::common::{HEAD, briefly, mistakes, plain};
 
 const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
 

@@ -1,9 +1,9 @@
 //! Mistakes in components that are no processes: each at its place, with what to do.
 
-mod common;
-
-use common::{HEAD, LOAD, briefly};
 use loadlab_plan::{External, Image, Isolation, Options, Part, Plan};
+
+use crate::common;
+use crate::common::{HEAD, LOAD, briefly};
 
 fn of(system: &str) -> String {
     briefly(&format!("{HEAD}{LOAD}system:\n  {system}\n"), &Options::default())

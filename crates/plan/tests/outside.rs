@@ -1,9 +1,9 @@
 //! Values from environment and files: put in where they are asked for, shown nowhere.
 
-mod common;
-
-use common::{HEAD, LOAD};
 use loadlab_plan::{Auth, Body, Missing, Options, Part, Plan, Reference, Segment, Template};
+
+use crate::common;
+use crate::common::{HEAD, LOAD};
 
 /// What the environment and the plan's folder hold.
 const KNOWN: [(&str, &str); 10] = [

@@ -1,14 +1,14 @@
 //! Plans that are right: what they become.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::plan;
 use loadlab_plan::{
     Body, Command, Lifetime, Model, Options, Part, Plan, ReadySign, Stage, Think, Until, WhenBehind,
 };
+
+use crate::common;
+use crate::common::plan;
 
 #[test]
 fn the_experiment_in_words() {

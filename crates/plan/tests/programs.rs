@@ -1,10 +1,9 @@
 //! Loads that a program makes, loads of some cases, and figures worked out of others: what is read, and what a
 //! person gets to read.
 
-mod common;
-
-use common::{HEAD, briefly, plain};
 use loadlab_plan::{Command, Model, Options, Plan};
+
+use crate::common::{HEAD, briefly, plain};
 
 const PROBES: &str = "system:\n  probes: { stored: { command: \"echo 1\" } }\n";
 

@@ -1,9 +1,9 @@
 //! No text makes the parser panic, and what it says always fits the text.
 
-mod common;
-
 use loadlab_plan::{Options, Plan, PlanErrors};
 use proptest::prelude::*;
+
+use crate::common;
 
 /// Whatever comes out, it is in the text.
 fn looks_right(text: &str, result: Result<Plan, PlanErrors>) -> Result<(), TestCaseError> {

@@ -1,4 +1,4 @@
-//! The page of the book with every key is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test reference`
+//! The page of the book with every key is current. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test all reference`
 //! writes it anew.
 
 use std::path::Path;

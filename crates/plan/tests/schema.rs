@@ -1,11 +1,11 @@
 //! The schema says what the parser says.
 
-mod common;
-
 use jsonschema::Validator;
 use loadlab_plan::{Options, Plan, schema};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::common;
 
 fn validator() -> Validator {
     jsonschema::validator_for(&schema()).expect("a schema")

@@ -1,9 +1,8 @@
 //! The language of conversations over WebSockets: what a step becomes, and what is wrong with one.
 
-mod common;
-
-use common::{HEAD, mistakes};
 use loadlab_plan::{OnFailure, Options, Plan, Said, schema};
+
+use crate::common::{HEAD, mistakes};
 
 const TALK: &str = include_str!("plans/talk.yaml");
 

@@ -391,7 +391,7 @@ fn a_killed_writer_loses_nothing_it_had_written() {
     }
     let (_scratch, dir) = scratch();
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["a_killed_writer_loses_nothing_it_had_written", "--exact", "--nocapture"])
+        .args(["store::a_killed_writer_loses_nothing_it_had_written", "--exact", "--nocapture"])
         .env(CHILD, &dir)
         .stdout(std::process::Stdio::piped())
         .spawn()

@@ -3,7 +3,6 @@
 
 #[path = "support/browser.rs"]
 mod driver;
-mod support;
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,8 @@ use loadlab_record::store::RunRecord;
 use loadlab_report::history::{Listed, trend};
 use loadlab_report::{compose, html};
 use serde_json::json;
-use support::{Spec, component, edges, large, run, scaling, spec};
+
+use crate::support::{Spec, component, edges, large, run, scaling, spec};
 
 fn page(name: &str, record: &RunRecord) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("browser-{name}.html"));

@@ -1,14 +1,13 @@
 //! One committed record, one golden file per format. `UPDATE_GOLDEN=1 cargo test -p loadlab-report` writes
 //! them anew (and the record, if it is not there); the difference is then for a person to read.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use loadlab_record::store::{RunRecord, read_run};
 use loadlab_report::{compose, csv, html, json, junit, markdown, text};
-use support::{Component, Spec, component, run, spec, write_record};
+
+use crate::support::{Component, Spec, component, run, spec, write_record};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")

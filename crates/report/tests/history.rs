@@ -1,13 +1,12 @@
 //! Lists of runs and trends on terminals of every width.
 
-mod support;
-
 use loadlab_analysis::metric::named;
 use loadlab_record::manifest::RunEnded;
 use loadlab_report::history::{Listed, list_json, list_text, trend, trend_text};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{html, markdown};
-use support::{run, spec};
+
+use crate::support::{run, spec};
 
 /// Three runs, newest first: the last one was cut off.
 fn runs() -> Vec<Listed> {

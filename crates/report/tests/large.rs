@@ -1,12 +1,11 @@
 //! A large record by way of the disk: what a report of it weighs, and that nothing of it grows with requests.
 
-mod support;
-
 use std::path::Path;
 
 use loadlab_record::store::read_run;
 use loadlab_report::{compose, html};
-use support::{large, write_record};
+
+use crate::support::{large, write_record};
 
 /// `LARGE_CASES`, `LARGE_SECONDS` choose others, to measure with: the record stays in the target folder.
 fn chosen(name: &str, default: u64) -> u64 {

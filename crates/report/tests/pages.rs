@@ -1,14 +1,13 @@
 //! Reports of many shapes: written to the target folder to be looked at, and searched for what must not be.
 
-mod support;
-
 use std::path::Path;
 
 use loadlab_record::event::{Event, What};
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::RunRecord;
 use loadlab_report::{compose, csv, html, json, markdown, text};
-use support::{Component, Spec, component, edges, run, spec};
+
+use crate::support::{Component, Spec, component, edges, run, spec};
 
 /// Names that try to be something else.
 const UGLY: &str = "</script><img src=x onerror=alert(1)> & \"quoted\" 'name' | `tick` \u{2028}\u{202e}txet 負荷試験 🦀 a-very-long-name-without-any-blank-in-it-that-goes-on-and-on-and-on-and-on-for-longer-than-any-screen-is-wide";

@@ -1,14 +1,13 @@
 //! Points in a plane in every form: throughput over users with its law, latency over throughput, and one made by hand.
 
-mod support;
-
 use loadlab_analysis::metric::Unit;
 use loadlab_record::summary::Verdict;
 use loadlab_report::document::{Block, Document, Section};
 use loadlab_report::plane::{Around, Axis, Group, Mark, Plane, Spot};
 use loadlab_report::terminal::width_of;
 use loadlab_report::{compose, html, markdown, text};
-use support::scaling;
+
+use crate::support::scaling;
 
 fn planes(document: &Document) -> Vec<&Plane> {
     let blocks = document.sections.iter().flat_map(|s| &s.blocks);

@@ -1,11 +1,11 @@
 //! Components as real processes: up, ready, limited, dying, down.
 
-mod common;
-
 use std::fs;
 
-use common::{Bench, FIXTURE, eventually, free_port, pid_in, with_daemon};
 use loadlab_system::{Cancel, Command, CommandSpec, Ending, Error, Limits, Notice, Ready, Signal, Stop};
+
+use crate::common;
+use crate::common::{Bench, FIXTURE, eventually, free_port, pid_in, with_daemon};
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -1,15 +1,15 @@
 //! Compose files that do not come up as they should, with an engine and a Compose that only say what they are scripted to.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-use common::Bench;
 use loadlab_system::{Cancel, ComposeSpec, Error, Project, Result};
+
+use crate::common;
+use crate::common::Bench;
 
 /// Answers as an engine with one container, `one`, that was listed as running and has ended with this status since.
 fn engine(socket: &Path, exit: i32) {

@@ -1,7 +1,5 @@
 //! How the end of a container is noticed, with an engine that only answers when it is let.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,8 +9,9 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use common::{Bench, PATIENCE_NS};
 use loadlab_system::{Cancel, ComposeSpec, Notice, Ready};
+
+use crate::common::{Bench, PATIENCE_NS};
 
 /// Answers as an engine with one container, `one`, whose first process has this pid. Asked how it has ended, it says so,
 /// and answers when it is let.

@@ -1,16 +1,16 @@
 //! What happens to a system whose loadlab is killed.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use common::{FIXTURE, eventually, pid_in, run_id, temp_dir, with_daemon};
 use loadlab_system::ProcessId;
 use loadlab_system::ledger::clean;
 use serde_json::{Value, json};
+
+use crate::common;
+use crate::common::{FIXTURE, eventually, pid_in, run_id, temp_dir, with_daemon};
 
 /// A process that owns a system with one component and a daemon of it.
 struct Owner {

@@ -1,13 +1,12 @@
 //! Components in network namespaces of their own: reached, cut off, joined, narrowed. It takes root.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use common::{Bench, FIXTURE, PATIENCE_NS, eventually};
 use loadlab_system::{Cancel, Command, ComponentSpec, Error, Isolation, Net, Ready};
+
+use crate::common::{Bench, FIXTURE, PATIENCE_NS, eventually};
 
 /// How long a connection to one that was cut off is waited for: nothing comes, however long.
 const SHORT: Duration = Duration::from_millis(200);

@@ -1,9 +1,8 @@
 //! Relays before the ports of components: they come and go with these.
 
-mod common;
-
-use common::{Bench, FIXTURE, free_port};
 use loadlab_system::{Error, LinkLimits, RelayAt};
+
+use crate::common::{Bench, FIXTURE, free_port};
 
 #[test]
 fn no_relay_stays_where_its_link_cannot_be_limited() {

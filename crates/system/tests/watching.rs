@@ -1,16 +1,16 @@
 //! Samples and probes of real processes, on the trial's clock.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
 use loadlab_record::sample::Sample;
 use loadlab_system::{Cancel, Probe, ProbeSpec, Ready, Target, TrialClock, Watched, Watcher, clock};
+
+use crate::common;
+use crate::common::{Bench, FIXTURE, PATIENCE_NS, eventually, free_port};
 
 /// Reads that a reading of one component may take: of some fifteen files in v1, each read to its end.
 const MOST_READS: u64 = 60;

@@ -46,6 +46,25 @@ pub fn root(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
+/// A crate whose tests are one program lists them in `tests/all.rs`: a file that is not listed is never compiled.
+pub fn tests(house: &House, findings: &mut Findings) -> Result<()> {
+    for path in &house.paths {
+        let parts: Vec<_> = path.split('/').collect();
+        let ["crates", name, "tests", file] = parts.as_slice() else { continue };
+        let text = |file: &str| house.texts.get(&format!("crates/{name}/{file}")).map_or("", String::as_str);
+        let (manifest, list) = (text("Cargo.toml"), text("tests/all.rs"));
+        let Some(module) = file.strip_suffix(".rs").filter(|_| manifest.contains("autotests = false")) else {
+            continue;
+        };
+        findings.look();
+        let is_program = manifest.contains(&format!("[[test]]\nname = \"{module}\"\n"));
+        if !is_program && !list.lines().any(|line| line == format!("mod {module};")) {
+            findings.breach(path, 0, "is neither a module of `tests/all.rs` nor a `[[test]]`");
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::breaches_in;
@@ -57,6 +76,23 @@ mod tests {
         assert_eq!(check("//!\n//! Tests of a.\n"), 1);
         assert_eq!(check("// Tests of a.\n"), 1);
         assert_eq!(check("use std::fs;\n"), 1);
+    }
+
+    #[test]
+    fn every_file_of_tests_is_compiled() {
+        let check = |manifest: &str, list: &str| {
+            let files = [
+                ("crates/a/Cargo.toml", manifest),
+                ("crates/a/tests/all.rs", list),
+                ("crates/a/tests/b.rs", "//! B."),
+            ];
+            breaches_in("tests", &files)
+        };
+        let all = "autotests = false\n[[test]]\nname = \"all\"\n";
+        assert!(check(all, "//! All.\nmod b;\n").is_empty());
+        assert!(check(&format!("{all}[[test]]\nname = \"b\"\n"), "//! All.\n").is_empty());
+        let expect = ["crates/a/tests/b.rs: is neither a module of `tests/all.rs` nor a `[[test]]`"];
+        assert_eq!(check(all, "//! All.\nmod bb;\n"), expect);
     }
 
     #[test]

@@ -91,6 +91,7 @@ pub const RULES: &[Rule] = &[
         check: budgets::arguments,
     },
     Rule { name: "opening", says: "a Rust file opens with `//!`", check: files::opening },
+    Rule { name: "tests", says: "every file of tests is compiled", check: files::tests },
     Rule { name: "unsafe", says: "unsafe code is where a system call needs it", check: purity::unsafe_code },
     Rule { name: "outside", says: "only programs print, exit and handle signals", check: purity::outside },
     Rule { name: "terminal", says: "the binary prints in one place", check: purity::terminal },

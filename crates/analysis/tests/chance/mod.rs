@@ -1,7 +1,5 @@
 //! Chance by seed, for simulated trials and servers.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub struct Chance(u64);
 

@@ -1,7 +1,5 @@
 //! Tests that look at times, one after the other.
 
-#![allow(dead_code, reason = "each test program uses a part of it")]
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// While it lives, no other such test of this program runs.

@@ -1,11 +1,10 @@
 //! Runs the binary as a user would, and reads what it left: exit code, standard output, standard error.
 
-// Every test binary takes the part it needs.
-#![allow(dead_code)]
-
 pub mod alone;
+pub mod chat;
 pub mod nginx;
 pub mod proxy;
+#[allow(dead_code, reason = "the tests of `load` use the rest of it")]
 pub mod server;
 pub mod skip;
 

@@ -1,17 +1,8 @@
 //! What the tests of `loadlab run` share: a folder with a plan, the binary run on it, its record read back.
 
-// Each test program uses a part of it.
-#![allow(dead_code)]
-
-#[allow(clippy::duplicate_mod, reason = "a program with both supports has it twice")]
-#[path = "../common/alone.rs"]
-pub mod alone;
 pub mod engine;
 pub mod front;
 pub mod server;
-#[allow(clippy::duplicate_mod, reason = "a program with both supports has it twice")]
-#[path = "../common/skip.rs"]
-pub mod skip;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -19,6 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+pub use crate::common::skip;
 
 /// The binary under test.
 pub const LOADLAB: &str = env!("CARGO_BIN_EXE_loadlab");

@@ -9,7 +9,7 @@ use crate::keys::{self, Key, Section, Shape};
 pub fn reference() -> String {
     let mut out = String::from(
         "# Every key of a plan\n\n\
-         <!-- Made from the table of keys in crates/plan. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test reference` \
+         <!-- Made from the table of keys in crates/plan. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test all reference` \
          writes it anew. -->\n\n\
          This page is made from the table that loadlab reads plans by, as is the JSON Schema (`loadlab schema`). What the keys are \
          for, with examples, is in [the plan](plan.md). Keys in **bold** are required. A value may hold `${…}` wherever a case \

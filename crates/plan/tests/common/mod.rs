@@ -1,7 +1,5 @@
 //! What several tests need: plans by name, and a short way to parse.
 
-#![allow(dead_code)]
-
 use loadlab_plan::{Options, Plan};
 
 /// Plans that must be accepted.

@@ -1,7 +1,5 @@
 //! Records made by hand: what a run would have left, without running anything. Deterministic.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

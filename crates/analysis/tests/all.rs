@@ -1,0 +1,12 @@
+//! The integration tests of this crate in one program: it links once, and its tests run side by side.
+
+mod chance;
+
+mod compare;
+mod findings;
+mod first;
+mod live;
+mod search;
+mod steady;
+mod summarise;
+mod usl;

@@ -1,0 +1,24 @@
+//! The integration tests of this crate in one program: it links once, and its tests run side by side. `allocations` counts
+//! what its process allocates, so it is a separate program.
+
+#[allow(dead_code, reason = "the tests of `loadlab` use the rest of it")]
+#[path = "../../loadlab/tests/common/chat.rs"]
+mod chat;
+#[allow(dead_code, reason = "the tests of `loadlab` use the rest of it")]
+#[path = "../../loadlab/tests/common/server.rs"]
+mod server;
+#[path = "../../loadlab/tests/common/skip.rs"]
+mod skip;
+mod support;
+
+mod accounts;
+mod collector;
+mod connections;
+mod http2;
+mod journeys;
+mod kept;
+mod real;
+mod secured;
+mod simulated;
+mod staged;
+mod talks;
