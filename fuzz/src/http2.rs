@@ -1,7 +1,7 @@
 //! `http2`: however the bytes of a connection are cut, the same events come, in the same order, and the same bytes
 //! are answered; every request ends once or is open; what is kept and what is answered stays within bounds.
 //!
-//! Input: byte 0 chooses (bit 0: the server's SETTINGS come by themselves; bit 1: fields are told; bits 2 to 4: how
+//! Input: byte 0 chooses (bit 0: the server's SETTINGS come by themselves; bit 1: fields are reported; bits 2 to 4: how
 //! many GETs are sent; bit 5: and a POST with a body), byte 1 seeds where the stream is cut, the rest is the stream.
 
 use loadlab_load::protocol::http2::{Event, Fault, Head, HeadParts, Session, Settings};
@@ -65,7 +65,7 @@ fn keep(led: &mut Led, event: Event<'_>) {
 
 fn lead(flags: u8, stream: &[u8], mut cuts: Cuts) -> Led {
     let settings = Settings {
-        tell_fields: flags & 2 != 0,
+        report_fields: flags & 2 != 0,
         stream_window: 3000,
         connection_window: 70_000,
         ..Settings::default()
