@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use loadlab_record::store::{CaseRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
-use crate::first::Suspect;
+use crate::bottleneck::Suspect;
 use crate::metric::{Better, Metric, Value};
 
 /// With fewer trials, the spread between them is itself a guess: of four trials of two equal cases, one in
@@ -21,7 +21,7 @@ pub struct CaseFindings<'a> {
     pub trials: Vec<TrialFindings<'a>>,
     /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
     pub verdict: Verdict,
-    /// What gave first in its typical trial, the first to be believed first; empty where nothing was measured.
+    /// Suspects of its typical trial, the likeliest first; empty if nothing was measured.
     pub suspects: Vec<Suspect>,
     /// Of so many of its trials the same is said first.
     pub agreeing: usize,
@@ -103,7 +103,7 @@ impl CaseFindings<'_> {
             let summary = t.summary.as_deref()?;
             let why = match self::fitness(summary) {
                 fit if fit == fitness => return None,
-                0 => "did not go to its end",
+                0 => "did not finish",
                 _ => "is INVALID",
             };
             Some(format!("trial {} of “{}” {why}", t.number, self.case.facts.name))

@@ -123,7 +123,7 @@ pub const MEASURES: [Measure; 8] = [
     time("p99", |s| metric::figure(&s.response_ms, "p99")),
     Measure {
         id: "cpu_per_request",
-        about: "CPU time of all components for each ok response",
+        about: "CPU time of all components per ok response",
         unit: Unit::Ms,
         less_is_better: true,
         scale: Scale::Ratio,
@@ -134,7 +134,7 @@ pub const MEASURES: [Measure; 8] = [
     },
     Measure {
         id: "memory_peak",
-        about: "most memory of each component, added up",
+        about: "peak memory of each component, summed",
         unit: Unit::Bytes,
         less_is_better: true,
         scale: Scale::Ratio,
@@ -142,7 +142,7 @@ pub const MEASURES: [Measure; 8] = [
     },
     Measure {
         id: "errors",
-        about: "failed of all started",
+        about: "failed share of started requests",
         unit: Unit::Share,
         less_is_better: true,
         scale: Scale::Difference,
@@ -153,7 +153,7 @@ pub const MEASURES: [Measure; 8] = [
     },
     Measure {
         id: "loss",
-        about: "accepted and not stored, at most",
+        about: "accepted but not stored, at most",
         unit: Unit::Share,
         less_is_better: true,
         scale: Scale::Difference,
@@ -332,14 +332,14 @@ pub fn compare(base: &Side<'_>, other: &Side<'_>, method: Method, options: Optio
 
 fn too_few(trials: usize, method: Method) -> String {
     let what = match (method, trials) {
-        (Method::Paired, 1) => "1 round that both have",
-        (Method::Paired, _) => "rounds that both have",
+        (Method::Paired, 1) => "1 round in common",
+        (Method::Paired, _) => "rounds in common",
         (Method::Welch, 1) => "1 trial a case",
         (Method::Welch, _) => "trials a case",
     };
     let count = if trials == 1 { String::new() } else { format!("{trials} ") };
     format!(
-        "{count}{what}: too few for an interval, or to tell a difference from chance ({TRIALS_FOR_DIFFERENCES} are needed)"
+        "{count}{what}: too few for an interval or a verdict (at least {TRIALS_FOR_DIFFERENCES} are needed)"
     )
 }
 
@@ -381,11 +381,11 @@ fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) 
     let bounds = (bound(&of_base), bound(&of_other));
     let mut note = all().find_map(|v| match v {
         Value::Needs(n) => Some(format!("{} needs {n} requests in each trial", measure.id)),
-        Value::Nothing => Some(format!("{} is not told by every trial", measure.id)),
+        Value::Nothing => Some(format!("{} is not reported by every trial", measure.id)),
         _ => None,
     });
     if bounds == (true, true) {
-        note = Some("of both only a lower bound is known".to_owned());
+        note = Some("only a lower bound of both is known".to_owned());
     }
     let number = |v: &Value| match (v, measure.scale) {
         (Value::Known(v) | Value::Over(v), Scale::Difference) => Some(*v),
@@ -395,7 +395,7 @@ fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) 
     let numbers = |values: &[Value]| values.iter().map(number).collect::<Option<Vec<f64>>>();
     let samples = numbers(&of_base).zip(numbers(&of_other)).map(|(base, other)| Samples { base, other });
     if samples.is_none() && note.is_none() {
-        note = Some(format!("{} is 0 in a trial, and nothing is a multiple of that", measure.id));
+        note = Some(format!("{} is 0 in a trial, so there is no ratio", measure.id));
     }
     let samples = samples.filter(|_| note.is_none());
     let better = if measure.less_is_better { Better::Less } else { Better::More };
@@ -582,7 +582,7 @@ fn row(measure: &Measure, told: Told, judged: Option<Judged>, has_interval: bool
     let unsupported = unsupported || call == Call::Same && told.bounds != (false, false);
     if told.bounds != (false, false) {
         let of = if told.bounds.0 { "the first" } else { "the second" };
-        note.get_or_insert_with(|| format!("of {of} only a lower bound is known"));
+        note.get_or_insert_with(|| format!("only a lower bound of {of} is known"));
         if unsupported {
             call = Call::CannotTell;
         }

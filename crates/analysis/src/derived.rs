@@ -103,7 +103,7 @@ fn unit_of(kind: Kind) -> Unit {
 }
 
 /// Of a trial.
-const CUT_OFF: &str = "did not go to its end";
+const CUT_OFF: &str = "did not finish";
 
 /// The trials of one number, by case.
 struct Round<'a> {

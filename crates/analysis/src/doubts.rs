@@ -127,7 +127,7 @@ fn ms(value_ms: f64) -> String {
 /// Requests do not add up. Never the system's fault.
 fn accounting(grounds: &Grounds<'_>) -> Option<Doubt> {
     let why = grounds.measured.unbalanced.as_ref()?;
-    doubt("accounting", true, why.clone(), "this is a bug of loadlab: please report it with the record")
+    doubt("accounting", true, why.clone(), "this is a bug in loadlab: please report it with the record")
 }
 
 /// Requests fall due at times of their own, which can be missed: the open model, a pace, or thinking. Then lateness
@@ -175,7 +175,7 @@ pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
             figures(&series.late),
             figures(&responses)
         ),
-        "lower the rate, give loadlab more or freer cores (`--threads`, `--cpus`), or load from another machine",
+        "lower the rate, give loadlab more or less busy cores (`--threads`, `--cpus`), or send the load from another machine",
     )
 }
 
@@ -256,18 +256,18 @@ pub(crate) fn throttled_so_far(
         "throttled",
         share > THROTTLED_SHARE && is_grave,
         format!(
-            "loadlab itself was stopped by a CPU limit for {} of a load of {} (added up over cores){}",
+            "loadlab itself was throttled by a CPU limit for {} of a load of {} (summed over cores){}",
             ms(throttled_s * 1e3),
             ms(load_s * 1e3),
             lower_bound(load)
         ),
-        "raise the CPU limit of the container or session loadlab runs in",
+        "raise the CPU limit of the container or session in which loadlab runs",
     )
 }
 
 /// What a generator that could not do more means for a throughput.
 fn lower_bound(load: &LoadFacts) -> &'static str {
-    if has_due_times(load) { "" } else { "; the throughput is a lower bound of what the system gives" }
+    if has_due_times(load) { "" } else { "; the throughput is a lower bound of what the system can do" }
 }
 
 /// loadlab was stopped, or its machine: SIGSTOP, a debugger, a virtual machine that was moved or paused, or cores that
@@ -297,7 +297,7 @@ fn stalls(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         "generator_stalled",
         grave,
         words.join("; "),
-        "find what stops it: a signal, a suspended or moved virtual machine, or others on its cores (`--cpus`)",
+        "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
     )
 }
 
@@ -312,10 +312,10 @@ fn coarse_ticks(summary: &Summary) -> Option<Doubt> {
         "coarse_ticks",
         false,
         format!(
-            "what merges the counts of load threads fell behind: {} of the load are in ticks longer than a second",
+            "the thread that merges counts fell behind: {} of the load is in ticks longer than a second",
             ms(coarse_s * 1e3)
         ),
-        "totals miss nothing, but what happened within these ticks cannot be seen: leave loadlab a core, or use fewer tags",
+        "totals are complete, but these ticks hide what happened within them: leave loadlab a core, or use fewer tags",
     )
 }
 
@@ -341,12 +341,12 @@ pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt>
     let kinds = [
         (
             own.open_files,
-            "no open file was left",
-            "raise the limit on open files (`ulimit -n`), or use `--io uring`, whose sockets take none",
+            "no file descriptor was left",
+            "raise the limit on open files (`ulimit -n`), or use `--io uring`, whose sockets need none",
         ),
         (
             own.ports,
-            "no port to connect from was left",
+            "no local port was left",
             "widen `net.ipv4.ip_local_port_range`, connect from several addresses of this machine (`--source`), or keep connections alive",
         ),
         (own.memory, "the kernel had no memory for a socket", "free memory, or raise `net.ipv4.tcp_mem`"),
@@ -363,10 +363,10 @@ pub(crate) fn own_limits_so_far(own: OwnLimits, attempted: u64) -> Option<Doubt>
         "client_limit",
         true,
         format!(
-            "of {attempts} attempts to connect, limits of loadlab's own machine failed {}",
+            "of {attempts} connection attempts, limits of loadlab's own machine failed {}",
             whys.join(", ")
         ),
-        format!("{}; `loadlab check --preflight` tells what there is", hints.join("; ")),
+        format!("{}; `loadlab check --preflight` shows this machine's limits", hints.join("; ")),
     )
 }
 
@@ -404,7 +404,7 @@ fn littles_law(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             summary.concurrency_mean,
             percent(off)
         ),
-        "the recorded times do not account for the load: please report it with the record",
+        "the recorded times do not add up to the load: please report it with the record",
     )
 }
 
@@ -436,7 +436,7 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             summary.concurrency_mean,
             percent(idle)
         ),
-        "give loadlab more or freer cores (`--threads`, `--cpus`); throughput here is a lower bound",
+        "give loadlab more or less busy cores (`--threads`, `--cpus`); throughput here is a lower bound",
     )
 }
 
@@ -458,7 +458,7 @@ fn generator_cpu(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             percent(share),
             lower_bound(&summary.load)
         ),
-        "give loadlab more cores (`--threads`, `--cpus`) or load from another machine",
+        "give loadlab more cores (`--threads`, `--cpus`), or send the load from another machine",
     )
 }
 
@@ -479,12 +479,12 @@ fn run_delay(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         "cpu_wait",
         false,
         format!(
-            "load threads waited {} for a core each time they were ready ({} of the time in all), against a median response of {}",
+            "load threads waited {} for a core each time they were ready ({} of the time in total), compared with a median response of {}",
             format_duration_ns(each_ns),
             percent(share),
             format_duration_ns(median_ns)
         ),
-        "keep the system under test and loadlab on cores of their own (`--cpus`), or expect times to include the wait",
+        "give loadlab and the system under test separate cores (`--cpus`), or expect times to include the wait",
     )
 }
 
@@ -507,16 +507,13 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         false,
         match users {
             None => {
-                format!(
-                    "{} requests were in flight at once, the most allowed{blocked}",
-                    format_count(cap as f64)
-                )
+                format!("the cap of {} requests in flight was reached{blocked}", format_count(cap as f64))
             }
             Some(_) => {
-                format!("{} users were there at once, the most allowed{blocked}", format_count(cap as f64))
+                format!("the cap of {} concurrent users was reached{blocked}", format_count(cap as f64))
             }
         },
-        "the system is behind, or raise `--max-in-flight`; waiting for a slot is in the response times",
+        "the system is behind, or the cap is too low (`--max-in-flight`); response times include the wait for a slot",
     )
 }
 
@@ -536,7 +533,7 @@ pub(crate) fn dropped_so_far(
         return None;
     }
     let how = match planned.drops_when_behind {
-        true => "as the plan wants when it is behind",
+        true => "as the plan asks when the system is behind",
         false if load.pace_s.is_some() => "still waiting for their user when the load ended",
         false => "still waiting for a slot when the load ended",
     };
@@ -551,7 +548,7 @@ pub(crate) fn dropped_so_far(
             percent(share)
         ),
         format!(
-            "the system does not keep up with this {pace}; percentiles count what was dropped at its age, as a lower bound"
+            "the system does not keep up with this {pace}; percentiles count dropped requests at their age, as a lower bound"
         ),
     )
 }
@@ -569,10 +566,7 @@ fn backlog(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     doubt(
         "backlog",
         false,
-        format!(
-            "the system does not keep up with {}/s: {grew}",
-            format_count(load.rate_per_s.unwrap_or(0.0))
-        ),
+        format!("the system cannot keep up with {}/s: {grew}", format_count(load.rate_per_s.unwrap_or(0.0))),
         "lower the rate; the response times here depend on how long the load lasted",
     )
 }
@@ -594,7 +588,7 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
         "unfair",
         false,
         format!(
-            "{} of {} users had less than half as many requests as the one in the middle, or more than twice as many: fewest {}, middle {}, most {} (Jain's index {:.2})",
+            "{} of {} users made less than half or more than twice as many requests as the median user: min {}, median {}, max {} (Jain's index {:.2})",
             n(per_user.outliers),
             n(per_user.users),
             n(per_user.min),
@@ -602,7 +596,7 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
             n(per_user.max),
             per_user.jain
         ),
-        "percentiles are of requests and hide users that are served rarely; often connections are spread unevenly over processes (SO_REUSEPORT) or workers, or waited long in a full accept queue, or one load thread has a worse core",
+        "percentiles are per request and hide rarely served users; usual causes: connections spread unevenly over processes (SO_REUSEPORT) or workers, a full accept queue, or a load thread on a busier core",
     )
 }
 
@@ -613,13 +607,15 @@ fn unfair(summary: &Summary) -> Option<Doubt> {
 fn feed_exhausted(summary: &Summary) -> Option<Doubt> {
     let evidence = match summary.connections.users_without_row {
         0 => return None,
-        1 => "a user left, since a data feed had no row for it: from then on the load was smaller".to_owned(),
+        1 => {
+            "a user stopped because a data feed ran out of rows: the load was smaller from then on".to_owned()
+        }
         n => format!(
-            "{} users left, since a data feed had no row for them: the load became smaller and smaller",
+            "{} users stopped because a data feed ran out of rows: the load kept shrinking",
             format_count(n as f64)
         ),
     };
-    doubt("feed_exhausted", false, evidence, "a feed with more rows, or one without `once`")
+    doubt("feed_exhausted", false, evidence, "give the feed more rows, or drop `once`")
 }
 
 /// Warm-up and drift within the window. What was cut off or broke had no steady state to reach.
@@ -646,11 +642,11 @@ fn tail(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
         "tail",
         false,
         format!(
-            "the last answer came {} after the last request had begun, {} of the load: few were in flight meanwhile, and the rates count that time",
+            "the last answer came {} after the last request had begun, {} of the load: few requests were in flight then, but rates include that time",
             ms(tail_s * 1e3),
             percent(share)
         ),
-        "bound the load by time (`-d`, `duration`), whose rates leave stragglers out",
+        "limit the load by time (`-d`, `duration`), whose rates exclude stragglers",
     )
 }
 
@@ -670,7 +666,7 @@ fn few_samples(summary: &Summary) -> Option<Doubt> {
         "few_samples",
         false,
         evidence,
-        "load for longer: a median needs 20 requests, p90 100, p99 1,000, p99.9 10,000",
+        "run longer: a median needs 20 requests, p90 100, p99 1,000, p99.9 10,000",
     )
 }
 
@@ -680,14 +676,12 @@ fn ended_early(summary: &Summary) -> Option<Doubt> {
         Ended::Stopped => (
             false,
             "a `stop_when` condition ended the load",
-            "rates and percentiles cover the load up to there",
+            "rates and percentiles cover the load up to that point",
         ),
-        Ended::Interrupted => {
-            (false, "the load was interrupted", "let it run to its end before comparing it")
-        }
+        Ended::Interrupted => (false, "the load was interrupted", "let it finish before comparing it"),
         Ended::Partial => (
             true,
-            "loadlab was killed during the trial, or could not write its summary; this was put together from what it had written",
+            "loadlab was killed during the trial, or could not write its summary; this was reconstructed from what it had written",
             "run the trial again",
         ),
         Ended::Broken => (false, "the system broke during the trial", "see the events and logs of the trial"),

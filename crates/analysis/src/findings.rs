@@ -12,11 +12,11 @@ use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Verdict};
 
+use crate::bottleneck::{Suspect, TrialData, suspects};
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
 use crate::differences;
-use crate::first::{Seen, Suspect, gave_first};
 use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
 
@@ -44,12 +44,12 @@ pub struct Findings<'a> {
 pub struct Statement {
     /// What was tested.
     pub tested: String,
-    /// What held and what did not.
-    pub held: String,
-    /// What gave first.
-    pub gave: String,
-    /// How sure that is.
-    pub sure: String,
+    /// Which expectations held, and which did not.
+    pub result: String,
+    /// What saturated first, by case.
+    pub first_bottleneck: String,
+    /// How far the measurements can be trusted.
+    pub confidence: String,
 }
 
 /// What follows from a run.
@@ -60,9 +60,9 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
     let no_differences = if is_search { None } else { no_differences(run, &cases) };
     let statement = Statement {
         tested: tested(run),
-        held: held(run, &cases),
-        gave: gave(&cases),
-        sure: sure(&cases, no_differences.as_deref()),
+        result: result(run, &cases),
+        first_bottleneck: first_bottleneck(&cases),
+        confidence: confidence(&cases, no_differences.as_deref()),
     };
     let scalability = scalability(&cases);
     let quick = run.manifest.quick;
@@ -75,8 +75,8 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
     found
 }
 
-/// What gave first, case by case; cases of which the same is said stand together.
-fn gave(cases: &[CaseFindings<'_>]) -> String {
+/// The first bottleneck of each case; cases with the same one share a sentence.
+fn first_bottleneck(cases: &[CaseFindings<'_>]) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for case in cases {
         let Some(first) = case.suspects.first() else { continue };
@@ -93,8 +93,8 @@ fn gave(cases: &[CaseFindings<'_>]) -> String {
     let mut words: Vec<String> = said.iter().take(MOST).map(sentence).collect();
     if said.len() > MOST {
         words.push(match said.len() - MOST {
-            1 => "One more is told at its case.".to_owned(),
-            n => format!("{n} more are told at their cases."),
+            1 => "One more is listed with its case.".to_owned(),
+            n => format!("{n} more are listed with their cases."),
         });
     }
     if words.is_empty() { "Nothing was measured.".to_owned() } else { words.join(" ") }
@@ -109,12 +109,12 @@ fn capital(text: &str) -> String {
     }
 }
 
-/// Of each measured trial what gave first.
+/// The suspects of each measured trial.
 fn suspects_of(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Vec<Suspect>)> {
     let order: Vec<String> = run.manifest.components.iter().map(|c| c.name.clone()).collect();
     let of = |trial: &TrialFindings<'_>| {
         let (summary, record) = (trial.summary.as_deref()?, trial.record?);
-        let seen = Seen {
+        let seen = TrialData {
             summary,
             samples: &record.samples.unpacked(),
             ticks: &record.ticks,
@@ -122,7 +122,7 @@ fn suspects_of(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Vec<S
             order: &order,
             cores: run.manifest.host.cores,
         };
-        Some((trial.number, gave_first(seen)))
+        Some((trial.number, suspects(seen)))
     };
     trials.iter().filter_map(of).collect()
 }
@@ -194,7 +194,7 @@ fn trial_findings<'a>(
         Some(Ended::Complete | Ended::Stopped) => None,
         Some(Ended::Interrupted) => Some("the load was interrupted".to_owned()),
         Some(Ended::Partial) => {
-            Some("cut off: loadlab was killed, or could not write its summary; put together from what it had written".to_owned())
+            Some("cut off: loadlab was killed, or could not write its summary; reconstructed from what it had written".to_owned())
         }
         Some(Ended::Broken) => Some("the system broke".to_owned()),
         None => Some("ended before the load began".to_owned()),
@@ -241,16 +241,16 @@ fn tested(run: &RunRecord) -> String {
     text.push('.');
     match m.how {
         RunEnded::Complete => {}
-        RunEnded::Broken => text.push_str(" Not every trial could be run to its end."),
-        RunEnded::Interrupted => text.push_str(" The run was interrupted before its end."),
+        RunEnded::Broken => text.push_str(" Not every trial completed."),
+        RunEnded::Interrupted => text.push_str(" The run was interrupted."),
         RunEnded::Partial => {
-            text.push_str(" The run has not ended, or loadlab was killed: this is what there is.")
+            text.push_str(" The run is still going, or loadlab was killed: results are partial.")
         }
     }
     text
 }
 
-fn held(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
+fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
     let with = |verdict: Verdict| -> Vec<&str> {
         cases.iter().filter(|c| c.verdict == verdict).map(|c| c.case.facts.name.as_str()).collect()
     };
@@ -276,12 +276,12 @@ fn held(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
         parts.push(format!("Failed: {}{}", listed(&fail), missed(cases)));
     }
     if !invalid.is_empty() {
-        parts.push(format!("Cannot be told (INVALID): {}.", listed(&invalid)));
+        parts.push(format!("Unknown (INVALID): {}.", listed(&invalid)));
     }
     parts.join(" ")
 }
 
-/// Which expectations were missed and which could not be told, each once.
+/// Which expectations were missed and which are undecided, each once.
 fn missed(cases: &[CaseFindings<'_>]) -> String {
     let failed = || cases.iter().filter(|c| c.verdict == Verdict::Fail);
     let all = || failed().flat_map(|c| c.summaries()).flat_map(|s| &s.expectations);
@@ -294,16 +294,16 @@ fn missed(cases: &[CaseFindings<'_>]) -> String {
         }
         exprs.join("; ")
     };
-    let (missed, untold) = (exprs(Some(false)), exprs(None));
-    match (missed.is_empty(), untold.is_empty()) {
+    let (missed, undecided) = (exprs(Some(false)), exprs(None));
+    match (missed.is_empty(), undecided.is_empty()) {
         (true, true) => ".".to_owned(),
         (false, true) => format!(" (missed: {missed})."),
-        (true, false) => format!(" (could not be told: {untold})."),
-        (false, false) => format!(" (missed: {missed}; could not be told: {untold})."),
+        (true, false) => format!(" (undecided: {undecided})."),
+        (false, false) => format!(" (missed: {missed}; undecided: {undecided})."),
     }
 }
 
-fn sure(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> String {
+fn confidence(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> String {
     let trials = || cases.iter().flat_map(|c| &c.trials);
     let (all, measured) = (trials().count(), trials().filter(|t| t.summary.is_some()).count());
     let doubted = trials().filter(|t| t.summary.as_deref().is_some_and(|s| !s.doubts.is_empty())).count();
@@ -328,9 +328,9 @@ fn sure(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> String {
     }
     parts.push(match (doubted, measured) {
         (_, 0) => "Nothing was measured.".to_owned(),
-        (0, 1) => "Nothing speaks against the measurement.".to_owned(),
-        (0, _) => "Nothing speaks against any of the measurements.".to_owned(),
-        (n, of) => format!("{} of {} with doubts, listed below.", n, plural(of, "trial", "trials")),
+        (0, 1) => "No doubts about the measurement.".to_owned(),
+        (0, _) => "No doubts about any measurement.".to_owned(),
+        (n, of) => format!("{} of {} raised doubts, listed below.", n, plural(of, "trial", "trials")),
     });
     parts.extend(no_differences.map(str::to_owned));
     parts.join(" ")
@@ -341,14 +341,12 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
         return None;
     }
     if run.manifest.quick {
-        return Some(
-            "A quick run: it gives a first look and no verdict on differences between cases.".to_owned(),
-        );
+        return Some("A quick run: a first look, without a verdict on differences between cases.".to_owned());
     }
     let fewest = cases.iter().map(|c| c.summaries().count()).min().unwrap_or(0);
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(
-            "{} a case: too few to tell a difference between cases from chance ({TRIALS_FOR_DIFFERENCES} are needed).",
+            "{} a case: too few to distinguish cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed).",
             plural(fewest, "trial", "trials")
         )
     })

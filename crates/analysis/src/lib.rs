@@ -13,7 +13,7 @@
 //! - [`case`]: one case over its trials.
 //! - [`mod@findings`]: what follows from a whole run, over cases and trials.
 //! - [`mod@compare`], [`differences`]: whether two cases differ, and by how much.
-//! - [`first`]: what gave first.
+//! - [`bottleneck`]: what saturated first.
 //! - [`search`]: the search for the most load that meets an expectation.
 //! - [`mod@derived`]: figures that the plan works out of those of its cases.
 //! - [`usl`], [`mod@scalability`]: throughput over users, its peak and its knee.
@@ -23,6 +23,7 @@
 //! It draws no documents (that is `report`) and runs nothing: summarising right after a run and a year later
 //! are one path.
 
+pub mod bottleneck;
 pub mod case;
 pub mod compare;
 pub mod components;
@@ -31,7 +32,6 @@ pub mod derived;
 pub mod differences;
 pub mod doubts;
 pub mod findings;
-pub mod first;
 pub mod input;
 pub mod judge;
 pub mod live;

@@ -116,7 +116,7 @@ fn stalls(still: Stalls) -> Option<Doubt> {
         "generator_stalled",
         false,
         still_words(still)?,
-        "find what stops it: a signal, a suspended or moved virtual machine, or others on its cores (`--cpus`)",
+        "find what stops it: a signal, a suspended or migrated virtual machine, or other processes on its cores (`--cpus`)",
     )
 }
 
@@ -128,8 +128,8 @@ fn capped(load: &LoadFacts, planned: &Planned, now: &SoFar<'_>, drops: bool) -> 
         "in_flight_cap",
         false,
         format!(
-            "{cap} requests are in flight at once, the most allowed; what falls due now waits for a slot, or is dropped"
+            "the cap of {cap} requests in flight is reached; requests due now wait for a slot or are dropped"
         ),
-        "the system is behind, or raise `--max-in-flight`; waiting for a slot is in the response times",
+        "the system is behind, or the cap is too low (`--max-in-flight`); response times include the wait for a slot",
     )
 }

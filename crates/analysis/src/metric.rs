@@ -192,7 +192,7 @@ pub const OWN: [Metric; 14] = [
         s.rate_per_s.ok_stdev.into()
     }),
     Metric::new("goodput_max", "best second", Unit::PerS, |s| s.rate_per_s.ok_max.into()),
-    Metric::new("errors", "failed of all started", Unit::Share, |s| {
+    Metric::new("errors", "failed share of started requests", Unit::Share, |s| {
         let started = s.requests.started;
         (started > 0).then(|| s.requests.failed as f64 / started as f64).into()
     }),
@@ -240,7 +240,7 @@ pub const AFTER: [Metric; 5] = [
     Metric::new("drain", "until the work was done", Unit::S, |s| s.drain_s.into()),
     Metric::new(
         "accepted",
-        "answered with success, where ids or a count tell what was stored",
+        "answered with success, where ids or a count show what was stored",
         Unit::Count,
         |s| s.loss.map(|l| l.accepted as f64).into(),
     ),
@@ -250,7 +250,7 @@ pub const AFTER: [Metric; 5] = [
     Metric::new("lost_min", "accepted and not stored, at least", Unit::Count, |s| {
         s.loss.map(|l| l.lost_min as f64).into()
     }),
-    Metric::new("lost_max", "accepted and not stored, at most", Unit::Count, |s| {
+    Metric::new("lost_max", "accepted but not stored, at most", Unit::Count, |s| {
         s.loss.map(|l| l.lost_max as f64).into()
     }),
 ];

@@ -12,7 +12,7 @@ pub fn moved(events: &[Event]) -> Vec<Doubt> {
             "name_moved",
             false,
             format!(
-                "`{host}` stood for {} when the load was prepared and stands for {} now; all connections went to the former",
+                "`{host}` resolved to {} when the load was prepared and resolves to {} now; all connections went to the former",
                 before.join(", "),
                 after.join(", ")
             ),
@@ -38,8 +38,8 @@ mod tests {
         let events = [Event { at_s: 9.0, what: What::Note { text: "x".into() } }, Event { at_s: 10.0, what }];
         let [doubt] = moved(&events).try_into().unwrap();
         assert_eq!((doubt.kind.as_str(), doubt.grave), ("name_moved", false));
-        assert!(doubt.evidence.contains("`shop.test` stood for 10.0.0.1, 10.0.0.2 "), "{doubt:?}");
-        assert!(doubt.evidence.contains("stands for 10.0.0.3 now"), "{doubt:?}");
+        assert!(doubt.evidence.contains("`shop.test` resolved to 10.0.0.1, 10.0.0.2 "), "{doubt:?}");
+        assert!(doubt.evidence.contains("resolves to 10.0.0.3 now"), "{doubt:?}");
         assert!(moved(&events[..1]).is_empty());
     }
 }

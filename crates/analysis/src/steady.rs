@@ -258,7 +258,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
             kind: "warm_up".into(),
             grave: false,
             evidence: format!(
-                "the median response fell from {} in the first second to {} after {length:.0} s, and those seconds are in the figures",
+                "the median response fell from {} in the first second to {} after {length:.0} s, and the figures include those seconds",
                 ms(w.first_ms),
                 ms(w.then_ms)
             ),
@@ -267,7 +267,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
     }
     let settled: Vec<Second> =
         seconds.into_iter().filter(|s| s.from_s >= from_s.max(until_s) - 0.05).collect();
-    let hint = "load for longer, and look for what grows with time: memory, queues, tables, files";
+    let hint = "run longer, and look for what grows with time: memory, queues, tables, files";
     let mut say = |what: &str, drift: Option<Drift>, unit: &dyn Fn(f64) -> String| {
         if let Some(d) = drift {
             let way = if d.to > d.from { "rose" } else { "fell" };
@@ -277,7 +277,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
                 kind: if is_worse { "latency_rising" } else { "drift" }.into(),
                 grave: false,
                 evidence: format!(
-                    "{what} {way} from {} to {}{share} over the window: there is no one figure for it",
+                    "{what} {way} from {} to {}{share} over the window: no single figure describes it",
                     unit(d.from),
                     unit(d.to)
                 ),

@@ -130,7 +130,7 @@ pub enum Refused {
     #[error("throughput still grows at the largest level: no peak is in sight")]
     NoPeak,
     /// A peak that may as well be none.
-    #[error("whether there is a peak cannot be told: the interval of β reaches 0")]
+    #[error("a peak can be neither shown nor ruled out: the interval of β includes 0")]
     UnsurePeak,
     /// A peak nobody has been near to.
     #[error("the peak would be at {users:.0} users, far beyond the largest level measured ({largest:.0})")]

@@ -2,9 +2,9 @@
 
 mod chance;
 
+mod bottleneck;
 mod compare;
 mod findings;
-mod first;
 mod live;
 mod search;
 mod steady;

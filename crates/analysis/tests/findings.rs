@@ -147,7 +147,7 @@ fn figures_are_of_valid_trials_as_long_as_there_is_one() {
     let broke = || marked(10, Verdict::Fail, Ended::Broken);
     let (values, left_out) = goodput(vec![good(), invalid(), broke()]);
     assert_eq!(values, [Known(100.0)]);
-    assert_eq!(left_out, ["trial 2 of “case 0” is INVALID", "trial 3 of “case 0” did not go to its end"]);
+    assert_eq!(left_out, ["trial 2 of “case 0” is INVALID", "trial 3 of “case 0” did not finish"]);
     assert_eq!(goodput(vec![invalid(), broke()]).0, [Known(50.0)]);
     assert_eq!(goodput(vec![broke()]), (vec![Known(10.0)], vec![]));
     // A missed expectation makes no figure worth less.
@@ -167,8 +167,8 @@ fn trials_of_a_case_make_its_figures() {
     assert_eq!((goodput.median, goodput.min, goodput.max), (Known(110.0), Some(90.0), Known(130.0)));
     assert_eq!(found.cases[0].typical().map(|t| t.number), Some(3));
     assert_eq!(verdicts(&found), [Verdict::Pass]);
-    assert_eq!(found.statement.held, "The expectation `p50 < 20ms` held in every case.");
-    assert_eq!(found.statement.sure, "Nothing speaks against any of the measurements.");
+    assert_eq!(found.statement.result, "The expectation `p50 < 20ms` held in every case.");
+    assert_eq!(found.statement.confidence, "No doubts about any measurement.");
     assert_eq!(found.no_differences, None);
 }
 
@@ -185,8 +185,12 @@ fn a_missing_trial_fails_its_case_and_says_why() {
     assert_eq!(verdicts(&found), [Verdict::Fail, Verdict::Fail]);
     let troubles: Vec<_> = found.cases.iter().flat_map(|c| &c.trials).map(|t| t.trouble.as_deref()).collect();
     assert_eq!(troubles, [None, Some("edge1 did not become ready within 10 s"), None, Some("never began")],);
-    assert_eq!(found.statement.held, "Failed: “case 0”, “case 1” (missed: p50 < 5ms).");
-    assert!(found.statement.sure.starts_with("2 of 4 trials were measured."), "{}", found.statement.sure);
+    assert_eq!(found.statement.result, "Failed: “case 0”, “case 1” (missed: p50 < 5ms).");
+    assert!(
+        found.statement.confidence.starts_with("2 of 4 trials were measured."),
+        "{}",
+        found.statement.confidence
+    );
     assert!(found.no_differences.is_some_and(|why| why.starts_with("1 trial a case: too few")));
 }
 

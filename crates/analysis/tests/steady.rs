@@ -180,13 +180,13 @@ fn doubts_say_what_was_seen() {
     assert_eq!(say(&warm, 4.0), Vec::<String>::new());
     let rising: Vec<f64> = (0..30).map(|i| 10.0 + 0.3 * f64::from(i)).collect();
     insta::assert_snapshot!(say(&rising, 0.0).join("\n"), @r"
-    latency_rising: the median response of a second rose from 10.0 ms to 18.7 ms (+87 %) over the window: there is no one figure for it
-      load for longer, and look for what grows with time: memory, queues, tables, files
+    latency_rising: the median response of a second rose from 10.0 ms to 18.7 ms (+87 %) over the window: no single figure describes it
+      run longer, and look for what grows with time: memory, queues, tables, files
     ");
     // from nothing at all it is no share of that
     let explodes: Vec<f64> = (0..30).map(|i| 0.1 * 1.3f64.powi(i)).collect();
     insta::assert_snapshot!(say(&explodes, 0.0).join("\n"), @r"
-    latency_rising: the median response of a second rose from 0 ns to 36.1 ms over the window: there is no one figure for it
-      load for longer, and look for what grows with time: memory, queues, tables, files
+    latency_rising: the median response of a second rose from 0 ns to 36.1 ms over the window: no single figure describes it
+      run longer, and look for what grows with time: memory, queues, tables, files
     ");
 }

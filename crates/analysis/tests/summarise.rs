@@ -167,7 +167,7 @@ fn the_tail_of_a_load_by_number_is_told() {
     let s = check(5.0, true);
     assert_eq!(
         s.doubts[0].evidence,
-        "the last answer came 5.00 s after the last request had begun, 50 % of the load: few were in flight meanwhile, and the rates count that time"
+        "the last answer came 5.00 s after the last request had begun, 50 % of the load: few requests were in flight then, but rates include that time"
     );
 }
 
@@ -287,7 +287,7 @@ fn what_was_dropped_says_what_it_waited_for() {
     for (told, how, what) in [
         (told(open(110.0), false), "still waiting for a slot when the load ended", "rate"),
         (told(paced(), false), "still waiting for their user when the load ended", "pace"),
-        (told(paced(), true), "as the plan wants when it is behind", "pace"),
+        (told(paced(), true), "as the plan asks when the system is behind", "pace"),
     ] {
         assert_eq!(told, (how.to_owned(), format!("the system does not keep up with this {what}")));
     }
@@ -374,11 +374,11 @@ fn a_generator_without_reserve() {
     let s = check(closed(1), &[], false);
     assert_eq!(
         s.doubts[0].evidence,
-        "loadlab itself was stopped by a CPU limit for 200 ms of a load of 10.0 s (added up over cores); the throughput is a lower bound of what the system gives"
+        "loadlab itself was stopped by a CPU limit for 200 ms of a load of 10.0 s (added up over cores); the throughput is a lower bound of what the system can do"
     );
     assert_eq!(
         s.doubts[1].evidence,
-        "1 load thread was busy for 95 % of the time; the throughput is a lower bound of what the system gives"
+        "1 load thread was busy for 95 % of the time; the throughput is a lower bound of what the system can do"
     );
     check(closed(1), &["errors < 1%", "failed == 0"], false);
     // its own queue is in every time
@@ -433,7 +433,7 @@ fn limits_of_the_own_machine_are_no_failures_of_the_system() {
     assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("client_limit", true)]));
     assert_eq!(
         s.doubts[0].evidence,
-        "of 62 attempts to connect, limits of loadlab's own machine failed 9 because no open file was left, 3 because no port to connect from was left"
+        "of 62 attempts to connect, limits of loadlab's own machine failed 9 because no file descriptor was left, 3 because no local port was left"
     );
     assert!(s.doubts[0].hint.contains("ulimit -n") && s.doubts[0].hint.contains("--source"));
     // the same number of failures that are not ours
@@ -475,7 +475,7 @@ fn users_that_are_starved_are_told() {
 fn users_that_a_feed_had_nothing_for_are_told() {
     for (left, evidence) in [
         (0, None),
-        (1, Some("a user left, since a data feed had no row for it: from then on the load was smaller")),
+        (1, Some("a user stopped because a data feed ran out of rows: the load was smaller from then on")),
         (7, Some("7 users left, since a data feed had no row for them: the load became smaller and smaller")),
     ] {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];

@@ -17,7 +17,7 @@ pub fn cancel_on_signal() -> std::io::Result<Cancel> {
         for _ in signals.forever() {
             if token.is_cancelled() {
                 crate::screen::restore();
-                crate::exit::note("ended at once; what is still up is taken down in the background");
+                crate::exit::note("stopped at once; whatever is still up is taken down in the background");
                 std::process::exit(130);
             }
             token.cancel();

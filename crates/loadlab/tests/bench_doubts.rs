@@ -242,7 +242,7 @@ fn a_system_that_is_behind() {
         doubt(&json, "dropped")["evidence"].as_str().unwrap().to_owned()
     };
     assert!(behind(&[]).contains("still waiting for a slot when the load ended"));
-    assert!(behind(&["--when-behind", "drop"]).contains("as the plan wants when it is behind"));
+    assert!(behind(&["--when-behind", "drop"]).contains("as the plan asks when the system is behind"));
     // Connections that are held are no requests: the cap is far.
     let held = ["-r", "100/s", "-d", "1s", "--max-in-flight", "30", "--connections", "40"];
     let ran = bench_after("true", &[&[url.as_str()][..], &held].concat());

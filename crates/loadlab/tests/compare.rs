@@ -18,9 +18,9 @@ fn two_trials_tell_nothing() {
     ran.expect(0, &[]);
     insta::assert_snapshot!(ran.out, @r"
     half a core & 64 MiB against free
-    Ratios are of the second to the first: 1.10 × is a tenth more
+    Ratios are second over first: 1.10 × is 10 % more
 
-    Found  cannot tell: 1 round that both have: too few for an interval, or to tell
+    Found  cannot tell: 1 round in common: too few for an interval, or to tell
            a difference from chance (5 are needed).
     How    trials paired by round (1 round), Student's t on the differences of their
            logarithms; one false alarm in 20 comparisons of equal cases at most,
@@ -42,7 +42,7 @@ fn two_trials_tell_nothing() {
     loss                       –               4.7 %  cannot tell
     Columns are medians over trials, of an even number the worse of the middle two,
     with their ranges.
-    cannot tell  1 round that both have: too few for an interval, or to tell a
+    cannot tell  1 round in common: too few for an interval, or to tell a
                  difference from chance (5 are needed).
     p99  p99 needs 1000 requests in each trial.
     loss  loss is not told by every trial.
@@ -57,7 +57,7 @@ fn mistakes_are_told_with_what_there_is() {
     let check = |args: &[&str], holds: &[&str]| {
         lab.loadlab(&[&["compare"], args].concat()).expect(2, holds);
     };
-    check(&["nowhere"], &["nowhere is not the folder of a run", "hint: it holds a `manifest.json`"]);
+    check(&["nowhere"], &["nowhere is not the folder of a run", "hint: a run folder has a `manifest.json`"]);
     check(
         &[&run, "other"],
         &["the run has no case `other`", "hint: its cases are `free`, `half a core & 64 MiB`"],

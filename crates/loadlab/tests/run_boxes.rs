@@ -355,7 +355,7 @@ fn clean_removes_containers() {
         assert!(cleaned.contains(&format!("removed {what}")), "{cleaned}");
     }
     assert!(cleaned.ends_with("exit 0\n"), "{cleaned}");
-    assert_eq!(lab.read("again"), "nothing was left behind\n");
+    assert_eq!(lab.read("again"), "nothing to clean\n");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
@@ -408,5 +408,5 @@ fn clean_finds_what_no_state_file_knows_of() {
         .flat_map(|w| (2..6).map(move |i| format!("{w}{i}")))
         .collect();
     assert!(left.len() == expect.len() && expect.iter().all(|one| left.contains(one)), "{left:?}");
-    assert_eq!(lab.read("again"), "nothing was left behind\n");
+    assert_eq!(lab.read("again"), "nothing to clean\n");
 }

@@ -212,7 +212,7 @@ fn nothing_stays(lab: &Lab, engine: Option<&Engine>, what: &str) {
         last.is_empty().then_some(())
     });
     assert!(lab.read("cleaned").ends_with("exit 0\n"), "{what}: {}", lab.read("cleaned"));
-    assert_eq!(lab.read("again"), "nothing was left behind\n", "{what}");
+    assert_eq!(lab.read("again"), "nothing to clean\n", "{what}");
     assert_eq!(lab.read("state"), "", "{what}");
 }
 

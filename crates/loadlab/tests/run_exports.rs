@@ -201,8 +201,7 @@ fn a_run_is_pinned_and_later_ones_are_compared_with_it() {
     assert_eq!(page.matches("<i class=\"dot s").count(), 4, "two figures of two runs");
     assert_eq!(page.matches("<span class=\"word above\"").count(), 2);
     lab.loadlab(&["list", "--format", "html"]).expect(2, &["--trend"]);
-    lab.loadlab(&["baseline", &second, "--remove"])
-        .expect(2, &[&format!("{second} is not the baseline of `test`")]);
+    lab.loadlab(&["baseline", &second, "--remove"]).expect(2, &[&format!("{second} is not a baseline in ")]);
     lab.loadlab(&["baseline", &first, "--remove"]).expect(0, &[]);
     assert_eq!(lab.loadlab(&["baseline"]).out, "no baseline in loadlab-runs\n");
 }

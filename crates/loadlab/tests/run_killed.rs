@@ -282,7 +282,7 @@ fn clean_removes_what_nobody_else_could() {
         assert!(cleaned.contains(&format!("removed {what}")), "{cleaned}");
     }
     assert!(cleaned.ends_with("exit 0\n") && !cleaned.contains("-alive"), "{cleaned}");
-    assert_eq!(lab.read("again"), "nothing was left behind\n");
+    assert_eq!(lab.read("again"), "nothing to clean\n");
     assert_eq!(lab.read("alive"), "130\n", "the other run was not disturbed");
     assert_eq!(lab.left_behind(), Vec::<String>::new());
 }

@@ -117,7 +117,9 @@ fn paced_users_drop_what_they_are_late_for() {
     let doubts = summary["doubts"].as_array().expect("a list");
     let dropped = doubts.iter().find(|d| d["kind"] == "dropped").expect("a doubt");
     assert!(
-        dropped["evidence"].as_str().is_some_and(|e| e.ends_with("as the plan wants when it is behind")),
+        dropped["evidence"]
+            .as_str()
+            .is_some_and(|e| e.ends_with("as the plan asks when the system is behind")),
         "{dropped}"
     );
     assert!(dropped["hint"].as_str().is_some_and(|h| h.contains("this pace")), "{dropped}");

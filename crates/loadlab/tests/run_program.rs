@@ -228,7 +228,7 @@ fn figures_of_cases_are_worked_out() {
         driver("two", 30)
     );
     let (lab, ran) = run(&text, 0, &[]);
-    assert!(ran.out.contains("Worked out of the figures of cases"), "{}", ran.out);
+    assert!(ran.out.contains("Derived figures"), "{}", ran.out);
     let report: Value = serde_json::from_str(&lab.record().report("json")).unwrap();
     let derived = report["derived"].as_array().unwrap();
     assert_eq!((&derived[0]["name"], &derived[0]["value"]), (&"both".into(), &40.0.into()));

@@ -78,7 +78,7 @@ pub struct Summary {
     pub connections: Connections,
     /// What the generator used.
     pub generator: Generator,
-    /// What each component used during the load.
+    /// Component usage during the load.
     pub components: BTreeMap<String, ComponentSummary>,
     /// Probes over the load and the drain.
     pub probes: BTreeMap<String, ProbeSummary>,

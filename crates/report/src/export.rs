@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use loadlab_analysis::bottleneck::Suspect;
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::compare::{Comparison, Method, Row, Scale};
 use loadlab_analysis::derived::Derived;
 use loadlab_analysis::findings::findings;
-use loadlab_analysis::first::Suspect;
 use loadlab_analysis::metric::{self, COMPONENT, Metric, Value};
 use loadlab_analysis::scalability::{Level, Scalability};
 use loadlab_analysis::usl::{Interval, Knee};
@@ -36,9 +36,9 @@ pub fn json(run: &RunRecord) -> String {
         "expect": m.expect,
         "statement": {
             "tested": findings.statement.tested,
-            "held": findings.statement.held,
-            "gave": findings.statement.gave,
-            "sure": findings.statement.sure,
+            "result": findings.statement.result,
+            "first_bottleneck": findings.statement.first_bottleneck,
+            "confidence": findings.statement.confidence,
         },
         "no_differences": findings.no_differences,
         "comparisons": findings.comparisons.iter().map(comparison).collect::<Vec<_>>(),

@@ -41,7 +41,7 @@ pub fn list_text(runs: &[Listed], width: usize, colour: bool) -> String {
     let mut note = String::new();
     if runs.iter().any(|r| r.run.cases.len() > 1) {
         note.push_str(
-            "Figures are the least … the most of a run’s cases, each the median over its valid trials.",
+            "Figures are the lowest … the highest of a run’s cases, each the median over its valid trials.",
         );
     }
     for base in runs.iter().filter(|r| r.baseline) {
@@ -295,7 +295,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         blocks: trend_blocks(one, (case, all.len()), metrics),
     };
     Document {
-        title: format!("{} from run to run", names.join(", ")),
+        title: format!("{} by run", names.join(", ")),
         // The newest is the first.
         subtitle: match (runs.last(), runs.first()) {
             (Some(first), Some(last)) => format!(
@@ -309,7 +309,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         answer: vec![
             Fact::new("Baseline", if told.is_empty() { "none.".to_owned() } else { told.join(", ") + "." }),
             Fact::new(
-                "How sure",
+                "Confidence",
                 "Points are medians over valid trials. A series is one plan’s: runs of its name and of its text or its file, \
                  with the same profile and settings. Whether two runs differ by more than chance, `loadlab compare` tells.",
             ),
@@ -355,7 +355,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
     let label = |run: &Listed| started(&run.run.manifest).get(5..).unwrap_or_default().to_owned();
     let names = of.iter().enumerate().map(|(i, (run, _))| (i as f64, label(run))).collect();
     Plane {
-        title: format!("{name} from run to run"),
+        title: format!("{name} by run"),
         across: Axis { names, ..Axis::of("runs", Unit::Count, false) },
         up: Axis::of(&name, metric.unit, false),
         groups: vec![Group {
@@ -392,7 +392,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
         head,
         words: vec![1, 2],
         rows: of.iter().map(row).collect(),
-        note: Some("Each figure is the median over the valid trials, of an even number the worse of the middle two, with their range.".into()),
+        note: Some("Each figure is the median over the valid trials (of an even number, the worse of the middle two), with their range.".into()),
     }
 }
 

@@ -117,8 +117,9 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
     let moved = bench.names.moved().into_iter();
     let events: Vec<Event> = moved.map(|m| Event { at_s: stage.now_s(), what: name_moved(m) }).collect();
     let summary = secrets.mask_value(summary_of(bench, facts, &measured, &events));
+    let summary = summary.ok_or_else(|| BenchError::Load("the summary could not be masked".to_owned()))?;
     let MeasuredLoad { run, examples, ticks, .. } = measured;
-    let examples = secrets.mask_value(examples);
+    let examples = secrets.mask_value(examples).unwrap_or_default();
     let trouble = trouble.or_else(|| unanswered(&summary, &examples));
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }

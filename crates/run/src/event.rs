@@ -137,6 +137,7 @@ impl RunEvent {
             return self;
         }
         let text = |text: String| secrets.mask(&text).into_owned();
+        let withheld = || RunEvent::Note("something could not be masked, so it is not shown".to_owned());
         let some = |text: Option<String>| text.map(|text| secrets.mask(&text).into_owned());
         match self {
             RunEvent::Recording { .. } => self,
@@ -156,11 +157,13 @@ impl RunEvent {
             RunEvent::Progress(progress) => {
                 RunEvent::Progress(Progress { load: text(progress.load), ..progress })
             }
-            RunEvent::Second(tick) => RunEvent::Second(Box::new(secrets.mask_value(*tick))),
-            RunEvent::Watched(samples) => RunEvent::Watched(secrets.mask_value(samples)),
-            RunEvent::Doubt { load, doubt } => {
-                RunEvent::Doubt { load: text(load), doubt: secrets.mask_value(doubt) }
+            RunEvent::Second(tick) => {
+                secrets.mask_value(*tick).map_or_else(withheld, |tick| RunEvent::Second(Box::new(tick)))
             }
+            RunEvent::Watched(samples) => RunEvent::Watched(secrets.mask_value(samples).unwrap_or_default()),
+            RunEvent::Doubt { load, doubt } => secrets
+                .mask_value(doubt)
+                .map_or_else(withheld, |doubt| RunEvent::Doubt { load: text(load), doubt }),
             RunEvent::LoadEnded { load, how } => RunEvent::LoadEnded { load: text(load), how: text(how) },
             RunEvent::Draining { until } => RunEvent::Draining { until: text(until) },
             RunEvent::Drained { .. } => self,
@@ -172,7 +175,7 @@ impl RunEvent {
             RunEvent::TrialEnded { case, trial, summary, failure } => RunEvent::TrialEnded {
                 case: text(case),
                 trial,
-                summary: summary.map(|summary| Box::new(secrets.mask_value(*summary))),
+                summary: summary.and_then(|summary| secrets.mask_value(*summary)).map(Box::new),
                 failure: some(failure),
             },
         }

@@ -109,7 +109,9 @@ impl Stage {
 
     /// Something happened then, on the clock of [`clock::now_ns`].
     pub fn event_at(&self, at_ns: u64, what: What) {
-        let what = self.secrets.mask_value(what);
+        let withheld =
+            || What::Failed { text: "an event could not be masked, so it is not recorded".to_owned() };
+        let what = self.secrets.mask_value(what).unwrap_or_else(withheld);
         let event = {
             let mut seen = self.seen();
             let Some(clock) = seen.clock else { return seen.waiting.push((at_ns, what)) };
@@ -160,7 +162,7 @@ impl Stage {
     pub fn watched(&self, watched: Watched) {
         match watched {
             Watched::Samples(samples) => {
-                let samples = self.secrets.mask_value(samples);
+                let samples = self.secrets.mask_value(samples).unwrap_or_default();
                 self.write(|w| w.samples(&samples));
                 let mut seen = self.seen();
                 let now_ns = clock::now_ns();

@@ -16,7 +16,7 @@ pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
     let why = example.and_then(|e| e.error.clone()).unwrap_or_else(|| "no request was answered".to_owned());
     Some(match most {
         Failure::Tls => format!("no TLS connection with {address}: {why}\nhint: {}", hint(&why)),
-        Failure::Dns => format!("no address of {address}: {why}\nhint: is the host's name right?"),
+        Failure::Dns => format!("no address of {address}: {why}\nhint: is the host name right?"),
         _ => format!("cannot connect to {address}: {why}\nhint: is the server up, and is this its port?"),
     })
 }

@@ -270,7 +270,10 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
         "{queued:?}"
     );
     let dropped = late(WhenBehind::Drop);
-    assert!(dropped[1].ends_with("were never sent, as the plan wants when it is behind"), "{dropped:?}");
+    assert!(
+        dropped[1].ends_with("were never sent, as the plan asks when the system is behind"),
+        "{dropped:?}"
+    );
     // one place fewer than allowed is enough
     let s = go(&spec(rate(200.0, 21, WhenBehind::Queue)), Sim::new(Stub::new(|_, _| 100 * MS)));
     assert_eq!((kinds(&s), s.connections.in_flight_peak), (vec![], Some(20)));

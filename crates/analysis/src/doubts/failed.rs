@@ -39,32 +39,30 @@ fn hint_for_failures(kind: Failure, statuses: &BTreeMap<u16, u64>) -> &'static s
     let most = statuses.iter().max_by_key(|(_, n)| **n).map(|(status, _)| *status);
     match (kind, most) {
         (Failure::Http4xx, Some(401 | 403 | 407)) => {
-            "the server wants to know who asks: give credentials in a header, and see the examples"
+            "the server requires authentication: send credentials in a header, and see the examples"
         }
         (Failure::Http4xx, Some(404 | 410)) => {
-            "is the path right, and does the server need another host name?"
+            "is the path right, or does the server expect another host name?"
         }
         (Failure::Http4xx, Some(429)) => {
-            "the server limits how often it may be asked: lower the load, or lift that limit"
+            "the server limits its request rate: lower the load, or lift that limit"
         }
-        (Failure::Http4xx, _) => {
-            "see the examples for what the server does not like: method, headers or body"
-        }
+        (Failure::Http4xx, _) => "see the examples for what the server rejects: method, headers or body",
         (Failure::Http5xx, _) => "see the server's own log, and the examples for what it answered",
         (Failure::Check, _) => {
-            "a check refuses every answer: see the examples for what came, and whether the check is right"
+            "a check rejects every response: see the examples for what came back, and whether the check is right"
         }
         (Failure::Timeout, _) => {
-            "nothing was answered within the timeout: does the server answer a single request at all?"
+            "no response came within the timeout: does the server answer a single request at all?"
         }
         (Failure::Connect, _) => "is the server up, and is this its port?",
-        (Failure::Dns, _) => "is the host's name right?",
+        (Failure::Dns, _) => "is the host name right?",
         (Failure::Tls, _) => {
-            "see the examples for why there is no TLS; `--cacert` or `--insecure` help with certificates"
+            "see the examples for why TLS failed; `--cacert` or `--insecure` help with certificates"
         }
         (Failure::Reset | Failure::Truncated | Failure::Protocol, _) => {
             "does the server speak this protocol here: http or https, HTTP/1.1 or HTTP/2?"
         }
-        (Failure::TooLarge, _) => "see the examples for what the server sends in its heads",
+        (Failure::TooLarge, _) => "see the examples for what the server sends in its headers",
     }
 }

@@ -1,5 +1,7 @@
 //! `loadlab baseline`: which run the runs of a plan are compared with.
 
+use std::path::Path;
+
 use loadlab_analysis::Exit;
 use loadlab_record::store::read_summaries;
 
@@ -28,21 +30,29 @@ fn done(args: &BaselineArgs) -> Result<String, String> {
         }
         return Ok(all.runs.iter().map(|(plan, run)| format!("{plan}: {run}\n")).collect());
     };
+    if args.remove {
+        return remove(run, &args.dir);
+    }
     let dir = found(run, &args.dir)?;
     let manifest = read_summaries(&dir).map_err(|e| e.to_string())?.manifest;
     let (folder, name) = place_of(&dir)?;
     let mut all = Baselines::of(&folder)?;
-    let text = match args.remove {
-        false => {
-            all.runs.insert(manifest.name.clone(), name.clone());
-            format!("{name} is the baseline of `{}`\n", manifest.name)
-        }
-        true if all.name_of(&manifest.name) == Some(&name) => {
-            all.runs.remove(&manifest.name);
-            format!("`{}` has no baseline any more\n", manifest.name)
-        }
-        true => return Err(format!("{name} is not the baseline of `{}`", manifest.name)),
-    };
+    all.runs.insert(manifest.name.clone(), name.clone());
     all.write()?;
-    Ok(text)
+    Ok(format!("{name} is the baseline of `{}`\n", manifest.name))
+}
+
+/// By the name in the list alone: a run that cannot be read, or is gone, can still be removed from it.
+fn remove(run: &Path, runs: &Path) -> Result<String, String> {
+    let dir = found(run, runs)?;
+    let (folder, name) = match dir.is_dir() {
+        true => place_of(&dir)?,
+        false => (runs.to_owned(), dir.to_string_lossy().into_owned()),
+    };
+    let mut all = Baselines::of(&folder)?;
+    let plan = all.runs.iter().find(|(_, baseline)| **baseline == name).map(|(plan, _)| plan.clone());
+    let plan = plan.ok_or_else(|| format!("{name} is not a baseline in {}", folder.display()))?;
+    all.runs.remove(&plan);
+    all.write()?;
+    Ok(format!("`{plan}` no longer has a baseline\n"))
 }

@@ -220,12 +220,13 @@ fn check_connections(args: &BenchArgs) -> Result<(), String> {
     let users = args.users.unwrap_or(DEFAULT_USERS);
     if args.rate.is_none() && connections < users {
         return Err(format!(
-            "{users} users need as many connections, and --connections holds {connections}\nhint: give fewer users with -c, or leave --connections out: each user then has its own"
+            "{users} users need {users} connections, but --connections opens {connections}\nhint: give fewer users with -c, or drop --connections: each user then has its own"
         ));
     }
     if args.no_keep_alive {
         return Err(
-            "--connections holds connections open, --no-keep-alive closes each after one request".to_owned()
+            "--connections keeps connections open, but --no-keep-alive closes each after one request"
+                .to_owned(),
         );
     }
     Ok(())
@@ -264,11 +265,11 @@ fn tls_words(args: &BenchArgs) -> TlsWords {
 /// HTTP/2 shares connections in its own way.
 fn check_http2(args: &BenchArgs) -> Result<(), String> {
     let other = match (args.http2, args.connections, args.no_keep_alive) {
-        (true, Some(_), _) => "--connections holds connections for one request each",
+        (true, Some(_), _) => "--connections keeps a connection per request",
         (true, _, true) => "--no-keep-alive closes each connection after one request",
         _ => return Ok(()),
     };
-    Err(format!("--http2 shares connections, and {other}\nhint: --streams says how many requests share one"))
+    Err(format!("--http2 shares connections, but {other}\nhint: --streams says how many requests share one"))
 }
 
 fn model_of(args: &BenchArgs) -> Model {
@@ -299,7 +300,7 @@ fn check_cpus(cpus: &[usize]) -> Result<(), String> {
     let set = rustix::thread::sched_getaffinity(None).map_err(|e| format!("--cpus: {e}"))?;
     match cpus.iter().find(|c| !set.is_set(**c)) {
         Some(cpu) => Err(format!(
-            "--cpus: core {cpu} is not among those loadlab may use\nhint: `nproc --all` and `taskset -p $$` tell which there are"
+            "--cpus: loadlab may not use core {cpu}\nhint: `nproc --all` and `taskset -p $$` show which there are"
         )),
         None => Ok(()),
     }

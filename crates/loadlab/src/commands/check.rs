@@ -69,8 +69,8 @@ pub fn parse(
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Ended {
     let hint = match error.kind() {
-        std::io::ErrorKind::NotFound => "\nhint: the path starts in the present folder",
-        std::io::ErrorKind::IsADirectory => "\nhint: name the plan file in it",
+        std::io::ErrorKind::NotFound => "\nhint: the path is relative to the current folder",
+        std::io::ErrorKind::IsADirectory => "\nhint: name the plan file inside it",
         _ => "",
     };
     Ended::error(Exit::BadPlan, format!("cannot read the plan {}: {error}{hint}", path.display()))

@@ -28,12 +28,12 @@ pub fn command(args: &CleanArgs) -> Ended {
             Ok(()) => output::print(&format!("{word} {} of run {}\n", item.what, item.run_id)),
             Err(why) => {
                 left += 1;
-                note(&format!("{} of run {} is still there: {why}", item.what, item.run_id));
+                note(&format!("{} of run {} still exists: {why}", item.what, item.run_id));
             }
         }
     }
     if items.is_empty() {
-        output::print("nothing was left behind\n");
+        output::print("nothing to clean\n");
     }
     if left > 0 && !args.forget {
         Ended::error(Exit::Failed, format!("{left} item(s) could not be removed"))

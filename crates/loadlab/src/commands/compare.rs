@@ -59,9 +59,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
         dirs.iter().map(|dir| read_run(dir).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
     if let Some(base) = &args.baseline {
         if let Some(name) = names.first() {
-            return Err(format!(
-                "`{name}` is not a run\nhint: with --baseline runs are compared case by case"
-            ));
+            return Err(format!("`{name}` is not a run\nhint: --baseline compares runs case by case"));
         }
         let base = baseline(args, base.as_deref(), &runs[0])?;
         runs.insert(0, base);
@@ -70,7 +68,7 @@ fn comparisons(args: &CompareArgs) -> Result<Vec<Comparison>, String> {
     match (all.as_slice(), names.as_slice()) {
         ([one], names) => in_one(one, names, options),
         (_, [name, ..]) => Err(format!(
-            "`{name}` is neither the folder of a run nor can it be a case: several runs are given\nhint: cases are named after one run; runs are compared case by case"
+            "`{name}` is not a run folder, and a case can only be named with a single run\nhint: runs are compared case by case"
         )),
         (many, []) => in_many(&runs, many, options),
     }
@@ -97,7 +95,7 @@ fn is_run(path: &Path) -> bool {
 
 fn no_run(text: &str) -> String {
     format!(
-        "{text} is not the folder of a run\nhint: it holds a `manifest.json`; `loadlab run` tells the folder's name"
+        "{text} is not a run folder: it has no `manifest.json`\nhint: `loadlab run` prints the name of the folder it makes"
     )
 }
 
@@ -116,7 +114,7 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result
     }
     let base = read_run(&dir).map_err(|e| e.to_string())?;
     if base.manifest.plan_sha256 != run.manifest.plan_sha256 {
-        note("the plan is not the baseline's any more; cases are compared by their names");
+        note("the plan has changed since the baseline; cases are compared by name");
     }
     Ok(base)
 }
@@ -139,7 +137,7 @@ fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec
     };
     match found.is_empty() {
         true => {
-            Err("this run has a single case, and nothing to compare it with\nhint: name a second run"
+            Err("this run has a single case and nothing to compare it with\nhint: name a second run"
                 .to_owned())
         }
         false => Ok(found),
@@ -201,7 +199,7 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
 fn lone(run: &RunRecord, told: &Findings<'_>, compared: &[usize]) {
     for (_, case) in told.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
         let (name, dir) = (&case.case.facts.name, run.dir.display());
-        note(&format!("case `{name}` of {dir} is compared with nothing: the other run has no such case"));
+        note(&format!("case `{name}` of {dir} is not compared: the other run has no such case"));
     }
 }
 

@@ -126,7 +126,7 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     let [case] = plan.cases() else {
         let names: Vec<String> = plan.cases().iter().map(|c| format!("`{}`", c.name)).collect();
         return Err(format!(
-            "the plan has {} cases, and capacity is found of one\nhint: choose with --case: {}",
+            "the plan has {} cases, but `find` searches one\nhint: choose it with --case: {}",
             names.len(),
             names.join(", ")
         ));
@@ -135,14 +135,14 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     let varied = &case.loads[load];
     if varied.command().is_some() {
         return Err(format!(
-            "`{}` is made by a command, and a search varies users or a rate\nhint: name another load with --load",
+            "`{}` is made by a command, but a search varies users or a rate\nhint: name another load with --load",
             varied.name
         ));
     }
     if !varied.stages.is_empty() || matches!(varied.model, plan::Model::Sessions { .. }) {
         let what = if varied.stages.is_empty() { "sessions" } else { "stages" };
         return Err(format!(
-            "`{}` has {what}, and a search varies one number\nhint: give it `users` or a `rate`, or name another load with --load",
+            "`{}` has {what}, but a search varies one number\nhint: give it `users` or a `rate`, or name another load with --load",
             varied.name
         ));
     }
@@ -155,7 +155,7 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     };
     if vary == Variable::Rate && varied.think != plan::Think::None {
         return Err(format!(
-            "the users of `{}` think, and a rate has no users\nhint: search --users, or take `think` away: --set load.think=0s",
+            "the users of `{}` have think time, but a rate has no users\nhint: search --users, or take `think` away: --set load.think=0s",
             varied.name
         ));
     }
@@ -168,7 +168,7 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
     let request = SearchRequest { vary, range, max_levels: args.max_levels, load, level_ns, settle_ns };
     if !request.ids_suffice(case) {
         return Err(format!(
-            "`durability` matches ids of requests, and there are not enough of them for {} trials of {} loads\nhint: fewer --max-levels, or count with `probe`",
+            "`durability` matches request ids, and there are too few of them for {} trials of {} loads\nhint: lower --max-levels, or count with `probe`",
             request.most_trials(),
             case.loads.len()
         ));
@@ -180,9 +180,10 @@ fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
     let names = || case.loads.iter().map(|l| format!("`{}`", l.name)).collect::<Vec<_>>().join(", ");
     match (&args.load, case.loads.len()) {
         (None, 1) => Ok(0),
-        (None, n) => {
-            Err(format!("the plan has {n} loads, and one is varied\nhint: choose with --load: {}", names()))
-        }
+        (None, n) => Err(format!(
+            "the plan has {n} loads, but a search varies one\nhint: choose it with --load: {}",
+            names()
+        )),
         (Some(name), _) => case
             .loads
             .iter()
@@ -192,8 +193,9 @@ fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
 }
 
 fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<How, Ended> {
-    let exe = std::env::current_exe()
-        .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot find this program's file: {e}")))?;
+    let exe = std::env::current_exe().map_err(|e| {
+        Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
+    })?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
@@ -247,7 +249,7 @@ fn finish(args: &FindArgs, found: &SearchResult) -> Ended {
         (None, Err(error)) => Ended::error(exit, error),
         (None, Ok(())) if found.answer.is_none() && exit == Exit::CouldNotRun => Ended::error(
             exit,
-            "the search came to no answer\nhint: its trials are in the record, each with how it ended",
+            "the search found no answer\nhint: the record has its trials and how each ended",
         ),
         (None, Ok(())) => Ended::with(exit),
     }

@@ -44,7 +44,7 @@ pub fn list(args: &ListArgs) -> Ended {
         return ended;
     }
     if all > shown && !args.json {
-        note(&format!("{} older ones are not shown; --last {all} shows them", all - shown));
+        note(&format!("{} older runs are not shown; --last {all} shows them", all - shown));
     }
     Ended::with(Exit::Ok)
 }
@@ -52,7 +52,7 @@ pub fn list(args: &ListArgs) -> Ended {
 /// Figures by their names.
 fn metrics(names: &[String]) -> Result<Vec<Metric>, String> {
     let named = |id: &String| {
-        let unknown = || format!("no figure is called `{id}`\nhint: there are {}", metric_names());
+        let unknown = || format!("no figure is named `{id}`\nhint: known figures: {}", metric_names());
         metric::named(&id.replace('.', "_")).ok_or_else(unknown)
     };
     names.iter().map(named).collect()

@@ -59,7 +59,7 @@ pub fn write_reports(run: &RunRecord) -> Result<(), String> {
         let path = run.dir.join(name);
         files::replace(&path, text.as_bytes()).map_err(|e| {
             let again = run.dir.display();
-            format!("cannot write {}: {e}\nhint: `loadlab report {again} -o FILE` makes it elsewhere, any time later", path.display())
+            format!("cannot write {}: {e}\nhint: `loadlab report {again} -o FILE` writes it elsewhere at any time", path.display())
         })?;
     }
     Ok(())

@@ -90,8 +90,9 @@ fn never_began(args: &RunArgs, how: &How, error: &RunError) -> Ended {
 }
 
 fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
-    let exe = std::env::current_exe()
-        .map_err(|e| Ended::error(Exit::CouldNotRun, format!("cannot find this program's file: {e}")))?;
+    let exe = std::env::current_exe().map_err(|e| {
+        Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
+    })?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));

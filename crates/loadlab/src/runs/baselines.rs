@@ -27,8 +27,9 @@ impl Baselines {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
             Ok(text) => serde_json::from_str(&text).map_err(|e| {
-                let hint = "hint: it holds an object of plan names and run folders; without the file there are no baselines";
-                format!("{} is not a file of baselines: {e}\n{hint}", file.display())
+                let hint =
+                    "hint: the file maps plan names to run folders; delete it to start without baselines";
+                format!("{} is not a baselines file: {e}\n{hint}", file.display())
             })?,
         };
         Ok(Baselines { dir: dir.to_owned(), runs })
@@ -44,11 +45,11 @@ impl Baselines {
     /// # Errors
     /// In words with a hint: there is none, or it is gone.
     pub fn run_of(&self, plan: &str) -> Result<PathBuf, String> {
-        let hint = "hint: `loadlab baseline RUN` makes a run the baseline; `--baseline=RUN` takes any";
+        let hint = "hint: `loadlab baseline RUN` sets the baseline; `--baseline=RUN` uses any run";
         match self.name_of(plan).map(|name| self.dir.join(name)) {
             Some(run) if run.join("manifest.json").is_file() => Ok(run),
             Some(run) => {
-                Err(format!("the baseline of `{plan}`, {}, is there no more\n{hint}", run.display()))
+                Err(format!("the baseline of `{plan}`, {}, no longer exists\n{hint}", run.display()))
             }
             None => Err(format!("`{plan}` has no baseline in {}\n{hint}", self.dir.display())),
         }
@@ -81,6 +82,6 @@ pub fn place_of(run: &Path) -> Result<(PathBuf, String), String> {
             Ok((above.to_owned(), name.to_string_lossy().into_owned()))
         }
         (_, Some(above), Some(name)) => Ok((above.to_owned(), name.to_string_lossy().into_owned())),
-        _ => Err(format!("{} lies in no folder of runs", run.display())),
+        _ => Err(format!("{} is not inside a folder of runs", run.display())),
     }
 }

@@ -30,7 +30,7 @@ pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
 pub fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
     let cannot = |e: std::io::Error| {
         format!(
-            "cannot read {}: {e}\nhint: `loadlab run` leaves its records in ./loadlab-runs",
+            "cannot read {}: {e}\nhint: `loadlab run` writes its records to ./loadlab-runs",
             dir.display()
         )
     };

@@ -10,11 +10,11 @@ use serde::ser::{
 };
 use serde_json::{Error, Result};
 
-use super::Secrets;
+use super::{MASK, Secrets};
 
 /// The value on one line, or with an indent of two spaces.
 pub fn write<T: Serialize + ?Sized>(value: &T, secrets: &Secrets, is_pretty: bool) -> Result<Vec<u8>> {
-    let mut json = Json { out: Vec::new(), secrets, is_pretty, depth: 0 };
+    let mut json = Json { out: Vec::new(), secrets, is_pretty, depth: 0, is_own_name: false };
     value.serialize(&mut json)?;
     Ok(json.out)
 }
@@ -24,6 +24,8 @@ struct Json<'a> {
     secrets: &'a Secrets,
     is_pretty: bool,
     depth: usize,
+    /// Texts are written as they are: they are names of the record's own.
+    is_own_name: bool,
 }
 
 impl Json<'_> {
@@ -84,25 +86,62 @@ struct Parts<'w, 'a> {
     json: &'w mut Json<'a>,
     is_first: bool,
     closing: u8,
-    /// It stands in the object of a variant.
+    /// It is inside the object of a variant.
     in_variant: bool,
+    /// A struct with flattened fields, which serde writes as a map of unknown length.
+    is_flattened: bool,
+    /// The value to come is the name of a variant ([`TAG`]).
+    is_tag: bool,
+    /// Masked keys of a map: two keys may differ in their secrets alone.
+    masked_keys: Vec<Vec<u8>>,
 }
+
+/// The field of the record's enums that names the variant.
+const TAG: &[u8] = b"\"event\"";
 
 impl<'w, 'a> Parts<'w, 'a> {
     fn array(json: &'w mut Json<'a>) -> Self {
         json.open(b'[');
-        Parts { json, is_first: true, closing: b']', in_variant: false }
+        Parts::new(json, b']')
     }
 
     fn object(json: &'w mut Json<'a>) -> Self {
         json.open(b'{');
-        Parts { json, is_first: true, closing: b'}', in_variant: false }
+        Parts::new(json, b'}')
+    }
+
+    fn new(json: &'w mut Json<'a>, closing: u8) -> Self {
+        let masked_keys = Vec::new();
+        Parts {
+            json,
+            is_first: true,
+            closing,
+            in_variant: false,
+            is_flattened: false,
+            is_tag: false,
+            masked_keys,
+        }
     }
 
     fn next(&mut self) -> &mut Json<'a> {
         self.json.next(self.is_first);
         self.is_first = false;
         self.json
+    }
+
+    /// Numbers the key that was written from there on if another key of this map was masked to the same text.
+    fn keep_apart(&mut self, from: usize) {
+        let key = &self.json.out[from..];
+        if !key.windows(MASK.len()).any(|part| part == MASK.as_bytes()) {
+            return;
+        }
+        let key = key.to_vec();
+        let same = self.masked_keys.iter().filter(|other| **other == key).count();
+        if same > 0 {
+            self.json.out.pop();
+            self.json.out.extend_from_slice(format!(" ({})\"", same + 1).as_bytes());
+        }
+        self.masked_keys.push(key);
     }
 
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
@@ -150,8 +189,10 @@ impl<'w, 'a> Serializer for &'w mut Json<'a> {
     }
 
     fn serialize_str(self, text: &str) -> Result<()> {
-        let masked = self.secrets.mask(text);
-        self.plain(&*masked)
+        match self.is_own_name {
+            true => self.plain(text),
+            false => self.plain(&*self.secrets.mask(text)),
+        }
     }
 
     fn serialize_bytes(self, bytes: &[u8]) -> Result<()> {
@@ -219,8 +260,8 @@ impl<'w, 'a> Serializer for &'w mut Json<'a> {
         Ok(Parts { in_variant: true, ..Parts::array(self) })
     }
 
-    fn serialize_map(self, _: Option<usize>) -> Result<Parts<'w, 'a>> {
-        Ok(Parts::object(self))
+    fn serialize_map(self, length: Option<usize>) -> Result<Parts<'w, 'a>> {
+        Ok(Parts { is_flattened: length.is_none(), ..Parts::object(self) })
     }
 
     fn serialize_struct(self, _: &'static str, _: usize) -> Result<Parts<'w, 'a>> {
@@ -270,23 +311,31 @@ impl SerializeMap for Parts<'_, '_> {
     type Error = Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<()> {
+        let is_flattened = self.is_flattened;
         let json = self.next();
         let from = json.out.len();
-        key.serialize(&mut *json)?;
+        json.is_own_name = is_flattened;
+        let written = key.serialize(&mut *json);
+        json.is_own_name = false;
+        written?;
         match json.out.get(from) {
-            Some(b'"') => {}
+            Some(b'"') => self.keep_apart(from),
             Some(b'-' | b'0'..=b'9' | b't' | b'f') => {
                 json.out.insert(from, b'"');
                 json.out.push(b'"');
             }
             _ => return Err(Error::custom("a key must be a text, a number or a boolean")),
         }
+        self.is_tag = is_flattened && self.json.out[from..] == *TAG;
         Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<()> {
         self.json.colon();
-        value.serialize(&mut *self.json)
+        self.json.is_own_name = std::mem::take(&mut self.is_tag);
+        let written = value.serialize(&mut *self.json);
+        self.json.is_own_name = false;
+        written
     }
 
     fn end(self) -> Result<()> {

@@ -169,9 +169,10 @@ impl Secrets {
         json::write(value, self, true)
     }
 
-    /// The value with its texts masked, for who reads it from memory.
-    pub fn mask_value<T: Maskable>(&self, value: T) -> T {
-        if self.is_empty() { value } else { value.masked(self) }
+    /// The value with its texts masked, for those who read it from memory. `None` if that fails: nothing is shown
+    /// rather than a secret.
+    pub fn mask_value<T: Maskable>(&self, value: T) -> Option<T> {
+        if self.is_empty() { Some(value) } else { value.masked(self) }
     }
 
     /// Copies a stream with [`MASK`] in place of each secret, wherever reading happens to cut it. Tells whether there

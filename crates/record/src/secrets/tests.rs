@@ -309,3 +309,32 @@ proptest! {
         prop_assert!(beginning.len() <= at + 3);
     }
 }
+
+/// A secret may be a name that the record itself uses: what holds it stays readable, and its texts are masked.
+#[test]
+fn names_of_the_record_survive_secrets_that_equal_them() {
+    use crate::event::{Event, What};
+    use crate::load::Tick;
+    for name in ["component", "load_started", "statuses", "in_flight", "failures"] {
+        let of = secrets(&[name, "hunter22"]);
+        let text = |text: &str| text.to_owned();
+        let died = What::Died { component: text("web"), status: text("exit 1: hunter22") };
+        let event = Event { at_s: 1.0, what: died };
+        let masked = of.mask_value(event).expect("an event");
+        assert_eq!(masked.what, What::Died { component: text("web"), status: text("exit 1: ***") }, "{name}");
+        let began = Event { at_s: 0.0, what: What::LoadStarted { load: text("browse"), batch: 0 } };
+        assert_eq!(of.mask_value(began.clone()), Some(began), "{name}");
+        let mut tick = Tick { load: text("hunter22"), ..Tick::default() };
+        tick.counts.started = 3;
+        let masked = of.mask_value(tick.clone()).expect("a tick");
+        assert_eq!(masked, Tick { load: text("***"), ..tick }, "{name}");
+    }
+}
+
+#[test]
+fn keys_that_differ_in_their_secrets_alone_stay_apart() {
+    let of = secrets(&["hunter22", "hunter33"]);
+    let map = std::collections::BTreeMap::from([("a hunter22", 1), ("a hunter33", 2), ("b", 3)]);
+    let json = String::from_utf8(of.json(&map).unwrap()).unwrap();
+    assert_eq!(json, r#"{"a ***":1,"a *** (2)":2,"b":3}"#);
+}

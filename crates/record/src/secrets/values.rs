@@ -14,16 +14,18 @@ use crate::summary::{Doubt, Summary};
 
 /// What can be masked by [`Secrets::mask_value`].
 pub trait Maskable {
-    /// The same with its texts masked.
+    /// The same with its texts masked; `None` if that fails. Nothing is to be shown then.
     #[must_use]
-    fn masked(self, secrets: &Secrets) -> Self;
+    fn masked(self, secrets: &Secrets) -> Option<Self>
+    where
+        Self: Sized;
 }
 
 macro_rules! maskable {
     ($($of:ty),* $(,)?) => {
         $(impl Maskable for $of {
-            fn masked(self, secrets: &Secrets) -> Self {
-                read_back(self, secrets)
+            fn masked(self, secrets: &Secrets) -> Option<Self> {
+                read_back(&self, secrets)
             }
         })*
     };
@@ -32,13 +34,13 @@ macro_rules! maskable {
 maskable!(Doubt, Event, Example, Sample, Summary, Tick);
 
 impl Maskable for What {
-    fn masked(self, secrets: &Secrets) -> Self {
-        Event { at_s: 0.0, what: self }.masked(secrets).what
+    fn masked(self, secrets: &Secrets) -> Option<Self> {
+        Event { at_s: 0.0, what: self }.masked(secrets).map(|event| event.what)
     }
 }
 
 impl<T: Maskable> Maskable for Vec<T> {
-    fn masked(self, secrets: &Secrets) -> Self {
+    fn masked(self, secrets: &Secrets) -> Option<Self> {
         self.into_iter().map(|value| value.masked(secrets)).collect()
     }
 }
@@ -67,7 +69,7 @@ impl Secrets {
 }
 
 /// Whatever the record holds reads back as it was written.
-fn read_back<T: Serialize + DeserializeOwned>(value: T, secrets: &Secrets) -> T {
-    let text = secrets.json(&value);
-    text.and_then(|text| serde_json::from_slice(&text)).unwrap_or(value)
+fn read_back<T: Serialize + DeserializeOwned>(value: &T, secrets: &Secrets) -> Option<T> {
+    let masked = secrets.json(value).and_then(|text| serde_json::from_slice(&text));
+    masked.inspect_err(|error| debug_assert!(false, "{error}")).ok()
 }

@@ -15,7 +15,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
     let mut blocks = vec![Block::Facts(facts(case))];
     let troubles = remarks::troubles(case);
     if !troubles.is_empty() {
-        blocks.push(Block::Heading("Trials that failed or are missing".into()));
+        blocks.push(Block::Heading("Failed or missing trials".into()));
         blocks.push(Block::Remarks(troubles));
     }
     let expectations = remarks::expectations(case);
@@ -25,7 +25,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
     }
     let suspects = remarks::suspects(case);
     if !suspects.is_empty() {
-        blocks.push(Block::Heading("What gave first".into()));
+        blocks.push(Block::Heading("First bottleneck".into()));
         blocks.push(Block::Remarks(suspects));
     }
     blocks.extend(tables::components(case, order).map(Block::Table));
@@ -105,7 +105,7 @@ fn by_load(case: &CaseFindings<'_>) -> Option<Table> {
         head: head.into_iter().chain(times).map(str::to_owned).collect(),
         words: Vec::new(),
         rows: rows.collect(),
-        note: Some("From and to: what its rate and times cover, on the trial's clock.".into()),
+        note: Some("From and to: the interval that its rate and times cover, on the trial's clock.".into()),
     })
 }
 
@@ -166,7 +166,7 @@ fn numbers(case: &CaseFindings<'_>) -> Option<Table> {
         head: std::iter::once("number").chain(shown).map(str::to_owned).collect(),
         words: Vec::new(),
         rows: rows.collect(),
-        note: Some("Values that the plan captures from answers with `number: true`.".into()),
+        note: Some("Values captured from responses with `number: true`.".into()),
     })
 }
 

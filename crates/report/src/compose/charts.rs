@@ -246,7 +246,7 @@ impl Trial<'_> {
     /// percentiles, and not here.
     fn heat(&self, record: &TrialRecord) -> Option<Chart> {
         let (at_s, heat) = shapes::heat(record)?;
-        let title = "How many responses took how long (ok outcomes)";
+        let title = "Response time distribution over time (ok outcomes)";
         let chart = Chart {
             id: format!("{}-heat", self.prefix),
             title: title.to_owned(),
@@ -261,7 +261,7 @@ impl Trial<'_> {
             turns: self.turns.clone(),
             bands: self.bands.clone(),
             note: Some(
-                "The darker, the more; the scale of darkness is logarithmic, so that few slow ones are seen."
+                "Darker means more responses, on a logarithmic scale, so that a few slow ones stay visible."
                     .into(),
             ),
         };
@@ -320,8 +320,7 @@ impl Trial<'_> {
         let spans_decades = known().fold(0.0, f64::max) > 30.0 * known().fold(f64::INFINITY, f64::min);
         let chart =
             self.chart("response", "Response times of ok outcomes", Unit::Ms, self.tick_times(), lines)?;
-        let note =
-            "Each second's own percentiles; where a moment covers several seconds, the largest of them.";
+        let note = "Percentiles of each second; a point that covers several seconds shows the largest.";
         Some(Chart { logarithmic: spans_decades, note: Some(note.into()), ..chart })
     }
 
@@ -362,7 +361,7 @@ impl Trial<'_> {
 
     fn throttled(&self) -> Option<Chart> {
         let lines = self.component_lines(|list| self.samples.rates(list, |s| s.throttled_s));
-        let title = "Time stopped by the CPU limit, share of each second and thread";
+        let title = "Time throttled by the CPU limit, share of each second and thread";
         self.chart("throttled", title, Unit::Share, self.samples.at_s(), moving(lines))
     }
 
@@ -410,7 +409,7 @@ fn busiest(mut lines: Vec<Line>) -> Vec<Line> {
     let sum = |moment: usize| {
         others.iter().filter_map(|l| l.values.get(moment).copied().flatten()).reduce(|a, b| a + b)
     };
-    let name = format!("{} others, together", others.len());
+    let name = format!("{} others together", others.len());
     lines.push(Line {
         name,
         values: (0..moments).map(sum).collect(),
@@ -449,8 +448,8 @@ fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> 
         let name = format!("limit of {} ({told})", names.join(", "));
         lines.push(Line { name, values: vec![Some(limit); moments], colour, limit: true, of: names });
     }
-    let note = (!out_of_sight.is_empty())
-        .then(|| format!("Limits far above what was used: {}.", out_of_sight.join("; ")));
+    let note =
+        (!out_of_sight.is_empty()).then(|| format!("Limits far above usage: {}.", out_of_sight.join("; ")));
     (lines, note)
 }
 

@@ -22,7 +22,7 @@ pub fn document(comparisons: &[Comparison]) -> Document {
     let how = comparisons.first().map(|c| Fact::new("How", how_words(c)));
     Document {
         title,
-        subtitle: "Ratios are of the second to the first: 1.10 × is a tenth more".into(),
+        subtitle: "Ratios are second over first: 1.10 × is 10 % more".into(),
         answer: found.into_iter().chain(how).collect(),
         verdict: Verdict::None,
         cases: Vec::new(),
@@ -56,7 +56,7 @@ pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
 /// What follows from a comparison, worst first.
 pub fn found_words(comparison: &Comparison) -> String {
     if let Some(why) = &comparison.why_not {
-        return format!("cannot tell: {why}.");
+        return format!("unknown: {why}.");
     }
     let mut parts = Vec::new();
     for (call, word) in [(Call::Worse, "worse"), (Call::Better, "better")] {
@@ -90,7 +90,7 @@ fn how_words(comparison: &Comparison) -> String {
             figures::plural(base as u64, "round", "rounds")
         ),
         Method::Welch => format!(
-            "{base} against {} that have nothing to do with one another, Welch's t on their logarithms",
+            "{base} against {}, unpaired, Welch's t on their logarithms",
             figures::plural(other as u64, "trial", "trials")
         ),
     };
@@ -190,16 +190,16 @@ pub fn table(comparison: &Comparison) -> Table {
     let (ratio_head, of) = match comparison.method {
         Method::Paired => (
             "paired ratio",
-            " The ratio is paired: the geometric mean of the ratios within each round, so it is not one column over the other.",
+            " The ratio is paired: the geometric mean of the ratios within each round, not one column divided by the other.",
         ),
         Method::Welch => (
             "ratio of means",
-            " The ratio is that of geometric means over trials, so it is not one column over the other.",
+            " The ratio is of geometric means over trials, not one column divided by the other.",
         ),
     };
     let of = if comparison.rows.iter().any(|r| r.effect.is_some()) { of } else { "" };
     let columns =
-        "Columns are medians over trials, of an even number the worse of the middle two, with their ranges.";
+        "Columns are medians over trials (of an even number, the worse of the middle two) with their ranges.";
     let mut table = Table {
         caption: format!("{} against {}", comparison.other, comparison.base),
         head: ["figure", &comparison.base, &comparison.other, ratio_head, "interval", "verdict"]
@@ -237,8 +237,8 @@ fn remarks(comparison: &Comparison) -> Option<Vec<Remark>> {
             all.push(remark(&label(row), format!("{note}.")));
         } else if row.call == Call::CannotTell && comparison.why_not.is_none() {
             let text = match row.trials_needed {
-                Some(n) => format!("about {n} trials of each would settle it, if they go on like these."),
-                None => "no number of trials that anybody runs would settle it.".to_owned(),
+                Some(n) => format!("about {n} trials of each would settle it, if they vary as these do."),
+                None => "no realistic number of trials would settle it.".to_owned(),
             };
             all.push(remark(&label(row), text));
         }

@@ -25,7 +25,7 @@ pub fn section(run: &RunRecord) -> Section {
     let m = &run.manifest;
     let mut blocks = Vec::new();
     if !m.words.is_empty() {
-        blocks.push(Block::Heading("The experiment".into()));
+        blocks.push(Block::Heading("Experiment".into()));
         let words = m.words.iter().map(|w| Remark {
             weight: Weight::Plain,
             label: String::new(),
@@ -34,10 +34,10 @@ pub fn section(run: &RunRecord) -> Section {
         });
         blocks.push(Block::Remarks(words.collect()));
     }
-    blocks.push(Block::Heading("The machine and the run".into()));
+    blocks.push(Block::Heading("Machine and run".into()));
     blocks.push(Block::Facts(facts(run)));
     if !run.notes.is_empty() {
-        blocks.push(Block::Heading("What is missing from the record".into()));
+        blocks.push(Block::Heading("Missing from the record".into()));
         let notes = run.notes.iter().map(|text| Remark {
             weight: Weight::Doubtful,
             label: "note".into(),
@@ -47,7 +47,7 @@ pub fn section(run: &RunRecord) -> Section {
         blocks.push(Block::Remarks(notes.collect()));
     }
     blocks.push(Block::Folded { title: format!("The plan ({})", m.plan_path), text: m.plan_text.clone() });
-    Section { id: "made".into(), title: "How it was made".into(), case: None, blocks }
+    Section { id: "made".into(), title: "Setup".into(), case: None, blocks }
 }
 
 fn facts(run: &RunRecord) -> Vec<Fact> {
@@ -56,7 +56,7 @@ fn facts(run: &RunRecord) -> Vec<Fact> {
         RunEnded::Complete => "complete",
         RunEnded::Broken => "with trials that failed",
         RunEnded::Interrupted => "interrupted",
-        RunEnded::Partial => "not ended, or killed",
+        RunEnded::Partial => "still going, or killed",
     };
     let mut facts = vec![
         Fact::new("started", &m.started),

@@ -39,9 +39,9 @@ pub fn compose(run: &RunRecord) -> Document {
         subtitle: made::subtitle(run),
         answer: vec![
             Fact::new("Tested", &statement.tested),
-            Fact::new("Held", &statement.held),
-            Fact::new("Gave first", &statement.gave),
-            Fact::new("How sure", &statement.sure),
+            Fact::new("Result", &statement.result),
+            Fact::new("First bottleneck", &statement.first_bottleneck),
+            Fact::new("Confidence", &statement.confidence),
         ],
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case)).collect(),
@@ -88,14 +88,14 @@ fn link(index: usize, case: &CaseFindings<'_>) -> CaseLink {
     CaseLink { name: case.case.facts.name.clone(), verdict: case.verdict, section: case_id(index), line }
 }
 
-/// All cases side by side.
+/// All cases.
 fn side_by_side(findings: &Findings<'_>) -> Section {
     let mut blocks = Vec::new();
     if findings.cases.iter().any(|c| c.summaries().next().is_some()) {
         if findings.cases.len() > 1 {
             blocks.extend([
                 compare(findings, "Goodput: ok responses per second", &["goodput"]),
-                compare(findings, "Share of requests that failed", &["errors"]),
+                compare(findings, "Share of failed requests", &["errors"]),
                 compare(findings, "Response times", &["p50", "p95", "p99"]),
             ]);
         }
@@ -108,7 +108,7 @@ fn side_by_side(findings: &Findings<'_>) -> Section {
         blocks.extend(compared::blocks(&findings.comparisons));
         blocks.extend(findings.no_differences.clone().map(Block::Paragraph));
     }
-    let title = if findings.cases.len() > 1 { "All cases side by side" } else { "Figures" };
+    let title = if findings.cases.len() > 1 { "All cases" } else { "Figures" };
     Section { id: "figures".into(), title: title.into(), case: None, blocks }
 }
 

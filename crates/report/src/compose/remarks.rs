@@ -44,7 +44,7 @@ pub fn doubts(findings: &Findings<'_>) -> Option<Section> {
     }
     // INVALID first.
     remarks.sort_by_key(|r| r.weight != Weight::Bad);
-    let intro = "A doubt is a reason not to trust a measurement; INVALID marks those that rule it out.";
+    let intro = "A doubt is a reason not to trust a measurement; INVALID marks those that disqualify it.";
     let blocks = vec![Block::Paragraph(intro.into()), Block::Remarks(remarks)];
     Some(Section { id: "doubts".into(), title: "Doubts about the measurement".into(), case: None, blocks })
 }
@@ -79,11 +79,11 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
     Remark { weight, label: label.into(), text, hint: None }
 }
 
-/// What gave first in the typical trial, in the order it is to be believed.
+/// Suspects of the typical trial, the likeliest first.
 pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
-    use loadlab_analysis::first::Kind;
+    use loadlab_analysis::bottleneck::Kind;
     let measured = case.summaries().count();
-    let remark = |(place, s): (usize, &loadlab_analysis::first::Suspect)| Remark {
+    let remark = |(place, s): (usize, &loadlab_analysis::bottleneck::Suspect)| Remark {
         weight: if matches!(s.kind, Kind::Inside) { Weight::Plain } else { Weight::Doubtful },
         label: format!("{}.", place + 1),
         text: match s.at_s {
@@ -106,7 +106,7 @@ pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
             hint: t
                 .record
                 .is_some()
-                .then(|| format!("its logs and events are in cases/{}/{}", case.case.facts.dir, t.number)),
+                .then(|| format!("its logs and events: cases/{}/{}", case.case.facts.dir, t.number)),
         })
     };
     case.trials.iter().filter_map(trouble).collect()
@@ -134,7 +134,7 @@ pub fn event_words(event: &Event) -> String {
         }
         What::Unavailable { component, what, why } => format!("{component}: {what} is not available: {why}"),
         What::Command { name, command, exit, took_s } => {
-            let exit = exit.map_or("did not end".to_owned(), |code| format!("exit {code}"));
+            let exit = exit.map_or("still running".to_owned(), |code| format!("exit {code}"));
             format!("{name}: `{command}` ({exit}, {})", figures::seconds(*took_s))
         }
         What::Planned { load } => format!("planned: {} model, {}", load.model, load.protocol),
@@ -143,7 +143,7 @@ pub fn event_words(event: &Event) -> String {
         What::DrainStarted { until } => format!("draining until {until}"),
         What::Drained { took_s, done: true } => format!("drained in {}", figures::seconds(*took_s)),
         What::Drained { took_s, done: false } => {
-            format!("not drained when {} were over", figures::seconds(*took_s))
+            format!("not drained within {}", figures::seconds(*took_s))
         }
         What::Died { component, status } => format!("{component} died: {status}"),
         What::Down { component, how } => format!("{component} down ({how})"),
@@ -153,7 +153,7 @@ pub fn event_words(event: &Event) -> String {
         What::OutOfMemory { component, kills, limit_bytes } => {
             let limit = limit_bytes
                 .map_or(String::new(), |n| format!(" at its limit of {}", figures::bytes(n as f64)));
-            format!("the kernel killed a process of {component} for memory{limit} ({kills} so far)")
+            format!("the kernel killed a process of {component}: out of memory{limit} ({kills} so far)")
         }
         What::Action { what, error: None, .. } => format!("event: {what}"),
         What::Action { what, error: Some(why), .. } => format!("event: {what} failed: {why}"),
@@ -164,7 +164,7 @@ pub fn event_words(event: &Event) -> String {
             format!("{accepted} accepted, {persisted} stored, {lost_max} lost{ids}")
         }
         What::NameMoved { host, before, after } => {
-            format!("{host} stood for {} and stands for {}", before.join(", "), after.join(", "))
+            format!("{host} resolved to {} and now resolves to {}", before.join(", "), after.join(", "))
         }
         What::Note { text } => text.clone(),
         What::Failed { text } => format!("failed: {text}"),
@@ -195,9 +195,7 @@ pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
         shown
     };
     let mut blocks = Vec::new();
-    for (kept, title) in
-        [(Kept::Failed, "What failed, for example"), (Kept::Slow, "What was slow, for example")]
-    {
+    for (kept, title) in [(Kept::Failed, "Examples of failures"), (Kept::Slow, "Examples of slow requests")] {
         let remarks = of(kept);
         if !remarks.is_empty() {
             blocks.push(Block::Heading(title.into()));

@@ -164,7 +164,7 @@ fn facts(curve: &Scalability) -> Vec<Fact> {
                         figures::rate(peak.per_s),
                         within(peak.users, |v| figures::number(v.round()))
                     ),
-                    Err(refused) => format!("not told: {refused}"),
+                    Err(refused) => format!("unknown: {refused}"),
                 },
             ));
             facts.push(Fact::new("knee", knee(curve, Some(fit))));
@@ -183,7 +183,7 @@ fn facts(curve: &Scalability) -> Vec<Fact> {
         }
         Err(refused) => {
             facts.push(Fact::new("knee", knee(curve, None)));
-            facts.push(Fact::new("fit", format!("no law is fitted: {refused}")));
+            facts.push(Fact::new("fit", format!("no fit: {refused}")));
         }
     }
     facts
@@ -196,18 +196,23 @@ fn knee(curve: &Scalability, fit: Option<&Fit>) -> String {
         (Some(n), Some(Knee::At(level))) => {
             let level = users(level);
             format!(
-                "at about {n}; of the levels measured {level} have the most throughput for their response time"
+                "at about {n}; of the measured levels, {level} have the highest throughput relative to their response time"
             )
         }
         (Some(n), _) => format!("at about {n}"),
         (None, Some(Knee::At(level))) => {
-            format!("at {}, of the levels measured: the most throughput for its response time", users(level))
+            format!(
+                "at {} of the measured levels: the highest throughput relative to its response time",
+                users(level)
+            )
         }
         (None, Some(Knee::AtMost(level))) => {
             let level = users(level);
-            format!("at {level} or fewer: the smallest level has the most throughput for its response time")
+            format!(
+                "at {level} or fewer: the lowest level has the highest throughput relative to its response time"
+            )
         }
-        (None, Some(Knee::AtLeast(_)) | None) => "not passed within the levels measured".to_owned(),
+        (None, Some(Knee::AtLeast(_)) | None) => "not reached within the measured levels".to_owned(),
     }
 }
 

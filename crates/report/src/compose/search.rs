@@ -12,8 +12,7 @@ use crate::figures;
 /// failure of the run.
 pub fn told(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
     let Some(search) = &manifest.search else { return document };
-    let found =
-        search.found.clone().unwrap_or_else(|| "nothing yet: the search did not come to its end".to_owned());
+    let found = search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
     let tested = format!(
         "{} from {} to {} for {}, in {}",
         search.vary,
@@ -22,7 +21,7 @@ pub fn told(mut document: Document, manifest: &Manifest, findings: &Findings<'_>
         manifest.expect.iter().map(|e| format!("`{e}`")).collect::<Vec<_>>().join(" and "),
         figures::plural(search.path.len() as u64, "trial", "trials"),
     );
-    document.answer.retain(|f| f.name == "How sure");
+    document.answer.retain(|f| f.name == "Confidence");
     let of_level = |level: u64| {
         let is = |c: &&CaseFindings<'_>| {
             c.case.facts.users == Some(level) || c.case.facts.rate_per_s == Some(level as f64)
@@ -35,7 +34,7 @@ pub fn told(mut document: Document, manifest: &Manifest, findings: &Findings<'_>
             "rate" => figures::rate(above as f64),
             _ => format!("{} users", figures::count(above)),
         };
-        document.answer.insert(0, Fact::new("Gave first", format!("at {level}: {}.", suspect.text)));
+        document.answer.insert(0, Fact::new("First bottleneck", format!("at {level}: {}.", suspect.text)));
     }
     document.answer.insert(0, Fact::new("Searched", format!("{tested}.")));
     document.answer.insert(1, Fact::new("Found", format!("{found}.")));

@@ -38,7 +38,8 @@ pub fn curves(findings: &Findings<'_>) -> Option<Chart> {
     let known = || lines.iter().flat_map(|l| &l.values).flatten().copied().filter(|v| *v > 0.0);
     let spans_decades = known().fold(0.0, f64::max) > 5.0 * known().fold(f64::INFINITY, f64::min);
     let several = findings.cases.iter().any(|c| c.trials.len() > 1);
-    let of = if several { " Each curve is of its case\u{2019}s trial with the median goodput." } else { "" };
+    let of =
+        if several { " Each curve is from the trial with its case\u{2019}s median goodput." } else { "" };
     Some(Chart {
         id: "curves".into(),
         title: "Response times by percentile".into(),

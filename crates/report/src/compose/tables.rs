@@ -67,7 +67,7 @@ fn not_measured(findings: &Findings<'_>) -> Option<String> {
         findings.cases.iter().filter(is_command).map(|c| c.case.facts.name.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "Programs make the load of {}: their requests are counted, and what is “–” was not measured.",
+            "Programs make the load of {}: their requests are counted; “–” was not measured.",
             names.join("; ")
         )
     })
@@ -157,7 +157,7 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
         words: Vec::new(),
         rows: findings.cases.iter().map(row).collect(),
         note: Some(
-            "Drain: from the end of the load until the work was done. Lost: accepted and never stored."
+            "Drain: from the end of the load until all work was done. Lost: accepted but never stored."
                 .into(),
         ),
     })
@@ -189,7 +189,7 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
     };
     let head = ["figure", "is", "against", "ratio", "ratio, 95 %", "how"];
     let mut table = Table {
-        caption: "Worked out of the figures of cases".into(),
+        caption: "Derived figures".into(),
         head: head.map(str::to_owned).to_vec(),
         words: vec![head.len() - 1],
         rows: findings.derived.iter().map(row).collect(),
@@ -197,7 +197,7 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
     };
     let untold = findings.derived.iter().filter_map(|d| Some((&d.facts.name, d.why_not.as_ref()?)));
     let untold: Vec<String> = untold.map(|(name, why)| format!("“{name}”: {why}")).collect();
-    table.note = (!untold.is_empty()).then(|| format!("Not told in every round: {}.", untold.join("; ")));
+    table.note = (!untold.is_empty()).then(|| format!("Not known in every round: {}.", untold.join("; ")));
     drop_untold(&mut table);
     Some(table)
 }
@@ -230,12 +230,12 @@ pub fn components(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
         "remarks",
     ];
     let mut table = Table {
-        caption: "What each component used during the load".into(),
+        caption: "Component usage during the load".into(),
         head: head.map(str::to_owned).to_vec(),
         words: vec![head.len() - 1],
         rows: names.iter().map(|name| component_row(case, name)).collect(),
         note: Some(
-            "CPU % is of one core, its mean over the load without the wait for stragglers; memory % is of the component's limit. “–”: this host cannot tell."
+            "CPU % is of one core, its mean over the load without the wait for stragglers; memory % is of the component's limit. “–”: not available on this host."
                 .into(),
         ),
     };
@@ -313,7 +313,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
         }
         if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
             bad = true;
-            say(figures::plural(kills, "kill for memory", "kills for memory"));
+            say(figures::plural(kills, "OOM kill", "OOM kills"));
         }
         if c.restarts > 0 {
             say(figures::plural(c.restarts, "restart", "restarts"));

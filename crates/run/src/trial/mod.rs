@@ -89,7 +89,7 @@ pub struct TrialOutcome {
 impl TrialOutcome {
     /// The same without secrets.
     pub fn masked(self, secrets: &Secrets) -> TrialOutcome {
-        let summary = self.summary.map(|summary| secrets.mask_value(summary));
+        let summary = self.summary.and_then(|summary| secrets.mask_value(summary));
         TrialOutcome { summary, failure: self.failure.map(|f| secrets.mask(&f).into_owned()), ..self }
     }
 

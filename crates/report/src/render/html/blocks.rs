@@ -152,7 +152,7 @@ fn compare(out: &mut String, compare: &Compare) {
         compare.rows.iter().flat_map(|(_, points)| points).any(|p| matches!(p.drawn(), Some((_, true))));
     let notes = [
         (compare.logarithmic, "Logarithmic scale."),
-        (open, "Hatched: known to be at least this (“>”); it may be anything beyond."),
+        (open, "Hatched: at least this (“>”); the true value may be higher."),
     ];
     let notes: Vec<&str> = notes.iter().filter(|(wanted, _)| *wanted).map(|(_, text)| *text).collect();
     if !notes.is_empty() {

@@ -49,10 +49,7 @@ pub(super) fn plane(out: &mut String, plane: &Plane) {
     let _ = write!(
         out,
         "<div class=\"field\" data-told=\"{}\">\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">",
-        escape(&format!(
-            "{}. Arrow keys go from point to point; {} holds all values.",
-            plane.title, plane.behind
-        )),
+        escape(&format!("{}. Arrow keys move between points; {} has all values.", plane.title, plane.behind)),
         escape(&summary(plane))
     );
     let heights = frame.up.labels(&plane.up);
@@ -98,7 +95,7 @@ fn summary(plane: &Plane) -> String {
     let spots = |g: &Group| figures::plural(g.spots.len() as u64, "point", "points");
     let groups: Vec<String> = plane.groups.iter().map(|g| format!("{} of {}", spots(g), g.name)).collect();
     let marks = plane.marks.iter().chain(&plane.heights).map(|m| format!(", {}", m.text)).collect::<String>();
-    format!("{}: {}{marks}; {} holds all values", plane.title, groups.join(", "), plane.behind)
+    format!("{}: {}{marks}; {} has all values", plane.title, groups.join(", "), plane.behind)
 }
 
 fn colour(index: usize) -> String {

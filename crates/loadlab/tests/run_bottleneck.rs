@@ -1,4 +1,4 @@
-//! What gave first, on real processes: bottlenecks are planted, and have to be named. One at a time: it is told from how
+//! The first bottleneck, on real processes: bottlenecks are planted, and have to be named. One at a time: it is told from how
 //! times spread, and on two cores eight systems would spread one another's.
 
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn a_slow_database() {
     let db = component("db", "\"slow_ms\": 40", &[]);
     let web = component("web", "\"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
     let text = first(&suspects(&[web, db], &load(12)), "inside", "db");
-    assert!(text.starts_with("nothing visible is at its end: the latency is inside db"), "{text}");
+    assert!(text.starts_with("no saturated resource found: the latency is inside db"), "{text}");
 }
 
 #[test]

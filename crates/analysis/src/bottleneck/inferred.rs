@@ -5,7 +5,7 @@ use loadlab_record::event::What;
 use loadlab_record::sample::Sample;
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
-use super::{Kind, Seen, Suspect, during, seconds};
+use super::{Kind, Suspect, TrialData, during, seconds};
 use crate::trend::median;
 
 /// So few of those in flight are worked on that the others must wait somewhere.
@@ -18,15 +18,15 @@ const HOLDS_SHARE: f64 = 0.6;
 const OWN_FILES: f64 = 8.0;
 
 /// Components that held a connection for most requests in flight, in the order of the plan; what each held.
-fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
-    let load = during(seen);
-    let in_flight = seen.summary.concurrency_mean;
+fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
+    let load = during(trial);
+    let in_flight = trial.summary.concurrency_mean;
     let mut names: Vec<&String> =
-        seen.order.iter().filter(|n| seen.summary.components.contains_key(*n)).collect();
-    names.extend(seen.summary.components.keys().filter(|n| !seen.order.contains(n)));
+        trial.order.iter().filter(|n| trial.summary.components.contains_key(*n)).collect();
+    names.extend(trial.summary.components.keys().filter(|n| !trial.order.contains(n)));
     let held = names.into_iter().filter_map(|name| {
         let files = |inside: bool| {
-            let own = seen.samples.iter().filter(|s| s.component == *name);
+            let own = trial.samples.iter().filter(|s| s.component == *name);
             // A reading at the very start is one without connections, or nearly so.
             let loaded = |s: &&Sample| load.has(s.at_s) && s.at_s > load.from_s + 0.05;
             let readings = own.filter(|s| loaded(s) == inside);
@@ -36,7 +36,7 @@ fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
         // What it has open without a load is its own: read before it (at rest), or after it, when connections may still be
         // about to close. Where nobody looked then, a small server's few.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
-        let told = seen.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
+        let told = trial.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
         let own =
             told.or_else(|| least(files(false))).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
         Some((name.clone(), (loaded - own).max(0.0)))
@@ -45,8 +45,8 @@ fn holders(seen: &Seen<'_>) -> Vec<(String, f64)> {
 }
 
 /// Where requests wait for one another though nothing is busy.
-pub fn few_at_a_time(seen: &Seen<'_>) -> Option<Suspect> {
-    let s = seen.summary;
+pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
+    let s = trial.summary;
     let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
     let (mean, deviation) = (s.response_ms.mean?, s.response_ms.stdev?);
     let at_a_time = s.rate_per_s.ok * fastest / 1e3;
@@ -57,14 +57,14 @@ pub fn few_at_a_time(seen: &Seen<'_>) -> Option<Suspect> {
     if !waits || deviation > EVEN_SPREAD * mean || middle < 1.0 {
         return None;
     }
-    let holder = holders(seen).pop().map(|(name, _)| name).or_else(|| only(seen));
+    let holder = holders(trial).pop().map(|(name, _)| name).or_else(|| only(trial));
     let inside = holder.as_deref().map_or("in the system".to_owned(), |name| format!("inside {name}"));
     Some(Suspect {
         kind: Kind::FewAtATime,
         who: holder,
         at_s: None,
         text: format!(
-            "requests wait {inside}: about {} of {} in flight are worked on at a time (throughput × the fastest response of {}), and no component is busy: a pool, a lock or a number of workers is too small",
+            "requests wait {inside}: about {} of {} in flight are served at a time (throughput × the fastest response of {}), and no component is busy: a pool, a lock or a worker count is too small",
             significant(at_a_time.max(1.0), 2),
             format_count(s.concurrency_mean.round()),
             format_duration_ns(fastest * 1e6)
@@ -73,18 +73,18 @@ pub fn few_at_a_time(seen: &Seen<'_>) -> Option<Suspect> {
     })
 }
 
-fn only(seen: &Seen<'_>) -> Option<String> {
-    match seen.summary.components.len() {
-        1 => seen.summary.components.keys().next().cloned(),
+fn only(trial: &TrialData<'_>) -> Option<String> {
+    match trial.summary.components.len() {
+        1 => trial.summary.components.keys().next().cloned(),
         _ => None,
     }
 }
 
-/// Nothing is at an end that can be seen. What the plan did to the system on purpose is told beside it.
-pub fn inside(seen: &Seen<'_>) -> Suspect {
-    let mut suspect = inside_whom(seen);
-    let load = during(seen);
-    let acts = seen.events.iter().filter_map(|e| match &e.what {
+/// No saturated resource was found. The text adds what the plan did to the system on purpose.
+pub fn inside(trial: &TrialData<'_>) -> Suspect {
+    let mut suspect = inside_whom(trial);
+    let load = during(trial);
+    let acts = trial.events.iter().filter_map(|e| match &e.what {
         What::Action { what, error: None, .. } if load.has(e.at_s) => {
             Some(format!("`{what}` at {}", seconds(e.at_s)))
         }
@@ -92,22 +92,22 @@ pub fn inside(seen: &Seen<'_>) -> Suspect {
     });
     let acts: Vec<String> = acts.collect();
     if !acts.is_empty() {
-        suspect.text = format!("{}; meanwhile the plan did {}", suspect.text, acts.join(", "));
+        suspect.text = format!("{}; during the load the plan did {}", suspect.text, acts.join(", "));
     }
     suspect
 }
 
-fn inside_whom(seen: &Seen<'_>) -> Suspect {
-    if seen.summary.load.is_command() {
-        let text = "nothing visible is at its end; what the programs waited for was not measured".to_owned();
+fn inside_whom(trial: &TrialData<'_>) -> Suspect {
+    if trial.summary.load.is_command() {
+        let text = "no saturated resource found; what the programs waited for was not measured".to_owned();
         return Suspect { kind: Kind::Inside, who: None, at_s: None, text, share: 0.0 };
     }
-    let holder = holders(seen).pop();
-    let in_flight = seen.summary.concurrency_mean;
-    let (who, text) = match (holder, only(seen)) {
+    let holder = holders(trial).pop();
+    let in_flight = trial.summary.concurrency_mean;
+    let (who, text) = match (holder, only(trial)) {
         (Some((name, held)), _) => {
             let text = format!(
-                "nothing visible is at its end: the latency is inside {name}, which held about {} connections while {} requests were in flight",
+                "no saturated resource found: the latency is inside {name}, which held about {} connections while {} requests were in flight",
                 format_count(held.round()),
                 format_count(in_flight.round())
             );
@@ -115,10 +115,10 @@ fn inside_whom(seen: &Seen<'_>) -> Suspect {
         }
         (None, Some(name)) => {
             let text =
-                format!("nothing visible is at its end: the latency is inside {name}, the only component");
+                format!("no saturated resource found: the latency is inside {name}, the only component");
             (Some(name), text)
         }
-        (None, None) => (None, "nothing visible is at its end".to_owned()),
+        (None, None) => (None, "no saturated resource found".to_owned()),
     };
     Suspect { kind: Kind::Inside, who, at_s: None, text, share: 0.0 }
 }

@@ -18,7 +18,7 @@
 //!
 //! Points 7 and 8 are conclusions from outside. They say so.
 
-mod concluded;
+mod inferred;
 
 use loadlab_record::Failure;
 use loadlab_record::event::{Event, What};
@@ -51,7 +51,7 @@ const REFUSED_SHARE: f64 = 0.001;
 const SYN_AGAIN_MS: f64 = 990.0;
 /// Connections turned away by full accept queues: fewer may be anybody's.
 const FEWEST_OVERFLOWS: f64 = 10.0;
-/// Open files above this share of the limit: a process that closes some to accept others is seen between the two.
+/// Open files above this share of the limit: a process that closes some to accept others is sampled between the two.
 const FILES_SHARE: f64 = 0.97;
 /// Some task waited for block I/O for this share of the time. Writing back in the background waits, too, now and then.
 const DISK_SHARE: f64 = 0.6;
@@ -87,7 +87,7 @@ pub enum Kind {
     Neighbours,
     /// A few requests at a time.
     FewAtATime,
-    /// Nothing that can be seen.
+    /// No saturated resource was found.
     Inside,
 }
 
@@ -129,7 +129,7 @@ pub struct Suspect {
 
 /// What a trial left to look at.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct TrialData<'a> {
     /// Its document.
     pub summary: &'a Summary,
     /// Samples of components, generator, host and probes.
@@ -145,23 +145,23 @@ pub struct Seen<'a> {
 }
 
 /// All suspects, the first to be believed first. Never empty.
-pub fn gave_first(seen: Seen<'_>) -> Vec<Suspect> {
-    let mut found = generator(&seen);
-    found.extend(died(&seen));
-    found.extend(by_component(&seen, memory));
-    found.extend(by_component(&seen, cpu_limit));
-    found.extend(by_component(&seen, open_files));
-    found.extend(by_component(&seen, disk));
-    found.extend(refused(&seen));
-    found.extend(queues(&seen));
-    found.extend(by_component(&seen, one_core));
-    found.extend(machine(&seen));
+pub fn suspects(trial: TrialData<'_>) -> Vec<Suspect> {
+    let mut found = generator(&trial);
+    found.extend(died(&trial));
+    found.extend(by_component(&trial, memory));
+    found.extend(by_component(&trial, cpu_limit));
+    found.extend(by_component(&trial, open_files));
+    found.extend(by_component(&trial, disk));
+    found.extend(refused(&trial));
+    found.extend(queues(&trial));
+    found.extend(by_component(&trial, one_core));
+    found.extend(machine(&trial));
     let decides = |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours);
     if !decides(&found) {
-        found.extend(concluded::few_at_a_time(&seen));
+        found.extend(inferred::few_at_a_time(&trial));
     }
     if !decides(&found) {
-        found.push(concluded::inside(&seen));
+        found.push(inferred::inside(&trial));
     }
     found.sort_by(|a, b| {
         rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)).then(when(a).total_cmp(&when(b)))
@@ -224,23 +224,27 @@ fn percent(share: f64) -> String {
 }
 
 /// The load on the trial's clock, to the end of its window.
-fn during(seen: &Seen<'_>) -> During {
-    let from_s = seen.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
+fn during(trial: &TrialData<'_>) -> During {
+    let from_s = trial.ticks.iter().map(|t| t.from_s).fold(f64::INFINITY, f64::min);
     // What comes after the window is the wait for stragglers, in which everything rests.
-    let to_s = seen.ticks.iter().filter(|t| t.in_window).map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
-    if to_s > from_s { During { from_s, to_s } } else { During { from_s: 0.0, to_s: seen.summary.elapsed_s } }
+    let to_s = trial.ticks.iter().filter(|t| t.in_window).map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
+    if to_s > from_s {
+        During { from_s, to_s }
+    } else {
+        During { from_s: 0.0, to_s: trial.summary.elapsed_s }
+    }
 }
 
 /// Doubts about the generator: grave ones rule out all else, the others are one suspect among many.
-fn generator(seen: &Seen<'_>) -> Vec<Suspect> {
+fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const OWN: [&str; 7] =
         ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
-    let doubts = seen.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
+    let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
     // A generator without reserve is told in the closed model even where nothing rests on it; hiccups are not.
     let own: Vec<_> =
         doubts.filter(|d| d.grave || ["generator_cpu", "throttled"].contains(&d.kind.as_str())).collect();
     let Some(worst) = own.iter().find(|d| d.grave).or(own.first()) else { return Vec::new() };
-    let limit = if worst.grave { "" } else { "; what the system could do beyond that was not seen" };
+    let limit = if worst.grave { "" } else { "; how much more the system could do is unknown" };
     vec![Suspect {
         kind: Kind::Generator,
         who: Some("loadlab".into()),
@@ -250,8 +254,8 @@ fn generator(seen: &Seen<'_>) -> Vec<Suspect> {
     }]
 }
 
-fn died(seen: &Seen<'_>) -> Vec<Suspect> {
-    let died = seen.events.iter().filter_map(|e| match &e.what {
+fn died(trial: &TrialData<'_>) -> Vec<Suspect> {
+    let died = trial.events.iter().filter_map(|e| match &e.what {
         What::Died { component, status } => Some(Suspect {
             kind: Kind::Died,
             who: Some(component.clone()),
@@ -268,27 +272,27 @@ fn seconds(value: f64) -> String {
     format_duration_ns(value.max(0.0) * 1e9)
 }
 
-type Look = fn(&Seen<'_>, &str, &ComponentSummary, &[&Sample]) -> Option<Suspect>;
+type Look = fn(&TrialData<'_>, &str, &ComponentSummary, &[&Sample]) -> Option<Suspect>;
 
-fn by_component(seen: &Seen<'_>, look: Look) -> Vec<Suspect> {
-    let all = seen.summary.components.iter().filter_map(|(name, summary)| {
-        let mut own: Vec<&Sample> = seen.samples.iter().filter(|s| s.component == *name).collect();
+fn by_component(trial: &TrialData<'_>, look: Look) -> Vec<Suspect> {
+    let all = trial.summary.components.iter().filter_map(|(name, summary)| {
+        let mut own: Vec<&Sample> = trial.samples.iter().filter(|s| s.component == *name).collect();
         own.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
-        look(seen, name, summary, &own)
+        look(trial, name, summary, &own)
     });
     all.collect()
 }
 
-fn memory(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
     let suspect =
         |at_s, text, share| Suspect { kind: Kind::Memory, who: Some(name.to_owned()), at_s, text, share };
     if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
         let first = own.iter().find(|s| s.oom_kills > own.first().and_then(|f| f.oom_kills));
         let times = if kills == 1 { "once".to_owned() } else { format!("{kills} times") };
-        let text = format!("{name} ran out of memory: the kernel killed processes of it {times}");
+        let text = format!("{name} ran out of memory: the kernel killed its processes {times}");
         return Some(suspect(first.map(|s| s.at_s), text, 1.0));
     }
-    let inside = during(seen);
+    let inside = during(trial);
     // Each reading beside the limit it was under: events change limits. `None` where there was none.
     let loaded: Vec<(f64, Option<(f64, f64)>)> = own
         .iter()
@@ -308,18 +312,18 @@ fn memory(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) ->
     let at = full.first().map(|f| f.0);
     let share = full.len() as f64 / loaded.len().max(1) as f64;
     let text = format!(
-        "{name} was at its memory limit: up to {} of {} ({} of the time above {})",
+        "{name} reached its memory limit: up to {} of {} (above {} of it for {} of the time)",
         format_bytes(used),
         format_bytes(limit),
-        percent(share),
-        percent(FULL_SHARE)
+        percent(FULL_SHARE),
+        percent(share)
     );
     // Full is not yet slow: a component that is also at its CPU limit is held back by that.
     Some(suspect(at, text, share * FULL_WEIGHT))
 }
 
-fn cpu_limit(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(seen);
+fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(trial);
     let length_s = load.to_s - load.from_s;
     let throttled = Counter::of(own.iter().copied(), |s| s.throttled_s);
     // Of the load alone: the summary's counter goes on while stragglers are waited for. Added up over cores: a
@@ -346,11 +350,9 @@ fn cpu_limit(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample])
         _ => " has a CPU limit".to_owned(),
     };
     let was = match throttled_s.filter(|s| *s > 0.0) {
-        Some(s) => format!(
-            " and was stopped by it for {} of {} (added up over cores)",
-            seconds(s),
-            seconds(length_s)
-        ),
+        Some(s) => {
+            format!(" and was throttled for {} of {} (summed over cores)", seconds(s), seconds(length_s))
+        }
         None => String::new(),
     };
     let share = used.unwrap_or(0.0).max(if bursts { 0.0 } else { stopped.min(1.0) });
@@ -372,21 +374,21 @@ fn cores(limit: f64) -> String {
 
 /// A process that may not open another file: it accepts no more, and those who connected wait. What it does about it
 /// – trying again at once, closing others – is a consequence.
-fn open_files(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(seen);
+fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(trial);
     let loaded: Vec<(f64, f64)> =
         own.iter().filter(|s| load.has(s.at_s)).filter_map(|s| Some((s.at_s, s.open_files_share?))).collect();
     let full: Vec<f64> =
         loaded.iter().filter(|(_, share)| *share >= FILES_SHARE).map(|(at, _)| *at).collect();
     let at_s = *full.first()?;
     let share = full.len() as f64 / loaded.len() as f64;
-    let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in all", format_count(n as f64)));
+    let most = c.open_files_max.map_or(String::new(), |n| format!(", {} in total", format_count(n as f64)));
     Some(Suspect {
         kind: Kind::OpenFiles,
         who: Some(name.to_owned()),
         at_s: Some(at_s),
         text: format!(
-            "{name} had no open file left: a process of it had all it may (`ulimit -n`) for {} of the time{most}",
+            "{name} ran out of file descriptors: one of its processes was at its limit (`ulimit -n`) for {} of the time{most}",
             percent(share)
         ),
         share,
@@ -394,8 +396,8 @@ fn open_files(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]
 }
 
 /// A component some task of which waited for block I/O nearly all the time (the kernel's pressure, \"some\").
-fn disk(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let load = during(seen);
+fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
+    let load = during(trial);
     let waited = Counter::of(own.iter().copied(), |s| s.pressure.and_then(|p| p.io_s)).per_s(load)?;
     if waited < DISK_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
@@ -416,22 +418,22 @@ fn disk(seen: &Seen<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> O
 }
 
 /// A component that cannot use a second core, however many there are.
-fn one_core(seen: &Seen<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
+fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample]) -> Option<Suspect> {
     let used = c.cpu_percent.mean? / 100.0;
     // Well above one core it does use several; whether it had more to use, the machine tells.
     let one =
         (BUSY_SHARE..=BESIDE_SHARE).contains(&used) && c.cpu_limit.is_none_or(|l| l > used / BUSY_SHARE);
     let text = match used <= WHOLE_SHARE {
         true => format!(
-            "{name} was busy on one core for {} of the time: it does not use a second",
+            "{name} kept one core busy for {} of the time: it does not use a second one",
             percent(used.min(1.0))
         ),
         false => format!(
-            "{name} used {} cores: a thread of it was busy all the time, by all appearances, and others with little beside it",
+            "{name} used {} cores: apparently one thread was always busy, and the others did little",
             significant(used, 2)
         ),
     };
-    (one && seen.cores != 1).then(|| Suspect {
+    (one && trial.cores != 1).then(|| Suspect {
         kind: Kind::OneCore,
         who: Some(name.to_owned()),
         at_s: None,
@@ -441,22 +443,22 @@ fn one_core(seen: &Seen<'_>, name: &str, c: &ComponentSummary, _own: &[&Sample])
 }
 
 /// Every core of the machine was busy.
-fn machine(seen: &Seen<'_>) -> Option<Suspect> {
-    let load = during(seen);
-    let host = || seen.samples.iter().filter(|s| s.component == "host");
-    let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / seen.cores.max(1) as f64;
+fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
+    let load = during(trial);
+    let host = || trial.samples.iter().filter(|s| s.component == "host");
+    let used = Counter::of(host(), crate::components::cpu_s).per_s(load)? / trial.cores.max(1) as f64;
     // Within a second or two anything is busy.
-    if seen.cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
+    if trial.cores == 0 || used < BUSY_SHARE || load.to_s - load.from_s < SHORTEST_S {
         return None;
     }
-    let own = seen.summary.generator.cpu_s / (load.to_s - load.from_s).max(f64::MIN_POSITIVE);
-    let components = seen.summary.components.iter();
+    let own = trial.summary.generator.cpu_s / (load.to_s - load.from_s).max(f64::MIN_POSITIVE);
+    let components = trial.summary.components.iter();
     let mut shares: Vec<(&str, f64)> = components
         .filter_map(|(n, c)| Some((n.as_str(), c.cpu_percent.mean? / 100.0)))
         .chain([("loadlab", own)])
         .collect();
     let ours: f64 = shares.iter().map(|(_, s)| s).sum();
-    let others = (used * seen.cores as f64 - ours).max(0.0);
+    let others = (used * trial.cores as f64 - ours).max(0.0);
     // A machine that others keep busy explains nothing about this system; it is told, and decides nothing.
     let is_ours = ours >= others;
     shares.push(("others", others));
@@ -469,7 +471,7 @@ fn machine(seen: &Seen<'_>) -> Option<Suspect> {
         at_s: None,
         text: format!(
             "the machine: its {} cores were busy for {} of the time (in cores: {})",
-            seen.cores,
+            trial.cores,
             percent(used.min(1.0)),
             words.join(", ")
         ),
@@ -477,13 +479,13 @@ fn machine(seen: &Seen<'_>) -> Option<Suspect> {
     })
 }
 
-fn refused(seen: &Seen<'_>) -> Vec<Suspect> {
-    let s = seen.summary;
+fn refused(trial: &TrialData<'_>) -> Vec<Suspect> {
+    let s = trial.summary;
     let started = s.requests.started.max(1) as f64;
     let own = s.connections.own_limits.total();
     let connect = s.failures.get(Failure::Connect).saturating_sub(own);
     let reset = s.failures.get(Failure::Reset);
-    let at = seen.ticks.iter().find(|t| {
+    let at = trial.ticks.iter().find(|t| {
         let f = &t.counts.failures;
         f.get(Failure::Connect) + f.get(Failure::Reset) > 0
     });
@@ -504,7 +506,7 @@ fn refused(seen: &Seen<'_>) -> Vec<Suspect> {
         say(
             share,
             format!(
-                "{host} turned connections away: {} refused, {} reset ({} of all requests)",
+                "{host} rejected connections: {} refused, {} reset ({} of all requests)",
                 n(connect),
                 n(reset),
                 significant(share * 100.0, 2) + " %"
@@ -516,18 +518,18 @@ fn refused(seen: &Seen<'_>) -> Vec<Suspect> {
         say(
             0.0,
             format!(
-                "connects to {host} took up to {}: the first packet was lost and sent again, since the accept queue was full or the network lost it",
+                "connects to {host} took up to {}: the first packet was lost and sent again, because the accept queue was full or the network dropped it",
                 format_duration_ns(slow * 1e6)
             ),
         );
     }
-    if let Some((turned_away, whose)) = turned_away(seen, slow >= SYN_AGAIN_MS)
+    if let Some((turned_away, whose)) = turned_away(trial, slow >= SYN_AGAIN_MS)
         && turned_away >= (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS)
     {
         say(
             REFUSED_SHARE,
             format!(
-                "the accept queue of {whose} was full: {} connections were turned away, since the server accepts too slowly or its backlog (`listen`) is short",
+                "the accept queue of {whose} was full: {} connections were dropped, because the server accepts too slowly or its backlog (`listen`) is too short",
                 format_count(turned_away)
             ),
         );
@@ -537,14 +539,14 @@ fn refused(seen: &Seen<'_>) -> Vec<Suspect> {
 
 /// Connections that full accept queues turned away during the load, and whose. A component in a network of its own has a
 /// count of its own; that of the machine is anybody's, and is asked only where connects of this load took whole seconds.
-fn turned_away(seen: &Seen<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
-    let load = during(seen);
+fn turned_away(trial: &TrialData<'_>, has_slow_connects: bool) -> Option<(f64, String)> {
+    let load = during(trial);
     let of = |name: &str| {
-        let own = seen.samples.iter().filter(|s| s.component == name);
+        let own = trial.samples.iter().filter(|s| s.component == name);
         let count = Counter::of(own, |s| Some(s.tcp.as_ref()?.accept_overflows? as f64));
         Some(count.at(load.to_s)? - count.at(load.from_s)?).filter(|n| *n > 0.0)
     };
-    let own = seen.summary.components.keys().filter_map(|name| Some((of(name)?, name.clone())));
+    let own = trial.summary.components.keys().filter_map(|name| Some((of(name)?, name.clone())));
     own.max_by(|a, b| a.0.total_cmp(&b.0)).or_else(|| {
         let host = of("host").filter(|_| has_slow_connects)?;
         Some((host, "the target, or of another server on this machine,".to_owned()))
@@ -552,10 +554,10 @@ fn turned_away(seen: &Seen<'_>, has_slow_connects: bool) -> Option<(f64, String)
 }
 
 /// Probes that rise while the load runs and fall once it is over.
-fn queues(seen: &Seen<'_>) -> Vec<Suspect> {
-    let load = during(seen);
-    let found = seen.summary.probes.keys().filter_map(|name| {
-        let mut points: Vec<(f64, f64)> = seen
+fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
+    let load = during(trial);
+    let found = trial.summary.probes.keys().filter_map(|name| {
+        let mut points: Vec<(f64, f64)> = trial
             .samples
             .iter()
             .flat_map(|s| {
@@ -581,7 +583,7 @@ fn queues(seen: &Seen<'_>) -> Vec<Suspect> {
             who: Some(name.clone()),
             at_s: at,
             text: format!(
-                "{name} grew from {} to {} while the load ran: what works it off does not keep up",
+                "{name} grew from {} to {} during the load: its consumer cannot keep up",
                 format_count(first.round()),
                 format_count(last.round())
             ),

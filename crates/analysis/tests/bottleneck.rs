@@ -1,6 +1,6 @@
-//! What gave first, over trials made by hand: what is named, and in which order.
+//! The first bottleneck, over trials made by hand: what is named, and in which order.
 
-use loadlab_analysis::first::{Kind, Seen, Suspect, gave_first};
+use loadlab_analysis::bottleneck::{Kind, Suspect, TrialData, suspects};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::event::{Event, What};
@@ -110,7 +110,7 @@ fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Ma
 impl Made {
     fn suspects(&self) -> Vec<Suspect> {
         let order = ["edge".to_owned(), "db".to_owned()];
-        gave_first(Seen {
+        suspects(TrialData {
             summary: &self.summary,
             samples: &self.samples,
             ticks: &self.ticks,
