@@ -146,7 +146,7 @@ fn limits_are_told_with_their_figures() {
     let first = &made.suspects()[0];
     assert_eq!(
         first.text,
-        "edge used 98 % of its CPU limit of 1.0 % of a core and was stopped by it for 7.00 s of 10.0 s (added up over cores)"
+        "edge used 98 % of its CPU limit of 1.0 % of a core and was throttled for 7.00 s of 10.0 s (summed over cores)"
     );
     assert_eq!(first.at_s, Some(0.0));
 }
@@ -160,7 +160,7 @@ fn a_limit_is_not_said_to_have_stopped_a_component_for_longer_than_the_load() {
         tick.in_window = i < 5;
     }
     let first = &made.suspects()[0];
-    assert!(first.text.contains("stopped by it for 3.50 s of 5.00 s"), "{}", first.text);
+    assert!(first.text.contains("throttled for 3.50 s of 5.00 s"), "{}", first.text);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn what_leaves_no_choice_comes_first() {
         .check(&[(CpuLimit, Some("db")), (Memory, Some("edge"))]);
     let killed = Does { oom_kills: 2, ..full };
     let mut made = made(10, 20, 18, &[("edge", limited), ("db", killed)]);
-    assert_eq!(made.suspects()[0].text, "db ran out of memory: the kernel killed processes of it 2 times");
+    assert_eq!(made.suspects()[0].text, "db ran out of memory: the kernel killed its processes 2 times");
     let status = "signal 9 (SIGKILL)".to_owned();
     made.events.push(Event { at_s: 7.5, what: What::Died { component: "edge".into(), status } });
     made.check(&[(Memory, Some("db")), (Died, Some("edge")), (CpuLimit, Some("edge"))]);
@@ -216,7 +216,7 @@ fn a_core_and_a_machine_without_reserve() {
     let node = made(10, 20, 18, &[("edge", Does { cores: 1.1, ..QUIET }), ("db", QUIET)]);
     node.check(&[(OneCore, Some("edge"))]);
     assert!(
-        node.suspects()[0].text.starts_with("edge used 1.1 cores: a thread of it"),
+        node.suspects()[0].text.starts_with("edge used 1.1 cores: apparently one thread"),
         "{:?}",
         node.suspects()
     );
@@ -266,7 +266,7 @@ fn connections_turned_away() {
     made.summary.failures.add(Failure::Reset, 10);
     made.check(&[(Refused, Some("127.0.0.1:8080"))]);
     assert!(
-        made.suspects()[0].text.starts_with("127.0.0.1:8080 turned connections away: 40 refused, 10 reset")
+        made.suspects()[0].text.starts_with("127.0.0.1:8080 rejected connections: 40 refused, 10 reset")
     );
     // a limit of loadlab's own is not the system's doing
     made.summary.connections.own_limits.ports = 40;
@@ -287,7 +287,7 @@ fn where_requests_wait_for_one_another() {
     pool.check(&[(FewAtATime, Some("edge"))]);
     let text = &pool.suspects()[0].text;
     assert!(
-        text.starts_with("requests wait inside edge: about 2.0 of 50 in flight are worked on at a time"),
+        text.starts_with("requests wait inside edge: about 2.0 of 50 in flight are served at a time"),
         "{text}"
     );
     // all go on to the database: they wait there
@@ -324,7 +324,7 @@ fn what_the_plan_did_is_told_where_nothing_else_is() {
     ];
     chaos.check(&[(Inside, Some("edge"))]);
     let text = &chaos.suspects()[0].text;
-    let expect = "; meanwhile the plan did `kill db` at 1.00 s, `restart db` at 2.50 s";
+    let expect = "; during the load the plan did `kill db` at 1.00 s, `restart db` at 2.50 s";
     assert!(text.ends_with(expect), "{text}");
 }
 
@@ -351,7 +351,7 @@ fn replicas_at_the_same_end_are_told_once() {
         &[("edge1", at(0.097)), ("edge2", at(0.099)), ("edge3", at(0.01)), ("db", at(0.096))],
     );
     made.check(&[(CpuLimit, Some("edge2")), (CpuLimit, Some("db"))]);
-    assert!(made.suspects()[0].text.ends_with("(added up over cores); likewise edge1, edge3"));
+    assert!(made.suspects()[0].text.ends_with("(summed over cores); likewise edge1, edge3"));
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn a_full_accept_queue_is_theirs_if_their_connects_say_so() {
     };
     let host = overflowing("host", 1040.0);
     assert_eq!(host.suspects()[0].kind, Refused);
-    assert!(host.suspects()[0].text.contains("500 connections were turned away"), "{:?}", host.suspects());
+    assert!(host.suspects()[0].text.contains("500 connections were dropped"), "{:?}", host.suspects());
     // others on the machine may overflow as they like
     assert!(overflowing("host", 5.0).suspects().iter().all(|s| s.kind != Refused));
     // in a network of its own it is its own

@@ -238,7 +238,7 @@ fn only_rounds_that_both_have_are_paired() {
     assert_eq!(
         found.why_not.as_deref(),
         Some(
-            "3 rounds in common: too few for an interval, or to tell a difference from chance (5 are needed)"
+            "3 rounds in common: too few for an interval or a verdict (at least 5 are needed)"
         )
     );
     assert_eq!(compared(&base, &other, Method::Welch).trials, (5, 3));

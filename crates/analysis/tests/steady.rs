@@ -173,7 +173,7 @@ fn doubts_say_what_was_seen() {
     };
     let warm = joined(&[&[40.0, 30.0, 22.0, 16.0], &[10.0; 26]]);
     insta::assert_snapshot!(say(&warm, 0.0).join("\n"), @r"
-    warm_up: the median response fell from 40.0 ms in the first second to 10.0 ms after 4 s, and those seconds are in the figures
+    warm_up: the median response fell from 40.0 ms in the first second to 10.0 ms after 4 s, and the figures include those seconds
       `warmup: 4s` (or `warmup: auto`) in a plan leaves them out
     ");
     // a plan's warm-up that covers it leaves nothing to say

@@ -191,7 +191,7 @@ fn where_every_request_failed_that_is_said_and_no_longer_load_is_advised() {
     );
     check(Failure::Http4xx, Some(401), "credentials");
     check(Failure::Http5xx, Some(503), "the server's own log");
-    check(Failure::Check, Some(200), "a check refuses");
+    check(Failure::Check, Some(200), "a check rejects");
     check(Failure::Tls, None, "--insecure");
     // One that succeeded is another story.
     let mut runs = [load("main", 0.0, 1, 10, 10.0)];
@@ -374,7 +374,7 @@ fn a_generator_without_reserve() {
     let s = check(closed(1), &[], false);
     assert_eq!(
         s.doubts[0].evidence,
-        "loadlab itself was stopped by a CPU limit for 200 ms of a load of 10.0 s (added up over cores); the throughput is a lower bound of what the system can do"
+        "loadlab itself was throttled by a CPU limit for 200 ms of a load of 10.0 s (summed over cores); the throughput is a lower bound of what the system can do"
     );
     assert_eq!(
         s.doubts[1].evidence,
@@ -413,7 +413,7 @@ fn a_wait_for_a_core_is_held_against_the_response_time() {
     let s = check(1_500.0, 0.2, 10, true);
     assert_eq!(
         s.doubts[0].evidence,
-        "load threads waited 1.50 ms for a core each time they were ready (20 % of the time in all), against a median response of 10.0 ms"
+        "load threads waited 1.50 ms for a core each time they were ready (20 % of the time in total), compared with a median response of 10.0 ms"
     );
     check(1_500.0, 0.2, 50, false);
     // a hiccup now and then
@@ -433,7 +433,7 @@ fn limits_of_the_own_machine_are_no_failures_of_the_system() {
     assert_eq!((s.verdict, kinds(&s)), (Verdict::Invalid, vec![("client_limit", true)]));
     assert_eq!(
         s.doubts[0].evidence,
-        "of 62 attempts to connect, limits of loadlab's own machine failed 9 because no file descriptor was left, 3 because no local port was left"
+        "of 62 connection attempts, limits of loadlab's own machine failed 9 because no file descriptor was left, 3 because no local port was left"
     );
     assert!(s.doubts[0].hint.contains("ulimit -n") && s.doubts[0].hint.contains("--source"));
     // the same number of failures that are not ours
@@ -460,7 +460,7 @@ fn users_that_are_starved_are_told() {
     let s = check(&mostly(5, 50, 1000), 0, true);
     assert_eq!(
         s.doubts[0].evidence,
-        "5 of 50 users had less than half as many requests as the one in the middle, or more than twice as many: fewest 100, middle 1,000, most 1,000 (Jain's index 0.92)"
+        "5 of 50 users made less than half or more than twice as many requests as the median user: min 100, median 1,000, max 1,000 (Jain's index 0.92)"
     );
     // one of 50 may be anything
     check(&mostly(1, 50, 1000), 0, false);
@@ -476,7 +476,7 @@ fn users_that_a_feed_had_nothing_for_are_told() {
     for (left, evidence) in [
         (0, None),
         (1, Some("a user stopped because a data feed ran out of rows: the load was smaller from then on")),
-        (7, Some("7 users left, since a data feed had no row for them: the load became smaller and smaller")),
+        (7, Some("7 users stopped because a data feed ran out of rows: the load kept shrinking")),
     ] {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         runs[0].measured.connections.users_without_row = left;
@@ -567,7 +567,7 @@ fn the_cap_is_reached_by_requests_not_by_connections() {
     let planned = Planned { max_in_flight: Some(100), ..Planned::default() };
     let s = summarise(TrialInput { planned, ..input(open(100.0), &runs) });
     assert_eq!(kinds(&s), [("in_flight_cap", false)]);
-    assert!(s.doubts[0].evidence.starts_with("100 users were there at once"), "{}", s.doubts[0].evidence);
+    assert!(s.doubts[0].evidence.starts_with("the cap of 100 concurrent users"), "{}", s.doubts[0].evidence);
 }
 
 #[test]

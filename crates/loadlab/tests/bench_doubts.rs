@@ -103,7 +103,7 @@ fn a_starved_generator_is_invalid_in_the_open_model() {
     assert_eq!((ran.code, at(&json, "verdict").as_str()), (4, Some("invalid")), "{json:#}");
     assert!(grave(&json).contains(&"late") && grave(&json).contains(&"throttled"), "{json:#}");
     let evidence = doubt(&json, "throttled")["evidence"].as_str().unwrap();
-    assert!(evidence.contains("stopped by a CPU limit for"), "{evidence}");
+    assert!(evidence.contains("throttled by a CPU limit for"), "{evidence}");
     assert!(f(&json, "generator.throttled_s").unwrap() > 0.2, "{json:#}");
 }
 
@@ -288,5 +288,5 @@ fn doubts_are_told_as_they_arise() {
     let ran = bench_after("true", &load);
     let told = |kind: &str| ran.stderr.lines().filter(|l| l.contains(&format!("doubt {kind}: "))).count();
     assert_eq!((told("in_flight_cap"), told("dropped")), (1, 1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("4 requests are in flight at once, the most allowed"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the cap of 4 requests in flight is reached"), "{}", ran.stderr);
 }

@@ -284,7 +284,7 @@ fn every_request_fails() {
         said.contains("all_failed: all 50 requests that ended failed: http_4xx 50, status 404"),
         "{said}"
     );
-    assert!(said.contains("is the path right") && !said.contains("load for longer"), "{said}");
+    assert!(said.contains("is the path right") && !said.contains("run longer"), "{said}");
     let (json, code) = measured(&[&url, "-n", "50", "-c", "2", "--expect", "errors < 1%"]);
     assert_eq!((code, at(&json, "verdict").as_str()), (1, Some("fail")), "{json:#}");
 }

@@ -64,7 +64,7 @@ fn a_pool_that_is_too_small() {
     // Twice as long as the others: as the load ends its last answers come two at a time, and fewer than 16 are in flight.
     let load = load(16).replace("duration: 4s", "duration: 8s");
     let text = first(&suspects(&[web, db], &load), "few_at_a_time", "web");
-    assert!(text.contains("of 16 in flight are worked on at a time"), "{text}");
+    assert!(text.contains("of 16 in flight are served at a time"), "{text}");
 }
 
 #[test]
@@ -119,5 +119,5 @@ fn a_server_without_an_open_file_left() {
     let web = component("web", "", &["limits: { open_files: 32 }"]);
     let load = "load:\n  users: 60\n  duration: 4s\n  timeout: 2s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let text = first(&suspects(&[web], load), "open_files", "web");
-    assert!(text.starts_with("web had no open file left: a process of it had all it may"), "{text}");
+    assert!(text.starts_with("web ran out of file descriptors: one of its processes"), "{text}");
 }

@@ -29,8 +29,8 @@ fn a_list_says_when_how_and_how_much() {
     checkout-20261120-093000  2026-11-20 09:30  interrupted  2 × 2  52.2 … 112/s  12.0 … 48.4 ms  90.1 … 276 ms     0 %
     checkout-20261119-093000  2026-11-19 09:30  PASS         2 × 2  77.5 … 162/s  8.00 … 32.3 ms  44.7 … 170 ms     0 %
     checkout-20261118-093000  2026-11-18 09:30  PASS         2 × 2  78.7 … 158/s  7.91 … 31.8 ms  48.8 … 181 ms     0 %
-    Figures are the lowest … the highest of a run’s cases, each the median over its valid trials. checkout-20261118-093000 is
-    the baseline of `checkout`.
+    Figures are the lowest … the highest of a run’s cases, each the median over its valid trials. checkout-20261118-093000
+    is the baseline of `checkout`.
     ");
 }
 

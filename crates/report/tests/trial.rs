@@ -198,9 +198,9 @@ fn at_eighty_columns() {
 
     Doubts
       doubt   generator_cpu: 1 load thread was busy for 94 % of the time; the
-              throughput is a lower bound of what the system gives
-              hint: give loadlab more cores (`--threads`, `--cpus`) or load from
-                    another machine
+              throughput is a lower bound of what the system can do
+              hint: give loadlab more cores (`--threads`, `--cpus`), or send the
+                    load from another machine
 
     Expectations
       ✔ holds   p99 < 200ms (measured 45.6 ms)
@@ -297,11 +297,12 @@ fn at_forty_columns() {
       doubt   generator_cpu: 1 load thread
               was busy for 94 % of the time;
               the throughput is a lower
-              bound of what the system gives
+              bound of what the system can
+              do
               hint: give loadlab more cores
-                    (`--threads`, `--cpus`)
-                    or load from another
-                    machine
+                    (`--threads`, `--cpus`),
+                    or send the load from
+                    another machine
 
     Expectations
       ✔ holds   p99 < 200ms (measured 45.6

@@ -263,7 +263,7 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
     };
     let queued = late(WhenBehind::Queue);
     assert!(
-        queued[0].starts_with("10 requests were in flight at once, the most allowed; requests waited up to")
+        queued[0].starts_with("the cap of 10 requests in flight was reached; requests waited up to")
     );
     assert!(
         queued[1].ends_with("were never sent, still waiting for a slot when the load ended"),
