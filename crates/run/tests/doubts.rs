@@ -230,7 +230,7 @@ fn a_collector_that_fell_behind() {
         s.requests
     };
     let counts = check(4 * S, None);
-    let behind = "what merges the counts of load threads fell behind: 4.00 s of the load are in ticks longer than a second";
+    let behind = "the thread that merges counts fell behind: 4.00 s of the load is in ticks longer than a second";
     assert_eq!(check(7_500 * MS, Some(behind)), counts);
 }
 
