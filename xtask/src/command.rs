@@ -1,6 +1,7 @@
 //! Other programs, started as a user would start them: from the repository's folder, without standard input,
 //! without what cargo told this program about itself, and with an end to how long they may take.
 
+use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
@@ -60,24 +61,55 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
+thread_local! {
+    /// What this thread would have printed, if it works in the background.
+    static HELD_BACK: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Prints a line, unless this thread works in the background.
+pub fn say(line: &str) {
+    HELD_BACK.with_borrow_mut(|held| match held {
+        Some(text) => {
+            text.push_str(line);
+            text.push('\n');
+        }
+        None => println!("{line}"),
+    });
+}
+
+/// Does work in the background: at the lowest priority, commands it starts included, and without printing. Returns
+/// what it would have printed.
+pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
+    // Linux has a nice value per thread, which its children inherit. Without it the work is done all the same.
+    let _ = rustix::process::nice(19);
+    HELD_BACK.set(Some(String::new()));
+    let done = work();
+    (done, HELD_BACK.take().unwrap_or_default())
+}
+
 /// Runs a command whose output is for the reader: standard output is passed on line by line, and kept. Standard
-/// error goes to the terminal; where there is none it takes the same way, so that a log has both in order.
+/// error goes to the terminal; without one it goes the same way, so that a log has both in order.
 ///
 /// # Errors
 /// It cannot be started, or takes longer than [`LONGEST`].
 pub fn shown(command: &mut Command) -> Result<Ran> {
-    println!("$ {}", line_of(command));
+    say(&format!("$ {}", line_of(command)));
     let (from, to) = std::io::pipe()?;
-    if !std::io::stderr().is_terminal() {
+    let is_background = HELD_BACK.with_borrow(Option::is_some);
+    if is_background || !std::io::stderr().is_terminal() {
         command.stderr(to.try_clone()?);
     }
     let child = start(command.stdout(to));
     // The command must not keep the pipe open once the child has ended.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child?;
-    let stdout = reader(from, true);
+    let stdout = reader(from, !is_background);
     let status = wait(&mut child, LONGEST)?;
-    Ok(Ran { status, stdout: text_of(Some(stdout))?, stderr: String::new() })
+    let stdout = text_of(Some(stdout))?;
+    if is_background {
+        say(&stdout);
+    }
+    Ok(Ran { status, stdout, stderr: String::new() })
 }
 
 /// Runs a command whose output is for this program.
@@ -227,6 +259,14 @@ mod tests {
         stdout.read_exact(&mut [0]).unwrap();
         kill_all_of(&mut child).unwrap();
         assert_eq!(text_of(Some(reader(stdout, false))).unwrap(), "", "nobody holds it any more");
+    }
+
+    #[test]
+    fn work_in_the_background_prints_nothing() {
+        let work = || shown(program("sh").args(["-c", "echo out; echo err >&2; nice"])).unwrap().stdout;
+        let (ran, said) = thread::spawn(move || in_background(work)).join().unwrap();
+        assert_eq!(ran, "out\nerr\n19\n");
+        assert!(said.ends_with("out\nerr\n19\n\n") && said.starts_with("$ sh -c"), "{said}");
     }
 
     #[test]

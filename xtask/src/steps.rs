@@ -2,9 +2,12 @@
 //! shows everything that is wrong.
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+
+use crate::command::{in_background, say};
 
 /// What a step found, in words with figures (`12 files`), or why it failed.
 pub type Outcome = Result<String>;
@@ -33,12 +36,32 @@ impl Steps {
         if !self.only.is_empty() && !self.only.iter().any(|part| name.contains(part.as_str())) {
             return;
         }
-        println!("\n==== {name}");
+        say(&format!("\n==== {name}"));
         let since = Instant::now();
         let outcome = work();
         let done = Done { name: name.to_owned(), took: since.elapsed(), outcome };
-        println!("{}", done.line());
+        say(&done.line());
         self.done.push(done);
+    }
+
+    /// Does a step, and others in the background while it runs. What these print comes after it.
+    pub fn step_with(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> Outcome,
+        others: impl FnOnce(&mut Steps) + Send,
+    ) {
+        let mut background = Steps::new(&self.only);
+        let said = thread::scope(|scope| {
+            let beside = scope.spawn(|| in_background(|| others(&mut background)).1);
+            self.step(name, work);
+            beside.join()
+        });
+        match said {
+            Ok(said) => println!("{said}"),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        self.done.append(&mut background.done);
     }
 
     /// What became of all steps; the last line counts them.
@@ -83,6 +106,18 @@ mod tests {
         });
         assert_eq!(order, [3]);
         assert!(steps.done[1].line().starts_with("FAILED  second"), "{}", steps.done[1].line());
+        assert_eq!(format!("{:?}", steps.finish().unwrap()), format!("{:?}", ExitCode::FAILURE));
+    }
+
+    #[test]
+    fn steps_in_the_background_count_too() {
+        let mut steps = Steps::new(&[]);
+        steps.step_with(
+            "first",
+            || Ok(String::new()),
+            |others| others.step("second", || anyhow::bail!("no")),
+        );
+        assert_eq!(steps.done.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["first", "second"]);
         assert_eq!(format!("{:?}", steps.finish().unwrap()), format!("{:?}", ExitCode::FAILURE));
     }
 

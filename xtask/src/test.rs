@@ -15,7 +15,7 @@ pub struct Args {
     /// Install Debian packages and parts of Rust that are missing
     #[arg(long)]
     install: bool,
-    /// Leave out the labs end to end, their reports in a browser, and the commands of README and book
+    /// Only what takes minutes: format, house, clippy, and all tests but those that run loadlab end to end
     #[arg(long)]
     quick: bool,
     /// Only steps whose names contain this; may be repeated
@@ -34,22 +34,30 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step("house", house::step);
     steps.step("licences", licences::step);
     steps.step("notices", notices::step);
-    steps.step("clippy", clippy);
-    steps.step("docs", docs);
-    steps.step("build", build);
-    steps.step("plans of labs", lab::check_plans);
-    steps.step("tests", || tests(args.install));
-    steps.step("tests of labs", tests_of_labs);
-    steps.step("fuzz targets", fuzz_targets);
-    if !args.quick {
-        steps.step("peers", peers);
-        steps.step("labs end to end", lab::run_all);
-        steps.step("reports in a browser", page::open_all);
-        steps.step("readme", readme::run_all);
-        steps.step("readme as an ordinary user", ordinary_user::run);
-        steps.step("book", book::step);
-        steps.step("commands of the book", book::commands::run_all);
+    if args.quick {
+        steps.step("clippy", clippy_of_workspace);
+        steps.step("tests", quick_tests);
+        return steps.finish();
     }
+    steps.step("build of tests", build_of_tests);
+    // Tests mostly wait. The release build comes first: it does not hold the lock that `cargo test` needs to begin.
+    let compile = |others: &mut Steps| {
+        others.step("build", build);
+        others.step("plans of labs", lab::check_plans);
+        others.step("build of labs' tests", build_of_labs_tests);
+        others.step("clippy", clippy);
+        others.step("docs", docs);
+        others.step("fuzz targets", fuzz_targets);
+    };
+    steps.step_with("tests", || tests(args.install), compile);
+    steps.step("tests of labs", tests_of_labs);
+    steps.step("peers", peers);
+    steps.step("labs end to end", lab::run_all);
+    steps.step("reports in a browser", page::open_all);
+    steps.step("readme", readme::run_all);
+    steps.step("readme as an ordinary user", ordinary_user::run);
+    steps.step("book", book::step);
+    steps.step("commands of the book", book::commands::run_all);
     steps.finish()
 }
 
@@ -83,12 +91,15 @@ fn format() -> Outcome {
     Ok(format!("workspace, {} labs and fuzz", manifests.len()))
 }
 
+fn clippy_of_workspace() -> Outcome {
+    let args = ["clippy", "--locked", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"];
+    check("cargo clippy", &args)?;
+    Ok("workspace".to_owned())
+}
+
 fn clippy() -> Outcome {
     let manifests = service_manifests()?;
-    check(
-        "cargo clippy",
-        &["clippy", "--locked", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"],
-    )?;
+    clippy_of_workspace()?;
     for manifest in &manifests {
         let args =
             ["clippy", "--locked", "--all-targets", "--manifest-path", manifest, "--", "-D", "warnings"];
@@ -114,12 +125,31 @@ fn build() -> Outcome {
     Ok(format!("{:.1} MB", bytes as f64 / 1e6))
 }
 
+fn build_of_tests() -> Outcome {
+    check("cargo test", &["test", "--locked", "--workspace", "--no-run"])?;
+    Ok("workspace".to_owned())
+}
+
+/// Without the tests of the binary, which take minutes since they run loadlab end to end.
+fn quick_tests() -> Outcome {
+    let crates = count_tests(&["test", "--locked", "--workspace", "--exclude", "loadlab"])?;
+    let binary = count_tests(&["test", "--locked", "--package", "loadlab", "--bins"])?;
+    Ok(format!("{crates} of libraries, {binary} of the binary"))
+}
+
+/// Most tests wait: for servers, for a second of load, for a timeout.
+const TEST_THREADS: usize = 4;
+
 /// Where all that is missing was installed, no test may be left out.
 fn tests(installed: bool) -> Outcome {
     // Unoptimised: building optimised test programs takes longer than what they save.
     let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(TEST_THREADS);
     let tests = |more: &[&str]| {
         let mut command = cargo(&[&all[..], more].concat());
+        if std::env::var_os("RUST_TEST_THREADS").is_none() {
+            command.env("RUST_TEST_THREADS", threads.to_string());
+        }
         if installed {
             command.env("LOADLAB_LEAVE_NO_TEST_OUT", "1");
         }
@@ -154,11 +184,21 @@ fn failed(text: &str) -> Option<Vec<String>> {
     (began == results.len() && failures == names.len()).then(|| names.into_iter().collect())
 }
 
+/// Optimised, since the labs' services are: their dependencies are compiled once.
+const TEST_OF_LAB: [&str; 4] = ["test", "--locked", "--release", "--manifest-path"];
+
+fn build_of_labs_tests() -> Outcome {
+    let manifests = service_manifests()?;
+    for manifest in &manifests {
+        check("cargo test", &[&TEST_OF_LAB[..], &[manifest, "--no-run"]].concat())?;
+    }
+    Ok(format!("{} labs", manifests.len()))
+}
+
 fn tests_of_labs() -> Outcome {
     let mut found = Vec::new();
     for manifest in service_manifests()? {
-        // Optimised, since the labs build what these stand on so anyway: their drivers are compiled once.
-        found.push(count_tests(&["test", "--locked", "--release", "--manifest-path", &manifest])?);
+        found.push(count_tests(&[&TEST_OF_LAB[..], &[&manifest]].concat())?);
     }
     Ok(found.join(", "))
 }
@@ -177,7 +217,7 @@ fn fuzz_targets() -> Outcome {
 /// Runs cargo, which shows its own messages.
 fn check(what: &str, args: &[&str]) -> Result<()> {
     let ran = shown(&mut cargo(args))?;
-    ensure!(ran.status.success(), "{what}: {}", ran.status);
+    ensure!(ran.status.success(), "{what}: {}\n{}", ran.status, last_lines(&ran.stdout));
     Ok(())
 }
 
@@ -188,10 +228,42 @@ fn count_tests(args: &[&str]) -> Outcome {
 
 fn judge(ran: &Ran) -> Outcome {
     let (passed, ignored) = counted(&ran.stdout);
-    ensure!(ran.status.success(), "cargo test: {} ({passed} tests passed)", ran.status);
+    ensure!(
+        ran.status.success(),
+        "cargo test: {} ({passed} tests passed)\n{}",
+        ran.status,
+        output_of_failed(&ran.stdout)
+    );
     ensure!(passed > 0, "cargo test ran no test");
     ensure!(ignored == 0, "{ignored} tests are ignored");
     Ok(format!("{passed} tests"))
+}
+
+/// What is repeated of a test that failed, or of a command: the summary of all steps is where a reader looks first.
+const MOST_LINES: usize = 40;
+
+/// What each failed test printed; the last lines of all where none is named.
+fn output_of_failed(text: &str) -> String {
+    let is_heading = |line: &&str| line.starts_with("---- ") && line.ends_with(" ----");
+    let mut found: Vec<&str> = Vec::new();
+    let mut left = 0;
+    for line in text.lines() {
+        if is_heading(&line) {
+            left = MOST_LINES;
+        } else if line == "failures:" {
+            left = 0;
+        }
+        if left > 0 {
+            found.push(line);
+            left -= 1;
+        }
+    }
+    if found.is_empty() { last_lines(text) } else { found.join("\n") }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(MOST_LINES)..].join("\n")
 }
 
 /// Tests passed and ignored, by the summary lines of test programs.
@@ -228,6 +300,15 @@ mod tests {
             test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.2s\n";
         assert_eq!(counted(text), (14, 1));
         assert_eq!(counted("nothing"), (0, 0));
+    }
+
+    #[test]
+    fn what_failed_tests_printed_is_repeated() {
+        let text = "test a ... FAILED\n\nfailures:\n\n---- a stdout ----\nwhy\n\nfailures:\n    a\n\ntest result: FAILED.\n";
+        assert_eq!(output_of_failed(text), "---- a stdout ----\nwhy\n");
+        assert_eq!(output_of_failed("error: no such file\n"), "error: no such file");
+        let long = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        assert!(last_lines(&long).starts_with("60\n61\n"));
     }
 
     #[test]

@@ -265,9 +265,7 @@ fn connections_turned_away() {
     made.summary.failures.add(Failure::Connect, 40);
     made.summary.failures.add(Failure::Reset, 10);
     made.check(&[(Refused, Some("127.0.0.1:8080"))]);
-    assert!(
-        made.suspects()[0].text.starts_with("127.0.0.1:8080 rejected connections: 40 refused, 10 reset")
-    );
+    assert!(made.suspects()[0].text.starts_with("127.0.0.1:8080 rejected connections: 40 refused, 10 reset"));
     // a limit of loadlab's own is not the system's doing
     made.summary.connections.own_limits.ports = 40;
     made.summary.failures = Default::default();

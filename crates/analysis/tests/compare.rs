@@ -237,9 +237,7 @@ fn only_rounds_that_both_have_are_paired() {
     assert_eq!(found.left_out, ["trial 2 of “b” is INVALID", "trial 4 of “b” was cut off"]);
     assert_eq!(
         found.why_not.as_deref(),
-        Some(
-            "3 rounds in common: too few for an interval or a verdict (at least 5 are needed)"
-        )
+        Some("3 rounds in common: too few for an interval or a verdict (at least 5 are needed)")
     );
     assert_eq!(compared(&base, &other, Method::Welch).trials, (5, 3));
 }

@@ -221,7 +221,7 @@ fn ports_that_run_out_are_its_own_limit() {
     let (own, failed) = (n(&json, "connections.own_limits.ports"), n(&json, "failures.connect"));
     assert!(own > 0 && own == failed, "{json:#}");
     assert!(n(&json, "requests.ok") > 0 && n(&json, "connections.peak") >= 50, "{json:#}");
-    assert!(doubt(&json, "client_limit")["evidence"].as_str().unwrap().contains("no port"), "{json:#}");
+    assert!(doubt(&json, "client_limit")["evidence"].as_str().unwrap().contains("no local port"), "{json:#}");
 }
 
 /// All that is said of a system that does not keep up, and none of it grave.

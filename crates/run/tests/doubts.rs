@@ -230,7 +230,8 @@ fn a_collector_that_fell_behind() {
         s.requests
     };
     let counts = check(4 * S, None);
-    let behind = "the thread that merges counts fell behind: 4.00 s of the load is in ticks longer than a second";
+    let behind =
+        "the thread that merges counts fell behind: 4.00 s of the load is in ticks longer than a second";
     assert_eq!(check(7_500 * MS, Some(behind)), counts);
 }
 
@@ -262,9 +263,7 @@ fn a_cap_that_is_reached_and_requests_that_are_dropped() {
         s.doubts.into_iter().map(|d| d.evidence).collect::<Vec<_>>()
     };
     let queued = late(WhenBehind::Queue);
-    assert!(
-        queued[0].starts_with("the cap of 10 requests in flight was reached; requests waited up to")
-    );
+    assert!(queued[0].starts_with("the cap of 10 requests in flight was reached; requests waited up to"));
     assert!(
         queued[1].ends_with("were never sent, still waiting for a slot when the load ended"),
         "{queued:?}"
