@@ -23,9 +23,9 @@ use loadlab_load::journey::template::{Escape, Template, Variable};
 use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, flag, kind};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::{Origin, simulate};
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::Http2;
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
+use loadlab_record::schedule::Think;
 use rustls::{ServerConfig, ServerConnection};
 
 use support::http2::over_http2;

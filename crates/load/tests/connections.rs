@@ -248,7 +248,7 @@ fn users_that_think_are_not_requests_in_flight() {
     journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
-    load.think = loadlab_load::schedule::think::Think::Constant(S);
+    load.think = loadlab_record::schedule::Think::Constant(S);
     // Ten users a second stay for a second each; their two requests take a millisecond.
     load.model = Model::Open {
         rate_per_s: 10.0,

@@ -15,12 +15,12 @@ use loadlab_load::journey::script::{Deal, Expected, Journey, Script};
 use loadlab_load::journey::template::{Escape, Unit, Variable};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::Http2;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::example::Example;
+use loadlab_record::schedule::Think;
 
 use crate::support;
 use crate::support::http2::{Over, Whim, over_http2, over_http2_with};

@@ -28,6 +28,7 @@ mod url;
 pub use expand::link::RELAY;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
+pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 pub use model::journey::{
     Auth, Body, Bound, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect,
     FeedFormat, FeedSpec, FormPart, Http, Message, OnFailure, Operator, PartContent, Place, Protocol, Said,
@@ -38,9 +39,9 @@ pub use model::part::{
 };
 pub use model::plan::{Order, Plan};
 pub use model::spec::{
-    Action, Arrivals, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec,
-    Expression, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,
-    ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, StopSpec, SystemSpec, Think, Until, WhenBehind,
+    Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
+    LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource, ProbeSpec, Purpose,
+    ReadySign, ReadySpec, StopSpec, SystemSpec,
 };
 pub use model::template::{Template, UnknownName};
 pub use model::variable::{Escape, Segment, Unit, Variable};

@@ -10,6 +10,7 @@
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
+//! - [`schedule`]: what decides when requests fall due.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
 //! - [`url`]: where a URL goes, read alike by everyone who asks.
@@ -29,6 +30,7 @@ pub mod numbers;
 pub mod outcome;
 pub mod sample;
 pub mod samples;
+pub mod schedule;
 pub mod secrets;
 pub mod store;
 pub mod summary;

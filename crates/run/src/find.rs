@@ -344,7 +344,7 @@ impl SearchRun<'_> {
         case.values.retain(|(axis, _)| axis != request.vary.name());
         case.values.push((request.vary.name().to_owned(), level.to_string()));
         for (i, load) in case.loads.iter_mut().enumerate() {
-            load.until = plan::Until::DurationNs(request.settle_ns.saturating_add(length_ns));
+            load.until = plan::Until::Elapsed(request.settle_ns.saturating_add(length_ns));
             (load.warmup_ns, load.is_warmup_found) = (request.settle_ns, false);
             (load.batches, load.pause_ns) = (1, 0);
             if i == request.load {

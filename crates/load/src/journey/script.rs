@@ -3,6 +3,7 @@
 
 use loadlab_record::Secrets;
 use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::schedule::Think;
 
 use crate::journey::capture::{Capture, Slots};
 use crate::journey::check::{Checks, Expect, Failed};
@@ -16,7 +17,6 @@ use crate::journey::template::{self, Template, Values};
 use crate::protocol::http2::Outline;
 use crate::protocol::websocket::Kind;
 use crate::protocol::websocket::opening::Opening;
-use crate::schedule::think::Think;
 
 /// What a step adds to its request.
 #[derive(Clone, Debug)]

@@ -5,16 +5,7 @@
 //! `k`. Levels are taken to a millionth and times to a nanosecond; from there on all is integer arithmetic, so
 //! that nothing drifts and shares of several threads add up.
 
-/// A straight piece as it is asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stage {
-    /// The level it starts at: requests a second, or users.
-    pub from: f64,
-    /// The level it ends at.
-    pub to: f64,
-    /// How long it takes, nanoseconds; 0 is a jump.
-    pub over_ns: u64,
-}
+use loadlab_record::schedule::Stage;
 
 /// Grains a request is divided into: levels are millionths, times nanoseconds, and areas under a slope halves.
 const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;

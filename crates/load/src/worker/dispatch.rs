@@ -6,12 +6,14 @@
 use std::cmp::Reverse;
 
 use loadlab_record::outcome::Outcome;
+use loadlab_record::schedule::WhenBehind;
 
 use crate::io::Ops;
 use crate::journey::failure::StepFailure;
 use crate::journey::order::Step;
 use crate::measure::examples::Reason;
-use crate::spec::{Order, WhenBehind};
+use crate::schedule::think;
+use crate::spec::Order;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
@@ -221,7 +223,7 @@ impl<'r> Worker<'r> {
         let last = self.slots.exchanges[place as usize].request;
         let own = self.journey.as_ref().and_then(|j| j.pause_of(place, last));
         let Pacer::Open(open) = &mut self.pacer else { return };
-        let due = now + own.unwrap_or(self.spec.think).draw(&mut open.random);
+        let due = now + think::draw(own.unwrap_or(self.spec.think), &mut open.random);
         if due > now {
             return open.later.push(Reverse((due, place)));
         }
@@ -274,7 +276,7 @@ impl<'r> Worker<'r> {
         }
         let thought = match self.journey.as_ref().and_then(|j| j.redirected_to(id)) {
             Some(_) => now,
-            None => now + own.unwrap_or(self.spec.think).draw(&mut users.random),
+            None => now + think::draw(own.unwrap_or(self.spec.think), &mut users.random),
         };
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),

@@ -5,9 +5,9 @@ use loadlab_load::journey::script::{Part, Script, Talk, Wait};
 use loadlab_load::journey::template::{Template, Variable};
 use loadlab_load::protocol::websocket::Kind;
 use loadlab_load::protocol::websocket::opening::Opening;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
+use loadlab_record::schedule::Think;
 
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;

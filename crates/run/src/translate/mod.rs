@@ -21,12 +21,10 @@ use loadlab_load::journey::script::Written;
 use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::protocol::tls::Versions;
-use loadlab_load::schedule::level::Stage;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::request::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{self, Http2};
 use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url, sources_for};
-use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
+use loadlab_load::{IoChoice, LoadSpec, Model};
 use loadlab_plan as plan;
 use loadlab_record::Secrets;
 
@@ -204,26 +202,17 @@ pub fn load_spec(
     let spec = LoadSpec {
         name: load.name.clone(),
         model: model_of(load),
-        until: match load.until {
-            plan::Until::DurationNs(ns) => Until::Elapsed(ns),
-            plan::Until::Requests(n) => Until::Requests(n),
-            plan::Until::Repeats(n) => Until::Repeats(n),
-        },
+        until: load.until,
         ramp_ns: load.ramp_ns,
-        stages: load.stages.iter().map(stage).collect(),
+        stages: load.stages.clone(),
         warmup_ns: load.warmup_ns,
         grace_ns: load.grace_ns,
         pace_ns: match load.model {
             plan::Model::Closed { pace_ns, .. } => pace_ns,
             plan::Model::Open { .. } | plan::Model::Sessions { .. } | plan::Model::Command(_) => None,
         },
-        pace_when_behind: when_behind(load),
-        think: match load.think {
-            plan::Think::None => Think::None,
-            plan::Think::Constant { ns } => Think::Constant(ns),
-            plan::Think::Uniform { low_ns, high_ns } => Think::Uniform(low_ns, high_ns),
-            plan::Think::Exponential { mean_ns } => Think::Exponential(mean_ns),
-        },
+        pace_when_behind: load.when_behind,
+        think: load.think,
         timeout_ns: load.timeout_ns,
         keep_alive: load.keep_alive,
         requests,
@@ -370,38 +359,19 @@ fn head_of(heads: &mut Heads, parts: &RequestParts, url: &Url) -> Result<Head, H
     })
 }
 
-fn stage(stage: &plan::Stage) -> Stage {
-    Stage { from: stage.from, to: stage.to, over_ns: stage.over_ns }
-}
-
-fn when_behind(load: &plan::LoadSpec) -> WhenBehind {
-    match load.when_behind {
-        plan::WhenBehind::Queue => WhenBehind::Queue,
-        plan::WhenBehind::Drop => WhenBehind::Drop,
-    }
-}
-
 fn model_of(load: &plan::LoadSpec) -> Model {
-    let arrivals_of = |arrivals: &plan::Arrivals| match arrivals {
-        plan::Arrivals::Constant => Arrivals::Constant,
-        plan::Arrivals::Poisson => Arrivals::Poisson,
+    let open = |rate_per_s, arrivals, max_in_flight| {
+        let when_behind = load.when_behind;
+        Model::Open { rate_per_s, arrivals, when_behind, max_in_flight }
     };
-    match &load.model {
-        plan::Model::Closed { users, .. } => Model::Closed { users: *users },
+    match load.model {
+        plan::Model::Closed { users, .. } => Model::Closed { users },
         // Made by `program`, which sends nothing itself.
         plan::Model::Command(_) => Model::Closed { users: 0 },
-        plan::Model::Sessions { rate_per_s, arrivals, max_users } => Model::Open {
-            rate_per_s: *rate_per_s,
-            arrivals: arrivals_of(arrivals),
-            when_behind: when_behind(load),
-            max_in_flight: *max_users,
-        },
-        plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
-            rate_per_s: *rate_per_s,
-            arrivals: arrivals_of(arrivals),
-            when_behind: when_behind(load),
-            max_in_flight: *max_in_flight,
-        },
+        plan::Model::Sessions { rate_per_s, arrivals, max_users } => open(rate_per_s, arrivals, max_users),
+        plan::Model::Open { rate_per_s, arrivals, max_in_flight } => {
+            open(rate_per_s, arrivals, max_in_flight)
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod http2;
 
 use loadlab_record::Secrets;
 use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::schedule::Think;
 
 use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
@@ -19,7 +20,6 @@ use crate::journey::script::{Journey, Part, Script, Talk};
 use crate::journey::template::{self, Values};
 use crate::protocol::left_out::LeftOut;
 use crate::random::Random;
-use crate::schedule::think::Think;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
