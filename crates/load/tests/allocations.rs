@@ -15,7 +15,7 @@ use loadlab_load::io::epoll::now_ns;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::io::uring::{Size, Uring};
 use loadlab_load::journey::capture::Slots;
-use loadlab_load::journey::check::{Bound, Checks, Operator, Text};
+use loadlab_load::journey::check::{Checks, Text};
 use loadlab_load::journey::order::Course;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Message, Script};
@@ -25,6 +25,7 @@ use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::{Origin, simulate};
 use loadlab_load::spec::Http2;
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
+use loadlab_record::bound::{Bound, Operator};
 use loadlab_record::schedule::Think;
 use rustls::{ServerConfig, ServerConnection};
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
-use loadlab_load::journey::check::{Bound, Checks, Expect, JsonCheck, Operator, Text};
+use loadlab_load::journey::check::{Checks, Expect, JsonCheck, Text};
 use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::order::{Course, Step};
@@ -19,6 +19,7 @@ use loadlab_load::spec::Http2;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
+use loadlab_record::bound::{Bound, Operator};
 use loadlab_record::example::Example;
 use loadlab_record::schedule::Think;
 

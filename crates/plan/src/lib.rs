@@ -28,11 +28,12 @@ mod url;
 pub use expand::link::RELAY;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
+pub use loadlab_record::bound::{Bound, Operator};
 pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 pub use model::journey::{
-    Auth, Body, Bound, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect,
-    FeedFormat, FeedSpec, FormPart, Http, Message, OnFailure, Operator, PartContent, Place, Protocol, Said,
-    Script, Setup, Step, Tls,
+    Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
+    FeedSpec, FormPart, Http, Message, OnFailure, PartContent, Place, Protocol, Said, Script, Setup, Step,
+    Tls,
 };
 pub use model::part::{
     Command, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime, Network, Part,

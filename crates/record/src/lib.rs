@@ -10,12 +10,13 @@
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
-//! - [`schedule`]: what decides when requests fall due.
+//! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
 //! - [`url`]: where a URL goes, read alike by everyone who asks.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
+pub mod bound;
 pub mod event;
 pub mod example;
 pub mod expr;

@@ -257,8 +257,8 @@ pub fn checks(statuses: Option<&[u16]>, checks: &plan::Checks) -> Result<Checks,
     }
     out.contains = checks.contains.iter().map(|t| check::Text::new(t.as_bytes())).collect();
     out.holds = vec![Vec::new(); checks.contains_written.len()];
-    out.size = bounds(&checks.size);
-    out.time = bounds(&checks.time);
+    out.size = checks.size.clone();
+    out.time = checks.time.clone();
     Ok(out)
 }
 
@@ -300,20 +300,8 @@ fn expect_of(expect: &plan::Expect) -> Result<Expect, String> {
         }
         plan::Expect::Bool(is) => Expect::Bool(*is),
         plan::Expect::Null => Expect::Null,
-        plan::Expect::Within(list) => Expect::Within(bounds(list)),
+        plan::Expect::Within(list) => Expect::Within(list.clone()),
     })
-}
-
-fn bounds(list: &[plan::Bound]) -> Vec<check::Bound> {
-    let operator = |operator| match operator {
-        plan::Operator::Less => check::Operator::Less,
-        plan::Operator::AtMost => check::Operator::AtMost,
-        plan::Operator::Greater => check::Operator::Greater,
-        plan::Operator::AtLeast => check::Operator::AtLeast,
-        plan::Operator::Equal => check::Operator::Equal,
-        plan::Operator::NotEqual => check::Operator::NotEqual,
-    };
-    list.iter().map(|b| check::Bound { operator: operator(b.operator), value: b.value }).collect()
 }
 
 /// Reads a feed: the columns that are used, and how its rows are dealt.
