@@ -19,14 +19,16 @@ use loadlab_load::journey::check::{Checks, Text};
 use loadlab_load::journey::order::Course;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Message, Script};
-use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, flag, kind};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::{Origin, simulate};
 use loadlab_load::spec::Http2;
 use loadlab_load::{Control, IoChoice, LoadEvent, LoadSpec, Model, Until};
 use loadlab_record::bound::{Bound, Operator};
+use loadlab_record::escape::Escape;
 use loadlab_record::schedule::Think;
+use loadlab_record::variable::Variable;
 use rustls::{ServerConfig, ServerConnection};
 
 use support::http2::over_http2;

@@ -12,7 +12,6 @@ use loadlab_load::journey::order::{Course, Step};
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::rows::{Dealing, Rows};
 use loadlab_load::journey::script::{Deal, Expected, Journey, Script};
-use loadlab_load::journey::template::{Escape, Unit, Variable};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::Http2;
@@ -20,8 +19,10 @@ use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::bound::{Bound, Operator};
+use loadlab_record::escape::Escape;
 use loadlab_record::example::Example;
 use loadlab_record::schedule::Think;
+use loadlab_record::variable::{Unit, Variable};
 
 use crate::support;
 use crate::support::http2::{Over, Whim, over_http2, over_http2_with};

@@ -29,7 +29,9 @@ pub use expand::link::RELAY;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
 pub use loadlab_record::bound::{Bound, Operator};
+pub use loadlab_record::escape::Escape;
 pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+pub use loadlab_record::variable::{Unit, Variable};
 pub use model::journey::{
     Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
     FeedSpec, FormPart, Http, Message, OnFailure, PartContent, Place, Protocol, Said, Script, Setup, Step,
@@ -44,8 +46,7 @@ pub use model::spec::{
     LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource, ProbeSpec, Purpose,
     ReadySign, ReadySpec, StopSpec, SystemSpec,
 };
-pub use model::template::{Template, UnknownName};
-pub use model::variable::{Escape, Segment, Unit, Variable};
+pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};
 pub use plan::Options;
 pub use text::error::{PlanError, PlanErrors, Related};

@@ -10,6 +10,7 @@
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
+//! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
 //! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
@@ -17,6 +18,7 @@
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
 pub mod bound;
+pub mod escape;
 pub mod event;
 pub mod example;
 pub mod expr;
@@ -37,6 +39,7 @@ pub mod store;
 pub mod summary;
 pub mod units;
 pub mod url;
+pub mod variable;
 
 pub use histogram::Histogram;
 pub use outcome::{Failure, Outcome};

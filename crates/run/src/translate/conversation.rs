@@ -2,12 +2,13 @@
 
 use loadlab_load::journey::check::Checks;
 use loadlab_load::journey::script::{Part, Script, Talk, Wait};
-use loadlab_load::journey::template::{Template, Variable};
+use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::websocket::Kind;
 use loadlab_load::protocol::websocket::opening::Opening;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
 use loadlab_record::schedule::Think;
+use loadlab_record::variable::Variable;
 
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;

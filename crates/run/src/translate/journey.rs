@@ -9,7 +9,7 @@ use loadlab_load::journey::check::{self, Checks, Expect, JsonCheck};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::{self, Rows};
 use loadlab_load::journey::script::Expected;
-use loadlab_load::journey::template::{Escape, Template, Unit, Variable};
+use loadlab_load::journey::template::Template;
 use loadlab_load::spec::request::RequestError;
 use loadlab_plan as plan;
 
@@ -39,50 +39,16 @@ pub fn append(
     for segment in segments {
         match segment {
             plan::Segment::Text { text, escape } => {
-                let pushed = out.push_text(text.as_bytes(), escape_of(escape));
+                let pushed = out.push_text(text.as_bytes(), escape);
                 pushed.map_err(|_| TranslateError::Request {
                     what: what.to_owned(),
                     error: RequestError::HeaderValue(text),
                 })?;
             }
-            plan::Segment::Variable { variable, escape } => {
-                out.push(variable_of(variable), escape_of(escape));
-            }
+            plan::Segment::Variable { variable, escape } => out.push(variable, escape),
         }
     }
     Ok(())
-}
-
-fn variable_of(variable: plan::Variable) -> Variable {
-    match variable {
-        plan::Variable::User => Variable::User,
-        plan::Variable::Iteration => Variable::Iteration,
-        plan::Variable::Sequence => Variable::Sequence,
-        plan::Variable::Id => Variable::Id,
-        plan::Variable::Uuid => Variable::Uuid,
-        plan::Variable::Now(unit) => Variable::Now(match unit {
-            plan::Unit::Seconds => Unit::Seconds,
-            plan::Unit::Millis => Unit::Millis,
-            plan::Unit::Micros => Unit::Micros,
-            plan::Unit::Nanos => Unit::Nanos,
-            plan::Unit::Rfc3339 => Unit::Rfc3339,
-        }),
-        plan::Variable::Random { low, high } => Variable::Random { low, high },
-        plan::Variable::Feed { feed, column } => Variable::Feed { feed, column },
-        plan::Variable::Capture { slot, .. } => Variable::Capture(slot),
-    }
-}
-
-fn escape_of(escape: plan::Escape) -> Escape {
-    match escape {
-        plan::Escape::Raw => Escape::Raw,
-        plan::Escape::Url => Escape::Url,
-        plan::Escape::UrlRaw => Escape::UrlRaw,
-        plan::Escape::UrlTarget => Escape::UrlTarget,
-        plan::Escape::Json => Escape::Json,
-        plan::Escape::Form => Escape::Form,
-        plan::Escape::Header => Escape::Header,
-    }
 }
 
 /// The value of `Authorization`.
@@ -349,6 +315,7 @@ pub fn check_feeds(plan: &plan::Plan, plan_dir: &Path) -> Result<(), plan::PlanE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use loadlab_record::variable::Variable;
 
     fn nothing(_: &str) -> Option<String> {
         None

@@ -5,9 +5,9 @@
 use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::order::Course;
 use loadlab_load::journey::script::{Deal, Journey, Message, Script};
-use loadlab_load::journey::template::Variable;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
+use loadlab_record::variable::Variable;
 
 use crate::translate::conversation::parts_of;
 use crate::translate::error::TranslateError;
@@ -178,12 +178,18 @@ fn remembered(load: &plan::LoadSpec, desk: &Desk<'_>, fields: &[Option<Fields>])
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =
         secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
-    let sent: Vec<Variable> = secret_fields.flat_map(|(_, value)| value.variables()).collect();
+    let sent: Vec<u16> = secret_fields
+        .flat_map(|(_, value)| value.variables())
+        .filter_map(|variable| match variable {
+            Variable::Capture { slot, .. } => Some(slot),
+            _ => None,
+        })
+        .collect();
     let own = load.script.captures.iter().map(|c| c.name.as_str());
     let names = desk.shared_names.iter().map(String::as_str).chain(own);
     let secret = |slot: usize, name: &str| {
         let name = name.to_ascii_lowercase();
-        sent.contains(&Variable::Capture(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
+        sent.contains(&(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
     };
     names
         .enumerate()

@@ -6,10 +6,11 @@ use std::path::Path;
 use loadlab_load::journey::capture::{Capture, Slots};
 use loadlab_load::journey::order::Step as Way;
 use loadlab_load::journey::script::Message;
-use loadlab_load::journey::template::{Escape, Template};
+use loadlab_load::journey::template::Template;
 use loadlab_load::spec::request::{Request, RequestError};
 use loadlab_load::target::{TargetError, Url};
 use loadlab_plan as plan;
+use loadlab_record::escape::Escape;
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::Hosts;

@@ -1,13 +1,14 @@
 //! Reads checks: statuses, header fields, texts and JSON values of the body, its size, the time.
 
 use loadlab_record::bound::{Bound, Operator};
+use loadlab_record::escape::Escape;
 use loadlab_record::units;
+use loadlab_record::variable::Variable;
 
 use crate::keys;
 use crate::keys::journey::EXPECT;
 use crate::model::journey::{Checks, Expect};
 use crate::model::template::{Piece, Template, pieces};
-use crate::model::variable::{Escape, Variable};
 use crate::read::journey::capture::is_pointer;
 use crate::read::reader::{Fields, Reader, Scalar, When};
 use crate::read::values::whole_number;
