@@ -15,6 +15,7 @@
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
 //! - [`url`]: where a URL goes, read alike by everyone who asks.
+//! - [`time`]: days and their dates.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
 pub mod bound;
@@ -37,6 +38,7 @@ pub mod schedule;
 pub mod secrets;
 pub mod store;
 pub mod summary;
+pub mod time;
 pub mod units;
 pub mod url;
 pub mod variable;
