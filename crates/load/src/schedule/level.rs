@@ -45,7 +45,7 @@ impl Level {
             if stage.over_ns == 0 {
                 continue;
             }
-            let piece = Piece::new((micro(stage.from), level.last), level.end_ns, stage.over_ns, level.total);
+            let piece = Piece::new(micro(stage.from), level.last, level.end_ns, stage.over_ns, level.total);
             level.end_ns = level.end_ns.saturating_add(stage.over_ns);
             level.total += piece.area();
             level.pieces.push(piece);
@@ -105,7 +105,7 @@ fn micro(level: f64) -> u64 {
 }
 
 impl Piece {
-    fn new((from, to): (u64, u64), start_ns: u64, length_ns: u64, before: u128) -> Piece {
+    fn new(from: u64, to: u64, start_ns: u64, length_ns: u64, before: u128) -> Piece {
         let length = u128::from(length_ns);
         let fits = [length, length, 2]
             .iter()
@@ -258,7 +258,7 @@ mod tests {
             from in 0u64..1_000_000_000_000, to in 0u64..1_000_000_000_000, length in 1u64..100 * S, share in 0.0f64..1.0
         ) {
             prop_assume!(from != to);
-            let piece = Piece::new((from, to), 0, length, 0);
+            let piece = Piece::new(from, to, 0, length, 0);
             prop_assert!(piece.fits);
             let area = ((piece.area() - 1) as f64 * share) as u128;
             let x = piece.reaches(area);

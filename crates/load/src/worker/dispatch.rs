@@ -37,7 +37,7 @@ impl<'r> Worker<'r> {
             }
             Pacer::Open(_) => {
                 self.resume_sessions(ops);
-                self.notice(ops, (STARTS_PER_TURN, OPENS_PER_TURN), u64::MAX);
+                self.notice(ops, STARTS_PER_TURN, OPENS_PER_TURN, u64::MAX);
             }
         }
     }
@@ -101,13 +101,8 @@ impl<'r> Worker<'r> {
     }
 
     /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it. One that would be the
-    /// next to open a connection after so many is left for the next turn, and is late until then.
-    pub(crate) fn notice(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        (most, mut opens): (usize, usize),
-        before_ns: u64,
-    ) {
+    /// next to open a connection after `opens` of them is left for the next turn, and is late until then.
+    pub(crate) fn notice(&mut self, ops: &mut impl Ops<'r>, most: usize, mut opens: usize, before_ns: u64) {
         for _ in 0..most {
             let now = self.now(ops);
             let has_conns = self.conns.round_robin.is_some() || self.mode.is_http2();

@@ -208,7 +208,7 @@ impl<'r> Worker<'r> {
         };
         let held = spec.held.as_ref().map(|h| share.of(h.connections) as u32);
         let journey = spec.journey.as_deref().map(|journey| {
-            let mut users = Users::new(journey, count as usize, spec.seed, (share.slot, share.slots));
+            let mut users = Users::new(journey, count as usize, spec.seed, share);
             users.ids_from(first_id);
             users
         });
