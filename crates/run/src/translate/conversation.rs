@@ -35,14 +35,14 @@ pub fn parts_of<'s>(
     step: &'s plan::Step,
     talk: &'s plan::Conversation,
     what: &str,
-    (load, desk): (&plan::LoadSpec, &Desk<'_>),
+    desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Vec<PartOf<'s>>, String), TranslateError> {
-    let (request, (mut message, fields), url) = written(step, what, load, desk, hosts)?;
+    let (request, (mut message, fields), url) = written(step, what, desk, hosts)?;
     let path = request.label.split_once(' ').map_or("", |(_, path)| path).to_owned();
     let named =
         |more: &str| Request { label: format!("WebSocket {path}{more}"), safe: false, ..request.clone() };
-    let opening = Opening::new(nonce(load.seed, what), talk.subprotocols.clone());
+    let opening = Opening::new(nonce(desk.load.seed, what), talk.subprotocols.clone());
     for (name, value) in opening.headers() {
         message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
     }
