@@ -5,8 +5,10 @@
 
 use loadlab_load::journey::capture::{Captured, Slots};
 use loadlab_load::journey::rows::Rows;
-use loadlab_load::journey::template::{Escape, Fault, Template, Unit, Values, Variable};
+use loadlab_load::journey::template::{Fault, Template, Values};
 use loadlab_load::random::Random;
+use loadlab_record::escape::Escape;
+use loadlab_record::variable::{Unit, Variable};
 
 const ESCAPES: [Escape; 7] =
     [Escape::Raw, Escape::Url, Escape::UrlRaw, Escape::UrlTarget, Escape::Json, Escape::Form, Escape::Header];
@@ -14,7 +16,7 @@ const ESCAPES: [Escape; 7] =
 fn variable(choice: u8, seed: u64) -> Variable {
     let (a, b) = (seed as i64, (seed as i64).rotate_left(17));
     match choice % 8 {
-        0 => Variable::Capture(u16::from(choice / 8 % 2)),
+        0 => Variable::Capture { slot: u16::from(choice / 8 % 2), is_number: false },
         1 => Variable::Feed { feed: 0, column: u16::from(choice / 8 % 3) },
         2 => Variable::Uuid,
         3 => Variable::Random { low: a.min(b), high: a.max(b) },

@@ -1,7 +1,7 @@
 //! The engine: sends requests on schedule, times them, counts them.
 //!
 //! It knows no plan, system or report. *When* ([`schedule`]), *what* ([`spec::request`]), *how* ([`protocol`])
-//! and *until* ([`spec::Until`]) never name one another; they meet in the worker's loop (`worker`). Each load
+//! and *until* ([`Until`]) never name one another; they meet in the worker's loop (`worker`). Each load
 //! thread owns one loop, one I/O backend ([`io`]) and one recorder; what they counted is handed over ten
 //! times a second and merged by [`run()`], on the caller's thread, into ticks and totals.
 //!
@@ -23,8 +23,8 @@ mod start;
 pub mod target;
 mod worker;
 
+pub use loadlab_record::schedule::{Arrivals, Until, WhenBehind};
 pub use measure::batch::Ids;
 pub use pool::ConnectionPool;
 pub use run::{Control, LoadError, LoadEvent, Outcome, run};
-pub use schedule::Arrivals;
-pub use spec::{IoChoice, LoadSpec, Model, Until, WhenBehind};
+pub use spec::{IoChoice, LoadSpec, Model};

@@ -164,7 +164,7 @@ pub fn run(
             let (give_back, empty) = channel();
             empties.push(give_back);
             let (full, start) = (full.clone(), &start);
-            let body = move || load_thread(spec, (control, start), slot, (full, empty));
+            let body = move || load_thread(spec, control, start, slot, Channels { full, empty });
             let thread = std::thread::Builder::new().name(format!("load-{slot}")).spawn_scoped(scope, body);
             match thread {
                 Ok(thread) => threads.push(thread),
@@ -204,9 +204,10 @@ struct ThreadEnd {
 /// The body of a load thread: binds itself, chooses a backend, drives its worker.
 fn load_thread(
     spec: &LoadSpec,
-    (control, start): (&Control, &Start),
+    control: &Control,
+    start: &Start,
     slot: usize,
-    channels: (Sender<Box<Batch>>, Receiver<Box<Batch>>),
+    channels: Channels,
 ) -> Result<ThreadEnd, LoadError> {
     if !spec.starts_as_due() {
         own_usage::short_slices();
@@ -216,10 +217,10 @@ fn load_thread(
     let recorder = recorder_for(spec, slot, channels);
     let worker = Worker::new(spec, &control.0, slot as u64, start.first_id, recorder);
     match ready? {
-        Some(mut io) => drive_from(&mut io, worker, (start, seat)),
+        Some(mut io) => drive_from(&mut io, worker, start, seat),
         None => {
             let epoll = Epoll::new().map_err(|error| LoadError::Io { backend: <Epoll as Io>::NAME, error });
-            drive_from(&mut epoll?, worker, (start, seat))
+            drive_from(&mut epoll?, worker, start, seat)
         }
     }
 }
@@ -259,7 +260,8 @@ fn uring<'r>(spec: &LoadSpec) -> Result<Option<Uring<'r>>, LoadError> {
 fn drive_from<'r, I: Io<'r>>(
     io: &mut I,
     mut worker: Worker<'r>,
-    (start, seat): (&Start, Seat<'_>),
+    start: &Start,
+    seat: Seat<'_>,
 ) -> Result<ThreadEnd, LoadError> {
     let failed = |error| LoadError::Io { backend: I::NAME, error };
     worker.take_up(io.ops());
@@ -294,11 +296,13 @@ fn bound_cpus(spec: &LoadSpec) -> Vec<usize> {
     cpus
 }
 
-fn recorder_for(
-    spec: &LoadSpec,
-    slot: usize,
-    (full, empty): (Sender<Box<Batch>>, Receiver<Box<Batch>>),
-) -> Recorder {
+/// How batches go to the caller's thread, and come back.
+struct Channels {
+    full: Sender<Box<Batch>>,
+    empty: Receiver<Box<Batch>>,
+}
+
+fn recorder_for(spec: &LoadSpec, slot: usize, channels: Channels) -> Recorder {
     Recorder::new(Setup {
         sizes: Sizes {
             worker: slot,
@@ -309,7 +313,7 @@ fn recorder_for(
         window_from_ns: spec.warmup_ns,
         window_to_ns: spec.schedule_ns().unwrap_or(u64::MAX),
         closed: spec.starts_as_due(),
-        full,
-        empty,
+        full: channels.full,
+        empty: channels.empty,
     })
 }

@@ -6,13 +6,15 @@ use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::order::Course;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Message, Script};
-use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::http2::frame::{self, FrameHead, HEAD_LEN, PREFACE, flag, kind};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
 use loadlab_load::run::simulate;
 use loadlab_load::spec::{Held, Http2, Proxy};
 use loadlab_load::{Control, LoadSpec, Model, Outcome, Until};
 use loadlab_record::Failure;
+use loadlab_record::escape::Escape;
+use loadlab_record::variable::Variable;
 
 use crate::support;
 
@@ -189,7 +191,8 @@ fn forgetful(elsewhere: bool) -> LoadSpec {
     let ask = |slot: Option<u16>, host: u16| {
         let mut target = Template::default();
         target.push_text(b"/", Escape::Raw).unwrap();
-        slot.into_iter().for_each(|slot| target.push(Variable::Capture(slot), Escape::Url));
+        slot.into_iter()
+            .for_each(|slot| target.push(Variable::Capture { slot, is_number: false }, Escape::Url));
         let message = Message { method: "GET".into(), target, fields: Template::default(), body: None };
         Script { message: Some(message), host, ..Script::plain() }
     };
@@ -248,7 +251,7 @@ fn users_that_think_are_not_requests_in_flight() {
     journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
-    load.think = loadlab_load::schedule::think::Think::Constant(S);
+    load.think = loadlab_record::schedule::Think::Constant(S);
     // Ten users a second stay for a second each; their two requests take a millisecond.
     load.model = Model::Open {
         rate_per_s: 10.0,

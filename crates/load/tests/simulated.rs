@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::Proxy;
 use loadlab_load::spec::request::{Request, RequestParts};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::Failure;
 use loadlab_record::load::{Counts, Stragglers};
+use loadlab_record::schedule::Think;
 use loadlab_record::summary::Distribution;
 use proptest::prelude::*;
 

@@ -7,10 +7,10 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::order::{Course, Step};
 use loadlab_load::journey::script::{Journey, Script};
 use loadlab_load::run::{simulate, simulate_share};
-use loadlab_load::schedule::level::Stage;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{Counts, Tick};
+use loadlab_record::schedule::Stage;
+use loadlab_record::schedule::Think;
 use proptest::prelude::*;
 
 use crate::support;

@@ -3,9 +3,11 @@
 //! Each load, each batch of it, in each trial has a block of ids of its own. All ids fit into the 53 bits that JSON numbers
 //! hold in most languages, and a block has room for 2³² requests at least.
 
+use loadlab_record::schedule::Until;
+
 use crate::model::journey::Place;
 use crate::model::plan::Plan;
-use crate::model::spec::{Case, LoadSpec, Model, Persisted, Until};
+use crate::model::spec::{Case, LoadSpec, Model, Persisted};
 use crate::text::error::PlanError;
 
 /// Bits of an id.
@@ -59,7 +61,7 @@ pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
 fn requests(load: &LoadSpec) -> Option<u64> {
     match (&load.until, &load.model) {
         (Until::Requests(n), _) => Some(*n),
-        (Until::DurationNs(ns), Model::Open { rate_per_s, .. }) if load.stages.is_empty() => {
+        (Until::Elapsed(ns), Model::Open { rate_per_s, .. }) if load.stages.is_empty() => {
             Some((rate_per_s * *ns as f64 / 1e9) as u64)
         }
         _ => None,

@@ -28,22 +28,25 @@ mod url;
 pub use expand::link::RELAY;
 pub use keys::reference::reference;
 pub use keys::schema::schema;
+pub use loadlab_record::bound::{Bound, Operator};
+pub use loadlab_record::escape::Escape;
+pub use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+pub use loadlab_record::variable::{Unit, Variable};
 pub use model::journey::{
-    Auth, Body, Bound, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect,
-    FeedFormat, FeedSpec, FormPart, Http, Message, OnFailure, Operator, PartContent, Place, Protocol, Said,
-    Script, Setup, Step, Tls,
+    Auth, Body, Capture, CaptureFrom, CapturedName, Checks, ColumnUse, Conversation, Expect, FeedFormat,
+    FeedSpec, FormPart, Http, Message, OnFailure, PartContent, Place, Protocol, Said, Script, Setup, Step,
+    Tls,
 };
 pub use model::part::{
     Command, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime, Network, Part,
 };
 pub use model::plan::{Order, Plan};
 pub use model::spec::{
-    Action, Arrivals, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec,
-    Expression, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,
-    ProbeSpec, Purpose, ReadySign, ReadySpec, Stage, StopSpec, SystemSpec, Think, Until, WhenBehind,
+    Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
+    LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource, ProbeSpec, Purpose,
+    ReadySign, ReadySpec, StopSpec, SystemSpec,
 };
-pub use model::template::{Template, UnknownName};
-pub use model::variable::{Escape, Segment, Unit, Variable};
+pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};
 pub use plan::Options;
 pub use text::error::{PlanError, PlanErrors, Related};

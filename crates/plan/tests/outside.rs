@@ -130,7 +130,7 @@ load:
     let env: Vec<String> = web.env.iter().map(|(_, value)| filled(value)).collect();
     assert_eq!(env, ["token-from-a-file", "8080"]);
     let load = &case.loads[0];
-    assert_eq!(load.until, loadlab_plan::Until::DurationNs(3_000_000_000));
+    assert_eq!(load.until, loadlab_plan::Until::Elapsed(3_000_000_000));
     let proxy = load.http.proxy.as_ref().unwrap();
     assert_eq!(filled(proxy), "http://u:p%40ss%20word%3A1@127.0.0.1:8080");
     let Some(Auth::Basic { password, .. }) = &load.journey[0].auth else { panic!() };

@@ -118,7 +118,7 @@ fn loads_become_numbers() {
     let [browse, trickle] = plan.cases()[1].loads.as_slice() else { panic!("two loads") };
     assert_eq!(
         (&browse.model, browse.until),
-        (&Model::Closed { users: 10, pace_ns: None }, Until::DurationNs(60_000_000_000))
+        (&Model::Closed { users: 10, pace_ns: None }, Until::Elapsed(60_000_000_000))
     );
     assert_eq!((browse.warmup_ns, browse.batches, browse.pause_ns), (5_000_000_000, 3, 10_000_000_000));
     assert_eq!(
@@ -301,9 +301,9 @@ fn stages_think_times_and_starts() {
     );
     assert_eq!(
         (&visitors.model, visitors.until),
-        (&Model::Closed { users: 100, pace_ns: None }, Until::DurationNs(110_000_000_000))
+        (&Model::Closed { users: 100, pace_ns: None }, Until::Elapsed(110_000_000_000))
     );
-    assert_eq!(visitors.think, Think::Uniform { low_ns: 1_000_000_000, high_ns: 3_000_000_000 });
+    assert_eq!(visitors.think, Think::Uniform(1_000_000_000, 3_000_000_000));
     assert_eq!(robots.stages[0], stage(0.5, 1000.0, 10));
     assert!(
         matches!(robots.model, Model::Open { rate_per_s, max_in_flight: 200, .. } if rate_per_s == 1000.0)
@@ -311,11 +311,11 @@ fn stages_think_times_and_starts() {
     assert_eq!((robots.start_ns, robots.when_behind), (10_000_000_000, WhenBehind::Drop));
     assert_eq!(meters.model, Model::Closed { users: 40, pace_ns: Some(500_000_000) });
     assert_eq!((meters.start_ns, meters.when_behind), (90_000_000_000, WhenBehind::Drop));
-    assert_eq!(readers.think, Think::Exponential { mean_ns: 2_000_000_000 });
-    assert_eq!((readers.stages.len(), scripts.think), (0, Think::Constant { ns: 2_000_000_000 }));
+    assert_eq!(readers.think, Think::Exponential(2_000_000_000));
+    assert_eq!((readers.stages.len(), scripts.think), (0, Think::Constant(2_000_000_000)));
 
     let with =
         |profile: &str| plan("models", &Options { profile: Some(profile.into()), ..Options::default() });
     assert_eq!(with("calm").cases()[0].loads[0].model, Model::Closed { users: 5, pace_ns: None });
-    assert_eq!(with("short").cases()[0].loads[0].until, Until::DurationNs(1_000_000_000));
+    assert_eq!(with("short").cases()[0].loads[0].until, Until::Elapsed(1_000_000_000));
 }

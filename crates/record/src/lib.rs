@@ -10,11 +10,16 @@
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
+//! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
+//! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
 //! - [`url`]: where a URL goes, read alike by everyone who asks.
+//! - [`time`]: days and their dates.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
+pub mod bound;
+pub mod escape;
 pub mod event;
 pub mod example;
 pub mod expr;
@@ -29,11 +34,14 @@ pub mod numbers;
 pub mod outcome;
 pub mod sample;
 pub mod samples;
+pub mod schedule;
 pub mod secrets;
 pub mod store;
 pub mod summary;
+pub mod time;
 pub mod units;
 pub mod url;
+pub mod variable;
 
 pub use histogram::Histogram;
 pub use outcome::{Failure, Outcome};

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use loadlab_analysis::Exit;
 use loadlab_load::target::Allowed;
 use loadlab_plan::Plan;
-use loadlab_record::Secrets;
 use loadlab_record::event::What;
 use loadlab_record::expr::Expr;
 use loadlab_record::manifest::RunEnded;
@@ -18,9 +17,9 @@ use crate::event::RunEvent;
 use crate::manifest::Record;
 use crate::options::How;
 use crate::result::{RunResult, TrialEnd};
+use crate::site::Site;
 use crate::site::durability::Ids;
 use crate::site::error::SiteError;
-use crate::site::{Builds, Site};
 use crate::state::{Stage, Tell};
 use crate::translate::error::TranslateError;
 use crate::translate::{check_targets, journey, urls};
@@ -87,13 +86,11 @@ pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Resul
     let mut record = Record::begin(plan, how)?;
     tell(RunEvent::Recording { dir: how.out.clone(), trials: schedule.len() });
 
-    let mut builds = Builds::new();
-    let mut site = match prepare(plan, how, &mut record, (&mut builds, cancel, tell)) {
+    let mut site = match prepare(plan, how, &mut record, cancel, tell) {
         Ok(site) => site,
-        Err(error) => return Err(never_began(&mut record, schedule.first(), builds, (error, cancel))),
+        Err(error) => return Err(never_began(&mut record, schedule.first(), error, cancel)),
     };
-    let mut course =
-        Course { plan, how, conditions, allowed, record, builds, cancel, tell, done: Done::default() };
+    let mut course = Course { plan, how, conditions, allowed, record, cancel, tell, done: Done::default() };
     for place in 0..schedule.len() {
         if cancel.is_cancelled() || course.done.is_record_lost {
             break;
@@ -116,14 +113,9 @@ pub fn allowed_of(plan: &Plan, how: &How) -> Result<Allowed, RunError> {
 }
 
 /// The stage of a trial, whose record has what was built before it, and what this host lacks.
-pub fn stage_of(
-    writer: TrialWriter,
-    (cancel, secrets): (&Cancel, &Secrets),
-    builds: &mut Builds,
-    site: &Site,
-) -> Arc<Stage> {
-    let stage = Stage::new(Some(writer), cancel.clone(), secrets.clone());
-    std::mem::take(builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
+pub fn stage_of(record: &mut Record, writer: TrialWriter, cancel: &Cancel, site: &Site) -> Arc<Stage> {
+    let stage = Stage::new(Some(writer), cancel.clone(), record.secrets().clone());
+    std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
     for missing in site.unavailable() {
         let (what, why) = (missing.what.clone(), missing.why.clone());
         stage.event(What::Unavailable { component: "host".to_owned(), what, why });
@@ -139,7 +131,8 @@ pub fn prepare(
     plan: &Plan,
     how: &How,
     record: &mut Record,
-    (builds, cancel, tell): (&mut Builds, &Cancel, Tell<'_>),
+    cancel: &Cancel,
+    tell: Tell<'_>,
 ) -> Result<Site, RunError> {
     if plan.isolate != loadlab_plan::Isolation::None {
         // Known before anything is built.
@@ -158,7 +151,7 @@ pub fn prepare(
         tell(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
     needs::check(plan, &site)?;
-    site.build(plan.cases(), cancel, builds, tell)?;
+    site.build(plan.cases(), cancel, &mut record.builds, tell)?;
     if let Some(net) = isolated(plan)? {
         site.isolate(net);
     }
@@ -181,14 +174,14 @@ fn isolated(plan: &Plan) -> Result<Option<Net>, RunError> {
 pub fn never_began(
     record: &mut Record,
     first: Option<&(usize, u32)>,
-    builds: Builds,
-    (error, cancel): (RunError, &Cancel),
+    error: RunError,
+    cancel: &Cancel,
 ) -> RunError {
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
     if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
         let stage = Stage::new(Some(writer), cancel.clone(), record.secrets().clone());
-        builds.into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
+        std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
         stage.settle_clock();
         stage.event(What::Failed { text: error.to_string() });
     }
@@ -207,7 +200,6 @@ struct Course<'a> {
     conditions: Vec<Conditions>,
     allowed: Allowed,
     record: Record,
-    builds: Builds,
     cancel: &'a Cancel,
     tell: Tell<'a>,
     done: Done,
@@ -245,9 +237,9 @@ impl Course<'_> {
         (self.tell)(event);
         let writer = match self.record.trial(index, number) {
             Ok(writer) => writer,
-            Err(error) => return self.add((index, number), lost(&error), true),
+            Err(error) => return self.add(index, number, lost(&error), true),
         };
-        let stage = stage_of(writer, (self.cancel, &self.how.secrets), &mut self.builds, site);
+        let stage = stage_of(&mut self.record, writer, self.cancel, site);
         let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
         let mut outcome = match (given_up, limits::settle(case, self.plan.cases(), &self.done.trials)) {
             (Some(given_up), _) => skipped(&stage, given_up),
@@ -272,10 +264,10 @@ impl Course<'_> {
         stage.notices(&site.notices, self.tell);
         logs::mask_ended(&stage, &site.open_logs(), self.tell);
         outcome.and_then(stage.trouble().map(|t| (t.words(), t.exit())));
-        self.add((index, number), outcome, stage.unwritten().is_some());
+        self.add(index, number, outcome, stage.unwritten().is_some());
     }
 
-    fn add(&mut self, (index, trial): (usize, u32), outcome: TrialOutcome, is_record_lost: bool) {
+    fn add(&mut self, index: usize, trial: u32, outcome: TrialOutcome, is_record_lost: bool) {
         let TrialOutcome { summary, failure, exit } = outcome.masked(&self.how.secrets);
         let case = self.plan.cases()[index].name.clone();
         if let (None, Some(why)) = (&summary, &failure) {

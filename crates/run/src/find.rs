@@ -19,8 +19,8 @@ use crate::event::RunEvent;
 use crate::logs;
 use crate::manifest::Record;
 use crate::options::How;
+use crate::site::Site;
 use crate::site::durability::Ids;
-use crate::site::{Builds, Site};
 use crate::state::Tell;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
@@ -130,10 +130,9 @@ pub fn find(
     };
     let mut record = Record::begin_search(plan, how, facts.clone())?;
     tell(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize });
-    let mut builds = Builds::new();
-    let site = match prepare(plan, how, &mut record, (&mut builds, cancel, tell)) {
+    let site = match prepare(plan, how, &mut record, cancel, tell) {
         Ok(site) => site,
-        Err(error) => return Err(never_began(&mut record, None, builds, (error, cancel))),
+        Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
     let is_up_anew = base.system.compose.is_some();
     let carried = Carried::for_loads(if is_up_anew { 0 } else { base.loads.len() });
@@ -146,7 +145,6 @@ pub fn find(
         conditions: conditions.pop().unwrap_or_default(),
         allowed,
         record,
-        builds,
         cancel,
         tell,
         facts,
@@ -166,7 +164,6 @@ struct SearchRun<'a> {
     conditions: Conditions,
     allowed: Allowed,
     record: Record,
-    builds: Builds,
     cancel: &'a Cancel,
     tell: Tell<'a>,
     facts: SearchFacts,
@@ -292,7 +289,7 @@ impl SearchRun<'_> {
             Ok(writer) => writer,
             Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
         };
-        let stage = stage_of(writer, (self.cancel, &self.how.secrets), &mut self.builds, site);
+        let stage = stage_of(&mut self.record, writer, self.cancel, site);
         let dir = dir_of(self.plan);
         let trial = Trial {
             index: 0,
@@ -344,7 +341,7 @@ impl SearchRun<'_> {
         case.values.retain(|(axis, _)| axis != request.vary.name());
         case.values.push((request.vary.name().to_owned(), level.to_string()));
         for (i, load) in case.loads.iter_mut().enumerate() {
-            load.until = plan::Until::DurationNs(request.settle_ns.saturating_add(length_ns));
+            load.until = plan::Until::Elapsed(request.settle_ns.saturating_add(length_ns));
             (load.warmup_ns, load.is_warmup_found) = (request.settle_ns, false);
             (load.batches, load.pause_ns) = (1, 0);
             if i == request.load {

@@ -2,6 +2,7 @@
 
 use loadlab_record::expr::{Expr, ExprError};
 use loadlab_record::manifest::{Host, Writer};
+use loadlab_record::time;
 use loadlab_system::ProcessId;
 
 /// The machine, as far as it tells.
@@ -34,23 +35,7 @@ pub fn writer() -> Writer {
 /// The wall clock in UTC, for people.
 pub fn rfc3339_now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    rfc3339(since.as_secs())
-}
-
-/// Civil date from days since 1970 (H. Hinnant, "chrono-Compatible Low-Level Date Algorithms", §days).
-fn rfc3339(unix_s: u64) -> String {
-    let (days, second) = ((unix_s / 86_400) as i64, unix_s % 86_400);
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}Z")
+    time::rfc3339(since.as_secs())
 }
 
 /// Parses expressions given as options.
@@ -60,17 +45,4 @@ fn rfc3339(unix_s: u64) -> String {
 pub fn parse_expressions(texts: &[String]) -> Result<Vec<Expr>, (String, ExprError)> {
     let parse = |text: &String| Expr::parse(text).map_err(|e| (text.clone(), e));
     texts.iter().map(parse).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(951_782_399), "2000-02-28T23:59:59Z");
-        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(rfc3339(1_795_132_800), "2026-11-20T00:00:00Z");
-    }
 }

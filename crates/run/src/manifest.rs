@@ -13,6 +13,7 @@ use loadlab_record::store::{
 
 use crate::host;
 use crate::options::How;
+use crate::site::Builds;
 
 /// A record under way: its writer, and what its manifest says.
 pub struct Record {
@@ -20,6 +21,8 @@ pub struct Record {
     manifest: Manifest,
     /// Its folder, absolute: components run in folders of their own.
     pub dir: PathBuf,
+    /// What was built and is not in the record of a trial yet.
+    pub builds: Builds,
     /// Trials of each level of a search.
     tried: Vec<u32>,
 }
@@ -33,7 +36,7 @@ impl Record {
         let manifest = manifest_of(plan, how);
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
-        Ok(Record { writer, manifest, dir, tried: Vec::new() })
+        Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
     }
 
     /// The record of a search: its levels become its cases as they are probed.
@@ -49,7 +52,7 @@ impl Record {
         manifest.search = Some(facts);
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
-        Ok(Record { writer, manifest, dir, tried: Vec::new() })
+        Ok(Record { writer, manifest, dir, builds: Builds::new(), tried: Vec::new() })
     }
 
     /// The place of a level of a search, which becomes a case when it is first probed, and the number of its next
@@ -61,7 +64,7 @@ impl Record {
         let place = match self.manifest.cases.iter().position(|c| c.name == case.name) {
             Some(place) => place,
             None => {
-                self.manifest.cases.push(case_facts((case, &case_dir_name(&case.name))));
+                self.manifest.cases.push(case_facts(case, &case_dir_name(&case.name)));
                 self.tried.push(0);
                 self.writer.manifest(&self.manifest)?;
                 self.manifest.cases.len() - 1
@@ -133,7 +136,7 @@ fn manifest_of(plan: &Plan, how: &How) -> Manifest {
         words: plan.words(),
         components: first_of_each(components.map(facts), |c| c.name.clone()),
         axes: plan.axes.clone(),
-        cases: cases.iter().zip(&dirs).map(case_facts).collect(),
+        cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir)).collect(),
         trials: plan.trials,
         expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
         derive: plan.derive.iter().map(derived_facts).collect(),
@@ -147,7 +150,7 @@ fn derived_facts(derived: &plan::DerivedSpec) -> DerivedFacts {
     DerivedFacts { name, value, against }
 }
 
-fn case_facts((case, dir): (&Case, &String)) -> CaseFacts {
+fn case_facts(case: &Case, dir: &str) -> CaseFacts {
     let model = match case.loads.as_slice() {
         [load] => Some(&load.model),
         _ => None,
@@ -158,7 +161,7 @@ fn case_facts((case, dir): (&Case, &String)) -> CaseFacts {
         // A rate of users is none of requests.
         Some(plan::Model::Sessions { .. } | plan::Model::Command(_)) | None => (None, None),
     };
-    CaseFacts { name: case.name.clone(), dir: dir.clone(), values: case.values.clone(), users, rate_per_s }
+    CaseFacts { name: case.name.clone(), dir: dir.to_owned(), values: case.values.clone(), users, rate_per_s }
 }
 
 /// In order, without those whose key was there before.

@@ -6,11 +6,11 @@ use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::run::simulate;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::Held;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
 use loadlab_record::load::{OwnLimits, Tick};
+use loadlab_record::schedule::Think;
 use loadlab_record::summary::{Ended, LoadFacts, Summary, Verdict};
 
 const MS: u64 = 1_000_000;

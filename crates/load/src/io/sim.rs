@@ -266,7 +266,7 @@ impl<S: Server> SimOps<S> {
     /// Notes what was asked for or reported.
     fn note(&mut self, kind: Kind, conn: ConnId, bytes: &[u8], number: u64) {
         let (now_ns, peer) = (self.now_ns(), self.peer(conn));
-        self.books.note(now_ns, (kind, peer), bytes, number);
+        self.books.note(now_ns, kind, peer, bytes, number);
     }
 
     /// Tells the worker.

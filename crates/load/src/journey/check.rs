@@ -4,6 +4,7 @@
 //! since few failures are shown and all are counted.
 
 use loadlab_record::Secrets;
+use loadlab_record::bound::Bound;
 use memchr::memmem;
 
 use crate::journey::capture::{header, number};
@@ -119,60 +120,6 @@ impl Decimal {
         match (self, other) {
             (Decimal::Whole(a), Decimal::Whole(b)) => a == b,
             (a, b) => a.real() == b.real(),
-        }
-    }
-}
-
-/// A comparison.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
-    /// How.
-    pub operator: Operator,
-    /// With what.
-    pub value: f64,
-}
-
-/// How two numbers are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// `<`
-    Less,
-    /// `<=`
-    AtMost,
-    /// `>`
-    Greater,
-    /// `>=`
-    AtLeast,
-    /// `==`
-    Equal,
-    /// `!=`
-    NotEqual,
-}
-
-impl Operator {
-    /// As it is written.
-    pub fn sign(self) -> &'static str {
-        match self {
-            Operator::Less => "<",
-            Operator::AtMost => "<=",
-            Operator::Greater => ">",
-            Operator::AtLeast => ">=",
-            Operator::Equal => "==",
-            Operator::NotEqual => "!=",
-        }
-    }
-}
-
-impl Bound {
-    #[inline]
-    fn holds(self, value: f64) -> bool {
-        match self.operator {
-            Operator::Less => value < self.value,
-            Operator::AtMost => value <= self.value,
-            Operator::Greater => value > self.value,
-            Operator::AtLeast => value >= self.value,
-            Operator::Equal => value == self.value,
-            Operator::NotEqual => value != self.value,
         }
     }
 }
@@ -360,6 +307,7 @@ fn quoted(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use loadlab_record::bound::Operator;
 
     const HEAD: &[u8] =
         b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\nX-Count: 12\r\n\r\n";

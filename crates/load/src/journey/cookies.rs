@@ -5,6 +5,8 @@
 //! is refused. There is no list of public suffixes: a domain without a dot belongs to its host alone. The clock is
 //! handed in.
 
+use loadlab_record::time::Date;
+
 /// Most cookies of a user.
 pub const MAX_COOKIES: usize = 50;
 /// Largest cookie: name, value, domain and path together, bytes.
@@ -314,8 +316,9 @@ fn date(text: &[u8]) -> Option<u64> {
     if !(1..=31).contains(&day) || year < 1601 || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
-    let days = days_since_1970(year, month, day);
-    Some(days.map_or(0, |days| days * 86_400 + hour * 3600 + minute * 60 + second))
+    Some(
+        Date { year, month, day }.days().map_or(0, |days| days * 86_400 + hour * 3600 + minute * 60 + second),
+    )
 }
 
 /// `hh:mm:ss`.
@@ -339,15 +342,6 @@ fn month_number(token: &[u8]) -> Option<u64> {
     const NAMES: &[u8] = b"janfebmaraprmayjunjulaugsepoctnovdec";
     let name = token.get(..3)?;
     NAMES.chunks(3).position(|n| n.eq_ignore_ascii_case(name)).map(|at| at as u64 + 1)
-}
-
-/// Days from 1970-01-01 to a day, years counted from March as in `template`; `None` before.
-fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month = if month > 2 { month - 3 } else { month + 9 };
-    let (era, of_era) = (year / 400, year % 400);
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    (era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year).checked_sub(719_468)
 }
 
 #[cfg(test)]

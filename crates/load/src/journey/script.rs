@@ -3,6 +3,8 @@
 
 use loadlab_record::Secrets;
 use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::schedule::Think;
+use loadlab_record::variable::Variable;
 
 use crate::journey::capture::{Capture, Slots};
 use crate::journey::check::{Checks, Expect, Failed};
@@ -12,11 +14,10 @@ use crate::journey::order::{Course, Step};
 use crate::journey::redirect::Site;
 use crate::journey::response::{BufferedResponse, Buffering, Ended};
 use crate::journey::rows::{Dealing, Rows};
-use crate::journey::template::{self, Template, Values};
+use crate::journey::template::{Fault, Template, Values};
 use crate::protocol::http2::Outline;
 use crate::protocol::websocket::Kind;
 use crate::protocol::websocket::opening::Opening;
-use crate::schedule::think::Think;
 
 /// What a step adds to its request.
 #[derive(Clone, Debug)]
@@ -123,7 +124,7 @@ impl Message {
     /// It carries a number that no other request of the trial has.
     pub fn has_id(&self) -> bool {
         let templates = [&self.target, &self.fields].into_iter().chain(&self.body);
-        templates.flat_map(Template::variables).any(|variable| variable == template::Variable::Id)
+        templates.flat_map(Template::variables).any(|variable| variable == Variable::Id)
     }
 }
 
@@ -218,7 +219,7 @@ impl Script {
     ///
     /// # Errors
     /// A value that is missing.
-    pub fn expect(&mut self, values: &mut Values<'_>) -> Result<(), template::Fault> {
+    pub fn expect(&mut self, values: &mut Values<'_>) -> Result<(), Fault> {
         let Script { checks, expected, .. } = self;
         for (place, text) in expected {
             let room = match *place {

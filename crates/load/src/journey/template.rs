@@ -4,77 +4,13 @@
 //! capture) and the way its value is escaped at that place. Writing one appends to a buffer and looks nothing up by
 //! name. It does not know what it writes: a path, a header field or a body.
 
+use loadlab_record::escape::{ControlCharacter, Escape};
+use loadlab_record::time::Date;
+use loadlab_record::variable::{Unit, Variable};
+
 use crate::journey::capture::Captured;
 use crate::journey::rows::Rows;
 use crate::random::Random;
-
-/// A value that is known only when a request is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variable {
-    /// The user's number, from 0.
-    User,
-    /// How many journeys this user has made before, from 0.
-    Iteration,
-    /// The request's number within the load; no two requests have the same.
-    Sequence,
-    /// A number that no other request of the trial has.
-    Id,
-    /// A random UUID (version 4), another one at each place.
-    Uuid,
-    /// The time since 1970, UTC.
-    Now(Unit),
-    /// A whole number from `low` to `high`, both included, another one at each place.
-    Random {
-        /// Least.
-        low: i64,
-        /// Greatest; not below `low`.
-        high: i64,
-    },
-    /// A cell of the user's row.
-    Feed {
-        /// Which feed, index.
-        feed: u16,
-        /// Which of the columns that were kept, index.
-        column: u16,
-    },
-    /// What was captured.
-    Capture(u16),
-}
-
-/// How a time is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Whole seconds.
-    Seconds,
-    /// Whole milliseconds.
-    Millis,
-    /// Whole microseconds.
-    Micros,
-    /// Nanoseconds.
-    Nanos,
-    /// `2026-11-20T09:30:00.000Z` (RFC 3339).
-    Rfc3339,
-}
-
-/// What a place does to the values put into it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Escape {
-    /// Nothing: bodies that are plain text.
-    Raw,
-    /// A part of a path or query: percent-encoded but for letters, digits and `-._~` (RFC 3986 §2.3).
-    Url,
-    /// A path or query that is a URL's already: only what would end the request line early is encoded.
-    UrlRaw,
-    /// The same right behind the host: of a whole URL (a `Location`) scheme, host and fragment are left out, and what
-    /// does not begin with `/` gets one in front.
-    UrlTarget,
-    /// Within the quotes of a JSON text (RFC 8259 §7).
-    Json,
-    /// `application/x-www-form-urlencoded`: a blank is `+`.
-    Form,
-    /// A header field's value: line breaks and other control characters are refused.
-    Header,
-}
 
 /// Why a request cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +31,12 @@ impl Fault {
             Fault::NoRow(_) => "a data feed ran out",
             Fault::ControlCharacter => "a value for a header field holds a control character",
         }
+    }
+}
+
+impl From<ControlCharacter> for Fault {
+    fn from(_: ControlCharacter) -> Fault {
+        Fault::ControlCharacter
     }
 }
 
@@ -156,7 +98,7 @@ impl Template {
         if let Some(Segment::Text(last)) = self.segments.last_mut() {
             *last = bytes.into_boxed_slice();
         }
-        outcome
+        Ok(outcome?)
     }
 
     /// Appends a variable.
@@ -244,11 +186,11 @@ fn put(variable: Variable, escape: Escape, values: &mut Values<'_>, out: &mut Ve
             let row = values.rows.get(usize::from(feed)).copied().unwrap_or(Rows::NONE);
             let rows = values.feeds.get(usize::from(feed)).ok_or(Fault::NoRow(feed))?;
             let cell = rows.cell(row, column).ok_or(Fault::NoRow(feed))?;
-            return escape.write(cell, out);
+            escape.write(cell, out)?;
         }
-        Variable::Capture(slot) => {
+        Variable::Capture { slot, .. } => {
             let value = values.captured.get(slot).ok_or(Fault::Unset(slot))?;
-            return escape.write(value, out);
+            escape.write(value, out)?;
         }
     }
     Ok(())
@@ -314,7 +256,7 @@ fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
             // Of what it is made from only the colon means something to a place.
             let colon: &[u8] = if matches!(escape, Escape::Url | Escape::Form) { b"%3A" } else { b":" };
             let seconds = now_ns / 1_000_000_000;
-            let (year, month, day) = civil(seconds / 86_400);
+            let Date { year, month, day } = Date::of_day(seconds / 86_400);
             padded(year, 4, out);
             out.push(b'-');
             padded(month, 2, out);
@@ -331,19 +273,6 @@ fn now(now_ns: u64, unit: Unit, escape: Escape, out: &mut Vec<u8>) {
             out.push(b'Z');
         }
     }
-}
-
-/// Year, month and day of a day since 1970-01-01. Years are counted from March, so that the leap day is the last of
-/// its year: 400 of them have 146,097 days, and months of 30.6 days on average fall into place by one division.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 /// Turns what `out` holds from `from` on into base64, in place: from its end, so that no byte is written over before
@@ -363,111 +292,6 @@ fn to_base64(out: &mut Vec<u8>, from: usize) {
         for i in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * i)) as usize & 0x3f];
             out[from + 4 * group + i] = if i <= here { digit } else { b'=' };
-        }
-    }
-}
-
-impl Escape {
-    /// Appends a value the way its place wants it.
-    ///
-    /// # Errors
-    /// A control character for a header field.
-    #[inline]
-    pub fn write(self, value: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
-        match self {
-            Escape::Raw => out.extend_from_slice(value),
-            Escape::Header => {
-                if value.iter().any(|b| is_control(*b) && *b != b'\t') {
-                    return Err(Fault::ControlCharacter);
-                }
-                out.extend_from_slice(value);
-            }
-            Escape::Url => percent(value, out, is_unreserved),
-            Escape::UrlRaw => percent(value, out, |b| b > b' ' && b < 0x7f && b != b'#'),
-            Escape::UrlTarget => {
-                let target = behind_host(value);
-                if !target.starts_with(b"/") {
-                    out.push(b'/');
-                }
-                percent(target, out, |b| b > b' ' && b < 0x7f && b != b'#');
-            }
-            Escape::Form => form(value, out),
-            Escape::Json => json(value, out),
-        }
-        Ok(())
-    }
-}
-
-/// Path and query of a whole URL, or what is one already. The fragment goes: it is never sent.
-fn behind_host(value: &[u8]) -> &[u8] {
-    let value = &value[..memchr::memchr(b'#', value).unwrap_or(value.len())];
-    let scheme = value.iter().position(|b| !(b.is_ascii_alphanumeric() || b"+-.".contains(b)));
-    let rest = match scheme {
-        Some(at) if value[at..].starts_with(b"://") => &value[at + 3..],
-        _ => match value.strip_prefix(b"//") {
-            Some(rest) => rest,
-            None => return value,
-        },
-    };
-    memchr::memchr2(b'/', b'?', rest).map_or(&rest[rest.len()..], |at| &rest[at..])
-}
-
-fn is_control(byte: u8) -> bool {
-    byte < b' ' || byte == 0x7f
-}
-
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-const HEX_UPPER: &[u8; 16] = b"0123456789ABCDEF";
-
-fn percent(value: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool) {
-    for &byte in value {
-        if plain(byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[
-                b'%',
-                HEX_UPPER[usize::from(byte >> 4)],
-                HEX_UPPER[usize::from(byte & 15)],
-            ]);
-        }
-    }
-}
-
-fn form(value: &[u8], out: &mut Vec<u8>) {
-    for part in value.split_inclusive(|b| *b == b' ') {
-        let (part, blank) = match part.strip_suffix(b" ") {
-            Some(part) => (part, true),
-            None => (part, false),
-        };
-        percent(part, out, |b| b.is_ascii_alphanumeric() || matches!(b, b'*' | b'-' | b'.' | b'_'));
-        if blank {
-            out.push(b'+');
-        }
-    }
-}
-
-/// Bytes that are no UTF-8 become U+FFFD: the document stays one.
-fn json(value: &[u8], out: &mut Vec<u8>) {
-    for chunk in value.utf8_chunks() {
-        for byte in chunk.valid().bytes() {
-            match byte {
-                b'"' => out.extend_from_slice(b"\\\""),
-                b'\\' => out.extend_from_slice(b"\\\\"),
-                b'\n' => out.extend_from_slice(b"\\n"),
-                b'\r' => out.extend_from_slice(b"\\r"),
-                b'\t' => out.extend_from_slice(b"\\t"),
-                0..b' ' => {
-                    let low = HEX_UPPER[usize::from(byte & 15)];
-                    out.extend_from_slice(&[b'\\', b'u', b'0', b'0', b'0' + (byte >> 4), low]);
-                }
-                _ => out.push(byte),
-            }
-        }
-        if !chunk.invalid().is_empty() {
-            out.extend_from_slice("\u{fffd}".as_bytes());
         }
     }
 }
@@ -531,48 +355,9 @@ mod tests {
     }
 
     #[test]
-    fn values_are_escaped_for_their_place() {
-        let all = "a B&=+%/?#\"\\\n\u{1}é~*";
-        for (escape, expect) in [
-            (Escape::Raw, all),
-            (Escape::Url, "a%20B%26%3D%2B%25%2F%3F%23%22%5C%0A%01%C3%A9~%2A"),
-            (Escape::UrlRaw, "a%20B&=+%/?%23\"\\%0A%01%C3%A9~*"),
-            (Escape::Form, "a+B%26%3D%2B%25%2F%3F%23%22%5C%0A%01%C3%A9%7E*"),
-            (Escape::Json, "a B&=+%/?#\\\"\\\\\\n\\u0001é~*"),
-        ] {
-            let mut out = Vec::new();
-            assert_eq!(escape.write(all.as_bytes(), &mut out), Ok(()), "{escape:?}");
-            assert_eq!(String::from_utf8(out).unwrap(), expect, "{escape:?}");
-        }
-        let mut out = Vec::new();
-        assert_eq!(Escape::Header.write(b"a\tb\xff", &mut out), Ok(()));
-        assert_eq!(Escape::Header.write(b"a\r\nb", &mut out), Err(Fault::ControlCharacter));
-        assert_eq!(Escape::Header.write(b"\x7f", &mut out), Err(Fault::ControlCharacter));
-    }
-
-    #[test]
-    fn paths_from_elsewhere_begin_with_a_slash() {
-        for (value, expect) in [
-            ("/a?b=c", "/a?b=c"),
-            ("a b", "/a%20b"),
-            ("http://other:80/x?y#z", "/x?y"),
-            ("https://other", "/"),
-            ("http://other?q", "/?q"),
-            ("//other/x", "/x"),
-            ("?q", "/?q"),
-            ("", "/"),
-            ("a/b://c", "/a/b://c"),
-        ] {
-            let mut out = Vec::new();
-            Escape::UrlTarget.write(value.as_bytes(), &mut out).unwrap();
-            assert_eq!(String::from_utf8(out).unwrap(), expect, "{value}");
-        }
-    }
-
-    #[test]
     fn what_is_missing_is_a_fault() {
         let mut template = Template::default();
-        template.push(Variable::Capture(0), Escape::Raw);
+        template.push(Variable::Capture { slot: 0, is_number: false }, Escape::Raw);
         let mut slots = Slots::new(1);
         assert_eq!(written(&template, &slots, 1), Err(Fault::Unset(0)));
         slots.set(0, b"x y").unwrap();
@@ -600,52 +385,7 @@ mod tests {
         assert_eq!(basic.as_fixed(), None);
     }
 
-    #[test]
-    fn days_have_their_dates() {
-        for (days, date) in [
-            (0, (1970, 1, 1)),
-            (58, (1970, 2, 28)),
-            (59, (1970, 3, 1)),
-            (11_016, (2000, 2, 29)),
-            (20_777, (2026, 11, 20)),
-            (47_540, (2100, 2, 28)),
-            (47_541, (2100, 3, 1)),
-        ] {
-            assert_eq!(civil(days), date, "{days}");
-        }
-    }
-
     proptest! {
-        #[test]
-        fn escaped_json_is_the_value_again(value: String) {
-            let mut out = b"\"".to_vec();
-            Escape::Json.write(value.as_bytes(), &mut out).unwrap();
-            out.push(b'"');
-            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), value);
-        }
-
-        #[test]
-        fn json_of_any_bytes_is_json(value: Vec<u8>) {
-            let mut out = b"\"".to_vec();
-            Escape::Json.write(&value, &mut out).unwrap();
-            out.push(b'"');
-            prop_assert_eq!(serde_json::from_slice::<String>(&out).unwrap(), String::from_utf8_lossy(&value));
-        }
-
-        #[test]
-        fn nothing_leaves_its_place(value: Vec<u8>) {
-            for escape in [Escape::Url, Escape::UrlRaw, Escape::UrlTarget, Escape::Form] {
-                let mut out = Vec::new();
-                escape.write(&value, &mut out).unwrap();
-                prop_assert!(out.iter().all(|b| (0x21..0x7f).contains(b) && *b != b'#'));
-                if matches!(escape, Escape::Url | Escape::Form) {
-                    prop_assert!(!out.iter().any(|b| b"&=/?;,".contains(b)));
-                    let unplus: Vec<u8> = out.iter().map(|b| if *b == b'+' { b' ' } else { *b }).collect();
-                    prop_assert_eq!(unpercent(&unplus), value.clone());
-                }
-            }
-        }
-
         #[test]
         fn random_numbers_are_within_their_bounds(a: i64, b: i64, seed: u64) {
             let (low, high) = (a.min(b), a.max(b));
@@ -677,22 +417,6 @@ mod tests {
             prop_assert_eq!(&out[before.len()..], expect.as_bytes());
             prop_assert_eq!(&out[..before.len()], &before[..]);
         }
-    }
-
-    fn unpercent(text: &[u8]) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut at = 0;
-        while at < text.len() {
-            if text[at] == b'%' {
-                let hex = std::str::from_utf8(&text[at + 1..at + 3]).unwrap();
-                out.push(u8::from_str_radix(hex, 16).unwrap());
-                at += 3;
-            } else {
-                out.push(text[at]);
-                at += 1;
-            }
-        }
-        out
     }
 
     #[test]

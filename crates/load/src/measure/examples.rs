@@ -37,10 +37,19 @@ pub struct Ending<'a> {
     pub user: Option<u64>,
     /// Status, if a head came.
     pub status: Option<u16>,
-    /// Beginning of the response and where its head ends.
-    pub response: (&'a [u8], Option<usize>),
+    /// Beginning of the response.
+    pub response: ResponseBytes<'a>,
     /// What there is to show of a journey.
     pub shown: Option<&'a Shown>,
+}
+
+/// Bytes of a response, from its beginning.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResponseBytes<'a> {
+    /// As many as are there.
+    pub bytes: &'a [u8],
+    /// Where its head ends among them, if it does.
+    pub head_end: Option<usize>,
 }
 
 /// What went wrong, cheap to carry.
@@ -217,7 +226,7 @@ impl Group {
 
 impl Slot {
     fn of(exchange: &Ending<'_>, label: usize, mut bytes: Vec<u8>) -> Slot {
-        let (response, head_end) = exchange.response;
+        let ResponseBytes { bytes: response, head_end } = exchange.response;
         let kept = match head_end {
             Some(end) if end <= HEAD_BYTES => response.len().min(end + BODY_BYTES),
             _ => response.len().min(HEAD_BYTES),

@@ -13,7 +13,7 @@ use loadlab_record::Secrets;
 use loadlab_record::example::{BODY_BYTES, HEAD_BYTES};
 use loadlab_record::outcome::{Failure, Outcome};
 
-use super::examples::{Ending, end_of_head};
+use super::examples::{Ending, ResponseBytes, end_of_head};
 use crate::journey::capture::header;
 
 /// The most of a response that is kept for an example, and the most of a body that is looked at.
@@ -31,7 +31,7 @@ pub struct Hidden {
 impl Hidden {
     /// Of this exchange, without these; the body is left out unless it is known that they are all that it holds.
     pub fn of(ending: &Ending<'_>, secrets: &Secrets, is_known: bool) -> Hidden {
-        let (bytes, head_end) = ending.response;
+        let ResponseBytes { bytes, head_end } = ending.response;
         let head_end = head_end.or_else(|| end_of_head(bytes));
         let (head, body) = match head_end {
             Some(end) => bytes.split_at(end.min(bytes.len())),
@@ -61,7 +61,7 @@ impl Hidden {
 
     /// The same exchange, as it may be shown.
     pub fn instead_of<'a>(&'a self, ending: Ending<'a>) -> Ending<'a> {
-        let response = (self.response.as_slice(), self.head_end);
+        let response = ResponseBytes { bytes: &self.response, head_end: self.head_end };
         Ending { response, words: self.words.as_deref(), written: Some(&self.written), ..ending }
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         parts.build().unwrap()
     }
 
-    fn ending<'a>(request: &'a Request, outcome: Outcome, response: (&'a [u8], Option<usize>)) -> Ending<'a> {
+    fn ending<'a>(request: &'a Request, outcome: Outcome, response: ResponseBytes<'a>) -> Ending<'a> {
         Ending {
             request,
             address: None,
@@ -207,10 +207,10 @@ mod tests {
         let head_end = bytes.len();
         bytes.extend_from_slice(body);
         let request = request();
-        let ending = ending(&request, outcome, (&bytes, Some(head_end)));
+        let ending = ending(&request, outcome, ResponseBytes { bytes: &bytes, head_end: Some(head_end) });
         let hidden = Hidden::of(&ending, &secrets(), true);
-        let (shown, end) = hidden.instead_of(ending).response;
-        assert_eq!(String::from_utf8_lossy(&shown[end.unwrap()..]), expect);
+        let ResponseBytes { bytes: shown, head_end } = hidden.instead_of(ending).response;
+        assert_eq!(String::from_utf8_lossy(&shown[head_end.unwrap()..]), expect);
     }
 
     fn gzip(text: &str) -> Vec<u8> {
@@ -275,7 +275,7 @@ mod tests {
         let head_end = bytes.len();
         bytes.extend_from_slice(&half[..half.len() / 2]);
         let request = request();
-        let ending = ending(&request, cut, (&bytes, Some(head_end)));
+        let ending = ending(&request, cut, ResponseBytes { bytes: &bytes, head_end: Some(head_end) });
         let shown = Hidden::of(&ending, &secrets(), true).response;
         assert!(String::from_utf8_lossy(&shown).contains("[gzip, decoded] token=***; 0123"));
     }

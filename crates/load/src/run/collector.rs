@@ -115,7 +115,7 @@ impl<'s> Collector<'s> {
         let in_flight = batch.in_flight + batch.counts.in_flight;
         self.workers[batch.worker] = (until, in_flight, batch.open);
         let most = (batch.flight_peak, batch.connections.peak);
-        self.peaks.add(batch.worker, (batch.from_ns, batch.until_ns), most, (batch.in_flight, batch.open));
+        self.peaks.add(batch.worker, batch.from_ns..batch.until_ns, most, (batch.in_flight, batch.open));
         self.totals.connections.peak = self.peaks.most().1;
         self.gaps[batch.worker] = batch.gaps;
         self.last_start_ns = self.last_start_ns.max(batch.last_start_ns);
@@ -133,7 +133,7 @@ impl<'s> Collector<'s> {
         let until_ns = if batch.is_long { batch.until_ns } else { batch.from_ns };
         let (name, batch_number) = (&self.spec.name, self.origin.batch);
         let tick = || Tick { load: name.clone(), batch: batch_number, ..Tick::default() };
-        let second = self.seconds.of((batch.from_ns, until_ns), tick);
+        let second = self.seconds.of(batch.from_ns..until_ns, tick);
         add_to_second(second, batch, &by_tag);
         second.ids.append(&mut batch.ids);
         second.tick.to_s = second.tick.to_s.max(batch.until_ns as f64 / 1e9);

@@ -5,6 +5,7 @@
 //! over a longer time of which a thread reports at once.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use crate::measure::batch::BATCH_NS;
 
@@ -29,10 +30,10 @@ impl Peaks {
         Peaks { most: (0, 0), levels: vec![(0, 0); threads], tenths: VecDeque::new() }
     }
 
-    /// A thread reports the most it had in the tenths from here to there, and what it had at their end.
-    pub fn add(&mut self, thread: usize, (from_ns, until_ns): (u64, u64), most: Levels, end: Levels) {
-        let first = from_ns / BATCH_NS;
-        let last = (until_ns.max(from_ns + 1) - 1) / BATCH_NS;
+    /// A thread reports the most it had in the tenths of a time, and what it had at their end.
+    pub fn add(&mut self, thread: usize, ns: Range<u64>, most: Levels, end: Levels) {
+        let first = ns.start / BATCH_NS;
+        let last = (ns.end.max(ns.start + 1) - 1) / BATCH_NS;
         // Earlier ones are not kept.
         for number in first.max((last + 1).saturating_sub(KEPT as u64))..=last {
             self.add_to_tenth(thread, number, most);
@@ -69,8 +70,8 @@ fn larger(a: Levels, b: Levels) -> Levels {
 mod tests {
     use super::*;
 
-    fn tenth(number: u64) -> (u64, u64) {
-        (number * BATCH_NS, (number + 1) * BATCH_NS)
+    fn tenth(number: u64) -> Range<u64> {
+        number * BATCH_NS..(number + 1) * BATCH_NS
     }
 
     #[test]
@@ -92,7 +93,7 @@ mod tests {
         // One reports several at once: its most was in any of them.
         peaks.add(0, tenth(20), (1, 1), (1, 1));
         peaks.add(0, tenth(24), (60, 60), (1, 1));
-        peaks.add(1, (20 * BATCH_NS, 25 * BATCH_NS), (50, 50), (2, 20));
+        peaks.add(1, 20 * BATCH_NS..25 * BATCH_NS, (50, 50), (2, 20));
         assert_eq!(peaks.most(), (110, 110));
     }
 }

@@ -4,6 +4,7 @@
 //! the rates of a second in which one thread's requests are missing would be wrong.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use loadlab_record::load::{TagMeasured, Tick};
 
@@ -25,8 +26,8 @@ pub(super) struct Seconds {
 
 impl Seconds {
     /// That in which an interval lies. A new one begins with what `tick` makes.
-    pub fn of(&mut self, (from_ns, until_ns): (u64, u64), tick: impl Fn() -> Tick) -> &mut Second {
-        let (first, last) = (from_ns / SECOND_NS, (until_ns.max(from_ns + 1) - 1) / SECOND_NS);
+    pub fn of(&mut self, ns: Range<u64>, tick: impl Fn() -> Tick) -> &mut Second {
+        let (first, last) = (ns.start / SECOND_NS, (ns.end.max(ns.start + 1) - 1) / SECOND_NS);
         while self.end() < first {
             self.push(self.end() + 1, &tick);
         }

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 
 use loadlab_record::summary::Generator;
 
-use super::{Collector, Control, LoadError, LoadEvent, Origin, Outcome, recorder_for};
+use super::{Channels, Collector, Control, LoadError, LoadEvent, Origin, Outcome, recorder_for};
 use crate::io::{Io, Ops, Wait, sim};
 use crate::spec::LoadSpec;
 use crate::start::Start;
@@ -52,7 +52,7 @@ fn simulate_slots<S: sim::Server>(
     let (mut threads, mut empties) = (Vec::new(), Vec::new());
     for slot in slots {
         let (give_back, empty) = channel();
-        let recorder = recorder_for(spec, threads.len(), (full.clone(), empty));
+        let recorder = recorder_for(spec, threads.len(), Channels { full: full.clone(), empty });
         let worker = Worker::new(spec, &control.0, slot, origin.first_id, recorder);
         threads.push(Thread { worker, state: State::Begins });
         empties.push(give_back);

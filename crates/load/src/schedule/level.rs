@@ -5,16 +5,7 @@
 //! `k`. Levels are taken to a millionth and times to a nanosecond; from there on all is integer arithmetic, so
 //! that nothing drifts and shares of several threads add up.
 
-/// A straight piece as it is asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stage {
-    /// The level it starts at: requests a second, or users.
-    pub from: f64,
-    /// The level it ends at.
-    pub to: f64,
-    /// How long it takes, nanoseconds; 0 is a jump.
-    pub over_ns: u64,
-}
+use loadlab_record::schedule::Stage;
 
 /// Grains a request is divided into: levels are millionths, times nanoseconds, and areas under a slope halves.
 const GRAINS: u128 = 2 * 1_000_000 * 1_000_000_000;
@@ -54,7 +45,7 @@ impl Level {
             if stage.over_ns == 0 {
                 continue;
             }
-            let piece = Piece::new((micro(stage.from), level.last), level.end_ns, stage.over_ns, level.total);
+            let piece = Piece::new(micro(stage.from), level.last, level.end_ns, stage.over_ns, level.total);
             level.end_ns = level.end_ns.saturating_add(stage.over_ns);
             level.total += piece.area();
             level.pieces.push(piece);
@@ -114,7 +105,7 @@ fn micro(level: f64) -> u64 {
 }
 
 impl Piece {
-    fn new((from, to): (u64, u64), start_ns: u64, length_ns: u64, before: u128) -> Piece {
+    fn new(from: u64, to: u64, start_ns: u64, length_ns: u64, before: u128) -> Piece {
         let length = u128::from(length_ns);
         let fits = [length, length, 2]
             .iter()
@@ -267,7 +258,7 @@ mod tests {
             from in 0u64..1_000_000_000_000, to in 0u64..1_000_000_000_000, length in 1u64..100 * S, share in 0.0f64..1.0
         ) {
             prop_assume!(from != to);
-            let piece = Piece::new((from, to), 0, length, 0);
+            let piece = Piece::new(from, to, 0, length, 0);
             prop_assert!(piece.fits);
             let area = ((piece.area() - 1) as f64 * share) as u128;
             let x = piece.reaches(area);

@@ -9,18 +9,10 @@ pub mod level;
 pub mod share;
 pub mod think;
 
+use loadlab_record::schedule::Arrivals;
+
 use self::level::Level;
 use crate::random::Random;
-
-/// How arrivals of a rate are spaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Arrivals {
-    /// Evenly.
-    #[default]
-    Constant,
-    /// Independently (exponential gaps), from the seed.
-    Poisson,
-}
 
 /// One slot's share of a schedule, in order of due time.
 #[derive(Clone, Debug)]
@@ -123,7 +115,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schedule::level::Stage;
+    use loadlab_record::schedule::Stage;
     use proptest::prelude::*;
 
     const S: u64 = 1_000_000_000;

@@ -5,13 +5,12 @@ pub mod request;
 use std::sync::Arc;
 
 use loadlab_record::Secrets;
+use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
 use self::request::Request;
 use crate::journey::script::Written;
 use crate::pool::ConnectionPool;
-use crate::schedule::Arrivals;
-use crate::schedule::level::{Level, Stage};
-use crate::schedule::think::Think;
+use crate::schedule::level::Level;
 
 /// One load. Times are nanoseconds from its start.
 #[derive(Clone, Debug)]
@@ -159,27 +158,6 @@ pub enum Order {
     Journey,
     /// Whoever is free takes the next one.
     Shared,
-}
-
-/// What becomes of a request that falls due while no slot, or its user, is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum WhenBehind {
-    /// It waits; its response time includes the waiting.
-    #[default]
-    Queue,
-    /// It is dropped, and counted as such.
-    Drop,
-}
-
-/// When no further requests fall due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// After so many nanoseconds.
-    Elapsed(u64),
-    /// After so many requests, over all users.
-    Requests(u64),
-    /// After each user went so many times through all requests (closed model only).
-    Repeats(u64),
 }
 
 /// Which backend does the I/O.

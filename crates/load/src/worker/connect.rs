@@ -10,6 +10,7 @@ use crate::io::{ConnId, Io, Ops, Wait};
 use crate::measure::examples::Reason;
 use crate::protocol::connect::{Answer, read};
 use crate::protocol::tls::TlsError;
+use crate::worker::exchange::Chunk;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
 use crate::worker::state::timeouts::NONE;
@@ -125,16 +126,10 @@ impl<'r> Worker<'r> {
     }
 
     /// Bytes on a connection whose tunnel is asked for.
-    pub(crate) fn tunnel_received(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        id: ConnId,
-        (bytes, last): (&[u8], bool),
-        now: u64,
-    ) {
+    pub(crate) fn tunnel_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Some(asked) = self.conns.tunnels.as_mut().map(|tunnels| tunnels.asked(id)) else { return };
         let Some(mut answer) = asked.take() else { return };
-        answer.extend_from_slice(bytes);
+        answer.extend_from_slice(chunk.bytes);
         match read(&answer) {
             Answer::Partial => *asked = Some(answer),
             Answer::Refused(words) => self.no_tunnel(ops, id, words),
@@ -145,7 +140,7 @@ impl<'r> Worker<'r> {
                 let is_open =
                     !matches!(self.conns.table[id as usize].phase, Phase::Closed | Phase::Connecting);
                 if !rest.is_empty() && is_open {
-                    self.host_received(ops, id, (rest, last), now);
+                    self.host_received(ops, id, Chunk { bytes: rest, ..chunk }, now);
                 }
             }
         }
@@ -162,18 +157,12 @@ impl<'r> Worker<'r> {
     }
 
     /// Bytes of TLS.
-    pub(crate) fn tls_received(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        id: ConnId,
-        (bytes, last): (&[u8], bool),
-        now: u64,
-    ) {
+    pub(crate) fn tls_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         let Some(tls) = &mut self.conns.tls else { return };
         if !tls.is_on(id) {
-            return self.plain_received(ops, id, (bytes, last), now);
+            return self.plain_received(ops, id, chunk, now);
         }
-        let received = tls.receive(id, bytes);
+        let received = tls.receive(id, chunk.bytes);
         let answer = tls.answer();
         if received.result.is_ok() && !answer.is_empty() {
             self.measure.recorder.sent(ops.send_copy(id, answer));
@@ -184,7 +173,7 @@ impl<'r> Worker<'r> {
         // What was done meanwhile may have closed it.
         let is_on = |worker: &Self| worker.conns.tls.as_ref().is_some_and(|tls| tls.is_on(id));
         if !received.plain.is_empty() && is_on(self) {
-            self.plain_received(ops, id, (&received.plain, last), now);
+            self.plain_received(ops, id, Chunk { bytes: &received.plain, ..chunk }, now);
         }
         if let Some(tls) = &mut self.conns.tls {
             tls.take_back(received.plain);

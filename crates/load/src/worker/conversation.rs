@@ -13,15 +13,19 @@ use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
 use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::script::Part;
-use crate::measure::examples::Reason;
+use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::websocket::NORMAL;
 use crate::protocol::websocket::opening::OpeningError;
 use crate::protocol::websocket::{Event, Fault, Kind};
+use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::Phase;
 use crate::worker::state::conversations::{Conversations, End, Gone, Link, Settled, State, closed_words};
 use crate::worker::state::tls::put;
 use crate::worker::{NO_RESPONSE, Worker};
+
+/// Where no message is waited for.
+const NO_MESSAGE: ResponseBytes<'static> = ResponseBytes { bytes: &[], head_end: Some(0) };
 
 /// Most bytes that wait to go out when pings are answered: a server that asks and never reads ends here.
 const MAX_UNSENT: usize = 256 * 1024;
@@ -223,8 +227,10 @@ impl<'r> Worker<'r> {
             }
             self.measure.recorder.roll(now);
             match end {
-                End::Done => self.end_part(ops, id, now, (Outcome::Ok, None), &[]),
-                End::Heard(outcome, trouble) => self.end_part(ops, id, now, (outcome, trouble), &[]),
+                End::Done => self.end_part(ops, id, now, RequestEnd::judged(Outcome::Ok, None, NO_MESSAGE)),
+                End::Heard(outcome, trouble) => {
+                    self.end_part(ops, id, now, RequestEnd::judged(outcome, trouble, NO_MESSAGE));
+                }
                 End::Lost => self.lost(ops, id),
             }
         }
@@ -234,19 +240,12 @@ impl<'r> Worker<'r> {
     }
 
     /// A part has ended, and its conversation goes on.
-    fn end_part(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        id: u32,
-        now: u64,
-        (outcome, trouble): (Outcome, Option<StepFailure>),
-        message: &[u8],
-    ) {
+    fn end_part(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
         let conn = &mut self.conns.table[self.slots.exchanges[id as usize].conn as usize];
         if conn.phase == Phase::Busy {
             conn.phase = Phase::Idle;
         }
-        self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (message, Some(0))));
+        self.finish(ops, id, now, end);
     }
 
     /// A part begins, and the WebSocket has ended before.
@@ -324,7 +323,7 @@ impl<'r> Worker<'r> {
         }
         let (number, asked) = (link.number, link.asked);
         conversations.put_back(conn, link);
-        self.take_messages(ops, conn, (number, asked), now);
+        self.take_messages(ops, conn, number, asked, now);
         if self.mode.conversations().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
             const FLOOD: &str = "a flood of pings, whose answers nobody reads";
             let broken = match result {
@@ -343,7 +342,7 @@ impl<'r> Worker<'r> {
     }
 
     /// Takes the messages that came together. What is said meanwhile is not answered by them.
-    fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, (number, asked): (u64, u64), now: u64) {
+    fn take_messages(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, number: u64, asked: u64, now: u64) {
         let Some(conversations) = self.mode.conversations().filter(|t| !t.ends.is_empty()) else { return };
         let (mut heard, ends) =
             (std::mem::take(&mut conversations.heard), std::mem::take(&mut conversations.ends));
@@ -371,9 +370,10 @@ impl<'r> Worker<'r> {
             if let Mode::WebSocket(conversations) = &mut self.mode {
                 conversations.store(conn, message);
             }
-        } else if let Some(verdict) = self.judge_message(id, message, now) {
+        } else if let Some((outcome, trouble)) = self.judge_message(id, message, now) {
             self.slots.unstash(id);
-            self.end_part(ops, id, now, verdict, message);
+            let message = ResponseBytes { bytes: message, head_end: Some(0) };
+            self.end_part(ops, id, now, RequestEnd::judged(outcome, trouble, message));
         }
     }
 
@@ -428,8 +428,8 @@ impl<'r> Worker<'r> {
         }
         match received {
             Ok(None) => {}
-            Ok(Some(end)) => self.conversation_opened(ops, conn, (bytes, end), now),
-            Err(OpeningError::Status(status)) => self.opening_refused(ops, conn, (bytes, status), now),
+            Ok(Some(end)) => self.conversation_opened(ops, conn, bytes, end, now),
+            Err(OpeningError::Status(status)) => self.opening_refused(ops, conn, bytes, status, now),
             Err(error) => {
                 let too_large = error == OpeningError::HeadTooLarge;
                 let failure = if too_large { Failure::TooLarge } else { Failure::Protocol };
@@ -446,7 +446,8 @@ impl<'r> Worker<'r> {
         &mut self,
         ops: &mut impl Ops<'r>,
         conn: ConnId,
-        (bytes, end): (&[u8], usize),
+        bytes: &[u8],
+        end: usize,
         now: u64,
     ) {
         if let Some(link) = self.mode.conversations().and_then(|conversations| conversations.link(conn)) {
@@ -462,22 +463,17 @@ impl<'r> Worker<'r> {
             state.phase = Phase::Idle;
         }
         let (outcome, trouble) = verdict;
-        self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (&bytes[..end], Some(end))));
+        let head = ResponseBytes { bytes: &bytes[..end], head_end: Some(end) };
+        self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, head));
     }
 
     /// The server answered, and opened nothing.
-    fn opening_refused(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        conn: ConnId,
-        (bytes, status): (&[u8], u16),
-        now: u64,
-    ) {
+    fn opening_refused(&mut self, ops: &mut impl Ops<'r>, conn: ConnId, bytes: &[u8], status: u16, now: u64) {
         let id = self.conns.table[conn as usize].exchange;
         let (outcome, trouble) = self.judge_opening(id, status, now);
         self.shut(ops, conn);
         let head_end = memchr::memmem::find(bytes, b"\r\n\r\n").map(|at| at + 4);
-        self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (bytes, head_end)));
+        self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, ResponseBytes { bytes, head_end }));
     }
 
     fn judge_opening(&mut self, id: u32, status: u16, now: u64) -> (Outcome, Option<StepFailure>) {
@@ -497,7 +493,7 @@ impl<'r> Worker<'r> {
         failure: Failure,
         words: &'static str,
     ) {
-        self.closed_by_server(ops, conn, Gone::Broken(failure, words), (failure, Reason::Words(words)));
+        self.closed_by_server(ops, conn, Gone::Broken(failure, words), failure, Reason::Words(words));
     }
 
     /// The server said goodbye, or answered ours.
@@ -506,11 +502,11 @@ impl<'r> Worker<'r> {
             if let Mode::WebSocket(conversations) = &mut self.mode {
                 conversations.words = closed_words(code);
             }
-            return self.closed_by_server(ops, conn, Gone::Closed(code), (Failure::Reset, Reason::WebSocket));
+            return self.closed_by_server(ops, conn, Gone::Closed(code), Failure::Reset, Reason::WebSocket);
         }
         let id = self.conns.table[conn as usize].exchange;
         self.shut(ops, conn);
-        self.finish(ops, id, now, Outcome::Ok, (None, (&[], None)));
+        self.finish(ops, id, now, RequestEnd::judged(Outcome::Ok, None, ResponseBytes::default()));
     }
 
     /// The connection ended: true if it was that of a conversation.
@@ -526,7 +522,7 @@ impl<'r> Worker<'r> {
         let failure = if link.socket.is_inside() { Failure::Truncated } else { Failure::Reset };
         let words = "the server ended the connection without a goodbye";
         let reason = error.map_or(Reason::Words(words), Reason::Os);
-        self.closed_by_server(ops, conn, Gone::Ended(error), (failure, reason));
+        self.closed_by_server(ops, conn, Gone::Ended(error), failure, reason);
         true
     }
 
@@ -536,7 +532,8 @@ impl<'r> Worker<'r> {
         ops: &mut impl Ops<'r>,
         conn: ConnId,
         gone: Gone,
-        (failure, reason): (Failure, Reason),
+        failure: Failure,
+        reason: Reason,
     ) {
         let idle = self.doing(conn) == Doing::Nothing;
         let Some(mut link) = self.mode.conversations().and_then(|conversations| conversations.forget(conn))

@@ -6,12 +6,14 @@
 use std::cmp::Reverse;
 
 use loadlab_record::outcome::Outcome;
+use loadlab_record::schedule::WhenBehind;
 
 use crate::io::Ops;
 use crate::journey::failure::StepFailure;
 use crate::journey::order::Step;
 use crate::measure::examples::Reason;
-use crate::spec::{Order, WhenBehind};
+use crate::schedule::think;
+use crate::spec::Order;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
@@ -35,7 +37,7 @@ impl<'r> Worker<'r> {
             }
             Pacer::Open(_) => {
                 self.resume_sessions(ops);
-                self.notice(ops, (STARTS_PER_TURN, OPENS_PER_TURN), u64::MAX);
+                self.notice(ops, STARTS_PER_TURN, OPENS_PER_TURN, u64::MAX);
             }
         }
     }
@@ -99,13 +101,8 @@ impl<'r> Worker<'r> {
     }
 
     /// Looks at up to `most` requests that have fallen due: starts each, lets it wait or drops it. One that would be the
-    /// next to open a connection after so many is left for the next turn, and is late until then.
-    pub(crate) fn notice(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        (most, mut opens): (usize, usize),
-        before_ns: u64,
-    ) {
+    /// next to open a connection after `opens` of them is left for the next turn, and is late until then.
+    pub(crate) fn notice(&mut self, ops: &mut impl Ops<'r>, most: usize, mut opens: usize, before_ns: u64) {
         for _ in 0..most {
             let now = self.now(ops);
             let has_conns = self.conns.round_robin.is_some() || self.mode.is_http2();
@@ -221,7 +218,7 @@ impl<'r> Worker<'r> {
         let last = self.slots.exchanges[place as usize].request;
         let own = self.journey.as_ref().and_then(|j| j.pause_of(place, last));
         let Pacer::Open(open) = &mut self.pacer else { return };
-        let due = now + own.unwrap_or(self.spec.think).draw(&mut open.random);
+        let due = now + think::draw(own.unwrap_or(self.spec.think), &mut open.random);
         if due > now {
             return open.later.push(Reverse((due, place)));
         }
@@ -274,7 +271,7 @@ impl<'r> Worker<'r> {
         }
         let thought = match self.journey.as_ref().and_then(|j| j.redirected_to(id)) {
             Some(_) => now,
-            None => now + own.unwrap_or(self.spec.think).draw(&mut users.random),
+            None => now + think::draw(own.unwrap_or(self.spec.think), &mut users.random),
         };
         match self.active_from(id, thought) {
             Some(due) if due <= now => self.user_begins(ops, id, due, due),

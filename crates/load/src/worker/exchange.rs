@@ -8,7 +8,7 @@ use crate::io::{ConnId, Event, Ops, Sink};
 use crate::journey::failure::StepFailure;
 use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::users::Users;
-use crate::measure::examples::{Ending, Reason};
+use crate::measure::examples::{Ending, Reason, ResponseBytes};
 use crate::measure::recorder::Times;
 use crate::measure::redact::{self, Hidden};
 use crate::protocol::http1::Fault;
@@ -20,6 +20,37 @@ use crate::worker::state::connections::Phase;
 use crate::worker::state::slots::Exchange;
 use crate::worker::state::timeouts::NONE;
 use crate::worker::state::tls::put;
+
+/// Bytes of a connection as they came.
+#[derive(Clone, Copy)]
+pub(crate) struct Chunk<'b> {
+    pub bytes: &'b [u8],
+    /// The peer sends no more behind them.
+    pub last: bool,
+}
+
+/// How a request ended.
+pub(crate) struct RequestEnd<'b> {
+    pub outcome: Outcome,
+    /// What went wrong.
+    pub error: Option<Reason>,
+    pub response: ResponseBytes<'b>,
+}
+
+impl<'b> RequestEnd<'b> {
+    /// With a response that was judged.
+    #[inline]
+    pub fn judged(outcome: Outcome, trouble: Option<StepFailure>, response: ResponseBytes<'b>) -> Self {
+        RequestEnd { outcome, error: trouble.map(Reason::Script), response }
+    }
+
+    /// Without a response.
+    #[inline]
+    pub fn failed(failure: Failure, reason: Reason) -> Self {
+        let response = ResponseBytes::default();
+        RequestEnd { outcome: Outcome::Failed(failure), error: Some(reason), response }
+    }
+}
 
 impl<'r> Worker<'r> {
     /// The first action for a request.
@@ -170,46 +201,34 @@ impl<'r> Worker<'r> {
     }
 
     #[inline]
-    fn received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, bytes: &[u8], last: bool) {
+    fn received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>) {
         let now = self.now(ops);
         self.measure.recorder.roll(now);
-        self.measure.recorder.received(bytes.len());
+        self.measure.recorder.received(chunk.bytes.len());
         if self.conns.waits_for_tunnel(id) {
-            return self.tunnel_received(ops, id, (bytes, last), now);
+            return self.tunnel_received(ops, id, chunk, now);
         }
-        self.host_received(ops, id, (bytes, last), now);
+        self.host_received(ops, id, chunk, now);
     }
 
     /// Bytes of the host, under TLS or not.
     #[inline]
-    pub(crate) fn host_received(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        id: ConnId,
-        (bytes, last): (&[u8], bool),
-        now: u64,
-    ) {
+    pub(crate) fn host_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         match self.conns.tls {
-            None => self.plain_received(ops, id, (bytes, last), now),
-            Some(_) => self.tls_received(ops, id, (bytes, last), now),
+            None => self.plain_received(ops, id, chunk, now),
+            Some(_) => self.tls_received(ops, id, chunk, now),
         }
     }
 
     /// Bytes of the application's protocol.
     #[inline]
-    pub(crate) fn plain_received(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        id: ConnId,
-        (bytes, last): (&[u8], bool),
-        now: u64,
-    ) {
+    pub(crate) fn plain_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
         match self.mode {
-            Mode::Http1 => self.http1_received(ops, id, (bytes, last), now),
-            Mode::Http2(_) => self.streams_received(ops, id, bytes, now),
+            Mode::Http1 => self.http1_received(ops, id, chunk, now),
+            Mode::Http2(_) => self.streams_received(ops, id, chunk.bytes, now),
             Mode::WebSocket(_) => {
-                if !self.conversation_received(ops, id, bytes, now) {
-                    self.http1_received(ops, id, (bytes, last), now);
+                if !self.conversation_received(ops, id, chunk.bytes, now) {
+                    self.http1_received(ops, id, chunk, now);
                 }
             }
         }
@@ -217,7 +236,8 @@ impl<'r> Worker<'r> {
 
     /// Bytes of an HTTP/1 response.
     #[inline]
-    fn http1_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, (bytes, last): (&[u8], bool), now: u64) {
+    fn http1_received(&mut self, ops: &mut impl Ops<'r>, id: ConnId, chunk: Chunk<'_>, now: u64) {
+        let Chunk { bytes, last } = chunk;
         let conn = &self.conns.table[id as usize];
         if conn.phase != Phase::Busy {
             // Bytes nobody asked for: the connection cannot be trusted to answer the next request.
@@ -240,7 +260,7 @@ impl<'r> Worker<'r> {
                 if exchange.stash.is_some() {
                     self.slots.stash(exchange_id, whole, None);
                 }
-                self.complete(ops, id, now, clean, (whole, fed.head_end));
+                self.complete(ops, id, now, clean, ResponseBytes { bytes: whole, head_end: fed.head_end });
             }
             Ok(fed) => self.slots.stash(exchange_id, bytes, fed.head_end),
             Err(fault) => {
@@ -262,7 +282,7 @@ impl<'r> Worker<'r> {
         id: ConnId,
         now: u64,
         clean: bool,
-        response: (&[u8], Option<usize>),
+        response: ResponseBytes<'_>,
     ) {
         let conn = &mut self.conns.table[id as usize];
         let exchange_id = conn.exchange;
@@ -275,7 +295,7 @@ impl<'r> Worker<'r> {
         }
         self.measure.recorder.status(head.status);
         let (outcome, trouble) = self.judge(exchange_id, head.status, now);
-        self.finish(ops, exchange_id, now, outcome, (trouble.map(Reason::Script), response));
+        self.finish(ops, exchange_id, now, RequestEnd::judged(outcome, trouble, response));
     }
 
     /// Whether a complete response is a success, and what its user takes from it.
@@ -316,7 +336,7 @@ impl<'r> Worker<'r> {
         }
         if whole {
             self.measure.recorder.roll(now);
-            return self.complete(ops, id, now, false, (&[], None));
+            return self.complete(ops, id, now, false, ResponseBytes::default());
         }
         let answered = exchange.answered;
         if rested && self.may_resend(exchange, error) && ops.unseen(id) {
@@ -342,19 +362,13 @@ impl<'r> Worker<'r> {
             Mode::Http1 if is_unwritten => {}
             Mode::Http1 | Mode::WebSocket(_) => self.close(ops, conn),
         }
-        self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
+        self.finish(ops, id, now, RequestEnd::failed(failure, reason));
     }
 
     /// Counts and keeps, then goes on.
     #[inline]
-    pub(crate) fn finish(
-        &mut self,
-        ops: &mut impl Ops<'r>,
-        id: u32,
-        now: u64,
-        outcome: Outcome,
-        (error, response): (Option<Reason>, (&[u8], Option<usize>)),
-    ) {
+    pub(crate) fn finish(&mut self, ops: &mut impl Ops<'r>, id: u32, now: u64, end: RequestEnd<'_>) {
+        let RequestEnd { outcome, error, response } = end;
         self.slots.end(id, now);
         let exchange = &mut self.slots.exchanges[id as usize];
         let conn = exchange.conn;
@@ -411,9 +425,9 @@ impl<'r> Worker<'r> {
         let exchange = &self.slots.exchanges[id as usize];
         let kept = exchange.buffered.as_deref();
         let given = &self.spec.secrets;
-        let whole = (kept, redact::is_complete(ending.outcome));
+        let is_whole = redact::is_complete(ending.outcome);
         let (secrets, is_known) = match &self.journey {
-            Some(journey) => journey.secrets((id, exchange.request), whole, given),
+            Some(journey) => journey.secrets(id, exchange.request, kept, is_whole, given),
             None => (given.clone(), true),
         };
         // HTTP/2 has no bytes of a response: its fields were put into words.
@@ -426,8 +440,8 @@ impl<'r> Worker<'r> {
         };
         let worded = worded.map(|k| ([k.head(), &body(k)].concat(), k.head().len()));
         let response = match (&worded, &stash) {
-            (Some((bytes, head)), _) => (bytes.as_slice(), Some(*head)),
-            (None, Some(stash)) => (stash.bytes.as_slice(), stash.head_end),
+            (Some((bytes, head)), _) => ResponseBytes { bytes, head_end: Some(*head) },
+            (None, Some(stash)) => ResponseBytes { bytes: &stash.bytes, head_end: stash.head_end },
             (None, None) => ending.response,
         };
         let words = match (ending.error, &self.journey) {
@@ -475,7 +489,7 @@ impl<'r, O: Ops<'r>> Sink<O> for Worker<'r> {
     #[inline]
     fn event(&mut self, ops: &mut O, event: Event<'_>) {
         match event {
-            Event::Received { conn, bytes, last } => self.received(ops, conn, bytes, last),
+            Event::Received { conn, bytes, last } => self.received(ops, conn, Chunk { bytes, last }),
             Event::Connected(conn) => self.connected(ops, conn),
             Event::Sent(conn, bytes) => self.sent(conn, bytes),
             Event::Closed(conn) => self.ended(ops, conn, None),

@@ -27,7 +27,7 @@ impl<'r> Worker<'r> {
         for spare in pool.take(self.share.slot as usize) {
             if let (Some(address), Some(id)) = (self.address_for(&spare), places.next(spare.host))
                 && spare.is_good()
-                && self.take_up_one(ops, (id, address), spare)
+                && self.take_up_one(ops, id, address, spare)
             {
                 places.taken(id);
             }
@@ -61,7 +61,8 @@ impl<'r> Worker<'r> {
     fn take_up_one(
         &mut self,
         ops: &mut impl Ops<'r>,
-        (id, address): (ConnId, u32),
+        id: ConnId,
+        address: u32,
         mut spare: PooledConnection,
     ) -> bool {
         let Some(socket) = spare.socket.take() else { return false };

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use loadlab_record::example::Example;
 use loadlab_record::outcome::Failure;
+use loadlab_record::schedule::Until;
 
 use crate::io::{Io, Ops, Wait};
 use crate::journey::users::Users;
@@ -31,7 +32,7 @@ use crate::measure::own_usage::ThreadUse;
 use crate::measure::recorder::Recorder;
 use crate::protocol::connect::STALLED;
 use crate::schedule::share::Share;
-use crate::spec::{LoadSpec, Until};
+use crate::spec::LoadSpec;
 use crate::worker::batching::patience;
 use crate::worker::pacer::Pacer;
 use crate::worker::state::Mode;
@@ -207,7 +208,7 @@ impl<'r> Worker<'r> {
         };
         let held = spec.held.as_ref().map(|h| share.of(h.connections) as u32);
         let journey = spec.journey.as_deref().map(|journey| {
-            let mut users = Users::new(journey, count as usize, spec.seed, (share.slot, share.slots));
+            let mut users = Users::new(journey, count as usize, spec.seed, share);
             users.ids_from(first_id);
             users
         });

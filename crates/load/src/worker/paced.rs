@@ -1,8 +1,9 @@
 //! Users with a pace: their requests fall due at an interval, and wait, or are dropped, while their user is busy.
 
+use loadlab_record::schedule::WhenBehind;
+
 use crate::io::Ops;
 use crate::journey::order::Step;
-use crate::spec::WhenBehind;
 use crate::worker::Worker;
 use crate::worker::pacer::Pacer;
 

@@ -3,11 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+use loadlab_record::schedule::{Until, WhenBehind};
+
 use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::schedule::level::Level;
 use crate::schedule::share::Share;
-use crate::spec::{LoadSpec, Model, Until, WhenBehind};
+use crate::spec::{LoadSpec, Model};
 
 /// Runs of waiting requests told apart by when they were noticed; above this, neighbours are joined.
 const BACKLOG_RUNS: usize = 1 << 16;

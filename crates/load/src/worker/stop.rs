@@ -37,7 +37,7 @@ impl<'r> Worker<'r> {
             self.stopped = stopped;
             // Nor are connections by the thousand opened now.
             open.cap = open.cap.min(self.slots.exchanges.len() + STARTS_PER_TURN);
-            self.notice(ops, (usize::MAX, STARTS_PER_TURN), at_ns);
+            self.notice(ops, usize::MAX, STARTS_PER_TURN, at_ns);
         }
         self.stop_users(ops, at_ns);
         self.stopped = stopped;

@@ -8,12 +8,13 @@
 //! when its stream begins, since only its connection knows how its head is packed.
 
 use loadlab_record::example::HEAD_BYTES;
-use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::outcome::Failure;
 
 use crate::io::{ConnId, Ops};
 use crate::journey::failure::StepFailure;
-use crate::measure::examples::Reason;
+use crate::measure::examples::{Reason, ResponseBytes};
 use crate::protocol::http2::{Session, Settings};
+use crate::worker::exchange::RequestEnd;
 use crate::worker::state::Mode;
 use crate::worker::state::connections::{Conn, Phase};
 use crate::worker::state::streams::{EventApplier, Link, StreamOutcome, Streams};
@@ -80,8 +81,8 @@ impl<'r> Worker<'r> {
                             continue;
                         }
                     };
-                    let stream = (id, request.answer_has_no_body);
-                    let sent = session.send_parts(stream, spoken.parts(), spoken.body, out);
+                    let no_body = request.answer_has_no_body;
+                    let sent = session.send_parts(id, no_body, spoken.parts(), spoken.body, out);
                     exchange.id = spoken.id;
                     if let Some(kept) = &mut exchange.buffered {
                         let length = spoken.text.len().min(HEAD_BYTES);
@@ -197,13 +198,11 @@ impl<'r> Worker<'r> {
         match outcome {
             StreamOutcome::Complete(id) => self.complete_stream(ops, id, now),
             StreamOutcome::Failed(id, failure, words) => {
-                let outcome = Outcome::Failed(failure);
-                self.finish(ops, id, now, outcome, (Some(Reason::Words(words)), (&[], None)));
+                self.finish(ops, id, now, RequestEnd::failed(failure, Reason::Words(words)));
             }
             StreamOutcome::Again(id) if self.slots.exchanges[id as usize].resent => {
-                let words = "the server refused the stream, and again";
-                let reason = (Some(Reason::Words(words)), (&[][..], None));
-                self.finish(ops, id, now, Outcome::Failed(Failure::Reset), reason);
+                let reason = Reason::Words("the server refused the stream, and again");
+                self.finish(ops, id, now, RequestEnd::failed(Failure::Reset, reason));
             }
             StreamOutcome::Again(id) => {
                 let exchange = &mut self.slots.exchanges[id as usize];
@@ -223,7 +222,7 @@ impl<'r> Worker<'r> {
         let status = self.slots.exchanges[id as usize].status;
         self.measure.recorder.status(status);
         let (outcome, trouble) = self.judge(id, status, now);
-        self.finish(ops, id, now, outcome, (trouble.map(Reason::Script), (&[], None)));
+        self.finish(ops, id, now, RequestEnd::judged(outcome, trouble, ResponseBytes::default()));
     }
 
     /// A request is given up; its connection goes on without it.
@@ -320,7 +319,7 @@ impl<'r> Worker<'r> {
         for id in lost {
             let answered = self.slots.exchanges[id as usize].answered;
             let failure = if failure == Failure::Reset && answered { Failure::Truncated } else { failure };
-            self.finish(ops, id, now, Outcome::Failed(failure), (Some(reason), (&[], None)));
+            self.finish(ops, id, now, RequestEnd::failed(failure, reason));
         }
         if !connecting && !waiting.is_empty() {
             if let Mode::Http2(streams) = &mut self.mode {

@@ -3,7 +3,9 @@
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::order::Course;
 use loadlab_load::journey::script::{Journey, Message, Script};
-use loadlab_load::journey::template::{Escape, Template, Variable};
+use loadlab_load::journey::template::Template;
+use loadlab_record::escape::Escape;
+use loadlab_record::variable::Variable;
 
 /// Text, with `{u}` for the user, `{n}` for the sequence, `{x}` for the id, `{i}` for the iteration, `{a}` and `{b}` for the first
 /// columns of feeds 0 and 1, `{c}` for what was captured.
@@ -20,7 +22,7 @@ pub fn template(text: &str) -> Template {
             "i" => Variable::Iteration,
             "a" => Variable::Feed { feed: 0, column: 0 },
             "b" => Variable::Feed { feed: 1, column: 0 },
-            "c" => Variable::Capture(0),
+            "c" => Variable::Capture { slot: 0, is_number: false },
             other => panic!("{other}"),
         };
         template.push(variable, Escape::Raw);

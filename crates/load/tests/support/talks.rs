@@ -5,7 +5,7 @@ use loadlab_load::journey::check::{Checks, Text};
 use loadlab_load::journey::script::{Message, Part, Script, Talk, Wait};
 use loadlab_load::protocol::websocket::Kind;
 use loadlab_load::protocol::websocket::opening::Opening;
-use loadlab_load::schedule::think::Think;
+use loadlab_record::schedule::Think;
 use sha1::{Digest, Sha1};
 
 use super::steps::template;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use loadlab_analysis::Exit;
 use loadlab_load::protocol::tls::Versions;
 use loadlab_load::resident;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::request::RequestParts;
 use loadlab_load::spec::{Held, Http2, Order};
 use loadlab_load::target::{self, Allowed};
 use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
 use loadlab_record::expr::{Expr, ExprError};
+use loadlab_record::schedule::Think;
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::preflight;
 use loadlab_run::{

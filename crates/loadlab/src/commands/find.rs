@@ -160,7 +160,7 @@ fn request_of(args: &FindArgs, plan: &Plan) -> Result<SearchRequest, String> {
         ));
     }
     let own_ns = match varied.until {
-        plan::Until::DurationNs(ns) => ns.saturating_sub(varied.warmup_ns),
+        plan::Until::Elapsed(ns) => ns.saturating_sub(varied.warmup_ns),
         _ => LEVEL_NS,
     };
     let level_ns = args.level_duration.unwrap_or(own_ns).max(1);

@@ -7,14 +7,14 @@ mod journey;
 
 use std::collections::HashMap;
 
+use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
 use loadlab_record::units::{format_bytes, format_count};
 
 use crate::model::journey::Step;
 use crate::model::part::{Command, Lifetime, Part};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{
-    Arrivals, Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
-    Think, Until, WhenBehind,
+    Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
 };
 use crate::text::shorten::shorten_to;
 
@@ -344,7 +344,7 @@ fn load_line(load: &LoadSpec) -> String {
         }
     };
     let until = match load.until {
-        Until::DurationNs(ns) => format!("for {}", duration(ns)),
+        Until::Elapsed(ns) => format!("for {}", duration(ns)),
         Until::Requests(n) => format!("until {} are sent", many(n, "request")),
         Until::Repeats(n) => format!("{} of the journey each", many(n, "round")),
     };
@@ -358,11 +358,11 @@ fn load_line(load: &LoadSpec) -> String {
 fn think(think: Think) -> String {
     match think {
         Think::None => String::new(),
-        Think::Constant { ns } => format!(" and it has thought for {}", duration(ns)),
-        Think::Uniform { low_ns, high_ns } => {
+        Think::Constant(ns) => format!(" and it has thought for {}", duration(ns)),
+        Think::Uniform(low_ns, high_ns) => {
             format!(" and it has thought for {} to {}", duration(low_ns), duration(high_ns))
         }
-        Think::Exponential { mean_ns } => {
+        Think::Exponential(mean_ns) => {
             format!(" and it has thought for {} on average (exponentially distributed)", duration(mean_ns))
         }
     }

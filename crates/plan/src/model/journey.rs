@@ -3,6 +3,8 @@
 //! Names are numbers already: a capture is a slot, a feed its place in the load's list, a column its place among those
 //! that are used.
 
+use loadlab_record::bound::Bound;
+
 use crate::model::template::Template;
 
 /// A place in the plan, for what is found out later.
@@ -265,32 +267,6 @@ pub enum Expect {
     Null,
     /// A number that holds all of these.
     Within(Vec<Bound>),
-}
-
-/// A comparison.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bound {
-    /// How.
-    pub operator: Operator,
-    /// With what, in base units.
-    pub value: f64,
-}
-
-/// How two numbers are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operator {
-    /// `<`
-    Less,
-    /// `<=`
-    AtMost,
-    /// `>`
-    Greater,
-    /// `>=`
-    AtLeast,
-    /// `==`
-    Equal,
-    /// `!=`
-    NotEqual,
 }
 
 /// What follows a failed step.

@@ -6,4 +6,3 @@ pub(crate) mod part;
 pub(crate) mod plan;
 pub(crate) mod spec;
 pub(crate) mod template;
-pub(crate) mod variable;

@@ -3,6 +3,8 @@
 //! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
 //! found, the run's folder) is left in [`Template`]s.
 
+use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
+
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};
 use crate::model::part::{Command, Lifetime};
@@ -485,71 +487,4 @@ pub struct CommandLoad {
     pub env: Vec<(String, Template)>,
     /// Folder, starting with the plan's folder unless the plan gives an absolute one.
     pub dir: String,
-}
-
-/// A stage of a load: in a straight line from one level to another. Levels are users, or requests per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stage {
-    /// At its start.
-    pub from: f64,
-    /// At its end.
-    pub to: f64,
-    /// How long it takes; 0 is a jump.
-    pub over_ns: u64,
-}
-
-/// How long a user pauses after an answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Think {
-    /// Not at all.
-    #[default]
-    None,
-    /// Always the same.
-    Constant {
-        /// So long.
-        ns: u64,
-    },
-    /// Anything in between with equal chance.
-    Uniform {
-        /// The shortest.
-        low_ns: u64,
-        /// The longest.
-        high_ns: u64,
-    },
-    /// Exponentially distributed.
-    Exponential {
-        /// The mean.
-        mean_ns: u64,
-    },
-}
-
-/// What ends a load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
-    /// Time, in nanoseconds.
-    DurationNs(u64),
-    /// So many requests, shared by all users.
-    Requests(u64),
-    /// So many rounds of the journey by every user.
-    Repeats(u64),
-}
-
-/// How requests of a rate are spread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Arrivals {
-    /// Evenly.
-    #[default]
-    Constant,
-    /// As independent arrivals would.
-    Poisson,
-}
-
-/// What happens to requests that cannot start when due.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WhenBehind {
-    /// They wait, and the wait counts.
-    #[default]
-    Queue,
-    /// They are counted as dropped.
-    Drop,
 }

@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-use crate::model::variable::{Escape, Segment, Variable};
+use loadlab_record::escape::Escape;
+use loadlab_record::variable::Variable;
 
 /// A text with names that a run puts values in for.
 ///
@@ -45,6 +46,25 @@ impl fmt::Debug for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Given({:?})", self.shown())
     }
+}
+
+/// A piece of a text that is written anew for each request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// A text, to be escaped once.
+    Text {
+        /// It.
+        text: String,
+        /// How.
+        escape: Escape,
+    },
+    /// A value that changes.
+    Variable {
+        /// Which.
+        variable: Variable,
+        /// What its place needs.
+        escape: Escape,
+    },
 }
 
 /// A name that the run has no value for.

@@ -1,9 +1,11 @@
 //! Reads loads that a program of the user's makes, and which cases a load belongs to.
 
+use loadlab_record::schedule::{Think, Until, WhenBehind};
+
 use crate::keys;
 use crate::model::case_values::CaseValues;
 use crate::model::journey::{Http, Script};
-use crate::model::spec::{CommandLoad, LoadSpec, Model, Think, Until, WhenBehind};
+use crate::model::spec::{CommandLoad, LoadSpec, Model};
 use crate::read::batches;
 use crate::read::reader::{Fields, Reader, Scope};
 use crate::read::texts::{in_folder, read_command, read_env};
@@ -35,7 +37,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
     let command = read_section(r, fields)?;
     Some(LoadSpec {
         name: name.to_owned(),
-        until: command.requests.map_or(Until::DurationNs(command.timeout_ns), Until::Requests),
+        until: command.requests.map_or(Until::Elapsed(command.timeout_ns), Until::Requests),
         model: Model::Command(command),
         ramp_ns: 0,
         warmup_ns: 0,

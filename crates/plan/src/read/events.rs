@@ -1,11 +1,12 @@
 //! Reads `events` (what happens to the system during the load) and `durability` (where to ask what was stored).
 
+use loadlab_record::variable::Variable;
+
 use crate::keys::{self, renamed};
 use crate::model::journey::PartContent;
 use crate::model::journey::{Body, Step};
 use crate::model::part::{Isolation, Part};
 use crate::model::spec::{Action, DurabilitySpec, EventSpec, LimitName, LoadSpec, Persisted, ProbeSpec};
-use crate::model::variable::Variable;
 use crate::read::probes::read_pointer;
 use crate::read::reader::{Fields, Reader, Scalar};
 use crate::read::texts::{place, read_command, read_url};

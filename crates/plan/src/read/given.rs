@@ -1,12 +1,13 @@
 //! Puts in what a text asks for from outside.
 
+use loadlab_record::escape::Escape;
 use loadlab_record::secrets::LEAST_BYTES;
 
 use crate::credentials;
-use crate::model::variable::Escape;
 use crate::outside::{Asked, MOST_BYTES, Missing, Reference};
 use crate::read::journey::target;
 use crate::read::reader::{Reader, Resolved, Scope, Spot, When};
+use crate::text::encode;
 use crate::text::error::Problem;
 use crate::text::node::Kind;
 use crate::text::shorten::shorten;
@@ -27,8 +28,8 @@ impl Reader<'_> {
         match value {
             Ok((asked, value)) => {
                 let escape = escape_at(spot, &out.template.sample().0);
-                let escape = if asked.is_raw { escape.raw() } else { escape };
-                let value = escape.written(&value);
+                let escape = if asked.is_raw { encode::raw(escape) } else { escape };
+                let value = encode::written(&value, escape);
                 match (spot.when, asked.is_public) {
                     // What is needed now becomes part of the plan, and is masked where that is shown.
                     (When::Now, _) | (When::Run | When::Url, true) => out.template.push_text(&value),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
+
 use crate::keys;
 use crate::model::journey::Step;
-use crate::model::spec::{Arrivals, LoadSpec, Model, Think, Until, WhenBehind};
+use crate::model::spec::{LoadSpec, Model};
 use crate::read::batches::read_batches;
 use crate::read::command_load as command;
 use crate::read::journey::{http, step, talk};
@@ -156,10 +158,10 @@ fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) 
 }
 
 fn read_until(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Option<Until> {
-    let duration = r.positive_duration(fields, "duration").map(Until::DurationNs);
+    let duration = r.positive_duration(fields, "duration").map(Until::Elapsed);
     let requests = r.count(fields, "requests").map(Until::Requests);
     let repeats = r.count(fields, "repeats").map(Until::Repeats);
-    duration.or(requests).or(repeats).or(stages.map(|s| Until::DurationNs(s.length_ns)))
+    duration.or(requests).or(repeats).or(stages.map(|s| Until::Elapsed(s.length_ns)))
 }
 
 /// Times against each other.
@@ -169,7 +171,7 @@ fn fits_together(
     until: Option<Until>,
     (ramp_ns, warmup_ns): (u64, u64),
 ) {
-    let Some(Until::DurationNs(duration_ns)) = until else { return };
+    let Some(Until::Elapsed(duration_ns)) = until else { return };
     let key = if fields.get("duration").is_some() { "duration" } else { "stages" };
     let (duration, is_here) = (fields.key_span(key), format!("`{key}` is here"));
     if warmup_ns >= duration_ns && warmup_ns > 0 {

@@ -3,7 +3,9 @@
 //! Captures are known by name as soon as the load is looked at, and may be used from the step behind the one that
 //! captures them. Feeds count the columns that are used.
 
-use crate::model::variable::{Escape, Variable};
+use loadlab_record::escape::Escape;
+use loadlab_record::variable::Variable;
+
 use crate::text::span::Span;
 
 /// More captures or columns than anybody needs, and few enough for the engine's numbers.

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeSet;
 
+use loadlab_record::escape::Escape;
+
 use crate::keys::{Section, renamed};
 use crate::model::case_values::CaseValues;
 use crate::model::template::{BraceError, Piece, Template, pieces};
-use crate::model::variable::Escape;
 use crate::outside::{self, Outside};
 use crate::read::names::{Names, Word};
 use crate::text::error::{Problem, Problems};

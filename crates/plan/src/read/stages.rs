@@ -1,9 +1,9 @@
 //! Reads how a load changes over time: its stages, and the think times of its users.
 
+use loadlab_record::schedule::{Stage, Think};
 use loadlab_record::units::parse_rate_per_s;
 
 use crate::keys::{self, MAX_USERS};
-use crate::model::spec::{Stage, Think};
 use crate::read::reader::{Fields, Reader, Scalar};
 use crate::read::values::whole_number;
 use crate::text::error::Problem;
@@ -162,7 +162,7 @@ pub(crate) fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>) -> Think {
     }
     let Some(fields) = r.fields(node, &keys::THINK, fields.key_span("think")) else { return Think::None };
     if let Some(mean_ns) = r.positive_duration(&fields, "exponential") {
-        return Think::Exponential { mean_ns };
+        return Think::Exponential(mean_ns);
     }
     let Some(node) = fields.get("uniform") else { return Think::None };
     let items = r.list(node, "the shortest and the longest time: `uniform: [1s, 3s]`");
@@ -181,9 +181,9 @@ pub(crate) fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>) -> Think {
         let problem = Problem::new(high.span, "the longest time is shorter than the shortest");
         r.push(problem.related("the shortest", low.span).hint("the shortest comes first"));
     }
-    if low_ns == high_ns { constant(low_ns) } else { Think::Uniform { low_ns, high_ns } }
+    if low_ns == high_ns { constant(low_ns) } else { Think::Uniform(low_ns, high_ns) }
 }
 
 fn constant(ns: u64) -> Think {
-    if ns == 0 { Think::None } else { Think::Constant { ns } }
+    if ns == 0 { Think::None } else { Think::Constant(ns) }
 }

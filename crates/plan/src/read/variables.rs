@@ -1,9 +1,12 @@
 //! What names in the texts of a step become: variables that change from request to request.
 
-use crate::model::variable::{Escape, Unit, Variable};
+use loadlab_record::escape::Escape;
+use loadlab_record::variable::{Unit, Variable};
+
 use crate::read::names::MOST;
 use crate::read::names::{KnownCapture, Place, Word};
 use crate::read::reader::Reader;
+use crate::text::encode;
 use crate::text::error::Problem;
 use crate::text::node::{Entry, Node, Value};
 use crate::text::shorten::shorten;
@@ -34,7 +37,7 @@ impl Reader<'_> {
     /// What a name in a request is; says what is wrong with it.
     pub fn word(&mut self, node: &Node, name: &str, escape: Escape) -> Word {
         let (inner, escape) = match call(name, "raw") {
-            Some(inner) => (inner, escape.raw()),
+            Some(inner) => (inner, encode::raw(escape)),
             None => (name, escape),
         };
         match self.variable(node, inner) {

@@ -1,5 +1,7 @@
 //! Values as JSON, forms and URLs want them written.
 
+use loadlab_record::escape::Escape;
+
 /// A number as JSON writes it: YAML also knows `0x10`, `1_000`, `007` and `.5`.
 pub(crate) fn json_number(text: &str) -> String {
     if text.parse::<serde_json::Number>().is_ok() {
@@ -26,22 +28,25 @@ pub(crate) fn escaped(text: &str) -> String {
     quoted[1..quoted.len() - 1].to_owned()
 }
 
-/// As `application/x-www-form-urlencoded` has it.
-pub(crate) fn form_encoded(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b' ' => out.push('+'),
-            b'*' | b'-' | b'.' | b'_' => out.push(byte.into()),
-            _ if byte.is_ascii_alphanumeric() => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
+/// A value as its place wants it.
+pub(crate) fn written(value: &str, escape: Escape) -> String {
+    match escape {
+        Escape::Raw | Escape::Header => value.to_owned(),
+        Escape::Json => escaped(value),
+        Escape::Url | Escape::UrlRaw | Escape::UrlTarget | Escape::Form => {
+            let mut out = Vec::new();
+            // Only header fields refuse anything.
+            let _ = escape.write(value.as_bytes(), &mut out);
+            String::from_utf8_lossy(&out).into_owned()
         }
     }
-    out
 }
 
-/// Percent-encodes all bytes but the plain ones.
-pub(crate) fn percent(value: &str, is_plain: impl Fn(u8) -> bool) -> String {
-    let one = |b: u8| if is_plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") };
-    value.bytes().map(one).collect()
+/// The same place for a value that is put in as it is.
+pub(crate) fn raw(escape: Escape) -> Escape {
+    match escape {
+        Escape::Url => Escape::UrlRaw,
+        Escape::Json | Escape::Form => Escape::Raw,
+        other => other,
+    }
 }

@@ -136,11 +136,13 @@ impl Cond {
     fn check_kinds(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<(), ExprError> {
         match self {
             Cond::And(conds) | Cond::Or(conds) => conds.iter().try_for_each(|c| c.check_kinds(kind)),
-            Cond::Compare(Comparison { left, op, right }) => {
+            Cond::Compare(Comparison { left, operator, right }) => {
                 let (a, b) = (left.dim(kind)?, right.dim(kind)?);
                 match a.with(b) {
                     Some(_) => Ok(()),
-                    None => Err(mismatch("compare", (left, a), (right, b), &format!(" {} ", op.text()))),
+                    None => {
+                        Err(mismatch("compare", (left, a), (right, b), &format!(" {} ", operator.sign())))
+                    }
                 }
             }
             Cond::Steady(..) => Ok(()),

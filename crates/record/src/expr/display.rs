@@ -27,7 +27,7 @@ impl Display for Cond {
         match self {
             Cond::Or(conds) => joined(f, conds, "or", |c| matches!(c, Cond::Or(_))),
             Cond::And(conds) => joined(f, conds, "and", |c| matches!(c, Cond::Or(_) | Cond::And(_))),
-            Cond::Compare(c) => write!(f, "{} {} {}", c.left, c.op.text(), c.right),
+            Cond::Compare(c) => write!(f, "{} {} {}", c.left, c.operator.sign(), c.right),
             Cond::Steady(name, long) => write!(f, "steady({name}, {})", long.text),
         }
     }

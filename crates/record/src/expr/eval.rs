@@ -4,7 +4,8 @@
 //! fails any), satisfies `>` where its bound does, and otherwise cannot be told.
 
 use super::check::Dim;
-use super::{Comparison, Cond, Expr, Kind, Literal, Num, Op, Window, lex};
+use super::{Comparison, Cond, Expr, Kind, Literal, Num, Window, lex};
+use crate::bound::Operator;
 
 /// What is known of a number. Values are in the unit of their kind: milliseconds, bytes, per second, percent.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,7 +167,7 @@ fn equal(a: Range, b: Range) -> Option<bool> {
 }
 
 fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers) -> Judged<'a> {
-    let Comparison { left, op, right } = comparison;
+    let Comparison { left, operator, right } = comparison;
     let mut notes = Vec::new();
     let sides = (range(left, numbers, &mut notes), range(right, numbers, &mut notes));
     let (value, unit) = match sides.0 {
@@ -178,13 +179,13 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
         match a.dim.with(b.dim) {
             Some(dim) => {
                 let (a, b) = (a.in_unit_of(dim), b.in_unit_of(dim));
-                judged.holds = match op {
-                    Op::Less => less(a, b, false),
-                    Op::LessOrEqual => less(a, b, true),
-                    Op::More => less(b, a, false),
-                    Op::MoreOrEqual => less(b, a, true),
-                    Op::Equal => equal(a, b),
-                    Op::NotEqual => equal(a, b).map(|same| !same),
+                judged.holds = match operator {
+                    Operator::Less => less(a, b, false),
+                    Operator::AtMost => less(a, b, true),
+                    Operator::Greater => less(b, a, false),
+                    Operator::AtLeast => less(b, a, true),
+                    Operator::Equal => equal(a, b),
+                    Operator::NotEqual => equal(a, b).map(|same| !same),
                 };
             }
             None => notes.push(format!("{} cannot be compared with {}", a.dim.words(), b.dim.words())),

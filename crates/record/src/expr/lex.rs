@@ -1,6 +1,7 @@
 //! Text to tokens. Every token knows where it stands, since every message does.
 
-use super::{ExprError, Kind, Literal, Op, Quantity};
+use super::{ExprError, Kind, Literal, Quantity};
+use crate::bound::Operator;
 use crate::units;
 
 /// A token and where it stands.
@@ -15,7 +16,7 @@ pub(super) struct Token {
 pub(super) enum What {
     Name(String),
     Literal(Literal),
-    Op(Op),
+    Operator(Operator),
     And,
     Or,
     Plus,
@@ -58,8 +59,8 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ExprError> {
 
 fn punctuation(text: &str, at: usize, c: char) -> Result<(What, usize), ExprError> {
     let rest = &text[at..];
-    if let Some((op, what)) = Op::ALL.into_iter().find(|(op, _)| rest.starts_with(op)) {
-        return Ok((What::Op(what), op.len()));
+    if let Some((sign, operator)) = Operator::ALL.into_iter().find(|(sign, _)| rest.starts_with(sign)) {
+        return Ok((What::Operator(operator), sign.len()));
     }
     let what = match c {
         '+' => What::Plus,

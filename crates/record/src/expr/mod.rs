@@ -25,6 +25,8 @@ mod parse;
 mod sum;
 mod summary;
 
+use crate::bound::Operator;
+
 pub use eval::{Evaluated, Known, Numbers};
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, number_names,
@@ -153,33 +155,8 @@ enum Cond {
 #[derive(Clone, Debug, PartialEq)]
 struct Comparison {
     left: Num,
-    op: Op,
+    operator: Operator,
     right: Num,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
-    Less,
-    LessOrEqual,
-    More,
-    MoreOrEqual,
-    Equal,
-    NotEqual,
-}
-
-impl Op {
-    const ALL: [(&'static str, Op); 6] = [
-        ("<=", Op::LessOrEqual),
-        (">=", Op::MoreOrEqual),
-        ("==", Op::Equal),
-        ("!=", Op::NotEqual),
-        ("<", Op::Less),
-        (">", Op::More),
-    ];
-
-    fn text(self) -> &'static str {
-        Op::ALL.iter().find(|(_, op)| *op == self).map_or("", |(text, _)| text)
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -93,7 +93,7 @@ impl Parser<'_> {
         let token = self.token();
         let before = self.next.checked_sub(1).and_then(|i| self.tokens.get(i));
         let hint = match (&token.what, before.map(|b| &b.what)) {
-            (What::Op(_), _) => Some("compare two at a time: `1s < p99 and p99 < 2s`"),
+            (What::Operator(_), _) => Some("compare two at a time: `1s < p99 and p99 < 2s`"),
             (What::Name(_), Some(What::Literal(_))) => Some("a unit stands at its number: `15MiB`"),
             (What::Literal(_) | What::Name(_), Some(_)) => Some("join conditions with `and` or `or`"),
             (What::Close, _) => Some("there is no `(` for it"),
@@ -165,7 +165,7 @@ impl Parser<'_> {
     fn comparison(&mut self) -> Result<Any> {
         let start = self.next;
         let left = self.sum()?;
-        let What::Op(op) = *self.peek() else {
+        let What::Operator(operator) = *self.peek() else {
             return Ok(left);
         };
         let left = self.num(left, start)?;
@@ -173,7 +173,7 @@ impl Parser<'_> {
         let start = self.next;
         let right = self.sum()?;
         let right = self.num(right, start)?;
-        Ok(Any::Cond(Cond::Compare(Comparison { left, op, right })))
+        Ok(Any::Cond(Cond::Compare(Comparison { left, operator, right })))
     }
 
     fn sum(&mut self) -> Result<Any> {

@@ -78,12 +78,7 @@ impl Planned {
     pub fn of_load(load: &plan::LoadSpec, threads: usize) -> Planned {
         let shape = match load.model {
             plan::Model::Closed { users, pace_ns } => {
-                let every_ns = pace_ns.or(match load.think {
-                    plan::Think::None => None,
-                    plan::Think::Constant { ns } => Some(ns),
-                    plan::Think::Uniform { low_ns, high_ns } => Some(low_ns + (high_ns - low_ns) / 2),
-                    plan::Think::Exponential { mean_ns } => Some(mean_ns),
-                });
+                let every_ns = pace_ns.or(load.think.mean_ns());
                 Load::Users { users, at_most_per_s: per_s(users, every_ns) }
             }
             plan::Model::Open { rate_per_s, max_in_flight, .. } => Load::Rate { rate_per_s, max_in_flight },
@@ -98,9 +93,9 @@ impl Planned {
         planned.rise_in(load.stages.iter().map(|s| (s.from, s.to, s.over_ns)));
         planned.keep_alive = load.keep_alive;
         match load.until {
-            plan::Until::DurationNs(ns) => planned.duration_s = Some((load.start_ns + ns) as f64 / 1e9),
-            plan::Until::Requests(n) => planned.requests = Some(n),
-            plan::Until::Repeats(n) => {
+            Until::Elapsed(ns) => planned.duration_s = Some((load.start_ns + ns) as f64 / 1e9),
+            Until::Requests(n) => planned.requests = Some(n),
+            Until::Repeats(n) => {
                 let requests = load.journey.iter().map(plan::Step::requests).sum::<u64>();
                 planned.requests = Some(all(n, planned.connections, requests as usize));
             }

@@ -178,7 +178,7 @@ impl Site {
                 let Part::Container(container) = &planned.part else { continue };
                 let image = image_name(&planned.group, &container.image);
                 if !done.contains(&image) {
-                    self.image(&planned.group, (&container.image, &image), cancel, (builds, tell))?;
+                    self.image(&planned.group, &container.image, cancel, builds, tell)?;
                     done.push(image);
                 }
             }
@@ -196,21 +196,23 @@ impl Site {
     fn image(
         &self,
         group: &str,
-        (image, name): (&plan::Image, &str),
+        image: &plan::Image,
         cancel: &Cancel,
-        (builds, tell): (&mut Builds, Tell<'_>),
+        builds: &mut Builds,
+        tell: Tell<'_>,
     ) -> Result<(), SiteError> {
+        let name = image_name(group, image);
         let component = |source| system::Error::of_container(group, source);
         let engine = self.system.engine().map_err(component)?;
         let plan::Image::Built { context, dockerfile, args, target } = image else {
-            return Ok(engine.ensure_image(name, cancel).map_err(component)?);
+            return Ok(engine.ensure_image(&name, cancel).map_err(component)?);
         };
         let what = format!("image of {group}");
         let command = format!("build {context}");
         tell(RunEvent::Building { what: what.clone(), command: command.clone() });
         let began_ns = clock::now_ns();
         let build = ImageBuild {
-            image: name.to_owned(),
+            image: name,
             context: PathBuf::from(context),
             dockerfile: dockerfile.clone(),
             args: args.clone(),
@@ -286,7 +288,7 @@ impl Site {
             let logs = self.log_paths(&name, stage);
             let limits = limits_of(planned);
             let cpus = planned.map(|p| p.limits.cpuset.clone()).unwrap_or_default();
-            system::ComponentSpec { cpus, ..service_spec(name, service, &spec, (limits, logs)) }
+            system::ComponentSpec { cpus, ..service_spec(name, service, &spec, limits, logs) }
         };
         let project = self.system.compose_up(&spec, &stage.cancel, &made)?;
         let services = services.into_inner();
@@ -476,7 +478,8 @@ fn service_spec(
     name: String,
     service: &str,
     compose: &ComposeSpec,
-    (limits, logs): (system::Limits, (PathBuf, PathBuf)),
+    limits: system::Limits,
+    logs: (PathBuf, PathBuf),
 ) -> system::ComponentSpec {
     let words = vec!["compose".to_owned(), "up".to_owned(), service.to_owned()];
     system::ComponentSpec {

@@ -104,7 +104,7 @@ pub fn prepare(
 ///
 /// # Errors
 /// What was stored cannot be told, in words; or more requests were made than there are ids of the trial.
-pub fn compare(persisted: &Persisted, (stage, ids): (&Stage, Ids), counts: &Counts) -> Result<Loss, String> {
+pub fn compare(persisted: &Persisted, stage: &Stage, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
         ids.tell_apart(counts.started)?;
     }
@@ -119,7 +119,7 @@ pub fn compare(persisted: &Persisted, (stage, ids): (&Stage, Ids), counts: &Coun
                 [0, 0, 0] => [counts.ok, unanswered(counts), refused(counts)],
                 by_ids => by_ids,
             };
-            return Ok(by_count(accepted, (unanswered, refused), (now - before).max(0.0) as u64));
+            return Ok(by_count(accepted, unanswered, refused, (now - before).max(0.0) as u64));
         }
         Persisted::Http(url, pointer) => {
             let response = http::get(url, until_ns, stop);
@@ -188,7 +188,7 @@ fn by_id(sent: &SentIds, stored: Vec<u64>) -> (Loss, Vec<u64>, u64) {
 
 /// Bounds from counts. As many of the stored ones as were unanswered or refused may be those; that nothing was stored
 /// twice is taken for granted, and what cannot be otherwise is `doubled`.
-fn by_count(accepted: u64, (unanswered, refused): (u64, u64), persisted: u64) -> Loss {
+fn by_count(accepted: u64, unanswered: u64, refused: u64, persisted: u64) -> Loss {
     let others = unanswered + refused;
     Loss {
         accepted,
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn counts_tell_bounds() {
-        for (accepted, others, persisted, lost, doubled) in [
+        for (accepted, (unanswered, refused), persisted, lost, doubled) in [
             (100, (0, 0), 100, (0, 0), 0),
             (100, (0, 0), 97, (3, 3), 0),
             (100, (5, 0), 97, (3, 8), 0),
@@ -274,10 +274,10 @@ mod tests {
             (100, (0, 5), 105, (0, 0), 0),
             (100, (2, 5), 108, (0, 0), 1),
         ] {
-            let loss = by_count(accepted, others, persisted);
+            let loss = by_count(accepted, unanswered, refused, persisted);
             assert_eq!(((loss.lost_min, loss.lost_max), loss.doubled), (lost, doubled), "{persisted}");
             assert_eq!(loss.persisted_distinct + loss.doubled, persisted);
-            assert_eq!((loss.unanswered, loss.by_id), (others.0, false));
+            assert_eq!((loss.unanswered, loss.by_id), (unanswered, false));
         }
     }
 

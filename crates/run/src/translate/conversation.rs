@@ -2,12 +2,13 @@
 
 use loadlab_load::journey::check::Checks;
 use loadlab_load::journey::script::{Part, Script, Talk, Wait};
-use loadlab_load::journey::template::{Template, Variable};
+use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::websocket::Kind;
 use loadlab_load::protocol::websocket::opening::Opening;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
+use loadlab_record::schedule::Think;
+use loadlab_record::variable::Variable;
 
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
@@ -34,14 +35,14 @@ pub fn parts_of<'s>(
     step: &'s plan::Step,
     talk: &'s plan::Conversation,
     what: &str,
-    (load, desk): (&plan::LoadSpec, &Desk<'_>),
+    desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Vec<PartOf<'s>>, String), TranslateError> {
-    let (request, (mut message, fields), url) = written(step, what, load, desk, hosts)?;
+    let (request, (mut message, fields), url) = written(step, what, desk, hosts)?;
     let path = request.label.split_once(' ').map_or("", |(_, path)| path).to_owned();
     let named =
         |more: &str| Request { label: format!("WebSocket {path}{more}"), safe: false, ..request.clone() };
-    let opening = Opening::new(nonce(load.seed, what), talk.subprotocols.clone());
+    let opening = Opening::new(nonce(desk.load.seed, what), talk.subprotocols.clone());
     for (name, value) in opening.headers() {
         message.fields.append(Template::fixed(format!("{name}: {value}\r\n").as_bytes()));
     }

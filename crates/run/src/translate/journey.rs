@@ -9,7 +9,7 @@ use loadlab_load::journey::check::{self, Checks, Expect, JsonCheck};
 use loadlab_load::journey::json::Pointer;
 use loadlab_load::journey::rows::{self, Rows};
 use loadlab_load::journey::script::Expected;
-use loadlab_load::journey::template::{Escape, Template, Unit, Variable};
+use loadlab_load::journey::template::Template;
 use loadlab_load::spec::request::RequestError;
 use loadlab_plan as plan;
 
@@ -39,50 +39,16 @@ pub fn append(
     for segment in segments {
         match segment {
             plan::Segment::Text { text, escape } => {
-                let pushed = out.push_text(text.as_bytes(), escape_of(escape));
+                let pushed = out.push_text(text.as_bytes(), escape);
                 pushed.map_err(|_| TranslateError::Request {
                     what: what.to_owned(),
                     error: RequestError::HeaderValue(text),
                 })?;
             }
-            plan::Segment::Variable { variable, escape } => {
-                out.push(variable_of(variable), escape_of(escape));
-            }
+            plan::Segment::Variable { variable, escape } => out.push(variable, escape),
         }
     }
     Ok(())
-}
-
-fn variable_of(variable: plan::Variable) -> Variable {
-    match variable {
-        plan::Variable::User => Variable::User,
-        plan::Variable::Iteration => Variable::Iteration,
-        plan::Variable::Sequence => Variable::Sequence,
-        plan::Variable::Id => Variable::Id,
-        plan::Variable::Uuid => Variable::Uuid,
-        plan::Variable::Now(unit) => Variable::Now(match unit {
-            plan::Unit::Seconds => Unit::Seconds,
-            plan::Unit::Millis => Unit::Millis,
-            plan::Unit::Micros => Unit::Micros,
-            plan::Unit::Nanos => Unit::Nanos,
-            plan::Unit::Rfc3339 => Unit::Rfc3339,
-        }),
-        plan::Variable::Random { low, high } => Variable::Random { low, high },
-        plan::Variable::Feed { feed, column } => Variable::Feed { feed, column },
-        plan::Variable::Capture { slot, .. } => Variable::Capture(slot),
-    }
-}
-
-fn escape_of(escape: plan::Escape) -> Escape {
-    match escape {
-        plan::Escape::Raw => Escape::Raw,
-        plan::Escape::Url => Escape::Url,
-        plan::Escape::UrlRaw => Escape::UrlRaw,
-        plan::Escape::UrlTarget => Escape::UrlTarget,
-        plan::Escape::Json => Escape::Json,
-        plan::Escape::Form => Escape::Form,
-        plan::Escape::Header => Escape::Header,
-    }
 }
 
 /// The value of `Authorization`.
@@ -257,8 +223,8 @@ pub fn checks(statuses: Option<&[u16]>, checks: &plan::Checks) -> Result<Checks,
     }
     out.contains = checks.contains.iter().map(|t| check::Text::new(t.as_bytes())).collect();
     out.holds = vec![Vec::new(); checks.contains_written.len()];
-    out.size = bounds(&checks.size);
-    out.time = bounds(&checks.time);
+    out.size = checks.size.clone();
+    out.time = checks.time.clone();
     Ok(out)
 }
 
@@ -300,20 +266,8 @@ fn expect_of(expect: &plan::Expect) -> Result<Expect, String> {
         }
         plan::Expect::Bool(is) => Expect::Bool(*is),
         plan::Expect::Null => Expect::Null,
-        plan::Expect::Within(list) => Expect::Within(bounds(list)),
+        plan::Expect::Within(list) => Expect::Within(list.clone()),
     })
-}
-
-fn bounds(list: &[plan::Bound]) -> Vec<check::Bound> {
-    let operator = |operator| match operator {
-        plan::Operator::Less => check::Operator::Less,
-        plan::Operator::AtMost => check::Operator::AtMost,
-        plan::Operator::Greater => check::Operator::Greater,
-        plan::Operator::AtLeast => check::Operator::AtLeast,
-        plan::Operator::Equal => check::Operator::Equal,
-        plan::Operator::NotEqual => check::Operator::NotEqual,
-    };
-    list.iter().map(|b| check::Bound { operator: operator(b.operator), value: b.value }).collect()
 }
 
 /// Reads a feed: the columns that are used, and how its rows are dealt.
@@ -361,6 +315,7 @@ pub fn check_feeds(plan: &plan::Plan, plan_dir: &Path) -> Result<(), plan::PlanE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use loadlab_record::variable::Variable;
 
     fn nothing(_: &str) -> Option<String> {
         None

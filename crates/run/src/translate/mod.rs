@@ -15,18 +15,15 @@ mod writing;
 use std::path::Path;
 use std::time::Duration;
 
-use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::Written;
 use loadlab_load::journey::template::Template;
 use loadlab_load::protocol::http2::{Head, HeadError, HeadParts, Heads};
 use loadlab_load::protocol::tls::Versions;
-use loadlab_load::schedule::level::Stage;
-use loadlab_load::schedule::think::Think;
 use loadlab_load::spec::request::{Request, RequestError, RequestParts};
 use loadlab_load::spec::{self, Http2};
 use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url, sources_for};
-use loadlab_load::{Arrivals, IoChoice, LoadSpec, Model, Until, WhenBehind};
+use loadlab_load::{IoChoice, LoadSpec, Model};
 use loadlab_plan as plan;
 use loadlab_record::Secrets;
 
@@ -35,7 +32,8 @@ use crate::translate::hosts::{Hosts, Via};
 use crate::translate::steps::{Steps, all_steps, steps_of};
 use crate::translate::tls::{TlsWords, TrustError, tls_offering, tls_spec};
 use crate::translate::urls::as_http;
-use crate::translate::writing::{Desk, label_of};
+pub use crate::translate::writing::Desk;
+use crate::translate::writing::label_of;
 
 /// What is to be requested, and where.
 pub struct Targets {
@@ -173,29 +171,28 @@ fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
     lists
 }
 
-/// A load of the plan, ready for the engine, and its first URL.
+/// The desk's load, ready for the engine, and its first URL.
 ///
 /// # Errors
 /// See [`TranslateError`].
 pub fn load_spec(
-    load: &plan::LoadSpec,
-    (plan_dir, shared, shared_names): (&Path, &Slots, &[String]),
-    names: Names<'_>,
+    desk: &Desk<'_>,
     allowed: &Allowed,
     threads: usize,
 ) -> Result<(LoadSpec, String), TranslateError> {
-    let (load, order) = urls::expanded(load, plan_dir)?;
+    let Desk { plan_dir, names, .. } = *desk;
+    let (load, order) = urls::expanded(desk.load, plan_dir)?;
     let load = load.as_ref();
+    let desk = Desk { load, ..*desk };
     let proxy = proxy_of(load, names)?;
     // Should the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
     let tunnels_all = load.http.protocol == plan::Protocol::Http2;
     let via = proxy.as_ref().map(|proxy| Via { proxy, tunnels_all });
     let wrong = |error| TranslateError::Target { what: format!("`proxy` of `{}`", load.name), error };
     let mut hosts = Hosts::new(allowed, via).map_err(wrong)?;
-    let desk = Desk { plan_dir, names, shared, shared_names };
-    let steps = steps_of(load, &desk, &mut hosts)?;
+    let steps = steps_of(&desk, &mut hosts)?;
     let speaks_http2 = speaks_http2(load, plan_dir, &hosts)?;
-    let http2 = if speaks_http2 { Some(http2_of(load, &desk, &steps, &hosts)?) } else { None };
+    let http2 = if speaks_http2 { Some(http2_of(&desk, &steps, &hosts)?) } else { None };
     let Steps { requests, journey, tags, first_url, .. } = steps;
     let sites: Vec<Site> = hosts.sites().collect();
     let tls = tls_spec(&tls_words(&load.http.tls, plan_dir), &sites, speaks_http2);
@@ -204,26 +201,17 @@ pub fn load_spec(
     let spec = LoadSpec {
         name: load.name.clone(),
         model: model_of(load),
-        until: match load.until {
-            plan::Until::DurationNs(ns) => Until::Elapsed(ns),
-            plan::Until::Requests(n) => Until::Requests(n),
-            plan::Until::Repeats(n) => Until::Repeats(n),
-        },
+        until: load.until,
         ramp_ns: load.ramp_ns,
-        stages: load.stages.iter().map(stage).collect(),
+        stages: load.stages.clone(),
         warmup_ns: load.warmup_ns,
         grace_ns: load.grace_ns,
         pace_ns: match load.model {
             plan::Model::Closed { pace_ns, .. } => pace_ns,
             plan::Model::Open { .. } | plan::Model::Sessions { .. } | plan::Model::Command(_) => None,
         },
-        pace_when_behind: when_behind(load),
-        think: match load.think {
-            plan::Think::None => Think::None,
-            plan::Think::Constant { ns } => Think::Constant(ns),
-            plan::Think::Uniform { low_ns, high_ns } => Think::Uniform(low_ns, high_ns),
-            plan::Think::Exponential { mean_ns } => Think::Exponential(mean_ns),
-        },
+        pace_when_behind: load.when_behind,
+        think: load.think,
         timeout_ns: load.timeout_ns,
         keep_alive: load.keep_alive,
         requests,
@@ -300,20 +288,15 @@ fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Re
 }
 
 /// The load's requests as HTTP/2 says them.
-fn http2_of(
-    load: &plan::LoadSpec,
-    desk: &Desk<'_>,
-    steps: &Steps,
-    hosts: &Hosts<'_>,
-) -> Result<Http2, TranslateError> {
+fn http2_of(desk: &Desk<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Result<Http2, TranslateError> {
     let sites: Vec<Site> = hosts.sites().collect();
     let mut heads = Heads::default();
     let (mut all, mut all_written) = (Vec::new(), Vec::new());
-    for (i, (_, step, what)) in all_steps(load).enumerate() {
+    for (i, (_, step, what)) in all_steps(desk.load).enumerate() {
         let wrong = |error: HeadError| TranslateError::Part { what: what.clone(), words: error.to_string() };
         let (head, written) = match &steps.fields[i] {
             None => {
-                let (parts, url) = parts_of(step, &what, load, desk)?;
+                let (parts, url) = parts_of(step, &what, desk)?;
                 (head_of(&mut heads, &parts, &url).map_err(wrong)?, None)
             }
             Some(fields) => {
@@ -325,7 +308,7 @@ fn http2_of(
         all.push(head);
         all_written.push(written);
     }
-    Ok(Http2 { heads: all, written: all_written, streams: load.http.streams_per_connection.max(1) })
+    Ok(Http2 { heads: all, written: all_written, streams: desk.load.http.streams_per_connection.max(1) })
 }
 
 /// The head of a step that is written anew each time: what stays the same is packed once.
@@ -370,38 +353,19 @@ fn head_of(heads: &mut Heads, parts: &RequestParts, url: &Url) -> Result<Head, H
     })
 }
 
-fn stage(stage: &plan::Stage) -> Stage {
-    Stage { from: stage.from, to: stage.to, over_ns: stage.over_ns }
-}
-
-fn when_behind(load: &plan::LoadSpec) -> WhenBehind {
-    match load.when_behind {
-        plan::WhenBehind::Queue => WhenBehind::Queue,
-        plan::WhenBehind::Drop => WhenBehind::Drop,
-    }
-}
-
 fn model_of(load: &plan::LoadSpec) -> Model {
-    let arrivals_of = |arrivals: &plan::Arrivals| match arrivals {
-        plan::Arrivals::Constant => Arrivals::Constant,
-        plan::Arrivals::Poisson => Arrivals::Poisson,
+    let open = |rate_per_s, arrivals, max_in_flight| {
+        let when_behind = load.when_behind;
+        Model::Open { rate_per_s, arrivals, when_behind, max_in_flight }
     };
-    match &load.model {
-        plan::Model::Closed { users, .. } => Model::Closed { users: *users },
+    match load.model {
+        plan::Model::Closed { users, .. } => Model::Closed { users },
         // Made by `program`, which sends nothing itself.
         plan::Model::Command(_) => Model::Closed { users: 0 },
-        plan::Model::Sessions { rate_per_s, arrivals, max_users } => Model::Open {
-            rate_per_s: *rate_per_s,
-            arrivals: arrivals_of(arrivals),
-            when_behind: when_behind(load),
-            max_in_flight: *max_users,
-        },
-        plan::Model::Open { rate_per_s, arrivals, max_in_flight } => Model::Open {
-            rate_per_s: *rate_per_s,
-            arrivals: arrivals_of(arrivals),
-            when_behind: when_behind(load),
-            max_in_flight: *max_in_flight,
-        },
+        plan::Model::Sessions { rate_per_s, arrivals, max_users } => open(rate_per_s, arrivals, max_users),
+        plan::Model::Open { rate_per_s, arrivals, max_in_flight } => {
+            open(rate_per_s, arrivals, max_in_flight)
+        }
     }
 }
 
@@ -412,11 +376,10 @@ fn model_of(load: &plan::LoadSpec) -> Model {
 pub fn request_of(
     step: &plan::Step,
     what: &str,
-    load: &plan::LoadSpec,
     desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {
-    let (mut parts, url) = parts_of(step, what, load, desk)?;
+    let (mut parts, url) = parts_of(step, what, desk)?;
     let target = |error| TranslateError::Target { what: what.to_owned(), error };
     let host = hosts.index(&url).map_err(target)?;
     ask_whole(&mut parts, hosts, &url).map_err(target)?;
@@ -430,13 +393,9 @@ pub fn request_of(
 }
 
 /// What a step without variables consists of.
-fn parts_of(
-    step: &plan::Step,
-    what: &str,
-    load: &plan::LoadSpec,
-    desk: &Desk<'_>,
-) -> Result<(RequestParts, Url), TranslateError> {
-    let (names, plan_dir, keep_alive) = (desk.names, desk.plan_dir, load.keep_alive);
+fn parts_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(RequestParts, Url), TranslateError> {
+    let Desk { load, names, plan_dir, .. } = *desk;
+    let keep_alive = load.keep_alive;
     let fill = |template: &plan::Template| {
         template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })
     };

@@ -5,9 +5,9 @@
 use loadlab_load::journey::example::Remembered;
 use loadlab_load::journey::order::Course;
 use loadlab_load::journey::script::{Deal, Journey, Message, Script};
-use loadlab_load::journey::template::Variable;
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
+use loadlab_record::variable::Variable;
 
 use crate::translate::conversation::parts_of;
 use crate::translate::error::TranslateError;
@@ -49,18 +49,15 @@ pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &
 ///
 /// # Errors
 /// See [`TranslateError`].
-pub fn steps_of(
-    load: &plan::LoadSpec,
-    desk: &Desk<'_>,
-    hosts: &mut Hosts<'_>,
-) -> Result<Steps, TranslateError> {
+pub fn steps_of(desk: &Desk<'_>, hosts: &mut Hosts<'_>) -> Result<Steps, TranslateError> {
+    let load = desk.load;
     let scripted = needs_script(load, all_steps(load).map(|(_, step, _)| step));
     let (mut requests, mut scripts, mut tags) = (Vec::new(), Vec::new(), Vec::new());
     let (mut first_url, mut all_fields) = (String::new(), Vec::new());
     let mut shape = Shape::default();
     for (section, step, what) in all_steps(load) {
         if let Some(talk) = &step.websocket {
-            let (parts, url) = parts_of(step, talk, &what, (load, desk), hosts)?;
+            let (parts, url) = parts_of(step, talk, &what, desk, hosts)?;
             if first_url.is_empty() && section == "journey" {
                 first_url = url;
             }
@@ -77,12 +74,12 @@ pub fn steps_of(
         let writes = scripted && must_be_written(load, step);
         let (request, message, url) = match writes {
             false => {
-                let (request, url) = request_of(step, &what, load, desk, hosts)?;
+                let (request, url) = request_of(step, &what, desk, hosts)?;
                 all_fields.push(None);
                 (request, None, url)
             }
             true => {
-                let (request, (message, fields), url) = written(step, &what, load, desk, hosts)?;
+                let (request, (message, fields), url) = written(step, &what, desk, hosts)?;
                 all_fields.push(Some(fields));
                 (request, Some(message), url)
             }
@@ -91,13 +88,13 @@ pub fn steps_of(
             first_url = url;
         }
         if scripted {
-            scripts.push(script_of(step, message, &what, (load, desk, request.host))?);
+            scripts.push(script_of(step, message, &what, desk, request.host)?);
         }
         requests.push(Request { tags: indices(step.tags.iter(), &mut tags), ..request });
     }
-    let remembered = remembered(load, desk, &all_fields);
+    let remembered = remembered(desk, &all_fields);
     let journey = match scripted {
-        true => Some(Box::new(journey_of(load, (scripts, shape, remembered), desk, hosts)?)),
+        true => Some(Box::new(journey_of(scripts, shape, remembered, desk, hosts)?)),
         false => None,
     };
     Ok(Steps { requests, journey, fields: all_fields, tags, first_url })
@@ -148,7 +145,8 @@ fn script_of(
     step: &plan::Step,
     message: Option<Message>,
     what: &str,
-    (load, desk, host): (&plan::LoadSpec, &Desk<'_>, u16),
+    desk: &Desk<'_>,
+    host: u16,
 ) -> Result<Script, TranslateError> {
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
     let captures = captures_of(&step.captures, what, desk)?;
@@ -160,7 +158,7 @@ fn script_of(
         captures,
         on_failure: way_of(step.on_failure),
         host,
-        redirects: u8::try_from(load.script.redirects).unwrap_or(u8::MAX),
+        redirects: u8::try_from(desk.load.script.redirects).unwrap_or(u8::MAX),
         think: None,
         talk: None,
     })
@@ -174,16 +172,22 @@ const SECRET_WORDS: [&str; 8] =
 
 /// Names of captured values in the order of their slots. One is a secret if its name says so, or if a step sends it
 /// where secrets are sent.
-fn remembered(load: &plan::LoadSpec, desk: &Desk<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
+fn remembered(desk: &Desk<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =
         secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
-    let sent: Vec<Variable> = secret_fields.flat_map(|(_, value)| value.variables()).collect();
-    let own = load.script.captures.iter().map(|c| c.name.as_str());
+    let sent: Vec<u16> = secret_fields
+        .flat_map(|(_, value)| value.variables())
+        .filter_map(|variable| match variable {
+            Variable::Capture { slot, .. } => Some(slot),
+            _ => None,
+        })
+        .collect();
+    let own = desk.load.script.captures.iter().map(|c| c.name.as_str());
     let names = desk.shared_names.iter().map(String::as_str).chain(own);
     let secret = |slot: usize, name: &str| {
         let name = name.to_ascii_lowercase();
-        sent.contains(&Variable::Capture(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
+        sent.contains(&(slot as u16)) || SECRET_WORDS.iter().any(|w| name.contains(w))
     };
     names
         .enumerate()
@@ -192,11 +196,13 @@ fn remembered(load: &plan::LoadSpec, desk: &Desk<'_>, fields: &[Option<Fields>])
 }
 
 fn journey_of(
-    load: &plan::LoadSpec,
-    (scripts, shape, remembered): (Vec<Script>, Shape, Vec<Remembered>),
+    scripts: Vec<Script>,
+    shape: Shape,
+    remembered: Vec<Remembered>,
     desk: &Desk<'_>,
     hosts: &Hosts<'_>,
 ) -> Result<Journey, TranslateError> {
+    let load = desk.load;
     let script = &load.script;
     let (mut feeds, mut dealings) = (Vec::new(), Vec::new());
     for feed in &script.feeds {

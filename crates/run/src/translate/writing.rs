@@ -6,10 +6,11 @@ use std::path::Path;
 use loadlab_load::journey::capture::{Capture, Slots};
 use loadlab_load::journey::order::Step as Way;
 use loadlab_load::journey::script::Message;
-use loadlab_load::journey::template::{Escape, Template};
+use loadlab_load::journey::template::Template;
 use loadlab_load::spec::request::{Request, RequestError};
 use loadlab_load::target::{TargetError, Url};
 use loadlab_plan as plan;
+use loadlab_record::escape::Escape;
 
 use crate::translate::error::{Names, TranslateError};
 use crate::translate::hosts::Hosts;
@@ -17,7 +18,10 @@ use crate::translate::journey;
 use crate::translate::urls::as_http;
 
 /// Where a load's steps are put together.
+#[derive(Clone, Copy)]
 pub struct Desk<'a> {
+    /// The load.
+    pub load: &'a plan::LoadSpec,
     /// The plan's folder.
     pub plan_dir: &'a Path,
     /// Values of names that only a run knows.
@@ -38,7 +42,6 @@ pub type Fields = Vec<(String, Template)>;
 pub fn written(
     step: &plan::Step,
     what: &str,
-    load: &plan::LoadSpec,
     desk: &Desk<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, (Message, Fields), String), TranslateError> {
@@ -47,7 +50,7 @@ pub fn written(
     let host = hosts.index_of(&url, step.websocket.is_some()).map_err(wrong)?;
     let shown = step.url.shown(desk.names);
     let body = journey::body(&step.body, what, desk.plan_dir, desk.names)?;
-    let fields = fields_of(step, what, (load, desk), body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
+    let fields = fields_of(step, what, desk, body.as_ref().and_then(|(_, kind)| kind.as_deref()))?;
     let takes_body = matches!(step.method, "POST" | "PUT" | "PATCH");
     let body = body.map(|(text, _)| text).or_else(|| takes_body.then(Template::default));
     let request = Request {
@@ -121,9 +124,10 @@ fn path_at(url: &str) -> Option<usize> {
 fn fields_of(
     step: &plan::Step,
     what: &str,
-    (load, desk): (&plan::LoadSpec, &Desk<'_>),
+    desk: &Desk<'_>,
     content_type: Option<&str>,
 ) -> Result<Fields, TranslateError> {
+    let load = desk.load;
     let mut fields = Fields::new();
     let mut field = |name: &str, value: Template| fields.push((name.to_owned(), value));
     let given = |name: &str| step.headers.iter().any(|(n, _)| n.eq_ignore_ascii_case(name));

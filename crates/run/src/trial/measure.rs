@@ -8,15 +8,14 @@ use loadlab_analysis::live::{Live, SoFar};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, steady, summarise};
 use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
-use loadlab_load::schedule::level::Stage;
-use loadlab_load::schedule::think::Think;
-use loadlab_load::{LoadSpec, Model, WhenBehind, run};
+use loadlab_load::{LoadSpec, Model, run};
 use loadlab_record::event::What;
 use loadlab_record::example::Example;
 use loadlab_record::expr::{Expr, Kind, kind_of};
 use loadlab_record::hlog::Interval;
 use loadlab_record::ids::{IdLine, IdSet};
 use loadlab_record::load::{Counts, InWindow, Measured, Series, Tick, Window};
+use loadlab_record::schedule::{Stage, Think, Until, WhenBehind};
 use loadlab_record::summary::{Ended, Generator, LoadFacts, StageFacts, Summary, ThinkFacts};
 use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
@@ -434,11 +433,11 @@ pub fn facts_of(spec: &LoadSpec, url: &str) -> LoadFacts {
         Model::Open { rate_per_s, .. } => ("open", None, Some(*rate_per_s)),
     };
     let (duration_s, requests) = match spec.until {
-        loadlab_load::Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
-        loadlab_load::Until::Requests(n) => (None, Some(n)),
+        Until::Elapsed(ns) => (Some(ns as f64 / 1e9), None),
+        Until::Requests(n) => (None, Some(n)),
         // How many requests a journey comes to depends on its answers.
-        loadlab_load::Until::Repeats(_) if spec.journey.is_some() => (None, None),
-        loadlab_load::Until::Repeats(n) => {
+        Until::Repeats(_) if spec.journey.is_some() => (None, None),
+        Until::Repeats(n) => {
             (None, users.map(|u| u.saturating_mul(n).saturating_mul(spec.requests.len() as u64)))
         }
     };

@@ -33,7 +33,7 @@ use crate::site::durability::{self, Ids, Persisted};
 use crate::site::error::SiteError;
 use crate::site::{Changed, Site};
 use crate::state::{Stage, Tell, Trouble};
-use crate::translate::{self, hosts};
+use crate::translate::{self, Desk, hosts};
 use crate::trial::actions::Actor;
 use crate::trial::carryover::Carried;
 use crate::trial::conditions::Gauge;
@@ -188,7 +188,8 @@ impl Trial<'_> {
     /// them. A watcher that cannot start is told; the load runs without it.
     fn watch(
         &self,
-        (site, at_rest): (&Site, IdleReadings),
+        site: &Site,
+        at_rest: IdleReadings,
         stage: &Arc<Stage>,
         ready: &Prepared,
         zero_ns: u64,
@@ -249,14 +250,20 @@ impl Trial<'_> {
                 parts.by_ref().take(batches as usize).map(|part| self.ids.first(self.place, part)).collect();
             let start_s = start_ns as f64 / 1e9;
             if let Some(command) = planned.command() {
-                let program = Program::new(&planned.name, command, site, (stage, &probes))?;
+                let program = Program::new(&planned.name, command, site, stage, &probes)?;
                 let facts = LoadFacts { start_s, ..program.facts() };
                 let sends = Sends::Program(Box::new(program));
                 loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
                 continue;
             }
-            let place = (self.plan_dir, &shared, shared_names.as_slice());
-            let (mut spec, url) = translate::load_spec(planned, place, &names, &allowed, self.threads)?;
+            let desk = Desk {
+                load: planned,
+                plan_dir: self.plan_dir,
+                names: &names,
+                shared: &shared,
+                shared_names: &shared_names,
+            };
+            let (mut spec, url) = translate::load_spec(&desk, &allowed, self.threads)?;
             spec.pool = self.carried.and_then(|carried| carried.of(loads.len()));
             spec.secrets = stage.secrets.clone();
             if planned.http.protocol == plan::Protocol::Auto {
@@ -284,7 +291,7 @@ impl Trial<'_> {
         }
         stage.set_clock(zero_ns);
         stage.event_at(zero_ns, What::Planned { load: Box::new(together(&ready.loads)) });
-        let mut watcher = self.watch((site, at_rest), stage, ready, zero_ns);
+        let mut watcher = self.watch(site, at_rest, stage, ready, zero_ns);
         let actor = Actor { site: &*site, stage, tell, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
         // What the load used is counted up to here, before anything else goes on.
@@ -292,7 +299,7 @@ impl Trial<'_> {
             stage.event(What::Note { text: format!("nothing was read at the load's end: {error}") });
         }
         site.take_changed(changed);
-        let drained_s = self.drain(stage, ready, &measured, (tell, &site.notices));
+        let drained_s = self.drain(stage, ready, &measured, tell, &site.notices);
         drop(watcher);
         ready.names.moved().into_iter().for_each(|moved| stage.event(hosts::name_moved(moved)));
         site.tell_escaped(stage, tell);
@@ -301,7 +308,7 @@ impl Trial<'_> {
         let loss = self.compare(stage, ready, &measured);
         self.after(site, stage, tell);
         stage.notices(&site.notices, tell);
-        let summary = self.sum_up(stage, ready, &measured, (drained_s, loss));
+        let summary = self.sum_up(stage, ready, &measured, drained_s, loss);
         stage.write(|w| w.summary(&summary));
         let trouble = stage.trouble();
         let unwritten = stage.unwritten();
@@ -343,7 +350,7 @@ impl Trial<'_> {
         if stage.must_end() {
             return None;
         }
-        match durability::compare(persisted, (stage, self.ids), &measured.counts()) {
+        match durability::compare(persisted, stage, self.ids, &measured.counts()) {
             Ok(loss) => Some(loss),
             Err(_) if stage.must_end() => None,
             Err(why) => {
@@ -377,7 +384,8 @@ impl Trial<'_> {
         stage: &Stage,
         ready: &Prepared,
         measured: &Measured,
-        (tell, notices): (Tell<'_>, &Mutex<Receiver<Notice>>),
+        tell: Tell<'_>,
+        notices: &Mutex<Receiver<Notice>>,
     ) -> Option<f64> {
         let (planned, until) = (self.case.drain.as_ref()?, self.conditions.drain.as_ref()?);
         let text = until.to_string();
@@ -386,7 +394,7 @@ impl Trial<'_> {
         }
         stage.event(What::DrainStarted { until: text.clone() });
         tell(RunEvent::Draining { until: text });
-        let summary = self.sum_up(stage, ready, measured, (None, so_far(stage, ready)));
+        let summary = self.sum_up(stage, ready, measured, None, so_far(stage, ready));
         let mut done = || {
             stage.notices(notices, tell);
             if stage.must_end() {
@@ -413,7 +421,8 @@ impl Trial<'_> {
         stage: &Stage,
         ready: &Prepared,
         measured: &Measured,
-        (drain_s, loss): (Option<f64>, Option<Loss>),
+        drain_s: Option<f64>,
+        loss: Option<Loss>,
     ) -> Summary {
         let (samples, events) = stage.collected();
         let mut planned = match ready.loads.as_slice() {

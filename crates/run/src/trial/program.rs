@@ -52,7 +52,8 @@ impl Program {
         name: &str,
         planned: &plan::CommandLoad,
         site: &Site,
-        (stage, probes): (&Stage, &[Probe]),
+        stage: &Stage,
+        probes: &[Probe],
     ) -> Result<Program, SiteError> {
         let names = |n: &str| site.name(n, None);
         let what = format!("load `{name}`");

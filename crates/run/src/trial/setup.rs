@@ -13,7 +13,7 @@ use loadlab_system::clock;
 use crate::site::error::SiteError;
 use crate::state::Stage;
 use crate::translate::error::Names;
-use crate::translate::load_spec;
+use crate::translate::{Desk, load_spec};
 use crate::trial::measure::LEAD_NS;
 
 /// Takes the steps of `setup`. What they captured, slot by slot.
@@ -33,7 +33,8 @@ pub fn set_up(
         return Ok(slots);
     }
     let load = as_load(case);
-    let (mut spec, _) = load_spec(&load, (plan_dir, &Slots::new(0), &[]), names, allowed, 1)?;
+    let desk = Desk { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
+    let (mut spec, _) = load_spec(&desk, allowed, 1)?;
     spec.secrets = stage.secrets.clone();
     let start_ns = clock::now_ns() + LEAD_NS;
     let (control, mut failed) = (Control::default(), None);

@@ -6,6 +6,7 @@ mod http2;
 
 use loadlab_record::Secrets;
 use loadlab_record::outcome::{Failure, Outcome};
+use loadlab_record::schedule::Think;
 
 use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
@@ -19,7 +20,7 @@ use crate::journey::script::{Journey, Part, Script, Talk};
 use crate::journey::template::{self, Values};
 use crate::protocol::left_out::LeftOut;
 use crate::random::Random;
-use crate::schedule::think::Think;
+use crate::schedule::share::Share;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -118,7 +119,8 @@ impl User {
 
 impl<'r> Users<'r> {
     /// The users of a slot among several.
-    pub fn new(journey: &'r Journey, count: usize, seed: u64, (slot, slots): (u64, u64)) -> Self {
+    pub fn new(journey: &'r Journey, count: usize, seed: u64, share: Share) -> Self {
+        let Share { slot, slots } = share;
         let feeds = journey.feeds.iter().zip(&journey.dealings);
         let cursors = feeds.map(|(rows, deal)| Cursor::new(rows.count(), deal.dealing, slot, slots));
         let mut users = Users {
@@ -137,7 +139,7 @@ impl<'r> Users<'r> {
             without_row: 0,
             numbers: Vec::new(),
         };
-        (0..count as u64).for_each(|id| users.add(slot + id * slots));
+        (0..count as u32).for_each(|id| users.add(share.number_of(id)));
         users
     }
 
@@ -561,8 +563,10 @@ impl<'r> Users<'r> {
     #[cold]
     pub fn secrets(
         &self,
-        (user, request): (u32, u32),
-        (kept, is_whole): (Option<&BufferedResponse>, bool),
+        user: u32,
+        request: u32,
+        kept: Option<&BufferedResponse>,
+        is_whole: bool,
         given: &Secrets,
     ) -> (Secrets, bool) {
         let mut secrets = with_captured(given, self.remembered(user));

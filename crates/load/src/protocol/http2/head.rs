@@ -260,13 +260,13 @@ fn packed(
             }
             None => {
                 let field = number(name, value);
-                write_literal(&mut bytes, (0, 4), name, value);
+                write_literal(&mut bytes, 0, 4, name, value);
                 field
             }
         };
         let plain_end = bytes.len() as u32;
         if field != NONE {
-            write_literal(&mut bytes, (0x40, 6), name, value);
+            write_literal(&mut bytes, 0x40, 6, name, value);
         }
         let entering_end = bytes.len() as u32;
         match pieces.last_mut() {
@@ -286,7 +286,7 @@ fn packed(
 }
 
 /// A literal: its upper bits and the length of their prefix.
-fn write_literal(out: &mut Vec<u8>, (upper, prefix): (u8, u32), name: &str, value: &str) {
+fn write_literal(out: &mut Vec<u8>, upper: u8, prefix: u32, name: &str, value: &str) {
     let place = STATIC.iter().position(|(n, _)| *n == name).map_or(0, |place| place + 1);
     write_integer(out, upper, prefix, place);
     if place == 0 {

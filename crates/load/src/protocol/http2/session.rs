@@ -314,7 +314,7 @@ impl Session {
     /// Nothing was sent then.
     #[inline]
     pub fn send(&mut self, token: u32, head: &Head, body: &[u8], out: &mut Vec<u8>) -> Result<bool, NotSent> {
-        self.send_parts((token, head.answer_has_no_body), [Part::Packed(head)].into_iter(), body, out)
+        self.send_parts(token, head.answer_has_no_body, [Part::Packed(head)].into_iter(), body, out)
     }
 
     /// The same with a head that is put together; the answer may have no body, whatever its head says.
@@ -324,7 +324,8 @@ impl Session {
     #[inline]
     pub fn send_parts<'a>(
         &mut self,
-        (token, no_body): (u32, bool),
+        token: u32,
+        no_body: bool,
         head: impl Iterator<Item = Part<'a>>,
         body: &[u8],
         out: &mut Vec<u8>,

@@ -160,7 +160,7 @@ impl Slots {
     #[inline]
     pub fn begin(&mut self, id: u32, request: u32, due_ns: u64, started_ns: u64, timeout_ns: u64) {
         self.exchanges[id as usize].begin(request, due_ns, started_ns);
-        self.timeouts.push(&mut self.exchanges, id, (started_ns, timeout_ns));
+        self.timeouts.push(&mut self.exchanges, id, started_ns, timeout_ns);
     }
 
     /// The request in a slot ends now.

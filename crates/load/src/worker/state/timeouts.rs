@@ -57,7 +57,7 @@ impl Deadlines {
 
     /// Enters a connection with what it started at and may take; none may have started later.
     #[inline]
-    pub fn push(&mut self, links: &mut impl Links, id: u32, (now_ns, timeout_ns): (u64, u64)) {
+    pub fn push(&mut self, links: &mut impl Links, id: u32, now_ns: u64, timeout_ns: u64) {
         let found = self.lists.iter().position(|list| list.timeout_ns == timeout_ns);
         let index = found.unwrap_or_else(|| {
             self.lists.push(List { timeout_ns, first: NONE, last: NONE });
@@ -107,14 +107,14 @@ mod tests {
         let mut links = vec![Link::default(); 4];
         let mut list = Deadlines::new();
         for id in 0..4 {
-            list.push(&mut links, id, (u64::from(id) * 10, 5));
+            list.push(&mut links, id, u64::from(id) * 10, 5);
         }
         list.remove(&mut links, 1);
         list.remove(&mut links, 3);
         assert_eq!(list.first(&links), Some(0));
         list.remove(&mut links, 0);
         assert_eq!(list.first(&links), Some(2));
-        list.push(&mut links, 0, (50, 5));
+        list.push(&mut links, 0, 50, 5);
         list.remove(&mut links, 2);
         assert_eq!(list.first(&links), Some(0));
         list.remove(&mut links, 0);
@@ -126,7 +126,7 @@ mod tests {
         let mut links = vec![Link::default(); 4];
         let mut list = Deadlines::new();
         for (id, started_ns, timeout_ns) in [(0, 0, 100), (1, 1, 10), (2, 2, 100), (3, 3, 10)] {
-            list.push(&mut links, id, (started_ns, timeout_ns));
+            list.push(&mut links, id, started_ns, timeout_ns);
         }
         let mut order = Vec::new();
         while let Some(id) = list.first(&links) {

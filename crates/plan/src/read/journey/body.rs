@@ -1,16 +1,16 @@
 //! Reads what a step sends: texts, JSON, forms, parts, files.
 
+use loadlab_record::escape::Escape;
+
 use crate::keys;
 use crate::keys::journey::PART;
 use crate::model::journey::Body;
 use crate::model::journey::{FormPart, PartContent};
 use crate::model::template::Template;
-use crate::model::variable::Escape;
 use crate::read::journey::common;
 use crate::read::reader::{Fields, Reader, When};
 use crate::read::texts::{in_folder, place};
-use crate::text::encode::form_encoded;
-use crate::text::encode::{escaped, json_number};
+use crate::text::encode::{escaped, json_number, written};
 use crate::text::error::Problem;
 use crate::text::node::{Kind, Node, Value};
 use crate::text::span::Span;
@@ -62,9 +62,9 @@ fn read_form(r: &mut Reader<'_>, node: &Node) -> Option<Template> {
     let mut whole = matches!(node.value, Value::Map(_));
     for (i, entry) in entries.iter().enumerate() {
         let and = if i > 0 { "&" } else { "" };
-        template.push_text(&format!("{and}{}=", form_encoded(&entry.key)));
+        template.push_text(&format!("{and}{}=", written(&entry.key, Escape::Form)));
         match r.request_text(&entry.value, "a text", Escape::Form) {
-            Some(value) => template.push_mapped(&value, &form_encoded),
+            Some(value) => template.push_mapped(&value, &|text| written(text, Escape::Form)),
             None => whole = false,
         }
     }

@@ -1,12 +1,14 @@
 //! Reads checks: statuses, header fields, texts and JSON values of the body, its size, the time.
 
+use loadlab_record::bound::{Bound, Operator};
+use loadlab_record::escape::Escape;
 use loadlab_record::units;
+use loadlab_record::variable::Variable;
 
 use crate::keys;
 use crate::keys::journey::EXPECT;
-use crate::model::journey::{Bound, Checks, Expect, Operator};
+use crate::model::journey::{Checks, Expect};
 use crate::model::template::{Piece, Template, pieces};
-use crate::model::variable::{Escape, Variable};
 use crate::read::journey::capture::is_pointer;
 use crate::read::reader::{Fields, Reader, Scalar, When};
 use crate::read::values::whole_number;
@@ -247,16 +249,9 @@ fn read_bounds(r: &mut Reader<'_>, node: Option<&Node>, measure: &Measure) -> Ve
 }
 
 fn bound(text: &str, measure: &Measure) -> Result<Bound, (String, String)> {
-    const OPERATORS: [(&str, Operator); 6] = [
-        ("<=", Operator::AtMost),
-        (">=", Operator::AtLeast),
-        ("==", Operator::Equal),
-        ("!=", Operator::NotEqual),
-        ("<", Operator::Less),
-        (">", Operator::Greater),
-    ];
-    let found =
-        OPERATORS.iter().find_map(|(sign, op)| text.strip_prefix(sign).map(|rest| (*op, rest.trim())));
+    let found = Operator::ALL
+        .into_iter()
+        .find_map(|(sign, op)| text.strip_prefix(sign).map(|rest| (op, rest.trim())));
     let Some((operator, rest)) = found else {
         let message = format!("`{}` is not a comparison such as {}", shorten(text), measure.example);
         let better = text.trim_start_matches('=').trim();

@@ -1,8 +1,10 @@
 //! Reads how a load speaks, and the arrivals of users.
 
+use loadlab_record::schedule::Arrivals;
+
 use crate::keys::journey::{SESSIONS, TLS};
 use crate::model::journey::{Http, Protocol, Tls};
-use crate::model::spec::{Arrivals, Model};
+use crate::model::spec::Model;
 use crate::read::journey::target;
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::in_folder;

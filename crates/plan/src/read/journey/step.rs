@@ -1,10 +1,11 @@
 //! Reads journeys: `setup`, the steps of users, and what is around them.
 
+use loadlab_record::escape::Escape;
+
 use crate::keys::{self, METHODS};
 use crate::model::journey::Step;
 use crate::model::journey::{CapturedName, OnFailure, Script, Setup};
 use crate::model::template::Template;
-use crate::model::variable::Escape;
 use crate::read::journey::common::{one_line, read_tags};
 use crate::read::journey::{body, capture, check, feeds, talk, target};
 use crate::read::names::{KnownCapture, Names, Place as Whose};

@@ -1,11 +1,12 @@
 //! Reads conversations over WebSockets: what is said, what is waited for, how long a connection is held; and whether the
 //! load around them can have any.
 
+use loadlab_record::escape::Escape;
+
 use crate::keys::journey::{MESSAGE, WEBSOCKET_SEND};
 use crate::model::journey::{Conversation, Message, Protocol, Said};
 use crate::model::spec::Model;
 use crate::model::template::Template;
-use crate::model::variable::Escape;
 use crate::read::journey::common;
 use crate::read::journey::{body, capture, check};
 use crate::read::reader::{Fields, Reader};

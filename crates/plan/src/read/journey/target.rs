@@ -2,10 +2,11 @@
 //!
 //! The host must stand before any variable: which hosts a load may reach is decided before it starts.
 
+use loadlab_record::escape::Escape;
+
 use crate::keys::journey::{AUTH, BASIC};
 use crate::model::journey::Auth;
 use crate::model::template::Template;
-use crate::model::variable::Escape;
 use crate::read::journey::common::one_line;
 use crate::read::reader::{Fields, Reader};
 use crate::text::error::Problem;
