@@ -76,10 +76,10 @@ fn no_warm_up_is_found_in_what_changes_by_plan() {
     };
     check(
         "  stages: [{ to: 5, over: 9s }]\n",
-        &["no warm-up is found in a load with `stages`", "hint: give its length"],
+        &["a warm-up cannot be detected in a load with `stages`", "hint: set its length"],
     );
     check(
         "  users: 1\n  duration: 9s\n  batches: { repeat: 2 }\n",
-        &["no warm-up is found in a load with `batches`"],
+        &["a warm-up cannot be detected in a load with `batches`"],
     );
 }
