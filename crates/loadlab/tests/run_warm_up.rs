@@ -37,7 +37,7 @@ fn a_warm_up_is_found_left_out_and_told() {
     assert!((3.0..=7.0).contains(&from_s), "{summary:#}");
     let notes = record.events("default", 1, "note");
     assert!(
-        notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up found"))),
+        notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up detected"))),
         "{notes:?}"
     );
     // counts cover the whole load, times and rates what is left of it, tags included
