@@ -52,7 +52,7 @@ fn the_users_a_plan_takes_are_found() {
     });
     assert_eq!(ups.sum::<usize>(), 1);
     let text = lab.record().report("text");
-    assert!(text.contains("Found") && text.contains("users meet what is expected"), "{text}");
+    assert!(text.contains("Found") && text.contains("users meet the expectations"), "{text}");
     let manifest = lab.record().manifest();
     assert_eq!(manifest["search"]["level"], level);
 }

@@ -98,7 +98,7 @@ fn what_is_wrong_with_a_container_is_told() {
     run(
         "    web: { container: { image: \"nobody/nothing:9\" } }\n",
         &[
-            "component `web`: cannot pull the image `nobody/nothing:9`, which is not here",
+            "component `web`: cannot pull the image `nobody/nothing:9`, which is not on this machine",
             "hint: name an image",
         ],
     );
@@ -166,7 +166,7 @@ fn a_compose_file_is_a_system() {
     assert_eq!(of("web").unwrap()["memory_limit_bytes"], 48 << 20);
     assert!(of("store").is_some() && of("prepare").is_none());
     let notes = record.events("default", 1, "note");
-    assert!(notes.iter().any(|n| n["text"] == "prepare has done its work and ended"), "{notes:?}");
+    assert!(notes.iter().any(|n| n["text"] == "prepare finished its work and ended"), "{notes:?}");
     let log = std::fs::read_to_string(record.trial("default", 1).join("logs/web.out")).unwrap();
     assert_eq!(log, "serving\n");
     assert_eq!(engine.left_behind(), Vec::<String>::new());

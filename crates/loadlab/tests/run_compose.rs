@@ -95,7 +95,7 @@ fn a_shop_with_all_that_projects_have() {
     let names: Vec<&String> = summary["components"].as_object().expect("components").keys().collect();
     assert_eq!(names, ["db", "web"], "the others have ended, or nobody asked for them");
     let notes = lab.record().events("default", 1, "note");
-    assert!(notes.iter().any(|n| n["text"] == "migrate has done its work and ended"), "{notes:?}");
+    assert!(notes.iter().any(|n| n["text"] == "migrate finished its work and ended"), "{notes:?}");
     assert_eq!(engine.left_behind(), Vec::<String>::new());
     // What Compose asks for is Compose's to say.
     lab.file(".env", "WEB_PORT=1\n");
@@ -167,7 +167,7 @@ fn services_are_told_apart_by_more_than_a_number() {
     lab.file("compose.yaml", &TWINS.replacen("  web:\n", "  web:\n    profiles: [other]\n", 1));
     let without = text.replace("limits: { memory: 48MiB }, ", "");
     assert_ne!(without, text);
-    lab.run(&without, &[]).expect(3, &["the Compose file has brought no service `web` up", "web2"]);
+    lab.run(&without, &[]).expect(3, &["the Compose file brought up no service `web`", "web2"]);
     assert_eq!(engine.left_behind(), Vec::<String>::new());
 }
 
@@ -184,7 +184,7 @@ fn services_live_on() {
                 events: [{ at: 600ms, do: \"${case.do}\" }]\n";
     let rest = format!("  components:\n{}{matrix}{load}", unlike(TWO));
     let text = plan(&engine, "{ file: compose.yaml, lifetime: experiment }", &rest);
-    lab.run(&text, &[]).expect(0, &["compose.yaml is brought up anew: an event had ended store"]);
+    lab.run(&text, &[]).expect(0, &["compose.yaml is restarted: an event had ended store"]);
     let record = lab.record();
     for (case, limit, ups) in
         [("paused", Some(48 << 20), 3), ("killed", Some(64 << 20), 0), ("whole", None, 3)]

@@ -74,7 +74,7 @@ fn what_does_not_run_is_told() {
             "component `other`: no process runs `no-such-program-here`",
         ),
         ("cgroup: no/such/group".to_owned(), "component `other`: there is no control group `no/such/group`"),
-        (format!("prometheus: \"http://127.0.0.1:{port}/\""), "it has no metric of CPU or memory"),
+        (format!("prometheus: \"http://127.0.0.1:{port}/\""), "it has no CPU or memory metrics"),
     ] {
         let lab = Lab::new();
         let other = format!("    other: {{ external: {{ {external} }} }}\n");

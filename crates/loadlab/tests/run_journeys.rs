@@ -281,7 +281,7 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
         assert_eq!(front.answered(version), 29, "{how}");
         let noted = record.lines("default", 1, "events.jsonl").iter().any(|e| {
             let text = e["text"].as_str().unwrap_or_default();
-            text.contains("as was agreed on before the load")
+            text.contains("as negotiated before the load")
         });
         assert_eq!(noted, how.contains("auto"));
     }
@@ -327,10 +327,8 @@ fn what_a_server_speaks_has_to_be_learned() {
     };
     let ran = lab.run(&plan("auto", &at), &[]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
-    assert!(
-        ran.err.contains("`protocol` of `load`: it could not be learned what the server speaks: 127.0.0.1:")
-    );
-    assert!(ran.err.contains("hint: `protocol: http/1.1` or `http/2` asks nobody"), "{}", ran.err);
+    assert!(ran.err.contains("`protocol` of `load`: cannot determine the server's protocol: 127.0.0.1:"));
+    assert!(ran.err.contains("hint: set `protocol: http/1.1` or `http/2`"), "{}", ran.err);
     // Without TLS there is nobody to ask: it is HTTP/1.1.
     let lab = Lab::new();
     lab.run(&plan("auto", &server.url("/x")), &[]).expect(0, &[]);

@@ -168,14 +168,14 @@ fn killed_in_the_middle_no_relay_stays() {
 #[test]
 fn limits_on_links_that_cannot_be() {
     for (component, rest, says) in [
-        (web(&["port: 8080", "limits: { delay: 1ms }"]), "", "who knows the number goes past it"),
-        (web(&["limits: { bandwidth: 1MiB/s }"]), "", "nothing is there to be narrowed"),
+        (web(&["port: 8080", "limits: { delay: 1ms }"]), "", "clients with a fixed port number bypass it"),
+        (web(&["limits: { bandwidth: 1MiB/s }"]), "", "there is no link to limit"),
         (
             web(&["port: 8080"]),
             "events: [{ at: 1s, do: packet_loss web 1% }]\n",
-            "who knows the number goes past it",
+            "clients with a fixed port number bypass it",
         ),
-        (web(&[]), "events: [{ at: 1s, do: bandwidth web 1MiB/s }]\n", "it has no link of its own"),
+        (web(&[]), "events: [{ at: 1s, do: bandwidth web 1MiB/s }]\n", "it does not have its own link"),
         (web(&["limits: { delay: 1ms, jitter: 2ms }"]), "", "`jitter` is more than `delay`"),
         (web(&["limits: { packet_loss: 1 }"]), "", "`1` is not a share such as `1%`"),
         (web(&["limits: { delay: 2m }"]), "", "a duration of a minute at most"),

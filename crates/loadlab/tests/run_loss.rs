@@ -23,7 +23,7 @@ fn a_trial_that_is_made_again_has_ids_of_its_own() {
     let args = ["--expect", "p99 < 1ms", "--users", "1..1", "--level-duration", "300ms", "--settle", "0s"];
     let out = lab.run_name();
     let ran = lab.loadlab(&[&["find", "plan.yaml", "--out", &out], &args[..]].concat());
-    ran.expect(1, &["is measured again"]);
+    ran.expect(1, &["measuring 1 users again"]);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     let record = lab.record();
     let trials: Vec<u32> = (1..).take_while(|trial| record.trial("users-1", *trial).exists()).collect();

@@ -115,7 +115,7 @@ fn one_that_hangs_is_killed_in_time() {
     let (lab, _) = run(
         &program("echo 7 > n; sleep 1000 & sleep 1000", ", timeout: 1s"),
         5,
-        &["load `driver`: it had not ended after 1 s and was killed", "hint: `within` gives it longer"],
+        &["load `driver`: it had not ended after 1 s and was killed", "hint: allow more with `timeout`"],
     );
     assert_eq!(requests(&lab)["ok"], 7);
 }
@@ -126,7 +126,7 @@ fn one_that_forks_away_has_ended_and_nothing_of_it_is_left() {
     let (lab, _) = run(
         &program("(setsid sleep 1000 > /dev/null 2>&1 &) ; echo 7 > n", ", requests: 7"),
         0,
-        &["1 processes were still there when its command had ended, and were killed"],
+        &["1 processes outlived its command and were killed"],
     );
     assert_eq!(requests(&lab)["ok"], 7);
 }
@@ -145,12 +145,12 @@ fn it_makes_as_many_as_the_plan_says() {
     run(
         &program("echo 499 > n", ", requests: 500"),
         5,
-        &["load `driver`: probe `done` counted 499 of the 500 requests that it was to make"],
+        &["load `driver`: probe `done` counted 499 of the 500 planned requests"],
     );
     run(
         &program("echo 499 > n", ", started_when_output: ready"),
         5,
-        &["it ended without `ready` in its output"],
+        &["it ended before `ready`, which starts its load, appeared in its output"],
     );
     // What it counts must be readable before and after it.
     let broken = program("echo 3 > n", "").replace("|| echo 0", "");

@@ -214,7 +214,7 @@ fn lists_of_urls_are_taken_in_turn() {
         "  requests: 4\n  user_teardown: [{ urls: list }]\n",
         "    - { get: \"http://127.0.0.1:1/\" }\n",
     );
-    lab.run(&around, &[]).expect(2, &["plan.yaml:6:21: these steps are all taken, one after another"]);
+    lab.run(&around, &[]).expect(2, &["plan.yaml:6:21: all of these steps are taken, one after another"]);
 }
 
 #[test]

@@ -144,7 +144,7 @@ fn lifetimes_and_commands() {
         }
     }
     let notes = record.events("a", 2, "note");
-    assert_eq!(notes[0]["text"], "cache is up from before; its logs are in cases/a/1/logs");
+    assert_eq!(notes[0]["text"], "cache is still up from an earlier trial; its logs are in cases/a/1/logs");
 }
 
 /// Two trials of a case that follow one another share what lives for the case, in whatever order cases come.

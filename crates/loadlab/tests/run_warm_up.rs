@@ -37,7 +37,7 @@ fn a_warm_up_is_found_left_out_and_told() {
     assert!((3.0..=7.0).contains(&from_s), "{summary:#}");
     let notes = record.events("default", 1, "note");
     assert!(
-        notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up found"))),
+        notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.starts_with("warm-up detected"))),
         "{notes:?}"
     );
     // counts cover the whole load, times and rates what is left of it, tags included
@@ -76,10 +76,10 @@ fn no_warm_up_is_found_in_what_changes_by_plan() {
     };
     check(
         "  stages: [{ to: 5, over: 9s }]\n",
-        &["no warm-up is found in a load with `stages`", "hint: give its length"],
+        &["a warm-up cannot be detected in a load with `stages`", "hint: set its length"],
     );
     check(
         "  users: 1\n  duration: 9s\n  batches: { repeat: 2 }\n",
-        &["no warm-up is found in a load with `batches`"],
+        &["a warm-up cannot be detected in a load with `batches`"],
     );
 }

@@ -235,7 +235,7 @@ fn events_happen_in_the_middle_of_a_load_and_are_no_deaths() {
     assert_eq!(down.iter().filter(|e| e["component"] == "edge2").count(), 1, "taken down once: {down:?}");
     let notes = record.events("default", 1, "note");
     assert!(
-        notes.iter().any(|e| e["text"] == "not carried out, since the load had ended: kill web"),
+        notes.iter().any(|e| e["text"] == "not carried out, because the load had ended: kill web"),
         "{notes:?}"
     );
     for format in ["md", "html"] {

@@ -40,7 +40,7 @@ pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
     let blocks = trials.saturating_mul(most);
     let (message, fewer) = if blocks > MOST_BLOCKS {
         let all = format!("{trials} trials of {most} loads and batches");
-        (format!("the ids of requests cannot tell {all} apart: {MOST_BLOCKS} in all is the most"), "trials")
+        (format!("request ids cannot distinguish {all}: at most {MOST_BLOCKS} in all are possible"), "trials")
     } else {
         let room = 1 << request_bits(blocks);
         let mut loads = plan.cases().iter().flat_map(|case| &case.loads);
@@ -48,12 +48,13 @@ pub(crate) fn check(plan: &Plan) -> Option<PlanError> {
             loads.find_map(|load| Some((&load.name, requests(load).filter(|n| *n > room)?)))?;
         (
             format!(
-                "the ids of requests cannot tell {requests} of load `{name}` apart: {room} in a batch is the most"
+                "request ids cannot distinguish {requests} requests of load `{name}`: at most {room} in a batch \
+                 are possible"
             ),
             "requests, trials",
         )
     };
-    let hint = format!("fewer {fewer}, cases or batches, or count with `probe`");
+    let hint = format!("use fewer {fewer}, cases or batches, or count with `probe`");
     Some(PlanError { file, line, column, message, snippet, related: None, hint: Some(hint) })
 }
 

@@ -103,25 +103,28 @@ pub(crate) fn asked(name: &str) -> Option<Result<Asked, (String, String)>> {
     let inner = public.unwrap_or(inner);
     let shown = shorten(name);
     let wrong = |message: String, hint: &str| Some(Err((message, hint.to_owned())));
-    const FORMS: &str = "`${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is no secret";
+    const FORMS: &str = "`${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is not a secret";
     let reference = if let Some(variable) = inner.strip_prefix("env.") {
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let head = variable.chars().next().is_some_and(|c| !c.is_ascii_digit());
         if !head || !variable.chars().all(word) {
             let message = format!("`{}` is not the name of an environment variable", shorten(variable));
-            return wrong(message, "letters, digits and `_`, no digit in front");
+            return wrong(message, "letters, digits and `_`, not starting with a digit");
         }
         Reference::Env(variable.to_owned())
     } else if let Some(path) = inner.strip_prefix("file:") {
         let path = path.trim();
         if path.is_empty() || path.contains(char::is_control) {
-            return wrong(format!("`${{{shown}}}` names no file"), "`${file:PATH}`");
+            return wrong(format!("`${{{shown}}}` does not name a file"), "`${file:PATH}`");
         }
         Reference::File(path.to_owned())
     } else if is_public {
-        return wrong(format!("`${{{shown}}}` takes nothing from outside"), FORMS);
+        return wrong(format!("`${{{shown}}}` is neither an environment variable nor a file"), FORMS);
     } else if inner == "env" || inner == "file" || inner.starts_with("env:") || inner.starts_with("file.") {
-        return wrong(format!("`${{{shown}}}` is not how a value from outside is written"), FORMS);
+        return wrong(
+            format!("`${{{shown}}}` is not a valid reference to an environment variable or file"),
+            FORMS,
+        );
     } else {
         return None;
     };

@@ -151,7 +151,7 @@ impl Plan {
             if names.iter().any(|n| suggest::glob(glob, n)) {
                 self.cases.retain(|c| suggest::glob(glob, &c.name));
             } else {
-                let message = format!("no case is named like `{}`", shorten(glob));
+                let message = format!("no case matches `{}`", shorten(glob));
                 errors.push(of_option("--case", message, suggest::hint(glob, &names)));
             }
         }

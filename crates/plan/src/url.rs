@@ -26,19 +26,18 @@ pub(crate) fn check(url: &str) -> Result<(), UrlError> {
     };
     match scheme.to_ascii_lowercase().as_str() {
         "http" => {}
-        "https" => return wrong("`https` is not spoken here, only `http`", Some("use `http`")),
+        "https" => return wrong("`https` is not supported here, only `http`", Some("use `http`")),
         "ws" | "wss" => {
-            return wrong("a WebSocket is not opened here", Some("a step's `websocket` opens one"));
+            return wrong("WebSocket URLs are not allowed here", Some("a step's `websocket` opens one"));
         }
         _ => {
-            let message =
-                format!("`{}` is not a scheme that can be loaded", crate::text::shorten::shorten(scheme));
+            let message = format!("unsupported scheme `{}`", crate::text::shorten::shorten(scheme));
             return wrong(message, Some(&format!("write {FORM}")));
         }
     }
     if let Some(bad) = url.chars().find(|c| c.is_whitespace() || c.is_control() || !c.is_ascii()) {
         let encoded: String = bad.to_string().bytes().map(|b| format!("%{b:02X}")).collect();
-        return wrong(format!("a URL cannot hold {bad:?}"), Some(&format!("write it as `{encoded}`")));
+        return wrong(format!("a URL cannot contain {bad:?}"), Some(&format!("write it as `{encoded}`")));
     }
     if url.contains('#') {
         return wrong("the part after `#` is never sent", Some("leave it out, or write `%23`"));
@@ -78,13 +77,13 @@ mod tests {
         for (url, expect) in [
             ("/widgets", "`/widgets` is not a URL"),
             ("127.0.0.1:80", "`127.0.0.1:80` is not a URL"),
-            ("https://x/", "`https` is not spoken here, only `http`"),
-            ("wss://x/", "a WebSocket is not opened here"),
-            ("ftp://x/", "`ftp` is not a scheme that can be loaded"),
+            ("https://x/", "`https` is not supported here, only `http`"),
+            ("wss://x/", "WebSocket URLs are not allowed here"),
+            ("ftp://x/", "unsupported scheme `ftp`"),
             ("http://", "there is no host"),
             ("http://:80/", "there is no host"),
-            ("http://a b/", "a URL cannot hold ' '"),
-            ("http://x/ü", "a URL cannot hold 'ü'"),
+            ("http://a b/", "a URL cannot contain ' '"),
+            ("http://x/ü", "a URL cannot contain 'ü'"),
             ("http://x/#top", "the part after `#` is never sent"),
             ("http://u:p@x/", "user and password in the URL are not supported"),
             ("http://x:0/", "`0` is not a port"),

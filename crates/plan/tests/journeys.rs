@@ -46,12 +46,12 @@ fn a_journey_in_words() {
     insta::assert_snapshot!(parsed(JOURNEY).words().join("\n"), @r#"
     a shop
     one trial
-    setup: POST http://127.0.0.1:8080/admin/login, keeps admin, a failure ends the journey
+    setup: POST http://127.0.0.1:8080/admin/login, captures admin, a failure ends the journey
     load: 100 users, each sends when its last request has ended, for 1m
     load: timeout 30s, grace 5s
-    load: a row of `people` for each user, each row once; a row of `items` for each journey, shuffled; users keep cookies; follows up to 3 redirects; HTTP/2 where the server offers it; asks for compressed answers; through the proxy http://127.0.0.1:3128
-    user_setup: POST https://127.0.0.1:8443/login with the form `user=${people.name}&password=${people.secret}&a+b=c%26d`, keeps token, next, a failure ends the journey
-    journey: GET https://127.0.0.1:8443${raw(next)} → 200 or 304, checks headers, text, JSON, size, time, keeps id, price, all, a failure makes the user leave, then POST https://127.0.0.1:8443/buy/${id}?n=${random(1, 6)} with JSON `{"user":${user},"price":${price},"at":"${now.iso}","ms":${no…`, then POST unix:/run/shop.sock:/upload?n=${sequence} with the parts note, picture (data/picture.png), then GET the URLs of data/urls.txt in turn
+    load: a row of `people` for each user, each row once; a row of `items` for each journey, shuffled; users keep cookies; follows up to 3 redirects; HTTP/2 where the server offers it; requests compressed responses; through the proxy http://127.0.0.1:3128
+    user_setup: POST https://127.0.0.1:8443/login with the form `user=${people.name}&password=${people.secret}&a+b=c%26d`, captures token, next, a failure ends the journey
+    journey: GET https://127.0.0.1:8443${raw(next)} → 200 or 304, checks headers, text, JSON, size, time, captures id, price, all, a failure makes the user leave, then POST https://127.0.0.1:8443/buy/${id}?n=${random(1, 6)} with JSON `{"user":${user},"price":${price},"at":"${now.iso}","ms":${no…`, then POST unix:/run/shop.sock:/upload?n=${sequence} with the parts note, picture (data/picture.png), then GET the URLs of data/urls.txt in turn
     user_teardown: POST https://127.0.0.1:8443/logout
     "#);
 }
@@ -169,9 +169,9 @@ fn users_that_arrive() {
         "{HEAD}load: {{ sessions: 5/s, users: 3, duration: 1m, journey: [{{ get: \"http://127.0.0.1:1/\" }}] }}\n"
     );
     insta::assert_snapshot!(shown(&both), @r"
-    plan.yaml:3:24: `sessions` and `users` exclude each other
+    plan.yaml:3:24: `sessions` and `users` cannot be combined
       `sessions` is here: plan.yaml:3:9
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
+      hint: a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, and a `command` makes its own load
     ");
 }
 
@@ -185,10 +185,10 @@ fn a_mix() {
     assert!(load.script.is_mix);
     assert_eq!(load.journey.iter().map(|s| s.weight).collect::<Vec<_>>(), [Some(3), Some(1)]);
     insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", weight: 3 }\n    - { get: \"http://b/\" }\n  user_teardown:\n    - { get: \"http://b/\", weight: 1 }\n"), @r"
-    plan.yaml:8:7: this step has no `weight`, and others have
-      one that has is here: plan.yaml:7:27
-      hint: either all steps of a journey have one and each round takes one of them, or none
-    plan.yaml:10:27: these steps are all taken, one after another
+    plan.yaml:8:7: this step has no `weight`, but others do
+      a step with a weight is here: plan.yaml:7:27
+      hint: give all steps of a journey a weight (each round then takes one of them), or none
+    plan.yaml:10:27: all of these steps are taken, one after another
       hint: a `weight` belongs to the steps of a `journey`
     ");
     insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", weight: 3, capture: { a: { json: /a } } }\n    - { get: \"http://b/${a}\", weight: 1 }\n"), @r"
@@ -201,7 +201,7 @@ fn a_mix() {
 #[test]
 fn mistakes_in_variables() {
     insta::assert_snapshot!(step("{ get: \"http://a/${usr}/${random}/${random(6, 1)}/${random(a, 1)}/${now.min}/${raw(x)}/${case.x}\" }"), @r"
-    plan.yaml:7:26: nothing is known as `${usr}` here
+    plan.yaml:7:26: unknown name `${usr}`
       hint: did you mean `${user}`?
     plan.yaml:7:33: `random` needs bounds
       hint: `${random(1, 6)}`
@@ -209,20 +209,20 @@ fn mistakes_in_variables() {
       hint: `${random(1, 6)}`
     plan.yaml:7:59: `random(a, 1)`: `a` is not a whole number
       hint: `${random(1, 6)}`
-    plan.yaml:7:75: `min` is no form of the time
+    plan.yaml:7:75: `min` is not a form of the time
       hint: `now.s`, `now.ms`, `now.us`, `now.ns`, or `now.iso`
-    plan.yaml:7:86: `x` is no variable
-      hint: `raw(NAME)` puts a captured value in as it is
-    plan.yaml:7:96: nothing is known as `${case.x}` here
+    plan.yaml:7:86: `x` is not a variable
+      hint: `raw(NAME)` inserts a captured value unchanged
+    plan.yaml:7:96: unknown name `${case.x}`
       hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`, `unique`
     ");
     insta::assert_snapshot!(step("{ get: \"http://${user}/\" }"), @r"
     plan.yaml:7:14: the host must be known before the load starts
-      hint: write scheme, host and port out; for a path from elsewhere `http://HOST:PORT${raw(next)}`
+      hint: write scheme, host and port; for a captured path `http://HOST:PORT${raw(next)}`
     ");
     insta::assert_snapshot!(step("{ get: \"http://a:80${user}\" }"), @r"
     plan.yaml:7:14: the host must be known before the load starts
-      hint: write scheme, host and port out; for a path from elsewhere `http://HOST:PORT${raw(next)}`
+      hint: write scheme, host and port; for a captured path `http://HOST:PORT${raw(next)}`
     ");
     insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/${token}\" }\n    - { get: \"http://a/\", capture: { token: { json: /t } } }\n"), @r"
     plan.yaml:7:26: `token` is used before any step captures it
@@ -230,35 +230,35 @@ fn mistakes_in_variables() {
       hint: capture it in an earlier step
     ");
     insta::assert_snapshot!(wrong("  journey:\n    - { get: \"http://a/\", capture: { token: { json: /t } } }\n    - { get: \"http://a/${tokn}\" }\n"), @r"
-    plan.yaml:8:26: nothing is known as `${tokn}` here
+    plan.yaml:8:26: unknown name `${tokn}`
       hint: did you mean `${token}`?
     ");
     insta::assert_snapshot!(wrong("  feeds: { people: { file: a.csv }, user: { file: b.csv }, odd: { file: c.txt } }\n  journey:\n    - { get: \"http://a/${people}/${peple.name}/${odd.x}\", capture: { people: { json: /t } } }\n"), @r"
-    plan.yaml:6:37: `user` cannot be the name of a feed: it means something already
-    plan.yaml:6:73: what does `c.txt` hold?
-      hint: `format: csv` or `format: json_lines`
-    plan.yaml:8:26: `people` is a feed: which column of it?
+    plan.yaml:6:37: `user` is not a valid name for a feed: it is reserved
+    plan.yaml:6:73: unknown format of `c.txt`
+      hint: add `format: csv` or `format: json_lines`
+    plan.yaml:8:26: `people` is a feed: name one of its columns
       hint: `${people.COLUMN}`
-    plan.yaml:8:36: nothing is known as `${peple.name}` here
+    plan.yaml:8:36: unknown name `${peple.name}`
       hint: did you mean `${people.name}`?
     plan.yaml:8:70: `people` is the name of a feed
       the feed is here: plan.yaml:6:12
-      hint: give one of the two another name
+      hint: rename one of the two
     ");
     insta::assert_snapshot!(shown(&format!("{HEAD}setup:\n  - {{ get: \"http://a/${{user}}\", capture: {{ a: {{ json: /a }} }} }}\nload:\n  users: 1\n  requests: 1\n  feeds: {{ a: {{ file: a.csv }} }}\n  journey:\n    - {{ get: \"http://a/${{a}}\", capture: {{ a: {{ json: /a }} }} }}\n")), @r"
-    plan.yaml:4:24: `setup` is not any user's: there is no `${user}`
-    plan.yaml:8:12: `a` is captured by `setup` already
+    plan.yaml:4:24: `setup` does not run as a user, so there is no `${user}`
+    plan.yaml:8:12: `a` is already captured by `setup`
       captured here: plan.yaml:4:43
-      hint: give one of the two another name
-    plan.yaml:10:42: `a` is captured by `setup` already
+      hint: rename one of the two
+    plan.yaml:10:42: `a` is already captured by `setup`
       captured here: plan.yaml:4:43
-      hint: all users see that one: give this one another name
+      hint: all users see that value: rename this one
     ");
     insta::assert_snapshot!(wrong("  user_setup:\n    - { get: \"http://a/\", capture: { n: { json: /t } } }\n  journey:\n    - { get: \"http://a/\", capture: { n: { json: /t, number: true }, port: { json: /p } } }\n"), @r"
-    plan.yaml:9:38: `n` is a number here and none there
+    plan.yaml:9:38: `n` is a number in one place but not in the other
       the other one is here: plan.yaml:7:38
-      hint: `number: true` at both, or another name
-    plan.yaml:9:69: `port` cannot be the name of a captured value: it means something already
+      hint: use `number: true` in both, or another name
+    plan.yaml:9:69: `port` is not a valid name for a captured value: it is reserved
     ");
 }
 
@@ -267,22 +267,22 @@ fn mistakes_in_captures_and_checks() {
     insta::assert_snapshot!(step("{ get: \"http://a/\", capture: { a: { regex: \"(\" }, b: { regex: x }, c: { json: a.b }, d: { header: \"a b\" }, e: {}, f: { json: /a, header: b }, g: { body: false } } }"), @r"
     plan.yaml:7:50: this is not a regular expression: unclosed group
     plan.yaml:7:69: `x` has no group
-      hint: put `(…)` around what is to be captured
+      hint: put `(…)` around the part to capture
     plan.yaml:7:85: `a.b` is not a JSON pointer: it starts with `/`
       hint: `/a/b`
-    plan.yaml:7:105: `a b` cannot be the name of a header field
+    plan.yaml:7:105: `a b` is not a valid name for a header field
     plan.yaml:7:114: a capture needs one of `json`, `header`, `regex`, `body`
-      hint: a value comes from one place
-    plan.yaml:7:136: `json` and `header` exclude each other
+      hint: a value has one source
+    plan.yaml:7:136: `json` and `header` cannot be combined
       `json` is here: plan.yaml:7:126
-      hint: a value comes from one place
+      hint: a value has one source
     plan.yaml:7:160: `body` can only be `true`
       hint: leave it out
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", check: { size: 10kB, time: \"< 10\", json: { id: 3, /a: [1], /b: { number: \"3\" }, /c: { is: 3 } }, contains: [], header: { \"a\": { exists: maybe } } } }"), @r"
     plan.yaml:7:42: `10kB` is not a comparison such as `< 10kB`
       hint: `< 10kB`?
-    plan.yaml:7:54: `10` is nothing to compare with here
+    plan.yaml:7:54: cannot compare with `10` here
       hint: such as `< 200ms`
     plan.yaml:7:70: `id` is not a JSON pointer: it starts with `/`
       hint: `/id`
@@ -297,32 +297,32 @@ fn mistakes_in_captures_and_checks() {
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", check: {} }"), @r"
     plan.yaml:7:34: `check` checks nothing
-      hint: leave it out: without it every status below 400 is good
+      hint: leave it out: every status below 400 is then ok
     ");
 }
 
 #[test]
 fn mistakes_in_bodies() {
     insta::assert_snapshot!(step("{ post: \"http://a/\", body: x, form: { a: b } }"), @r"
-    plan.yaml:7:37: `body` and `form` exclude each other
+    plan.yaml:7:37: `body` and `form` cannot be combined
       `body` is here: plan.yaml:7:28
       hint: a request has one body
     ");
-    insta::assert_snapshot!(step("{ post: \"http://a/\", multipart: [] }"), @r"plan.yaml:7:28: `multipart` has no part");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", multipart: [] }"), @r"plan.yaml:7:28: `multipart` is empty");
     insta::assert_snapshot!(step("{ post: \"http://a/\", multipart: [ { name: 'a\"b', text: x }, { text: x }, { name: a }, { name: a, text: b, filename: c } ] }"), @r"
-    plan.yaml:7:49: `name` is one line without quotes
+    plan.yaml:7:49: `name` must be a single line without quotes
     plan.yaml:7:67: a part needs `name`
       hint: the field's name
     plan.yaml:7:80: a part needs one of `text`, `file`
-      hint: a part holds one thing
-    plan.yaml:7:113: `filename` belongs to `file`, which is not here
+      hint: a part has one content
+    plan.yaml:7:113: `filename` needs `file`, which is missing
       hint: a `text` is a plain field
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", headers: { Authorization: x }, auth: { basic: { user: \"a:b\", password: c } } }"), @r"
-    plan.yaml:7:58: there is an `authorization` header as well
-      hint: one of the two
-    plan.yaml:7:81: a user's name cannot hold a colon here
-      hint: the password begins there
+    plan.yaml:7:58: there is also an `authorization` header
+      hint: remove one of the two
+    plan.yaml:7:81: a user name cannot contain a colon here
+      hint: the colon separates it from the password
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", auth: { basic: { user: a } } }"), @r"
     plan.yaml:7:35: `basic` needs `password`
@@ -334,24 +334,24 @@ fn mistakes_in_bodies() {
 fn mistakes_in_how_it_speaks() {
     let load = |keys: &str| wrong(&format!("  {keys}\n  journey:\n    - {{ get: \"http://a/\" }}\n"));
     insta::assert_snapshot!(load("streams_per_connection: 5"), @r"
-    plan.yaml:6:3: HTTP/1.1 has one request at a time
-      hint: `protocol: http/2`, or `auto`
+    plan.yaml:6:3: an HTTP/1.1 connection has one request at a time
+      hint: use `protocol: http/2`, or `auto`
     ");
     insta::assert_snapshot!(load("tls: { cert: a, insecure: true, ca: b, versions: [1.1] }"), @r"
-    plan.yaml:6:10: `cert` belongs to `key`, which is not here
-      hint: a certificate is shown with its key
-    plan.yaml:6:35: with `insecure` nothing is checked against `ca`
+    plan.yaml:6:10: `cert` needs `key`, which is missing
+      hint: a certificate needs its key
+    plan.yaml:6:35: with `insecure`, no certificate is checked against `ca`
       `insecure` is here: plan.yaml:6:19
-      hint: one of the two
-    plan.yaml:6:53: `1.1` is not a version of TLS that can be used
-      hint: `1.2` or `1.3`
+      hint: remove one of the two
+    plan.yaml:6:53: unsupported TLS version `1.1`
+      hint: use `1.2` or `1.3`
     ");
     insta::assert_snapshot!(load("proxy: \"http://a:1/x\""), @r"
     plan.yaml:6:10: a proxy has no path
       hint: `http://HOST:PORT`
     ");
     insta::assert_snapshot!(step("{ get: \"unix:/x\" }"), @r"
-    plan.yaml:7:14: expected a socket's path and what is requested there
+    plan.yaml:7:14: expected the path of a socket and the path to request there
       hint: `unix:/run/service.sock:/path`
     ");
 }
@@ -379,7 +379,7 @@ fn columns_are_checked_once_files_are_read() {
        |
     12 |     items: { file: data/items.jsonl, order: shuffled }
        |                    ^^^^^^^^^^^^^^^^
-      hint: a relative path starts in the plan's folder
+      hint: relative paths start at the plan's folder
     "#);
     assert_eq!(asked, ["shop/data/people.csv", "shop/data/items.jsonl"]);
     let all = |_: &loadlab_plan::FeedSpec| Ok(["name", "secret", "id"].map(str::to_owned).to_vec());
@@ -511,15 +511,15 @@ fn checks_compare_with_what_is_the_same_as_in_the_request() {
     assert_eq!(texts, ["/id ${id}", "/n Number(\"3\")", "x-user u${user}"]);
     assert_eq!((checks.contains.len(), checks.contains_written.len()), (1, 1));
     insta::assert_snapshot!(step("{ get: \"http://a/\", check: { json: { /a: \"${uuid}\", /b: \"${nobody}\" }, contains: \"${random(1, 2)}\" } }"), @r"
-    plan.yaml:7:48: this is another value here than in the request
+    plan.yaml:7:48: this variable has a different value here than in the request
       hint: compare with what was captured, a feed's column, `${user}` or `${iteration}`
-    plan.yaml:7:66: nothing is known as `${nobody}` here
+    plan.yaml:7:66: unknown name `${nobody}`
       hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`, `unique`; for the shell's own `${nobody}` write `$${nobody}`
-    plan.yaml:7:88: this is another value here than in the request
+    plan.yaml:7:88: this variable has a different value here than in the request
       hint: compare with what was captured, a feed's column, `${user}` or `${iteration}`
     ");
     insta::assert_snapshot!(wrong("  keep_alive: false\n  protocol: http/2\n  journey: [{ get: \"http://a/\" }]\n"), @r"
-    plan.yaml:6:3: HTTP/2 keeps its connections
+    plan.yaml:6:3: HTTP/2 always keeps its connections open
       `protocol` is here: plan.yaml:7:3
       hint: leave `keep_alive` out
     ");

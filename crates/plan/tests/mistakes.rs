@@ -34,7 +34,7 @@ matrix:
   - { name: small, cpu: "-1%", users: 10 }
 "#
     ), @r#"
-    plan.yaml:6:19: nothing is known as `${case.userz}` here
+    plan.yaml:6:19: unknown name `${case.userz}`
        |
      6 | load: { users: "${case.userz}", duration: 1s, journey: [ { get: "http://127.0.0.1/" } ] }
        |                   ^^^^^^^^^^
@@ -78,14 +78,14 @@ fn the_file_itself() {
       hint: what the experiment is called, in reports and in the name of the run's folder
     ");
     insta::assert_snapshot!(plain(&format!("{HEAD}{LOAD}name: again\n")), @r"
-    plan.yaml:4:1: `name` is there twice in this map
+    plan.yaml:4:1: `name` appears twice in this map
        |
      4 | name: again
        | ^^^^
       hint: remove one of the two
     ");
     insta::assert_snapshot!(plain(&format!("{HEAD}{LOAD}loads: {{}}\n")), @r#"
-    plan.yaml:4:1: `load` and `loads` exclude each other
+    plan.yaml:4:1: `load` and `loads` cannot be combined
        |
      4 | loads: {}
        | ^^^^^
@@ -95,7 +95,7 @@ fn the_file_itself() {
        | ^^^^
       hint: `load` is for one load, `loads` for several by name
 
-    plan.yaml:4:1: `loads` has no load
+    plan.yaml:4:1: `loads` is empty
        |
      4 | loads: {}
        | ^^^^^
@@ -107,18 +107,18 @@ fn loads() {
     const J: &str = "  journey: [ { get: \"http://127.0.0.1:1/\" } ]\n";
     insta::assert_snapshot!(load(J), @r"
     plan.yaml:3:1: a load needs one of `users`, `rate`, `stages`, `sessions`, `command`
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
+      hint: a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, and a `command` makes its own load
     plan.yaml:3:1: a load needs one of `duration`, `requests`, `repeats`, `stages`, `command`
       hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
     insta::assert_snapshot!(load(&format!("  users: 0\n  duration: 0s\n{J}")), @r"
-    plan.yaml:4:10: `users` is 0; it can be 1 to 10000000
-    plan.yaml:5:13: `duration` must be longer than 0
+    plan.yaml:4:10: `users` is 0; it must be from 1 to 10000000
+    plan.yaml:5:13: `duration` must be greater than zero
     ");
     insta::assert_snapshot!(load(&format!("  users: 5\n  rate: 10/s\n  duration: 1s\n  requests: 5\n{J}")), @r"
-    plan.yaml:5:3: `users` and `rate` exclude each other
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
-    plan.yaml:7:3: `duration` and `requests` exclude each other
+    plan.yaml:5:3: `users` and `rate` cannot be combined
+      hint: a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, and a `command` makes its own load
+    plan.yaml:7:3: `duration` and `requests` cannot be combined
       hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
     insta::assert_snapshot!(load(&format!("  rate: fast\n  duration: ten\n{J}")), @r"
@@ -126,21 +126,21 @@ fn loads() {
     plan.yaml:5:13: `ten` is not a duration such as `300ms`, `10s` or `1m30s`
     ");
     insta::assert_snapshot!(load(&format!("  rate: 10\n  repeats: 5\n  pace: 1s\n  arrivals: random\n{J}")), @r"
-    plan.yaml:5:3: `repeats` belongs to `users`, which is not here
+    plan.yaml:5:3: `repeats` needs `users`, which is missing
       hint: `requests` or `duration` end a `rate`
-    plan.yaml:6:3: `pace` belongs to `users`, which is not here
+    plan.yaml:6:3: `pace` needs `users`, which is missing
       hint: with a `rate`, requests fall due anyway
-    plan.yaml:7:13: `random` is not a value of `arrivals`: one of `constant`, `poisson`
+    plan.yaml:7:13: `random` is not a value of `arrivals`: use one of `constant`, `poisson`
     ");
     insta::assert_snapshot!(load(&format!("  users: 10\n  max_in_flight: 5\n  when_behind: drop\n  requests: 5\n{J}")), @r"
-    plan.yaml:5:3: `max_in_flight` belongs to `rate`, which is not here
+    plan.yaml:5:3: `max_in_flight` needs `rate`, which is missing
       hint: each user has one request at a time
     plan.yaml:6:3: users without `pace` are never behind
       hint: leave it out, or give them a `pace`
     ");
     insta::assert_snapshot!(load(&format!("  users: 1\n  duration: 5s\n  warmup: 5s\n  ramp: 6s\n{J}")), @r"
     plan.yaml:6:3: `warmup` leaves nothing of the load to measure
-      hint: a warm-up shorter than the load
+      hint: use a warm-up shorter than the load
     plan.yaml:7:3: `ramp` is longer than the load
     ");
     insta::assert_snapshot!(load(&format!("  feed: []\n  duration: 5s\n  keep-alive: no\n{J}")), @r"
@@ -153,9 +153,9 @@ fn loads() {
     plan.yaml:4:10: `1.5` is not a whole number
     plan.yaml:5:13: `1e3` is not a whole number
     plan.yaml:6:15: `no` is neither `true` nor `false`
-    plan.yaml:7:12: `timeout` must be longer than 0
+    plan.yaml:7:12: `timeout` must be greater than zero
     ");
-    insta::assert_snapshot!(load("  users: 1\n  requests: 1\n  journey: []\n"), @"plan.yaml:6:3: `journey` has no step");
+    insta::assert_snapshot!(load("  users: 1\n  requests: 1\n  journey: []\n"), @"plan.yaml:6:3: `journey` is empty");
     insta::assert_snapshot!(load("  users: 1\n  requests: 1\n  headers: {}\n"), @r"
     plan.yaml:6:3: unknown key `headers` in a load
       hint: `headers` is a key of a step
@@ -170,30 +170,30 @@ fn steps() {
       hint: write `http://HOST:PORT/PATH`
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", post: \"http://b/\" }"), @r"
-    plan.yaml:7:27: `get` and `post` exclude each other
-      hint: a step is one request
+    plan.yaml:7:27: `get` and `post` cannot be combined
+      hint: a step makes one request
     ");
     insta::assert_snapshot!(step("{ tags: [page] }"), @r"
     plan.yaml:7:7: a step needs one of `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `urls`, `websocket`
-      hint: a step is one request
+      hint: a step makes one request
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", tags: page, check: { contains: x } }"), @r"
     plan.yaml:7:33: expected a list of texts, found `page`
       hint: a list is written `[a, b]`, or one `- item` a line
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", tags: [a b], check: { status: [] } }"), @r"
-    plan.yaml:7:34: `a b` cannot be a tag
+    plan.yaml:7:34: `a b` is not a valid tag
       hint: letters, digits, `-` and `_`, at most 64
-    plan.yaml:7:57: no status would be good
+    plan.yaml:7:57: an empty list accepts no status
     ");
     insta::assert_snapshot!(step("{ get: \"http://a/\", headers: { content-length: 3, \"a b\": c, d: \"e\\nf\" } }"), @r"
     plan.yaml:7:38: `content-length` is set by loadlab
-      hint: it follows from the body
-    plan.yaml:7:57: `a b` cannot be the name of a header field
-    plan.yaml:7:70: a header field is one line
+      hint: it is derived from the body
+    plan.yaml:7:57: `a b` is not a valid name for a header field
+    plan.yaml:7:70: a header field must be a single line
     ");
     insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: x, json: y } }"), @r"
-    plan.yaml:7:45: `file` and `json` exclude each other
+    plan.yaml:7:45: `file` and `json` cannot be combined
       hint: a request has one body
     ");
     insta::assert_snapshot!(step("{ post: \"http://a/\", body: [1], capture: {} }"), @r"
@@ -205,26 +205,26 @@ fn steps() {
       hint: its keys are `get`, `post`, `put`, `delete`, `patch`, `head`, `options`, `urls`, `websocket`, `messages`, `repeat`, `hold`, `subprotocols`, `headers`, `auth`, `form`, `multipart`, `body`, `tags`, `check` and 3 more
     ");
     insta::assert_snapshot!(step("{ get: \"http://127.0.0.1:${port}/\" }"), @r"
-    plan.yaml:7:34: nothing is known as `${port}` here
+    plan.yaml:7:34: unknown name `${port}`
       hint: known here: `case.name`, `plan.dir`, `run.dir`, `uuid`, `now`, `random(1, 6)`, `user`, `iteration`, `sequence`, `unique`
     ");
-    insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: \"${run.dir}/x\" } }"), @"plan.yaml:7:45: `${run.dir}` is known only while it runs; this is needed before");
+    insta::assert_snapshot!(step("{ post: \"http://a/\", body: { file: \"${run.dir}/x\" } }"), @"plan.yaml:7:45: `${run.dir}` is known only while the system runs, but this is needed earlier");
 }
 
 #[test]
 fn components() {
-    insta::assert_snapshot!(component("      replicas: 1001\n      run: [a]\n"), @"plan.yaml:7:17: `replicas` is 1001; it can be 1 to 1000");
+    insta::assert_snapshot!(component("      replicas: 1001\n      run: [a]\n"), @"plan.yaml:7:17: `replicas` is 1001; it must be from 1 to 1000");
     insta::assert_snapshot!(component("      run: []\n      build: ''\n"), @r"
     plan.yaml:7:12: expected a command: a shell line, or a list of words, found an empty list
     plan.yaml:8:14: expected a command: a shell line, or a list of words, found an empty text
     ");
     insta::assert_snapshot!(component("      run: a\n      ready: { timeout: 3s }\n"), @r"
     plan.yaml:8:7: `ready` needs one of `http`, `tcp`, `log`, `health`
-      hint: one sign is enough
+      hint: one condition is enough
     ");
     insta::assert_snapshot!(component("      run: a\n      ready: { http: \"http://x/\", tcp: \"127.0.0.1\" }\n"), @r"
-    plan.yaml:8:35: `http` and `tcp` exclude each other
-      hint: one sign is enough
+    plan.yaml:8:35: `http` and `tcp` cannot be combined
+      hint: one condition is enough
     ");
     insta::assert_snapshot!(component("      run: a\n      ready: { tcp: \"127.0.0.1\" }\n"), @r"
     plan.yaml:8:21: `127.0.0.1` has no port
@@ -233,7 +233,7 @@ fn components() {
     insta::assert_snapshot!(component("      run: a\n      limits: { cpu_: 1, memory: 0, pids: -1, open_files: many }\n"), @r"
     plan.yaml:8:17: unknown key `cpu_` in `limits`
       hint: did you mean `cpu`?
-    plan.yaml:8:34: nothing runs in no memory
+    plan.yaml:8:34: nothing can run without memory
       hint: `none` for no limit
     plan.yaml:8:43: `-1` is not a whole number from 1
       hint: `none` for no limit
@@ -241,9 +241,9 @@ fn components() {
       hint: `none` for no limit
     ");
     insta::assert_snapshot!(component("      run: a\n      lifetime: trials\n      stop: { signal: SIGTERM, timeout: x }\n"), @r"
-    plan.yaml:8:17: `trials` is not a value of `lifetime`: one of `trial`, `case`, `experiment`
+    plan.yaml:8:17: `trials` is not a value of `lifetime`: use one of `trial`, `case`, `experiment`
       hint: did you mean `trial`?
-    plan.yaml:9:23: `SIGTERM` is not a value of `signal`: one of `TERM`, `INT`, `QUIT`, `HUP`, `KILL`, `USR1`, `USR2`
+    plan.yaml:9:23: `SIGTERM` is not a value of `signal`: use one of `TERM`, `INT`, `QUIT`, `HUP`, `KILL`, `USR1`, `USR2`
       hint: did you mean `TERM`?
     plan.yaml:9:41: `x` is not a duration such as `300ms`, `10s` or `1m30s`
     ");
@@ -256,40 +256,40 @@ fn components() {
 #[test]
 fn names_and_ports_of_components() {
     insta::assert_snapshot!(component("      run: a --port ${port} ${HOME} ${replika} ${case.x} ${components.bd.port}\n"), @r"
-    plan.yaml:7:16: nothing is known as `${port}` here
+    plan.yaml:7:16: unknown name `${port}`
       hint: give the component `port: auto`, or a number
-    plan.yaml:7:31: nothing is known as `${HOME}` here
+    plan.yaml:7:31: unknown name `${HOME}`
       hint: known here: `case.name`, `plan.dir`, `replica`, `address`, `run.dir`, `components.db.address`; for the shell's own `${HOME}` write `$${HOME}`
-    plan.yaml:7:39: nothing is known as `${replika}` here
+    plan.yaml:7:39: unknown name `${replika}`
       hint: did you mean `${replica}`?
-    plan.yaml:7:50: nothing is known as `${case.x}` here
+    plan.yaml:7:50: unknown name `${case.x}`
       hint: known here: `case.name`, `plan.dir`, `replica`, `address`, `run.dir`, `components.db.address`
-    plan.yaml:7:60: nothing is known as `${components.bd.port}` here
+    plan.yaml:7:60: unknown name `${components.bd.port}`
       hint: known here: `case.name`, `plan.dir`, `replica`, `address`, `run.dir`, `components.db.address`
     ");
     insta::assert_snapshot!(component("      run: a ${\n      build: make ${port}\n      dir: ${run.dir}\n      port: auto\n"), @r"
     plan.yaml:7:14: `${` without a `}`
       hint: for a plain `${` write `$${`
-    plan.yaml:8:21: `${port}` is known only while it runs; builds are done before
-    plan.yaml:9:14: `${run.dir}` is known only while it runs; this is needed before
+    plan.yaml:8:21: `${port}` is known only while the system runs, but builds finish earlier
+    plan.yaml:9:14: `${run.dir}` is known only while the system runs, but this is needed earlier
     ");
     insta::assert_snapshot!(component("      run: a ${components.db.port}\n      replicas: 2\n      port: 80\n"), @r"
-    plan.yaml:7:16: nothing is known as `${components.db.port}` here
-      hint: there are several: say which one, such as `${components.db1.port}`
+    plan.yaml:7:16: unknown name `${components.db.port}`
+      hint: there are several: choose one, such as `${components.db1.port}`
     plan.yaml:9:7: all replicas would have port 80
-      hint: `auto`, or put `${replica}` in it
+      hint: use `auto`, or put `${replica}` in it
     ");
     insta::assert_snapshot!(component("      run: a\n      replicas: 2\n    db1: { run: b }\n"), @r"
-    plan.yaml:9:5: `db1` is the name of a replica of `db` as well
-      hint: give one of the two another name
+    plan.yaml:9:5: `db1` is also the name of a replica of `db`
+      hint: rename one of the two
     ");
     insta::assert_snapshot!(component("      image: redis\n"), @r"
     plan.yaml:7:7: unknown key `image` in a component
       hint: `image` is a key of `container`
     ");
     insta::assert_snapshot!(component("      run: a\n  probes:\n    a-b: { http: \"http://x/\", json: stored.rows }\n    c: { command: x }\n"), @r"
-    plan.yaml:9:5: `a-b` cannot be the name of a probe
-      hint: letters, digits and `_`, at most 64, no digit in front
+    plan.yaml:9:5: `a-b` is not a valid name for a probe
+      hint: letters, digits and `_`, at most 64, not starting with a digit
     plan.yaml:9:37: `stored.rows` is not a JSON pointer: it starts with `/`
       hint: `/stored/rows`
     ");
@@ -308,13 +308,13 @@ fn probes() {
         ("{ prometheus: \"http://127.0.0.1/m\", metric: up, labels: { job: x } }", "fine"),
         ("{ log: db, contains: error }", "fine"),
         ("{ command: echo 1 }", "fine"),
-        ("{ redis: \"127.0.0.1:1\" }", "`redis` belongs to `get`, which is not here"),
+        ("{ redis: \"127.0.0.1:1\" }", "`redis` needs `get`, which is missing"),
         ("{ redis: \"nowhere\", llen: q }", "nowhere"),
-        ("{ llen: q, command: x }", "`llen` belongs to `redis`, which is not here"),
-        ("{ prometheus: \"http://127.0.0.1/m\" }", "`prometheus` belongs to `metric`, which is not here"),
+        ("{ llen: q, command: x }", "`llen` needs `redis`, which is missing"),
+        ("{ prometheus: \"http://127.0.0.1/m\" }", "`prometheus` needs `metric`, which is missing"),
         ("{ log: edge, contains: x }", "there is no component `edge`"),
-        ("{ log: db, contains: \"\" }", "expected a part of one line for `contains`"),
-        ("{ http: \"http://127.0.0.1/\", command: x, json: /a }", "`http` and `command` exclude each other"),
+        ("{ log: db, contains: \"\" }", "expected part of a single line for `contains`"),
+        ("{ http: \"http://127.0.0.1/\", command: x, json: /a }", "`http` and `command` cannot be combined"),
         ("{}", "a probe needs one of `http`, `prometheus`, `redis`, `command`, `log`"),
     ] {
         let found = probe(inside);
@@ -401,7 +401,7 @@ fn events_and_durability() {
         ("events: [{ at: 1s, do: limit edge cpu lots }]", "`lots` is not"),
         (
             "events: [{ at: 1s, do: disconnect edge1 }]",
-            "`disconnect edge1` cannot be: it has no link of its own",
+            "`disconnect edge1` is not possible: it does not have its own link",
         ),
         ("isolate: true\nevents: [{ at: 1s, do: disconnect edge1 }, { at: 2s, do: reconnect edge }]", ""),
         (
@@ -409,7 +409,7 @@ fn events_and_durability() {
             "",
         ),
         ("isolate: true\nevents: [{ at: 1s, do: bandwidth edge lots }]", "`lots` is not bytes per second"),
-        ("events: []", "`events` has no event"),
+        ("events: []", "`events` is empty"),
         ("durability: { probe: n }", ""),
         ("durability: { probe: m }", "there is no probe `m`"),
         ("durability: { command: x }", "no step carries a `${unique}`"),
@@ -433,28 +433,28 @@ fn limits_from_what_was_measured() {
     insta::assert_snapshot!(by_case("trials: 1"), @"");
     insta::assert_snapshot!(by_case("trials: 2\norder: sequential"), @"");
     insta::assert_snapshot!(by_case("trials: 2"), @r"
-    plan.yaml:4:59: with cases in turn not all trials of the measured case come before
-      hint: `order: sequential`
+    plan.yaml:4:59: cases run in turn, so not all trials of the measured case come first
+      hint: use `order: sequential`
     ");
     let direct = |text: &str| plan(&format!("'{text}'"), "[{ name: a, m: 1 }, { name: b, m: 2 }]", "");
     insta::assert_snapshot!(direct("${measured.b.edge.memory}"), @r"
-    plan.yaml:4:59: case `a` needs what case `b` measures, which does not come before it
+    plan.yaml:4:59: case `a` needs a figure of case `b`, which does not run before it
       hint: cases run in the order of the matrix
-    plan.yaml:4:59: case `b` needs what case `b` measures, which does not come before it
+    plan.yaml:4:59: case `b` needs a figure of case `b`, which does not run before it
       hint: cases run in the order of the matrix
     ");
     insta::assert_snapshot!(direct("${measured.x.edge.memory}"), @r"
-    plan.yaml:4:59: there is no case `x` that could have been measured
-      hint: one of `a`, `b`; `--case` leaves cases out
+    plan.yaml:4:59: there is no case `x` to measure
+      hint: one of `a`, `b`; `--case` may have excluded it
     ");
     let other = "[{ name: a, m: none }, { name: b, m: \"${measured.a.db.memory}\" }]";
     insta::assert_snapshot!(plan("\"${case.m}\"", other, ""), @r"
     plan.yaml:4:59: case `a` has no component `db`
-      hint: only `edge` can be here
+      hint: only `edge` is allowed here
     ");
     insta::assert_snapshot!(direct("${measured.a.edge.cpu}"), @r"
-    plan.yaml:4:59: `cpu` is no figure that makes a limit on memory
-      hint: one of `memory.mean`, `memory.max` or `memory.last`
+    plan.yaml:4:59: `cpu` cannot be used as a limit on memory
+      hint: use one of `memory.mean`, `memory.max` or `memory.last`
     ");
 }
 
@@ -464,7 +464,7 @@ fn what_lives_through_the_experiment_cannot_differ() {
         "{HEAD}{LOAD}system: {{ components: {{ db: {{ run: \"a ${{case.x}}\", lifetime: experiment }} }} }}\nmatrix: {{ axes: {{ x: [1, 2] }} }}\n"
     );
     insta::assert_snapshot!(plain(&text), @r#"
-    plan.yaml:4:36: `db` lives for the whole experiment, but this differs from case to case
+    plan.yaml:4:36: `db` lives for the whole experiment, but this differs between cases
        |
      4 | system: { components: { db: { run: "a ${case.x}", lifetime: experiment } } }
        |                                    ^^^^^^^^^^^^^
@@ -472,21 +472,24 @@ fn what_lives_through_the_experiment_cannot_differ() {
        |
      4 | system: { components: { db: { run: "a ${case.x}", lifetime: experiment } } }
        |                                                   ^^^^^^^^
-      hint: `lifetime: case` or `lifetime: trial`
+      hint: use `lifetime: case` or `lifetime: trial`
     "#);
 }
 
 #[test]
 fn links_that_cannot_be_limited() {
     for (system, says) in [
-        ("{ a: { run: x, limits: { bandwidth: 1MiB/s } } }", "nothing is there to be narrowed"),
-        ("{ a: { run: x, port: 80, limits: { delay: 1ms } } }", "who knows the number goes past it"),
-        ("{ a: { run: x, limits: { packet_loss: 1% } } }", "who knows the number goes past it"),
-        ("{ a: { container: { image: x }, port: auto, limits: { delay: 1ms } } }", "only a process"),
-        ("{ a: { run: x, limits: { jitter: 1ms } } }", "`jitter` belongs to `delay`"),
+        ("{ a: { run: x, limits: { bandwidth: 1MiB/s } } }", "there is no link to limit"),
+        ("{ a: { run: x, port: 80, limits: { delay: 1ms } } }", "clients with a fixed port number bypass it"),
+        ("{ a: { run: x, limits: { packet_loss: 1% } } }", "clients with a fixed port number bypass it"),
+        (
+            "{ a: { container: { image: x }, port: auto, limits: { delay: 1ms } } }",
+            "only processes that loadlab starts",
+        ),
+        ("{ a: { run: x, limits: { jitter: 1ms } } }", "`jitter` needs `delay`"),
         (
             "{ a: { run: x, port: auto, limits: { delay: 0s } }, a-relay: { run: y } }",
-            "`a-relay` is what the relay",
+            "`a-relay` is the name of another component's relay",
         ),
     ] {
         let all = plain(&format!("{HEAD}{LOAD}system: {{ components: {system} }}\n"));
@@ -511,6 +514,6 @@ fn names_the_record_needs_are_no_components() {
         let errors =
             loadlab_plan::Plan::parse("plan.yaml", &text, &loadlab_plan::Options::default()).unwrap_err();
         assert!(errors.to_string().contains("plan.yaml:5:5"), "{errors}");
-        assert!(errors.to_string().contains("another name"), "{errors}");
+        assert!(errors.to_string().contains("rename the component"), "{errors}");
     }
 }

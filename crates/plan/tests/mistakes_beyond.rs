@@ -8,7 +8,7 @@ use crate::common::{HEAD, LOAD, briefly, mistakes, plain};
 fn matrices() {
     let matrix = |inside: &str| briefly(&format!("{HEAD}{LOAD}matrix: {inside}\n"), &Options::default());
     insta::assert_snapshot!(matrix("[]"), @r"
-    plan.yaml:4:1: `matrix` has no case
+    plan.yaml:4:1: `matrix` has no cases
       hint: leave it out for a single case
     ");
     insta::assert_snapshot!(matrix("3"), @r"
@@ -16,17 +16,17 @@ fn matrices() {
       hint: matrix: { axes: { size: [small, large] } }
     ");
     insta::assert_snapshot!(matrix("{ axes: {} }"), @r"
-    plan.yaml:4:11: `axes` has no axis
+    plan.yaml:4:11: `axes` is empty
       hint: leave `matrix` out for a single case
     ");
     insta::assert_snapshot!(matrix("{ axes: { a: [], b: [1, 1], c: 3, name: [x], d-e: [[1]] } }"), @r"
-    plan.yaml:4:19: axis `a` has no value
+    plan.yaml:4:19: axis `a` has no values
     plan.yaml:4:33: axis `b` has `1` twice
     plan.yaml:4:40: expected a list of values, found `3`
       hint: a list is written `[a, b]`, or one `- item` a line
     plan.yaml:4:43: `name` cannot be an axis: it is the name of the case
-    plan.yaml:4:54: `d-e` cannot be the name of an axis
-      hint: letters, digits and `_`, at most 64, no digit in front
+    plan.yaml:4:54: `d-e` is not a valid name for an axis
+      hint: letters, digits and `_`, at most 64, not starting with a digit
     plan.yaml:4:60: expected a text or a number for `d-e`, found a list
     ");
     insta::assert_snapshot!(matrix("{ axis: { a: [1] } }"), @r"
@@ -39,25 +39,25 @@ fn matrices() {
     ");
     insta::assert_snapshot!(matrix("[ { name: a, x: 1 }, { name: a, y: 1 }, { x: 3 }, { name: b, x: ~ } ]"), @r"
     plan.yaml:4:38: case `a` has no `x`
-      hint: every case gives the same values
+      hint: every case must set the same values
     plan.yaml:4:38: two cases are named `a`
-    plan.yaml:4:41: case `a` has `y`, the first case has not
-      hint: every case gives the same values
+    plan.yaml:4:41: case `a` has `y`, but the first case does not
+      hint: every case must set the same values
     plan.yaml:4:49: this case has no `name`
     plan.yaml:4:73: expected a text or a number for `x`, found nothing
-      hint: write `none` where there is no limit
+      hint: write `none` for no limit
     ");
     insta::assert_snapshot!(matrix("{ axes: { a: [1, 2] }, exclude: [ { b: 1 } ], include: [ { c: 3 } ] }"), @r"
     plan.yaml:4:45: there is no axis `b`
-      hint: only `a` can be here
+      hint: only `a` is allowed here
     plan.yaml:4:66: case `to add` has no `a`
-      hint: every case gives the same values
-    plan.yaml:4:68: case `to add` has `c`, the first case has not
-      hint: every case gives the same values
+      hint: every case must set the same values
+    plan.yaml:4:68: case `to add` has `c`, but the first case does not
+      hint: every case must set the same values
     ");
     insta::assert_snapshot!(matrix("{ axes: { a: [\"${case.b}\"] } }"), @r"
-    plan.yaml:4:23: values of the matrix stand for themselves: this `${…}` has no meaning here
-      hint: `${env.NAME}` and `${file:PATH}` have one
+    plan.yaml:4:23: values of the matrix are literal: this `${…}` is not expanded here
+      hint: only `${env.NAME}` and `${file:PATH}` are
     ");
     let many: Vec<String> = (0..200).map(|i| i.to_string()).collect();
     let many = many.join(", ");
@@ -89,7 +89,7 @@ fn a_profile_that_was_not_chosen_is_checked_too() {
     ");
     let both = format!("{HEAD}{LOAD}profiles: {{ full: {{ load.duration: 5s, load.repeats: 3 }} }}\n");
     insta::assert_snapshot!(plain(&both), @r"
-    plan.yaml:4:45: with profile `full`: `duration` and `repeats` exclude each other
+    plan.yaml:4:45: with profile `full`: `duration` and `repeats` cannot be combined
        |
      4 | profiles: { full: { load.duration: 5s, load.repeats: 3 } }
        |                                             ^^^^^^^
@@ -121,17 +121,17 @@ fn options() {
        |            ^^^^
     ");
     insta::assert_snapshot!(set("load.users.x", "1"), @r"
-    --set load.users.x=1: `load.users` is one value: there is no `x` in it
+    --set load.users.x=1: `load.users` is a single value: it has no `x`
        |
        | load.users.x=1
        |            ^
     ");
     insta::assert_snapshot!(set("load.journey.3.get", "x"), @r"
-    --set load.journey.3.get=x: `load.journey` is a list of 1: there is no `3` in it
+    --set load.journey.3.get=x: `load.journey` is a list of 1: it has no item `3`
        |
        | load.journey.3.get=x
        |              ^
-      hint: items are counted from 0: `load.journey.0`, or give the whole list: `load.journey=[…]`
+      hint: items count from 0: `load.journey.0`; or set the whole list: `load.journey=[…]`
     ");
     insta::assert_snapshot!(set("load.users", "[1"), @r"
     --set load.users=[1: this is not YAML: unclosed bracket '['
@@ -151,10 +151,10 @@ fn options() {
        |
        | load..users=5
        | ^^^^^^^^^^^
-      hint: keys with dots between them: `load.duration`
+      hint: separate keys with dots: `load.duration`
     ");
     insta::assert_snapshot!(set("profiles.quick.trials", "5"), @r"
-    --set profiles.quick.trials=5: `profiles` cannot be changed from outside
+    --set profiles.quick.trials=5: `profiles` cannot be overridden
        |
        | profiles.quick.trials=5
        | ^^^^^^^^^^^^^^^^^^^^^
@@ -176,13 +176,13 @@ fn options_that_choose() {
       hint: did you mean `quick`? it has `quick`, `full`
     ");
     insta::assert_snapshot!(mistakes(&text, &Options { trials: Some(0), ..Options::default() }), @r"
-    --trials 0: `trials` is 0; it can be 1 to 10000
+    --trials 0: `trials` is 0; it must be from 1 to 10000
        |
        | 0
        | ^
     ");
     insta::assert_snapshot!(mistakes(&text, &Options { cases_glob: Some("defult".into()), ..Options::default() }), @r"
-    --case: no case is named like `defult`
+    --case: no case matches `defult`
       hint: did you mean `default`?
     ");
     insta::assert_snapshot!(mistakes(&text, &Options { tags: vec!["page".into()], ..Options::default() }), @r"
@@ -227,11 +227,11 @@ fn ids_of_requests_are_told_apart_in_every_trial_or_the_plan_is_refused() {
     assert_eq!(plain(&plan(10_000, 209, by_ids)), "no mistake");
     assert_eq!(plain(&plan(10_000, 210, "{ probe: stored }")), "no mistake", "counts need no ids");
     insta::assert_snapshot!(plain(&plan(10_000, 210, by_ids)), @r#"
-    plan.yaml:10:1: the ids of requests cannot tell 10000 trials of 210 loads and batches apart: 2097152 in all is the most
+    plan.yaml:10:1: request ids cannot distinguish 10000 trials of 210 loads and batches: at most 2097152 in all are possible
        |
     10 | durability: { http: "http://127.0.0.1/ids" }
        | ^^^^^^^^^^
-      hint: fewer trials, cases or batches, or count with `probe`
+      hint: use fewer trials, cases or batches, or count with `probe`
     "#);
 }
 
@@ -248,18 +248,20 @@ fn ids_suffice_for_the_requests_of_every_load_or_the_plan_is_refused() {
     for (trials, room) in [(1, 1 << 40), (10_000, 1 << 32)] {
         assert_eq!(plain(&plan(trials, &requests(room))), "no mistake");
         let refused = plain(&plan(trials, &requests(room + 1)));
-        let expect =
-            format!("the ids of requests cannot tell {} of load `load` apart: {room} in a batch", room + 1);
+        let expect = format!(
+            "request ids cannot distinguish {} requests of load `load`: at most {room} in a batch",
+            room + 1
+        );
         assert!(refused.contains(&expect), "{refused}");
     }
     let lasting = |hours: u32| format!("rate: 1000000/s\n  duration: {hours}h");
     assert_eq!(plain(&plan(10_000, &lasting(1))), "no mistake");
     insta::assert_snapshot!(plain(&plan(10_000, &lasting(2))), @r#"
-    plan.yaml:9:1: the ids of requests cannot tell 7200000000 of load `load` apart: 4294967296 in a batch is the most
+    plan.yaml:9:1: request ids cannot distinguish 7200000000 requests of load `load`: at most 4294967296 in a batch are possible
        |
      9 | durability: { http: "http://127.0.0.1/ids" }
        | ^^^^^^^^^^
-      hint: fewer requests, trials, cases or batches, or count with `probe`
+      hint: use fewer requests, trials, cases or batches, or count with `probe`
     "#);
 }
 
@@ -306,7 +308,7 @@ fn conditions() {
        |                         ^^^^^^
       hint: did you mean `stored`?
 
-    plan.yaml:7:48: `at_most` must be longer than 0
+    plan.yaml:7:48: `at_most` must be greater than zero
        |
      7 | drain: { until: "steady(storde, 5s)", at_most: 0s }
        |                                                ^^
@@ -333,17 +335,17 @@ fn more_conditions() {
        |
      7 | expect: [ "p99 < ${case.slo}" ]
        |           ^^^^^^^^^^^^^^^^^^^
-      this is in it: `fast`: plan.yaml:8:32
+      this value is part of it: `fast`: plan.yaml:8:32
        |
      8 | matrix: { axes: { slo: [200ms, fast] } }
        |                                ^^^^
       hint: besides the built-in names there are `stored`, `stored.first`, `stored.last`, `stored.max`, `stored.mean`, `db.cpu`, `db.cpu.mean`, `db.cpu.max` …
     "#);
     insta::assert_snapshot!(plain(&text("").replace("stored", "ok")), @r#"
-    plan.yaml:6:13: `ok` means something else in conditions already
+    plan.yaml:6:13: `ok` already has another meaning in conditions
        |
      6 |   probes: { ok: { http: "http://a/", json: "/n" } }
        |             ^^
-      hint: give the probe another name
+      hint: rename the probe
     "#);
 }

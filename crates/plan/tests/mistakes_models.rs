@@ -16,7 +16,7 @@ fn load(inside: &str) -> String {
 fn stages_say_who_and_how_long_themselves() {
     let both = format!("{HEAD}load:\n  users: 5\n  stages: [{{ to: 100, over: 10s }}]\n  duration: 5s\n{J}");
     insta::assert_snapshot!(plain(&both), @r"
-    plan.yaml:5:3: `users` and `stages` exclude each other
+    plan.yaml:5:3: `users` and `stages` cannot be combined
        |
      5 |   stages: [{ to: 100, over: 10s }]
        |   ^^^^^^
@@ -24,9 +24,9 @@ fn stages_say_who_and_how_long_themselves() {
        |
      4 |   users: 5
        |   ^^^^^
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
+      hint: a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, and a `command` makes its own load
 
-    plan.yaml:6:3: `stages` and `duration` exclude each other
+    plan.yaml:6:3: `stages` and `duration` cannot be combined
        |
      6 |   duration: 5s
        |   ^^^^^^^^
@@ -37,20 +37,20 @@ fn stages_say_who_and_how_long_themselves() {
       hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10/s, over: 10s }]\n  rate: 5/s\n  ramp: 5s"), @r"
-    plan.yaml:5:3: `stages` and `rate` exclude each other
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
-    plan.yaml:6:3: `ramp` and `stages` exclude each other
+    plan.yaml:5:3: `stages` and `rate` cannot be combined
+      hint: a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, and a `command` makes its own load
+    plan.yaml:6:3: `ramp` and `stages` cannot be combined
       hint: a ramp is a stage: `{ to: 100, over: 10s }`
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  repeats: 3"), @r"
-    plan.yaml:5:3: `stages` and `repeats` exclude each other
+    plan.yaml:5:3: `stages` and `repeats` cannot be combined
       hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
-    plan.yaml:5:3: `repeats` belongs to `users`, which is not here
+    plan.yaml:5:3: `repeats` needs `users`, which is missing
       hint: `requests` or `duration` end a `rate`
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  warmup: 10s"), @r"
     plan.yaml:5:3: `warmup` leaves nothing of the load to measure
-      hint: a warm-up shorter than the load
+      hint: use a warm-up shorter than the load
     ");
 }
 
@@ -90,20 +90,20 @@ fn a_stage_is_one_thing() {
       hint: how long it takes to get there; `over: 0s` is a jump
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, hold: 10s }]"), @r"
-    plan.yaml:4:22: `to` and `hold` exclude each other
-      hint: a stage goes to a level, or holds the one it is at
+    plan.yaml:4:22: `to` and `hold` cannot be combined
+      hint: a stage moves to a level, or holds the current one
     ");
     insta::assert_snapshot!(load("  stages: [{ over: 10s }]"), @r"
     plan.yaml:4:12: a stage needs one of `to`, `hold`
-      hint: a stage goes to a level, or holds the one it is at
-    plan.yaml:4:14: `over` belongs to `to`, which is not here
-      hint: `hold` says itself how long
+      hint: a stage moves to a level, or holds the current one
+    plan.yaml:4:14: `over` needs `to`, which is missing
+      hint: `hold` already says how long
     ");
     insta::assert_snapshot!(load("  stages: [{ hold: 10s, over: 10s }]"), @r"
-    plan.yaml:4:3: these stages ask for nothing: all are at 0
-      hint: begin with `{ to: 100, over: 10s }`
-    plan.yaml:4:25: `over` belongs to `to`, which is not here
-      hint: `hold` says itself how long
+    plan.yaml:4:3: these stages send nothing: all levels are 0
+      hint: add a level such as `{ to: 100, over: 10s }`
+    plan.yaml:4:25: `over` needs `to`, which is missing
+      hint: `hold` already says how long
     ");
     insta::assert_snapshot!(load("  stages: [{ users: 10, over: 10s }]"), @r"
     plan.yaml:4:14: unknown key `users` in a stage
@@ -122,43 +122,43 @@ fn a_stage_is_one_thing() {
 #[test]
 fn stages_ask_for_something_and_take_time() {
     insta::assert_snapshot!(load("  stages: []"), @r"
-    plan.yaml:4:3: `stages` has no stage
-      hint: such as `{ to: 100, over: 10s }`
+    plan.yaml:4:3: `stages` is empty
+      hint: add one such as `{ to: 100, over: 10s }`
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 0s }]"), @r"
     plan.yaml:4:3: these stages take no time
       hint: add one that holds: `{ hold: 30s }`
     ");
     insta::assert_snapshot!(load("  stages: [{ hold: 10s }]"), @r"
-    plan.yaml:4:3: these stages ask for nothing: all are at 0
-      hint: begin with `{ to: 100, over: 10s }`
+    plan.yaml:4:3: these stages send nothing: all levels are 0
+      hint: add a level such as `{ to: 100, over: 10s }`
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 366d }, { hold: 1d }]"), @r"
     plan.yaml:4:3: these stages take longer than a year
       hint: shorter ones
     ");
-    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 1s }, { hold: 0s }]"), @"plan.yaml:4:42: `hold` must be longer than 0");
+    insta::assert_snapshot!(load("  stages: [{ to: 10, over: 1s }, { hold: 0s }]"), @"plan.yaml:4:42: `hold` must be greater than zero");
 }
 
 #[test]
 fn what_belongs_to_the_other_model() {
     insta::assert_snapshot!(load("  stages: [{ to: 10, over: 10s }]\n  arrivals: poisson\n  max_in_flight: 5\n  when_behind: drop"), @r"
-    plan.yaml:5:3: `arrivals` has no meaning for stages of users
+    plan.yaml:5:3: `arrivals` does not apply to stages of users
       hint: users send when their last request has ended
-    plan.yaml:6:3: `max_in_flight` has no meaning for stages of users
+    plan.yaml:6:3: `max_in_flight` does not apply to stages of users
       hint: each user has one request at a time
     plan.yaml:7:3: users without `pace` are never behind
       hint: leave it out, or give them a `pace`
     ");
     insta::assert_snapshot!(load("  stages: [{ to: 10/s, over: 10s }]\n  pace: 1s\n  think: 1s"), @r"
-    plan.yaml:5:3: `pace` has no meaning for stages of a rate
+    plan.yaml:5:3: `pace` does not apply to stages of a rate
       hint: with a `rate`, requests fall due anyway
-    plan.yaml:6:3: `think` has no meaning for stages of a rate
-      hint: with a `rate`, requests fall due whether or not an answer has come
+    plan.yaml:6:3: `think` does not apply to stages of a rate
+      hint: with a `rate`, requests fall due whether or not a response has arrived
     ");
     insta::assert_snapshot!(load("  rate: 10/s\n  duration: 1s\n  think: 1s"), @r"
-    plan.yaml:6:3: `think` belongs to `users`, which is not here
-      hint: with a `rate`, requests fall due whether or not an answer has come
+    plan.yaml:6:3: `think` needs `users`, which is missing
+      hint: with a `rate`, requests fall due whether or not a response has arrived
     ");
 }
 
@@ -170,7 +170,7 @@ fn think_times() {
     }
     insta::assert_snapshot!(think("2"), @r"
     plan.yaml:6:10: `2` is not a duration such as `300ms`, `10s` or `1m30s`
-      hint: with its unit: `2s`?
+      hint: add a unit: `2s`?
     ");
     insta::assert_snapshot!(think("[1s, 2s]"), @r"
     plan.yaml:6:10: expected a map for `think`, found a list
@@ -188,14 +188,14 @@ fn think_times() {
     plan.yaml:6:26: the longest time is shorter than the shortest
       hint: the shortest comes first
     ");
-    insta::assert_snapshot!(think("{ exponential: 0s }"), @"plan.yaml:6:25: `exponential` must be longer than 0");
+    insta::assert_snapshot!(think("{ exponential: 0s }"), @"plan.yaml:6:25: `exponential` must be greater than zero");
     insta::assert_snapshot!(think("{ normal: 1s }"), @r"
     plan.yaml:6:12: unknown key `normal` in `think`
       hint: one of `uniform`, `exponential`
     ");
     let both = format!("{HEAD}load:\n  users: 1\n  duration: 5s\n  pace: 1s\n  think: 1s\n{J}");
     insta::assert_snapshot!(plain(&both), @r"
-    plan.yaml:7:3: `think` and `pace` exclude each other
+    plan.yaml:7:3: `think` and `pace` cannot be combined
        |
      7 |   think: 1s
        |   ^^^^^
@@ -203,7 +203,7 @@ fn think_times() {
        |
      6 |   pace: 1s
        |   ^^^^
-      hint: take `pace` for steps at fixed times, however long an answer takes, `think` for a pause after each answer
+      hint: use `pace` for steps at fixed times, however long a response takes, and `think` for a pause after each response
     ");
 }
 
@@ -223,9 +223,9 @@ fn options_that_meet_stages() {
        |
        | loads.visitors.duration=5s
        |                ^^^^^^^^
-      hint: a warm-up shorter than the load
+      hint: use a warm-up shorter than the load
 
-    --set loads.visitors.duration=5s: `stages` and `duration` exclude each other
+    --set loads.visitors.duration=5s: `stages` and `duration` cannot be combined
        |
        | loads.visitors.duration=5s
        |                ^^^^^^^^

@@ -15,7 +15,7 @@ fn mistakes_in_boxes() {
         ("components: { a: {} }", "a component needs one of `run`, `container`, `compose`, `external`"),
         (
             "components: { a: { run: x, container: { image: y } } }",
-            "`run` and `container` exclude each other",
+            "`run` and `container` cannot be combined",
         ),
         ("components: { a: { container: { user: root } } }", "`container` needs one of `image`, `build`"),
         ("components: { a: { container: { image: x, port: 80 } } }", "the component has no `port` for this"),
@@ -24,10 +24,10 @@ fn mistakes_in_boxes() {
             "the component has no port `admin` for this",
         ),
         ("components: { a: { container: { image: x, volumes: [data] } } }", "`data` is not a volume"),
-        ("components: { a: { compose: web } }", "the system has no Compose file that this could be of"),
+        ("components: { a: { compose: web } }", "the system has no Compose file for this service"),
         (
             "{ compose: c.yml, components: { a: { compose: web, lifetime: case } } }",
-            "`lifetime` cannot be used here: the Compose file says that",
+            "`lifetime` cannot be used here: the Compose file sets it",
         ),
         ("components: { a: { external: { pid: first } } }", "`first` is not a pid"),
         (
@@ -36,7 +36,7 @@ fn mistakes_in_boxes() {
         ),
         (
             "components: { a: { external: { pid: 7 }, ready: { log: up } } }",
-            "its output is not loadlab's to read",
+            "so loadlab cannot read its output",
         ),
         ("components: { a: { run: x, ready: { health: true } } }", "a process has no health check"),
     ] {
@@ -47,8 +47,8 @@ fn mistakes_in_boxes() {
     let all = briefly(&format!("{HEAD}{LOAD}isolate: maybe\n"), &Options::default());
     let container = "system: { components: { a: { container: { image: x } } } }\n";
     let both = briefly(&format!("{HEAD}{LOAD}isolate: shared\n{container}"), &Options::default());
-    assert!(both.contains("`a` cannot be in a network of the run's own"), "{both}");
-    assert!(all.contains("`maybe` is none of `true`, `false` and `shared`"), "{all}");
+    assert!(both.contains("`a` cannot join the networks of the run"), "{both}");
+    assert!(all.contains("`maybe` is not `true`, `false` or `shared`"), "{all}");
 }
 
 #[test]

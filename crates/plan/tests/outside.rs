@@ -217,29 +217,29 @@ fn what_is_missing_is_told_at_once_with_its_place() {
     insta::assert_snapshot!(briefly(&mistakes(&text)), @r"
     plan.yaml:7:37: the environment variable `NONE` is not set
       hint: set it for loadlab: `export NONE=…`
-    plan.yaml:7:51: the value of `${env.PORT}` has 4 bytes: a secret has at least 8, since it is masked wherever it appears
-      hint: if it is no secret, write `${public:env.PORT}`
+    plan.yaml:7:51: the value of `${env.PORT}` has 4 bytes: a secret needs at least 8, because it is masked wherever it appears
+      hint: if it is not a secret, write `${public:env.PORT}`
     plan.yaml:7:80: cannot read the file `gone`: No such file or directory (os error 2)
-      hint: the path starts in the plan's folder
-    plan.yaml:7:99: the value of `${env.LINES}` holds a line break or control character
-      hint: a header field is one line
+      hint: the path is relative to the plan's folder
+    plan.yaml:7:99: the value of `${env.LINES}` contains a line break or control character
+      hint: a header field must be a single line
     plan.yaml:7:118: the environment variable `BROKEN` is not UTF-8 text
       hint: encode it, in base64 for example
-    plan.yaml:7:131: the file `huge` has more than 64 KiB
-      hint: a body from a file is `body: { file: PATH }`
+    plan.yaml:7:131: the file `huge` is larger than 64 KiB
+      hint: to send a file as the body, write `body: { file: PATH }`
     plan.yaml:7:165: `9` is not the name of an environment variable
-      hint: letters, digits and `_`, no digit in front
-    plan.yaml:7:186: `${env:TOKEN}` is not how a value from outside is written
-      hint: `${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is no secret
+      hint: letters, digits and `_`, not starting with a digit
+    plan.yaml:7:186: `${env:TOKEN}` is not a valid reference to an environment variable or file
+      hint: `${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is not a secret
     ");
     let text = "loadlab: 1\nname: \"${env.TOKEN}\"\n".to_owned() + LOAD;
     insta::assert_snapshot!(briefly(&mistakes(&text)), @r"
-    plan.yaml:2:7: a secret cannot stand in `name`, which names folders too
-      hint: mark what is no secret: `${public:env.NAME}`
+    plan.yaml:2:7: `name` cannot contain a secret: folders are named after it
+      hint: if it is not a secret, write `${public:env.NAME}`
     ");
     let tagged = step("{ get: \"http://127.0.0.1/\", tags: [\"${file:token.txt}\"] }");
     assert!(
-        mistakes(&tagged).starts_with("plan.yaml:7:42: a secret cannot be a tag"),
+        mistakes(&tagged).starts_with("plan.yaml:7:42: a tag cannot contain a secret"),
         "{}",
         mistakes(&tagged)
     );
@@ -262,11 +262,11 @@ fn what_is_missing_is_told_at_once_with_its_place() {
        |          ^^^^^^^^^^^
       hint: set it for loadlab: `export NONE=…`
 
-    plan.yaml:6:26: `${public:x}` takes nothing from outside
+    plan.yaml:6:26: `${public:x}` is neither an environment variable nor a file
        |
      6 | expect: ["${case.a}", "${public:x}"]
        |                          ^^^^^^^^
-      hint: `${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is no secret
+      hint: `${env.NAME}` or `${file:PATH}`, and `${public:env.NAME}` for what is not a secret
     "#);
 }
 

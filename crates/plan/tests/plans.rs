@@ -19,14 +19,14 @@ fn the_experiment_in_words() {
     3 cases: control; 1% CPU; 1% CPU + 15MiB
     5 trials of each case, cases in turn: 15 in all
     load-balancer: `nginx -c lb.conf`
-    load-balancer: started anew for each trial, ready when http://127.0.0.1:18080/health answers
+    load-balancer: restarted for each trial, ready when http://127.0.0.1:18080/health answers
     edge: 4 × `nginx -c edge1.conf -g 'pid ${run.dir}/edge1.pid;'`
-    edge: started anew for each trial
+    edge: restarted for each trial
     edge: at most 20,000 open files (in control)
     edge: at most 1% of one core, 20,000 open files (in 1% CPU)
     edge: at most 1% of one core, 15.0 MiB of memory, 20,000 open files (in 1% CPU + 15MiB)
     backend: 2 × `./backend --port ${port} --admin ${port.admin}`
-    backend: started anew for each trial, ready when 127.0.0.1:${port} accepts
+    backend: restarted for each trial, ready when 127.0.0.1:${port} accepts
     seed: `./seed --records 100000`
     before each trial: `./empty-collection`, then `./warm ${run.dir}`
     probe stored: `/stored` of http://127.0.0.1:${components.backend1.port.admin}/stats
@@ -34,7 +34,7 @@ fn the_experiment_in_words() {
     load browse: percentiles and rates leave out the first 5s; timeout 30s, grace 5s
     journey of browse: GET http://127.0.0.1:18080/ [page] → 200, then POST http://127.0.0.1:18080/widgets with JSON `{"eventType":"big","payload":[1,2.5,true,null,"a \"quoted\" …` [write] → 200 or 201, then PUT http://127.0.0.1:18080/file with bodies/large.json
     load trickle: 0.5 requests due per second, spread at random (Poisson), for 1m
-    load trickle: what cannot start when due is dropped; a connection for each request; timeout 500ms, grace 5s
+    load trickle: requests that cannot start when due are dropped; a new connection for each request; timeout 500ms, grace 5s
     journey of trickle: HEAD http://127.0.0.1:18080/health
     ends early: when failed > 1024
     drain: until steady(stored, 5s), at most 1m
@@ -47,11 +47,11 @@ fn the_experiment_in_words() {
     3 cases: allocator=system, size=medium; allocator=jemalloc, size=medium; allocator=mimalloc, size=medium
     one trial of each case (profile quick); a first look: no verdicts on differences
     service: `./target/release/service --port ${port}`
-    service: started anew when the case changes, ready when http://127.0.0.1:${port}/health answers
+    service: restarted when the case changes, ready when http://127.0.0.1:${port}/health answers
     load: 16 users, each sends when its last request has ended, 3 rounds of the journey each, 3 times with pauses of 100ms
     load: ramp of 1s; timeout 30s, grace 5s
     journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/medium.json [medium] → 201
-    note: `exclude` of allocator=mimalloc, size=tiny leaves nothing out
+    note: `exclude` of allocator=mimalloc, size=tiny matches no combination
     ");
     let all = plan("axes", &Options::default()).words();
     let varying: Vec<&str> = all.iter().map(String::as_str).filter(|l| l.contains("(in ")).collect();
@@ -230,7 +230,7 @@ fn what_is_expected_of_a_tag_goes_with_the_tag() {
     let some = Plan::parse("plan.yaml", text, &options).expect("a plan");
     let left: Vec<&str> = some.expressions().iter().map(|e| e.text.as_str()).collect();
     assert_eq!(left, ["tag.page.p99 < 1s", "errors == 0"]);
-    assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is not looked at: `--tags` left its tag out"]);
+    assert_eq!(some.notes, ["`tag.api.p99 < 1s and p50 < 1s` is ignored: `--tags` excludes its tag"]);
 }
 
 /// A lab's words are its own affair: only that it is a plan, with every profile.
@@ -275,9 +275,9 @@ fn stages_think_times_and_starts() {
     load visitors: stages: 0 → 100 over 10s, 100 for 30s, 100 → 0 over 5s, 0 for 1m, at once to 20, 20 for 5s; percentiles and rates leave out the first 10s; timeout 30s, grace 5s (in again=20)
     load visitors: stages: 0 → 100 over 10s, 100 for 30s, 100 → 0 over 5s, 0 for 1m, at once to 40, 40 for 5s; percentiles and rates leave out the first 10s; timeout 30s, grace 5s (in again=40)
     load robots: after 10s: up to 1000 requests due per second, spread at random (Poisson), for 35s
-    load robots: stages: 0.5/s → 1000/s over 10s, 1000/s for 20s, at once to 0/s, 0/s for 5s; what cannot start when due is dropped; at most 200 in flight; timeout 30s, grace 5s
+    load robots: stages: 0.5/s → 1000/s over 10s, 1000/s for 20s, at once to 0/s, 0/s for 5s; requests that cannot start when due are dropped; at most 200 in flight; timeout 30s, grace 5s
     load meters: after 1m30s: up to 40 users in stages, each with a request due every 500ms, for 10s
-    load meters: stages: 40 for 10s; what cannot start when due is dropped; timeout 30s, grace 5s
+    load meters: stages: 40 for 10s; requests that cannot start when due are dropped; timeout 30s, grace 5s
     load readers: 10 users, each sends when its last request has ended and it has thought for 2s on average (exponentially distributed), for 30s
     load readers: timeout 30s, grace 5s
     load scripts: 2 users, each sends when its last request has ended and it has thought for 2s, 5 rounds of the journey each

@@ -33,7 +33,7 @@ fn a_program_is_read() {
     assert_eq!(program.env[0].1.as_text(), Some("500"));
     assert_eq!((load.start_ns, load.batches, load.pause_ns), (2_000_000_000, 2, 1_000_000_000));
     assert!(load.journey.is_empty());
-    insta::assert_snapshot!(plan.words()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, from `connected` in its output on, counted by probe stored, at most 30s, 2 times with pauses of 1s");
+    insta::assert_snapshot!(plan.words()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, starting at `connected` in its output, counted by probe stored, at most 30s, 2 times with pauses of 1s");
     // ten minutes, and as many as it likes
     let least =
         parse(&format!("{HEAD}{PROBES}load: {{ command: {{ run: ./drive, counted_by: stored }} }}\n"));
@@ -56,35 +56,35 @@ fn what_is_wrong_with_a_program_is_told() {
     ");
     insta::assert_snapshot!(load("  command: { run: x }"), @r"
     plan.yaml:6:3: `command` of a load needs `counted_by`
-      hint: the probe that counts its requests: by how much it grows
+      hint: the probe that counts its requests, by how much it grows
     ");
     insta::assert_snapshot!(load("  users: 3\n  requests: 5\n  think: 1s\n  command: { run: x, counted_by: stored }"), @r"
-    plan.yaml:8:3: `think` has no meaning beside `command`
-      hint: what the program sends, and how, is its own affair
-    plan.yaml:9:3: `users` and `command` exclude each other
-      hint: a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself
-    plan.yaml:9:3: `requests` and `command` exclude each other
+    plan.yaml:8:3: `think` cannot be combined with `command`
+      hint: the program decides what it sends, and how
+    plan.yaml:9:3: `users` and `command` cannot be combined
+      hint: a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, and a `command` makes its own load
+    plan.yaml:9:3: `requests` and `command` cannot be combined
       hint: a load ends in one way; `stages` end with the last of them, a `command` when it exits
     ");
     insta::assert_snapshot!(load("  command: { run: \"x ${requests}\", counted_by: stored }"), @r"
-    plan.yaml:6:24: nothing is known as `${requests}` here
+    plan.yaml:6:24: unknown name `${requests}`
       hint: known here: `case.name`, `plan.dir`, `run.dir`; for the shell's own `${requests}` write `$${requests}`
     ");
     insta::assert_snapshot!(load("  command: { run: x, counted_by: stored, started_when_output: \"a\\nb\", timeout: 0 }"), @r"
-    plan.yaml:6:63: expected a part of one line for `started_when_output`
-    plan.yaml:6:80: `timeout` must be longer than 0
+    plan.yaml:6:63: expected part of a single line for `started_when_output`
+    plan.yaml:6:80: `timeout` must be greater than zero
     ");
     let component =
         "system:\n  components: { load: { run: ./a } }\n  probes: { n: { command: \"echo 1\" } }\n";
     let text = format!("{HEAD}{component}load: {{ command: {{ run: x, counted_by: n }} }}\n");
     insta::assert_snapshot!(briefly(&text, &Options::default()), @r"
     plan.yaml:6:1: a load with a `command` cannot have the name of a component: `load`
-      hint: it is watched beside the components, by the load's name: give it one of its own in `loads`
+      hint: the program is watched like a component, under the load's name: give the load another name in `loads`
     ");
     let no_probe = format!("{HEAD}load: {{ command: {{ run: x, counted_by: n }} }}\n");
     insta::assert_snapshot!(briefly(&no_probe, &Options::default()), @r"
     plan.yaml:3:40: there is no probe `n`
-      hint: `system.probes` has the probes; one of them must count the requests
+      hint: add one to `system.probes` that counts the requests
     ");
 }
 
@@ -107,11 +107,11 @@ fn a_load_may_be_for_some_cases() {
     assert_eq!(names(&of_cases("get*", "put one")), [["a"], ["b"]]);
     assert_eq!(names(&of_cases("[\"get *\", \"put *\"]", "\"*\"")), [["a", "b"], ["a", "b"]]);
     insta::assert_snapshot!(briefly(&of_cases("get*", "got*"), &Options::default()), @r#"
-    plan.yaml:5:13: no load belongs to case `put one`
-      hint: `cases` of a load names those it is for, such as `[get, "insert *"]`
+    plan.yaml:5:13: case `put one` has no load
+      hint: `cases` of a load lists the cases it is for, such as `[get, "insert *"]`
     "#);
     let plan = parse(&of_cases("\"* one\"", "got*"));
-    assert_eq!(plan.notes, ["no case is named like `got*`, which load `b` is for"]);
+    assert_eq!(plan.notes, ["no case matches `got*` in `cases` of load `b`"]);
 }
 
 #[test]
@@ -143,16 +143,16 @@ fn figures_are_worked_out_of_figures_of_cases() {
     );
     let brief = |text: &str| briefly(&derive(text), &Options::default());
     insta::assert_snapshot!(plain(&derive("  a: \"'get two.elapsed' + 1s\"\n")), @r#"
-    plan.yaml:18:8: `get two.elapsed` is no figure of a case
+    plan.yaml:18:8: `get two.elapsed` is not a figure of a case
        |
     18 |   a: "'get two.elapsed' + 1s"
        |        ^^^^^^^^^^^^^^^
-      hint: a name is that of a case, a dot and a figure; one with blanks stands in quotes: `'empty POST.elapsed'`
+      hint: a name is a case, a dot and a figure; put it in quotes if it contains spaces: `'empty POST.elapsed'`
     "#);
     insta::assert_snapshot!(brief("  a: \"'get one.elapse'\"\n"), @"plan.yaml:18:8: case `get one` has no figure `elapse`");
     insta::assert_snapshot!(brief("  a: \"'get one.elapsed' + 'get one.ok'\"\n"), @"plan.yaml:18:6: cannot add `'get one.elapsed'` (a duration) and `'get one.ok'` (a plain number) in `'get one.elapsed' + 'get one.ok'`");
     insta::assert_snapshot!(brief("  a: { value: \"'get one.elapsed'\", against: \"'put one.ok'\" }\n"), @r"
-    plan.yaml:18:45: a duration is held against a plain number
+    plan.yaml:18:45: a duration cannot be compared with a plain number
       hint: both sides must be of the same kind
     ");
     insta::assert_snapshot!(brief("  a: \"'get one.elapsed' < 1s\"\n"), @r"

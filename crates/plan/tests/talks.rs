@@ -51,7 +51,7 @@ fn conversations_are_read() {
     assert_eq!((first.requests(), second.requests()), (2 + 3 * 6, 2));
     assert_eq!(first.all_tags().collect::<Vec<_>>(), ["chat", "hello"]);
     let words = plan.words();
-    insta::assert_snapshot!(words.iter().find(|w| w.starts_with("journey")).unwrap(), @"journey: WebSocket wss://127.0.0.1:8443/rooms/${random(1, 6)}?as=${people.name}, 6 messages 3 times, held for 10s [chat], keeps seat, last, a failure ends the journey, then WebSocket ws://127.0.0.1:8080, 0 messages, held for 1m");
+    insta::assert_snapshot!(words.iter().find(|w| w.starts_with("journey")).unwrap(), @"journey: WebSocket wss://127.0.0.1:8443/rooms/${random(1, 6)}?as=${people.name}, 6 messages 3 times, held open for 10s [chat], captures seat, last, a failure ends the journey, then WebSocket ws://127.0.0.1:8080, 0 messages, held open for 1m");
 }
 
 #[test]
@@ -66,24 +66,24 @@ fn conversations_that_cannot_be() {
         step("{ websocket: \"ws://a/\", messages: [ {}, { send: a, timeout: 1s, on_unexpected: ignore }, { expect: { status: 200 } }, { capture: { a: { header: b } } } ] }"),
         @r"
         plan.yaml:7:43: a message needs `send`, `expect`, `capture` or `pause`
-        plan.yaml:7:58: `timeout` belongs to `expect`, which is not here
-          hint: it is about what is waited for
-        plan.yaml:7:71: `on_unexpected` belongs to `expect`, which is not here
-          hint: it is about what is waited for
+        plan.yaml:7:58: `timeout` needs `expect`, which is missing
+          hint: it applies to the expected reply
+        plan.yaml:7:71: `on_unexpected` needs `expect`, which is missing
+          hint: it applies to the expected reply
         plan.yaml:7:108: a message has no `status`
-          hint: `contains`, `json` or `size`
+          hint: use `contains`, `json` or `size`
         plan.yaml:7:143: a message has no `header`
-          hint: `json`, `regex` or `body`
+          hint: use `json`, `regex` or `body`
         "
     );
     insta::assert_snapshot!(
         step("{ websocket: \"ws://a/\", messages: [ { send: { hex: 0g } }, { send: { hex: \"00\", json: 1 } }, { send: \"${b}\" }, { capture: { b: { body: true } } } ] }"),
         @r#"
-        plan.yaml:7:58: `0g` is not bytes in hexadecimal
-          hint: two digits each, such as `"00 ff"`
-        plan.yaml:7:87: `hex` and `json` exclude each other
+        plan.yaml:7:58: `0g` is not hexadecimal
+          hint: write two digits for each byte, such as `"00 ff"`
+        plan.yaml:7:87: `hex` and `json` cannot be combined
           `hex` is here: plan.yaml:7:76
-          hint: a message is one thing
+          hint: a message has one content
         plan.yaml:7:111: `b` is used before any step captures it
           hint: capture it in an earlier step
         "#
@@ -93,16 +93,16 @@ fn conversations_that_cannot_be() {
         @r"
         plan.yaml:7:42: `Upgrade` is set by loadlab
         plan.yaml:7:54: `sec-websocket-protocol` is set by loadlab
-          hint: `subprotocols` of the step
-        plan.yaml:7:98: `a b` cannot be the name of a subprotocol
+          hint: set `subprotocols` of the step
+        plan.yaml:7:98: `a b` is not a valid name for a subprotocol
         plan.yaml:7:104: more than 10000 messages in one step
-          hint: a shorter conversation, opened more often
+          hint: use a shorter conversation, and open it more often
         "
     );
     insta::assert_snapshot!(step("{ get: \"http://a/\", messages: [ { send: x } ], hold: 1s }"), @r"
-    plan.yaml:7:27: `messages` belongs to `websocket`, which is not here
-      hint: a request has a `body`
-    plan.yaml:7:54: `hold` belongs to `websocket`, which is not here
+    plan.yaml:7:27: `messages` needs `websocket`, which is missing
+      hint: only a WebSocket has `messages`; a request has a `body`
+    plan.yaml:7:54: `hold` needs `websocket`, which is missing
       hint: `think` of the load is a pause after each request
     ");
     let load = |keys: &str| {
@@ -112,27 +112,27 @@ fn conversations_that_cannot_be() {
         shown(&text)
     };
     insta::assert_snapshot!(load("rate: 5/s"), @r"
-    plan.yaml:7:9: a rate sends single requests, which are no conversation
-      hint: `users`, or `sessions: 5/s`: users that arrive, talk and leave
+    plan.yaml:7:9: a rate sends single requests, not conversations
+      hint: use `users`, or `sessions: 5/s`: users that arrive, talk and leave
     ");
     insta::assert_snapshot!(load("users: 5\n  protocol: http/2"), @r"
-    plan.yaml:8:9: a WebSocket is opened over HTTP/1.1 only
+    plan.yaml:8:9: WebSockets are opened over HTTP/1.1 only
       `protocol` is here: plan.yaml:6:3
-      hint: a load of its own, without `protocol`, for those who talk
+      hint: put users of WebSockets into a separate load without `protocol`
     ");
     insta::assert_snapshot!(load("users: 5\n  pace: 1s"), @r"
-    plan.yaml:8:45: with a `pace` there is no `pause`
+    plan.yaml:8:45: `pause` cannot be combined with `pace`
       `pace` is here: plan.yaml:6:3
-      hint: each part of the conversation falls due by the pace
-    plan.yaml:8:60: with a `pace` there is no `hold`
+      hint: `pace` sets when each part of the conversation falls due
+    plan.yaml:8:60: `hold` cannot be combined with `pace`
       `pace` is here: plan.yaml:6:3
-      hint: each part of the conversation falls due by the pace
+      hint: `pace` sets when each part of the conversation falls due
     ");
     let text = format!(
         "{HEAD}setup:\n  - websocket: \"ws://a/\"\nload: {{ users: 1, requests: 1, journey: [{{ get: \"http://a/\" }}] }}\n"
     );
     insta::assert_snapshot!(shown(&text), @r"
-    plan.yaml:4:5: `setup` opens no WebSocket
-      hint: `user_setup` of a load, for each of its users
+    plan.yaml:4:5: `setup` cannot open a WebSocket
+      hint: `user_setup` of a load can, for each of its users
     ");
 }

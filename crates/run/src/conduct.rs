@@ -284,7 +284,7 @@ impl Course<'_> {
     /// The system down, the manifest closed.
     fn end(mut self, site: Site) -> RunResult {
         if let Err(error) = site.close() {
-            let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
+            let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
             (self.tell)(RunEvent::Note(text));
         }
         // Whatever lived longer than its trial has written its last.
@@ -313,7 +313,7 @@ fn lost(error: &StoreError) -> TrialOutcome {
 
 /// A trial of a case that was given up: it asks for what that asked for.
 fn skipped(stage: &Stage, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
-    let text = format!("not run, since an earlier trial of this case came to nothing: {why}");
+    let text = format!("not run, because an earlier trial of this case failed: {why}");
     stage.settle_clock();
     stage.event(What::Failed { text: text.clone() });
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }

@@ -213,7 +213,7 @@ impl SearchRun<'_> {
             if let Some(factor) = longer.filter(|_| length_ns < most && !self.cancel.is_cancelled()) {
                 length_ns = grown(length_ns, factor, most);
                 let text = format!(
-                    "{} is measured again, for {}: a percentile needs more requests",
+                    "measuring {} again, for {}: a percentile needs more requests",
                     self.request.vary.level(level),
                     loadlab_record::units::format_duration_ns(length_ns as f64)
                 );
@@ -229,7 +229,7 @@ impl SearchRun<'_> {
             if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.cancel.is_cancelled() {
                 again += 1;
                 (self.tell)(RunEvent::Note(format!(
-                    "{} is measured again: {why}",
+                    "measuring {} again: {why}",
                     self.request.vary.level(level)
                 )));
                 continue;
@@ -356,7 +356,7 @@ impl SearchRun<'_> {
         // A server that is to end in good order may wait for its connections.
         self.carried.connect_anew(|_| true);
         if let Err(error) = site.close() {
-            let text = format!("something could not be taken down: {error}\nhint: try `loadlab clean`");
+            let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
             (self.tell)(RunEvent::Note(text));
         }
         logs::mask_all(&self.record.dir, &self.how.secrets, self.tell);
@@ -442,25 +442,25 @@ fn words_of(answer: &Answer, vary: Variable) -> String {
                 true => "both measured twice",
                 false => "not confirmed: the search ran out of trials; `--max-levels` allows more",
             };
-            format!("{} meet what is expected, {} do not ({sure})", words(level), words(above))
+            format!("{} meet the expectations, {} do not ({sure})", words(level), words(above))
         }
         Answer::AtLeast { level, is_top: true } => {
-            format!("at least {}, the most that was to be tried", words(level))
+            format!("at least {}, the highest level to be tried", words(level))
         }
         Answer::AtLeast { level, is_top: false } => format!(
             "at least {}: no measured level failed before the search ran out of trials; `--max-levels` allows more",
             words(level)
         ),
         Answer::LessThan { level } => {
-            format!("less than {}: not even that meets what is expected", words(level))
+            format!("less than {}: even the lowest level misses the expectations", words(level))
         }
         Answer::Generator { level: Some(level), above } => format!(
-            "at least {}: at {} loadlab itself, not the system, was at its end",
+            "at least {}: at {} loadlab itself, not the system, was saturated",
             words(level),
             words(above)
         ),
         Answer::Generator { level: None, above } => {
-            format!("nothing: even at {} loadlab itself, not the system, was at its end", words(above))
+            format!("nothing: even at {} loadlab itself, not the system, was saturated", words(above))
         }
     }
 }

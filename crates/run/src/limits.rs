@@ -108,14 +108,16 @@ fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Resu
         .filter_map(|t| t.summary.as_ref())
         .collect();
     if summaries.is_empty() {
-        return Err(format!("no trial of case `{case}` went well, so there is nothing to go by"));
+        return Err(format!("no trial of case `{case}` succeeded, so nothing was measured"));
     }
     let mut values = Vec::new();
     for summary in &summaries {
         for name in &names {
             match SummaryNumbers::new(summary, &[]).number(&format!("{name}.{figure}"), None) {
                 Known::Is(value, _) => values.push(value),
-                Known::AtLeast(..) => return Err(format!("`{name}.{figure}` is known only from below")),
+                Known::AtLeast(..) => {
+                    return Err(format!("only a lower bound of `{name}.{figure}` is known"));
+                }
                 Known::Unknown(why) => return Err(format!("`{name}.{figure}` of case `{case}`: {why}")),
             }
         }
@@ -126,7 +128,7 @@ fn value_of(measured: &MeasuredLimit, cases: &[Case], done: &[TrialEnd]) -> Resu
     let value = mean * unit * factor;
     let value = if *limit == LimitName::Cpu { value } else { value.round() };
     if !(value.is_finite() && value > 0.0) {
-        return Err(format!("it would be {value}, and nothing runs with that"));
+        return Err(format!("it would be {value}, and nothing can run with that"));
     }
     let figures = format!(
         "mean {} over {} trials and {} components",

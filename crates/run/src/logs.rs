@@ -48,7 +48,7 @@ pub fn mask_all(run_dir: &Path, secrets: &Secrets, tell: Tell<'_>) {
 /// Masks one; why it could not be, in words.
 fn unmasked(path: &Path, secrets: &Secrets) -> Option<String> {
     let error = secrets.mask_file(path).err()?;
-    Some(format!("secrets in the log {} could not be masked: {error}", path.display()))
+    Some(format!("cannot mask secrets in the log {}: {error}", path.display()))
 }
 
 fn files_in(folder: &Path) -> Vec<PathBuf> {

@@ -27,7 +27,7 @@ pub fn check(plan: &Plan, site: &Site) -> Result<(), SiteError> {
 pub fn findings(plan: &Plan) -> Vec<Finding> {
     let finding = |(what, tried): Tried| {
         let (figure, effect, severity) = match tried? {
-            Ok(()) => ("tried out".to_owned(), "as the plan needs it".to_owned(), Severity::Ok),
+            Ok(()) => ("tried out".to_owned(), "works as the plan needs it".to_owned(), Severity::Ok),
             Err(error) => {
                 let text = error.to_string();
                 let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));

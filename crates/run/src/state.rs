@@ -207,7 +207,7 @@ impl Stage {
                 }
                 Notice::LogCut { component, path, at_ns } => {
                     let text = format!(
-                        "log {} of `{}` grew too large and was cut",
+                        "log {} of `{}` grew too large and was truncated",
                         path.display(),
                         component.name()
                     );

@@ -16,7 +16,7 @@ pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
     let why = example.and_then(|e| e.error.clone()).unwrap_or_else(|| "no request was answered".to_owned());
     Some(match most {
         Failure::Tls => format!("no TLS connection with {address}: {why}\nhint: {}", hint(&why)),
-        Failure::Dns => format!("no address of {address}: {why}\nhint: is the host name right?"),
+        Failure::Dns => format!("cannot resolve {address}: {why}\nhint: is the host name right?"),
         _ => format!("cannot connect to {address}: {why}\nhint: is the server up, and is this its port?"),
     })
 }
@@ -24,22 +24,23 @@ pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
 /// What helps with a handshake that failed so.
 fn hint(why: &str) -> &'static str {
     match why {
-        _ if why.contains("does not speak TLS") => {
-            "is the URL meant to begin with http://, or is the port another?"
-        }
+        _ if why.contains("does not speak TLS") => "should the URL begin with http://, or is the port wrong?",
         _ if why.contains("self-signed") => {
-            "give the authority's certificate (`--cacert FILE`, in a plan `tls: { ca: FILE }`), or accept any certificate (`--insecure`, `tls: { insecure: true }`)"
+            "trust the authority's certificate (`--cacert FILE`, in a plan `tls: { ca: FILE }`), or accept any \
+             certificate (`--insecure`, `tls: { insecure: true }`)"
         }
         _ if why.contains("certificate is not for") => {
-            "use a name that it is for, or accept any certificate (`--insecure`, in a plan `tls: { insecure: true }`)"
+            "use a name that the certificate covers, or accept any certificate (`--insecure`, in a plan `tls: { \
+             insecure: true }`)"
         }
         _ if why.contains("client certificate") => {
-            "give one that it trusts, with its key (`--cert` and `--key`, in a plan `tls: { cert: FILE, key: FILE }`)"
+            "use one that the server trusts, with its key (`--cert` and `--key`, in a plan `tls: { cert: FILE, \
+             key: FILE }`)"
         }
-        _ if why.contains("ALPN") => "try it without HTTP/2, or with it",
+        _ if why.contains("ALPN") => "try without HTTP/2, or with it",
         _ if why.contains("certificate") => {
-            "mend the server's certificate, or accept any (`--insecure`, in a plan `tls: { insecure: true }`)"
+            "fix the server's certificate, or accept any (`--insecure`, in a plan `tls: { insecure: true }`)"
         }
-        _ => "does the server speak TLS here, and a version of it that both know?",
+        _ => "does the server speak TLS on this port, in a version that both support?",
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn more(step: &Step, names: &dyn Fn(u16) -> String) -> String {
     let captures: Vec<_> = step.captures.iter().chain(messages.flat_map(|m| &m.captures)).collect();
     if !captures.is_empty() {
         let names: Vec<String> = captures.iter().map(|c| names(c.slot)).collect();
-        out.push_str(&format!(", keeps {}", names.join(", ")));
+        out.push_str(&format!(", captures {}", names.join(", ")));
     }
     if let Some(weight) = step.weight {
         out.push_str(&format!(", weight {}", format_count(f64::from(weight))));
@@ -70,7 +70,7 @@ pub(crate) fn around(load: &LoadSpec) -> Option<String> {
     let Script { feeds, is_mix, cookies, redirects, .. } = &load.script;
     let mut lines: Vec<String> = feeds.iter().map(feed).collect();
     if *is_mix {
-        lines.push("each round takes one of the steps by its weight".to_owned());
+        lines.push("each round takes one step, chosen by weight".to_owned());
     }
     if *cookies {
         lines.push("users keep cookies".to_owned());
@@ -81,15 +81,15 @@ pub(crate) fn around(load: &LoadSpec) -> Option<String> {
     let Http { protocol, streams_per_connection: streams, compression, proxy, tls } = &load.http;
     match protocol {
         Protocol::Http1 => {}
-        Protocol::Http2 => lines.push(format!("HTTP/2, {streams} at a time on a connection")),
+        Protocol::Http2 => lines.push(format!("HTTP/2, {streams} at a time on each connection")),
         Protocol::Auto => lines.push("HTTP/2 where the server offers it".to_owned()),
     }
     if *compression {
-        lines.push("asks for compressed answers".to_owned());
+        lines.push("requests compressed responses".to_owned());
     }
     lines.extend(proxy.iter().map(|p| format!("through the proxy {}", masked(&p.to_string()))));
     if tls.is_insecure {
-        lines.push("takes any certificate".to_owned());
+        lines.push("accepts any certificate".to_owned());
     }
     (!lines.is_empty()).then(|| lines.join("; "))
 }

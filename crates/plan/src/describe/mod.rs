@@ -48,7 +48,7 @@ fn trials(plan: &Plan) -> String {
     let order = match plan.order {
         _ if cases == 1 || trials == 1 => "",
         Order::Interleaved => ", cases in turn",
-        Order::Sequential => ", one case after the other",
+        Order::Sequential => ", one case after another",
     };
     let of_each = if cases == 1 { String::new() } else { format!(" of each case{order}") };
     let total = if cases > 1 && trials > 1 {
@@ -239,15 +239,15 @@ fn within(text: &str, dir: &str) -> String {
 
 fn lives(component: &ComponentSpec) -> String {
     let lifetime = match component.lifetime {
-        Lifetime::Trial => "started anew for each trial",
-        Lifetime::Case => "started anew when the case changes",
+        Lifetime::Trial => "restarted for each trial",
+        Lifetime::Case => "restarted when the case changes",
         Lifetime::Experiment => "lives for the whole experiment",
     };
     let ready = component.ready.as_ref().map(|r| match &r.sign {
         ReadySign::Http(url) => format!(", ready when {url} answers"),
         ReadySign::Tcp(address) => format!(", ready when {address} accepts"),
         ReadySign::Log(text) => format!(", ready when it logs `{text}`"),
-        ReadySign::Health => ", ready when its health check says so".to_owned(),
+        ReadySign::Health => ", ready when its health check passes".to_owned(),
     });
     format!("{lifetime}{}", ready.unwrap_or_default())
 }
@@ -268,8 +268,8 @@ fn limits(limits: &Limits) -> Option<String> {
     let link = [
         limits.bandwidth_bytes_per_s.map(|n| bytes(n, "over its link each way")),
         limits.delay_ns.map(|ns| match limits.jitter_ns {
-            Some(jitter_ns) => format!("round trips {} ± {} longer", duration(ns), duration(jitter_ns)),
-            None => format!("round trips {} longer", duration(ns)),
+            Some(jitter_ns) => format!("round trips longer by {} ± {}", duration(ns), duration(jitter_ns)),
+            None => format!("round trips longer by {}", duration(ns)),
         }),
         limits.packet_loss.map(|share| format!("{}% packet loss on its link", round(share * 100.0))),
     ];
@@ -288,7 +288,8 @@ fn program_line(load: &LoadSpec, program: &CommandLoad, command: &dyn Fn(&Comman
         ns => format!("after {}: ", duration(ns)),
     };
     let how_many = program.requests.map_or("requests".to_owned(), |n| many(n, "request"));
-    let begins = program.started_when_output.as_ref().map(|text| format!(", from `{text}` in its output on"));
+    let begins =
+        program.started_when_output.as_ref().map(|text| format!(", starting at `{text}` in its output"));
     format!(
         "{start}{how_many} made by {}{}, counted by probe {}, at most {}{}",
         command(&program.command),
@@ -401,10 +402,10 @@ fn details(load: &LoadSpec) -> Option<String> {
         said.push(format!("percentiles and rates leave out the first {}", duration(load.warmup_ns)));
     }
     if load.is_warmup_found {
-        said.push("percentiles and rates leave out the warm-up, should one be found".to_owned());
+        said.push("percentiles and rates leave out the warm-up, if one is found".to_owned());
     }
     if load.when_behind == WhenBehind::Drop {
-        said.push("what cannot start when due is dropped".to_owned());
+        said.push("requests that cannot start when due are dropped".to_owned());
     }
     if let Model::Open { max_in_flight, .. } = load.model
         && max_in_flight != 10_000
@@ -412,7 +413,7 @@ fn details(load: &LoadSpec) -> Option<String> {
         said.push(format!("at most {} in flight", format_count(max_in_flight as f64)));
     }
     if !load.keep_alive {
-        said.push("a connection for each request".to_owned());
+        said.push("a new connection for each request".to_owned());
     }
     said.push(format!("timeout {}, grace {}", duration(load.timeout_ns), duration(load.grace_ns)));
     if let Some(threads) = load.threads {
@@ -443,7 +444,7 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
             let times = if talk.repeat > 1 { format!(" {} times", talk.repeat) } else { String::new() };
             let held = match talk.hold_ns {
                 0 => String::new(),
-                ns => format!(", held for {}", duration(ns)),
+                ns => format!(", held open for {}", duration(ns)),
             };
             format!("WebSocket {}, {}{times}{held}", step.url, many(said, "message"))
         }

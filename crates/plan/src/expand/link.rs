@@ -30,8 +30,8 @@ pub(crate) fn fit(plan: &mut Plan, fields: &Fields<'_>, problems: &mut Problems)
         c.name.strip_suffix(RELAY).is_some_and(|of| components().any(|c| c.is_relayed && c.name == of))
     });
     if let Some(component) = taken {
-        let message = format!("`{}` is what the relay before another component is called", component.name);
-        problems.push(Problem::new(fields.key_span("system"), message).hint("give it another name"));
+        let message = format!("`{}` is the name of another component's relay", component.name);
+        problems.push(Problem::new(fields.key_span("system"), message).hint("choose another name"));
     }
 }
 
@@ -60,20 +60,20 @@ fn unfit(component: &ComponentSpec, isolate: Isolation) -> Option<(&'static str,
         return None;
     }
     if !matches!(component.part, Part::Process(_)) {
-        return Some(("only a process that loadlab starts has one", "leave these limits and events out"));
+        return Some(("only processes that loadlab starts have one", "remove these limits and events"));
     }
     if isolate == Isolation::Each {
         return None;
     }
     if is_narrowed {
         return Some((
-            "without a network namespace of its own nothing is there to be narrowed",
-            "`isolate: true` gives each component a link of its own",
+            "it has no separate network namespace, so there is no link to limit",
+            "`isolate: true` gives each component its own link",
         ));
     }
     let has_auto = !component.ports.is_empty() && component.ports.iter().all(|p| p.number.is_none());
     (!has_auto).then_some((
-        "a relay stands before its port, and who knows the number goes past it",
+        "a relay sits in front of its port, and clients with a fixed port number bypass it",
         "`port: auto`, and `${components.NAME.port}` wherever it is reached; or `isolate: true`",
     ))
 }

@@ -58,7 +58,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Matrix> 
 
 fn named(r: &mut Reader<'_>, items: &[Node], at: Span) -> Option<Matrix> {
     if items.is_empty() {
-        r.push(Problem::new(at, "`matrix` has no case").hint("leave it out for a single case"));
+        r.push(Problem::new(at, "`matrix` has no cases").hint("leave it out for a single case"));
         return None;
     }
     let mut axes: Vec<String> = Vec::new();
@@ -97,10 +97,10 @@ fn values_of(r: &mut Reader<'_>, entries: &[&Entry], axes: &[String], case: (&st
     let known: Vec<&str> = axes.iter().map(String::as_str).collect();
     for entry in entries.iter().filter(|e| !known.contains(&e.key.as_str())) {
         let message =
-            format!("case `{}` has `{}`, the first case has not", shorten(case.0), shorten(&entry.key));
+            format!("case `{}` has `{}`, but the first case does not", shorten(case.0), shorten(&entry.key));
         let near = suggest::nearest(&entry.key, known.iter().copied());
         let hint =
-            near.map_or("every case gives the same values".to_owned(), |n| format!("did you mean `{n}`?"));
+            near.map_or("every case must set the same values".to_owned(), |n| format!("did you mean `{n}`?"));
         r.push(Problem::new(entry.key_span, message).hint(hint));
     }
     let mut values = Vec::new();
@@ -109,7 +109,7 @@ fn values_of(r: &mut Reader<'_>, entries: &[&Entry], axes: &[String], case: (&st
             Some(entry) => values.extend(axis_value(r, axis, &entry.value)),
             None => {
                 let message = format!("case `{}` has no `{axis}`", shorten(case.0));
-                r.push(Problem::new(case.1, message).hint("every case gives the same values"));
+                r.push(Problem::new(case.1, message).hint("every case must set the same values"));
             }
         }
     }
@@ -119,7 +119,7 @@ fn values_of(r: &mut Reader<'_>, entries: &[&Entry], axes: &[String], case: (&st
 fn axis_value(r: &mut Reader<'_>, axis: &str, node: &Node) -> Option<CaseValue> {
     let Some((text, kind)) = plain_text(node) else {
         let message = format!("expected a text or a number for `{axis}`, found {}", node.called());
-        let hint = node.is_null().then(|| "write `none` where there is no limit".to_owned());
+        let hint = node.is_null().then(|| "write `none` for no limit".to_owned());
         r.push(Problem::new(node.span, message).maybe_hint(hint));
         return None;
     };
@@ -127,8 +127,8 @@ fn axis_value(r: &mut Reader<'_>, axis: &str, node: &Node) -> Option<CaseValue> 
         && !crate::read::values::is_measured(text)
         && !crate::outside::is_outside_only(text)
     {
-        let message = "values of the matrix stand for themselves: this `${…}` has no meaning here";
-        r.push(Problem::new(node.span, message).hint("`${env.NAME}` and `${file:PATH}` have one"));
+        let message = "values of the matrix are literal: this `${…}` is not expanded here";
+        r.push(Problem::new(node.span, message).hint("only `${env.NAME}` and `${file:PATH}` are"));
         return None;
     }
     Some(CaseValue { axis: axis.to_owned(), text: text.to_owned(), kind, span: node.span })
@@ -141,7 +141,7 @@ fn combined(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Matrix> {
     let entries = r.map(axes_node, "a map of axes such as `{ size: [small, large] }`");
     if entries.is_empty() && matches!(axes_node.value, Value::Map(_)) {
         r.push(
-            Problem::new(fields.key_span("axes"), "`axes` has no axis")
+            Problem::new(fields.key_span("axes"), "`axes` is empty")
                 .hint("leave `matrix` out for a single case"),
         );
         return None;
@@ -174,7 +174,7 @@ fn combined(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Matrix> {
         add(r, include, &names, &mut cases);
     }
     if cases.is_empty() && !axes.iter().any(|(_, values)| values.is_empty()) {
-        r.push(Problem::new(at, "`matrix` has no case left"));
+        r.push(Problem::new(at, "`matrix` has no cases left"));
     }
     Some(Matrix { axes: names, cases, notes })
 }
@@ -182,7 +182,7 @@ fn combined(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Matrix> {
 fn axis_values(r: &mut Reader<'_>, entry: &Entry) -> Vec<CaseValue> {
     let items = r.list(&entry.value, "a list of values");
     if items.is_empty() && matches!(entry.value.value, Value::List(_)) {
-        r.push(Problem::new(entry.key_span, format!("axis `{}` has no value", shorten(&entry.key))));
+        r.push(Problem::new(entry.key_span, format!("axis `{}` has no values", shorten(&entry.key))));
     }
     let mut seen = HashMap::new();
     let mut values = Vec::new();
@@ -239,7 +239,7 @@ fn leave_out(r: &mut Reader<'_>, node: &Node, axes: &[String], cases: &mut Vec<C
         });
         if cases.len() == before {
             // No mistake: a profile may have made the axes shorter.
-            notes.push(format!("`exclude` of {} leaves nothing out", name_of(&wanted)));
+            notes.push(format!("`exclude` of {} matches no combination", name_of(&wanted)));
         }
     }
     notes
@@ -276,7 +276,7 @@ fn unique_names(r: &mut Reader<'_>, cases: &[CaseValues]) {
     for case in cases {
         let length = case.name.chars().count();
         if case.name.trim().is_empty() || length > MAX_NAME || case.name.chars().any(char::is_control) {
-            let message = format!("`{}` cannot be the name of a case", shorten(&case.name));
+            let message = format!("`{}` is not a valid name for a case", shorten(&case.name));
             r.push(Problem::new(case.span, message).hint(format!("one line of 1 to {MAX_NAME} characters")));
         }
         if let Some(first) = seen.insert(&case.name, case.span)

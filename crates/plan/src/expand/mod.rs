@@ -82,13 +82,13 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
 fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let outside = |c: &ComponentSpec| match &c.part {
         Part::Process(_) => None,
-        Part::Container(_) | Part::Service(_) => Some("a container has a network of its own already"),
-        Part::External(_) => Some("what runs already is outside of it"),
+        Part::Container(_) | Part::Service(_) => Some("a container already has its own network"),
+        Part::External(_) => Some("it already runs, outside that network"),
     };
     let all = plan.cases.iter().flat_map(|c| &c.system.components);
     let found = all.filter_map(|c| Some((c, outside(c)?))).next();
     if let (Some((component, why)), true) = (found, plan.isolate != Isolation::None) {
-        let message = format!("`{}` cannot be in a network of the run's own: {why}", component.group);
+        let message = format!("`{}` cannot join the networks of the run: {why}", component.group);
         problems.push(Problem::new(fields.key_span("isolate"), message).hint("leave `isolate` out"));
     }
 }
@@ -103,7 +103,7 @@ fn events_fit(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
         })
     });
     if let Some((event, (why, hint))) = found {
-        let message = format!("`{}` cannot be: {why}", event.text);
+        let message = format!("`{}` is not possible: {why}", event.text);
         problems.push(Problem::new(fields.key_span("events"), message).hint(hint));
     }
 }
@@ -154,8 +154,9 @@ fn read_cases(
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
         cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect, events, durability });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
-            let message =
-                format!("all cases together have more than {MAX_INSTANCES} components, or too large ones");
+            let message = format!(
+                "all cases together have more than {MAX_INSTANCES} components, or components that are too large"
+            );
             let problem = Problem::new(fields.key_span("matrix"), message);
             problems.push(problem.hint("fewer cases or replicas"));
             break;
@@ -170,15 +171,14 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
         && let Some(version) = r.scalar(node, "the version of the plan language, `1`")
         && version.text != "1"
     {
-        let message =
-            format!("`{}` is not a version of the plan language that is known here", shorten(&version.text));
+        let message = format!("unknown version of the plan language: `{}`", shorten(&version.text));
         r.wrong(&version, message, Some("`loadlab: 1`".to_owned()));
     }
     r.used_secret = None;
     if let Some(name) = r.text(fields, "name") {
         if let Some(span) = r.used_secret {
-            let problem = Problem::new(span, "a secret cannot stand in `name`, which names folders too");
-            r.push(problem.hint("mark what is no secret: `${public:env.NAME}`"));
+            let problem = Problem::new(span, "`name` cannot contain a secret: folders are named after it");
+            r.push(problem.hint("if it is not a secret, write `${public:env.NAME}`"));
         }
         if name.trim().is_empty() || name.chars().count() > 200 || name.chars().any(char::is_control) {
             let span = fields.get("name").map_or(fields.at, |n| n.span);
@@ -219,7 +219,7 @@ fn read_head(r: &mut Reader<'_>, fields: &Fields<'_>, plan: &mut Plan) {
             "shared" => Isolation::Shared,
             "false" => Isolation::None,
             other => {
-                let message = format!("`{}` is none of `true`, `false` and `shared`", shorten(other));
+                let message = format!("`{}` is not `true`, `false` or `shared`", shorten(other));
                 r.wrong(&scalar, message, None);
                 Isolation::None
             }
@@ -244,8 +244,7 @@ fn expansion_fits(
     }
     let fits = cases * root.size() <= MAX_EXPANDED;
     if !fits {
-        let message =
-            format!("{cases} cases of a plan of this size are more than can be checked in good time");
+        let message = format!("{cases} cases are too many to check in a plan of this size");
         problems
             .push(Problem::new(fields.key_span("matrix"), message).hint("fewer cases, or a shorter plan"));
     }
@@ -292,7 +291,10 @@ fn restarts(plan: &Plan) -> Option<String> {
     let in_turn = plan.order == Order::Interleaved && plan.cases.len() > 1 && plan.trials > 1;
     in_turn.then(|| {
         let group = &kept.group;
-        format!("`{group}` is `lifetime: case`, and with cases in turn that is every trial; `order: sequential` keeps it longer")
+        format!(
+            "`{group}` has `lifetime: case`, but cases run in turn, so it restarts for every trial; `order: \
+                 sequential` keeps it longer"
+        )
     })
 }
 
@@ -328,7 +330,7 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     if let Some(node) = fields.get("loads") {
         let entries = r.map(node, "a map of loads by name");
         if entries.is_empty() && matches!(node.value, Value::Map(_)) {
-            r.push(Problem::new(fields.key_span("loads"), "`loads` has no load"));
+            r.push(Problem::new(fields.key_span("loads"), "`loads` is empty"));
         }
         for entry in entries {
             r.check_name(&entry.key, entry.key_span, "a load");
@@ -339,9 +341,9 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
         }
     }
     if let (true, true, Scope::Case(case)) = (left_out, loads.is_empty(), r.scope) {
-        let message = format!("no load belongs to case `{}`", case.name);
+        let message = format!("case `{}` has no load", case.name);
         let problem = Problem::new(case.span, message);
-        r.push(problem.hint("`cases` of a load names those it is for, such as `[get, \"insert *\"]`"));
+        r.push(problem.hint("`cases` of a load lists the cases it is for, such as `[get, \"insert *\"]`"));
     }
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);

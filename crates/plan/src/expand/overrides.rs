@@ -46,11 +46,11 @@ impl Overrides {
         let segments: Vec<&str> = path.split('.').collect();
         if segments.iter().any(|s| s.is_empty()) || segments.len() > 20 {
             let message = format!("`{}` is not a path into the plan", shorten(path));
-            problems.push(Problem::new(span, message).hint("keys with dots between them: `load.duration`"));
+            problems.push(Problem::new(span, message).hint("separate keys with dots: `load.duration`"));
             return;
         }
         if matches!(segments[0], "profiles" | "loadlab") {
-            problems.push(Problem::new(span, format!("`{}` cannot be changed from outside", segments[0])));
+            problems.push(Problem::new(span, format!("`{}` cannot be overridden", segments[0])));
             return;
         }
         if segments[0] == "load" && root.get("load").is_none() && root.get("loads").is_some() {
@@ -147,17 +147,16 @@ fn place(root: &mut Node, segments: &[&str], span: Span, value: Node) -> Result<
         }
         node = match &mut node.value {
             Value::Scalar(..) => {
-                let message = format!("`{above}` is one value: there is no `{segment}` in it");
+                let message = format!("`{above}` is a single value: it has no `{segment}`");
                 return Err(Problem::new(part, message));
             }
             Value::List(items) => {
                 let count = items.len();
                 let item = segment.parse::<usize>().ok().and_then(|i| items.get_mut(i));
                 let Some(item) = item else {
-                    let message = format!("`{above}` is a list of {count}: there is no `{segment}` in it");
-                    let hint = format!(
-                        "items are counted from 0: `{above}.0`, or give the whole list: `{above}=[…]`"
-                    );
+                    let message = format!("`{above}` is a list of {count}: it has no item `{segment}`");
+                    let hint =
+                        format!("items count from 0: `{above}.0`; or set the whole list: `{above}=[…]`");
                     return Err(Problem::new(part, message).hint(hint));
                 };
                 item

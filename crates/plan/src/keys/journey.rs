@@ -10,22 +10,22 @@ pub(crate) static FEED: Section = Section {
     called: "a feed",
     doc: "Rows of data for users.",
     keys: &[
-        key("file", Shape::Text, "CSV or JSON lines, relative to the plan's folder."),
+        key("file", Shape::Text, "A file of CSV or JSON Lines, relative to the plan's folder."),
         key(
             "format",
             Shape::OneOf(&["csv", "json_lines"]),
-            "What the file holds. Default: what its name ends in, `.csv`, `.jsonl` or `.ndjson`.",
+            "Format of the file. Default: by its extension, `.csv`, `.jsonl` or `.ndjson`.",
         ),
         key("order", Shape::OneOf(&["sequential", "shuffled"]), "The order of rows. Default sequential."),
         key(
             "once",
             Shape::Bool,
-            "Each row once: a user that finds none left ends. Default false: from the beginning again.",
+            "Use each row once: a user that finds none left ends. Default false: start again at the first row.",
         ),
         key(
             "per",
             Shape::OneOf(&["journey", "user"]),
-            "Who gets a row: each journey (default), or each user, for good.",
+            "Who gets a row: each journey (default), or each user, which keeps it.",
         ),
     ],
     required: &["file"],
@@ -36,56 +36,56 @@ pub(crate) static FEED: Section = Section {
 pub(crate) static CAPTURE: Section = Section {
     id: "capture",
     called: "a capture",
-    doc: "A value kept from an answer.",
+    doc: "A value captured from a response.",
     keys: &[
-        key("json", Shape::Text, "Of the JSON body: a JSON pointer such as `/token`."),
+        key("json", Shape::Text, "From the JSON body: a JSON pointer such as `/token`."),
         key("header", Shape::Text, "The value of a header field."),
-        key("regex", Shape::Text, "Of the body: the first group of a regular expression."),
+        key("regex", Shape::Text, "From the body: the first group of a regular expression."),
         key("body", Shape::Bool, "The whole body: `true`."),
         key(
             "number",
             Shape::Bool,
-            "It must be a number, and is shown as one with its percentiles. Default false.",
+            "The value must be a number, and is reported with its percentiles. Default false.",
         ),
     ],
     required: &[],
-    groups: &[Group { keys: &["json", "header", "regex", "body"], why: "a value comes from one place" }],
+    groups: &[Group { keys: &["json", "header", "regex", "body"], why: "a value has one source" }],
     needs: &[],
 };
 
 pub(crate) static EXPECT: Section = Section {
     id: "expected",
     called: "an expected value",
-    doc: "What a value must be, when it is not just a value.",
+    doc: "What a value must be, where a plain value does not say it.",
     keys: &[
-        key("exists", Shape::Bool, "It is there (`true`), or it is not (`false`)."),
-        key("contains", Shape::Text, "A text with this one in it."),
-        key("number", Shape::Text, "A number that compares so: `> 3`, or `>= 1 and < 10`."),
+        key("exists", Shape::Bool, "Whether it must be present (`true`) or absent (`false`)."),
+        key("contains", Shape::Text, "A text that it must contain."),
+        key("number", Shape::Text, "A comparison that the number must satisfy: `> 3`, or `>= 1 and < 10`."),
     ],
     required: &[],
-    groups: &[Group { keys: &["exists", "contains", "number"], why: "one expectation for a value" }],
+    groups: &[Group { keys: &["exists", "contains", "number"], why: "a value has one expectation" }],
     needs: &[],
 };
 
 pub(crate) static AUTH: Section = Section {
     id: "auth",
     called: "`auth`",
-    doc: "Who sends a request.",
+    doc: "Credentials of a request.",
     keys: &[
-        key("basic", Shape::In(&BASIC), "A user and a password."),
+        key("basic", Shape::In(&BASIC), "User name and password."),
         key("bearer", Shape::Text, "A token."),
     ],
     required: &[],
-    groups: &[Group { keys: &["basic", "bearer"], why: "a request has one `authorization`" }],
+    groups: &[Group { keys: &["basic", "bearer"], why: "a request has one `authorization` header" }],
     needs: &[],
 };
 
 pub(crate) static BASIC: Section = Section {
     id: "basic",
     called: "`basic`",
-    doc: "A user and a password.",
+    doc: "User name and password.",
     keys: &[
-        key("user", Shape::Text, "The user's name, without a colon."),
+        key("user", Shape::Text, "The user name, without a colon."),
         key("password", Shape::Text, "The password."),
     ],
     required: &["user", "password"],
@@ -101,35 +101,35 @@ pub(crate) static PART: Section = Section {
         key("name", Shape::Text, "The field's name."),
         key("text", Shape::Text, "A text."),
         key("file", Shape::Text, "A file, relative to the plan's folder."),
-        key("filename", Shape::Text, "What the server is told it is called. Default: the file's own name."),
+        key("filename", Shape::Text, "The file name to send. Default: the file's own name."),
         key("type", Shape::Text, "Its media type. Default for files: `application/octet-stream`."),
     ],
     required: &["name"],
-    groups: &[Group { keys: &["text", "file"], why: "a part holds one thing" }],
+    groups: &[Group { keys: &["text", "file"], why: "a part has one content" }],
     needs: &[Need { key: "filename", needs: &["file"], hint: "a `text` is a plain field" }],
 };
 
 pub(crate) static TLS: Section = Section {
     id: "tls",
     called: "`tls`",
-    doc: "How `https` targets are trusted.",
+    doc: "TLS settings for `https` targets.",
     keys: &[
-        key("ca", Shape::Text, "Certificates to trust besides the machine's: a PEM file."),
-        key("cert", Shape::Text, "Our own certificate: a PEM file."),
-        key("key", Shape::Text, "Its key: a PEM file."),
-        key("insecure", Shape::Bool, "Take any certificate. Default false."),
+        key("ca", Shape::Text, "Certificates to trust in addition to the machine's: a PEM file."),
+        key("cert", Shape::Text, "The client's certificate: a PEM file."),
+        key("key", Shape::Text, "The certificate's key: a PEM file."),
+        key("insecure", Shape::Bool, "Accept any certificate. Default false."),
         key("resumption", Shape::Bool, "Resume sessions where the server allows it. Default true."),
         key(
             "versions",
             Shape::ListOf(&Shape::OneOf(&["1.2", "1.3"])),
-            "Versions that may be used. Default both.",
+            "TLS versions that may be used. Default both.",
         ),
     ],
     required: &[],
     groups: &[],
     needs: &[
-        Need { key: "cert", needs: &["key"], hint: "a certificate is shown with its key" },
-        Need { key: "key", needs: &["cert"], hint: "a key belongs to a certificate" },
+        Need { key: "cert", needs: &["key"], hint: "a certificate needs its key" },
+        Need { key: "key", needs: &["cert"], hint: "a key needs its certificate" },
     ],
 };
 
@@ -138,12 +138,16 @@ pub(crate) static SESSIONS: Section = Section {
     called: "`sessions`",
     doc: "Users that arrive, make one journey and leave.",
     keys: &[
-        key("rate", Shape::Rate, "How many arrive."),
-        key("arrivals", Shape::OneOf(&["constant", "poisson"]), "How they are spread. Default constant."),
+        key("rate", Shape::Rate, "The rate at which users arrive."),
+        key(
+            "arrivals",
+            Shape::OneOf(&["constant", "poisson"]),
+            "How arrivals are spread in time. Default constant.",
+        ),
         key(
             "max_users",
             Shape::Count(1, MAX_USERS),
-            "Most users at a time. Default 10000; reaching it is a doubt.",
+            "Maximum number of users at a time. Default 10000; reaching it raises a doubt.",
         ),
     ],
     required: &["rate"],
@@ -154,9 +158,9 @@ pub(crate) static SESSIONS: Section = Section {
 pub(crate) static MESSAGE: Section = Section {
     id: "message",
     called: "a message",
-    doc: "Something said on a WebSocket, and what comes back.",
+    doc: "A message on a WebSocket, and the expected reply.",
     keys: &[
-        key("pause", Shape::Duration, "How long the user waits before it. Alone: nothing is sent."),
+        key("pause", Shape::Duration, "How long the user waits before the message. Alone: nothing is sent."),
         key(
             "send",
             Shape::Message,
@@ -165,20 +169,24 @@ pub(crate) static MESSAGE: Section = Section {
         key(
             "expect",
             Shape::SomeOf(&CHECK),
-            "What an answer must be: `contains` (with variables, if need be), `json`, `size`.",
+            "What the reply must be: `contains` (may hold variables), `json`, `size`.",
         ),
         key(
             "on_unexpected",
             Shape::OneOf(&["ignore", "fail"]),
-            "What an unexpected message does: `ignore` waits for the next one (default), `fail` is a failed check.",
+            "What happens on an unexpected message: `ignore` waits for the next one (default), `fail` fails the check.",
         ),
-        key("timeout", Shape::Duration, "Longest wait for it. Default: the load's `timeout`."),
+        key("timeout", Shape::Duration, "Longest wait for the reply. Default: the load's `timeout`."),
         key(
             "capture",
             Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE)),
-            "Values kept from the answer, by name: `${NAME}` from the next message on.",
+            "Values captured from the reply, by name: `${NAME}` from the next message on.",
         ),
-        key("tags", Shape::ListOf(&Shape::Text), "Series it counts for, besides those of its step."),
+        key(
+            "tags",
+            Shape::ListOf(&Shape::Text),
+            "Series that the message counts for, in addition to those of its step.",
+        ),
     ],
     required: &[],
     groups: &[],
@@ -188,14 +196,14 @@ pub(crate) static MESSAGE: Section = Section {
 pub(crate) static WEBSOCKET_SEND: Section = Section {
     id: "send",
     called: "`send`",
-    doc: "A message that is not just a text.",
+    doc: "A message that is not a plain text.",
     keys: &[
-        key("json", Shape::Any, "Sent as JSON, a text."),
+        key("json", Shape::Any, "Sent as JSON, in a text message."),
         key("file", Shape::Text, "A file, relative to the plan's folder, sent as bytes."),
-        key("hex", Shape::Text, "Bytes, two digits each, such as `00 ff`."),
+        key("hex", Shape::Text, "Bytes in hexadecimal, two digits each, such as `00 ff`."),
     ],
     required: &[],
-    groups: &[Group { keys: &["json", "file", "hex"], why: "a message is one thing" }],
+    groups: &[Group { keys: &["json", "file", "hex"], why: "a message has one content" }],
     needs: &[],
 };
 
@@ -212,17 +220,17 @@ pub(crate) static STEP: Section = Section {
         key("head", Shape::Text, "URL for HEAD."),
         key("options", Shape::Text, "URL for OPTIONS."),
         key("urls", Shape::Text, "A file with URLs to GET, one a line, taken in turn."),
-        key("websocket", Shape::Text, "URL of a WebSocket to talk to."),
-        key("messages", Shape::ListOf(&Shape::SomeOf(&MESSAGE)), "What is said on the WebSocket, in order."),
-        key("repeat", Shape::Count(1, 10_000), "How often all messages are said. Default 1."),
+        key("websocket", Shape::Text, "URL of a WebSocket to open."),
+        key("messages", Shape::ListOf(&Shape::SomeOf(&MESSAGE)), "The messages on the WebSocket, in order."),
+        key("repeat", Shape::Count(1, 10_000), "How many times all messages are sent. Default 1."),
         key(
             "hold",
             Shape::Duration,
-            "How long the WebSocket is held after the last message, before the goodbye. Default 0.",
+            "How long the WebSocket is held open after the last message, before it is closed. Default 0.",
         ),
-        key("subprotocols", Shape::ListOf(&Shape::Text), "Subprotocols to offer, the best first."),
+        key("subprotocols", Shape::ListOf(&Shape::Text), "Subprotocols to offer, in order of preference."),
         key("headers", Shape::MapOf(HEADER_PATTERN, &Shape::Text), "Header fields of the request."),
-        key("auth", Shape::In(&AUTH), "Who sends it: `{basic: …}` or `{bearer: TOKEN}`."),
+        key("auth", Shape::In(&AUTH), "Credentials: `{basic: …}` or `{bearer: TOKEN}`."),
         key(
             "form",
             Shape::MapOf(ANY_PATTERN, &Shape::Text),
@@ -233,40 +241,45 @@ pub(crate) static STEP: Section = Section {
             Shape::ListOf(&Shape::In(&PART)),
             "Parts of a form, texts and files, sent as `multipart/form-data`.",
         ),
-        key("body", Shape::Body, "Its body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
+        key("body", Shape::Body, "The body: a text, `{file: PATH}`, or `{json: ANYTHING}`."),
         key(
             "tags",
             Shape::ListOf(&Shape::Text),
-            "Series this request counts for; also what `--tags` chooses by.",
+            "Series that the request counts for; `--tags` selects by them.",
         ),
-        key("check", Shape::SomeOf(&CHECK), "When an answer is good. Default: status below 400."),
+        key("check", Shape::SomeOf(&CHECK), "When a response counts as ok. Default: status below 400."),
         key(
             "capture",
             Shape::MapOf(WORD_PATTERN, &Shape::In(&CAPTURE)),
-            "Values kept from the answer, by name: `${NAME}` in later steps.",
+            "Values captured from the response, by name: `${NAME}` in later steps.",
         ),
         key(
             "weight",
             Shape::Count(1, 1_000_000),
-            "How often this step is taken beside the others: each round takes one of them.",
+            "How often this step is taken compared with the others: each round takes one of them.",
         ),
         key(
             "on_failure",
             Shape::OneOf(&["continue", "end", "leave"]),
-            "What follows when it fails: the next step, the end of this journey (default where it captures something), or the user leaves.",
+            "What happens when the step fails: the next step follows, the journey ends (default if the step \
+             captures something), or the user leaves.",
         ),
     ],
     required: &[],
-    groups: &[Group { keys: STEP_KINDS, why: "a step is one request" }],
+    groups: &[Group { keys: STEP_KINDS, why: "a step makes one request" }],
     needs: &[
-        Need { key: "messages", needs: &["websocket"], hint: "a request has a `body`" },
-        Need { key: "repeat", needs: &["websocket"], hint: "write a request out as often as it is sent" },
+        Need {
+            key: "messages",
+            needs: &["websocket"],
+            hint: "only a WebSocket has `messages`; a request has a `body`",
+        },
+        Need { key: "repeat", needs: &["websocket"], hint: "write a request once for each time it is sent" },
         Need {
             key: "hold",
             needs: &["websocket"],
             hint: "`think` of the load is a pause after each request",
         },
-        Need { key: "subprotocols", needs: &["websocket"], hint: "they are what a WebSocket may speak" },
+        Need { key: "subprotocols", needs: &["websocket"], hint: "only a WebSocket offers subprotocols" },
     ],
 };
 
@@ -286,15 +299,19 @@ pub(crate) static BODY: Section = Section {
 pub(crate) static CHECK: Section = Section {
     id: "check",
     called: "`check`",
-    doc: "When an answer is good.",
+    doc: "When a response counts as ok.",
     keys: &[
-        key("status", Shape::Status, "The status that is good, or a list of them."),
-        key("header", Shape::MapOf(HEADER_PATTERN, &Shape::Expect), "What header fields must be, by name."),
+        key("status", Shape::Status, "The status that counts as ok, or a list of them."),
+        key(
+            "header",
+            Shape::MapOf(HEADER_PATTERN, &Shape::Expect),
+            "Expected values of header fields, by name.",
+        ),
         key("contains", Shape::Texts, "A text that the body must contain, or a list of them."),
         key(
             "json",
             Shape::MapOf(POINTER_PATTERN, &Shape::Expect),
-            "What values of the JSON body must be, by JSON pointer.",
+            "Expected values in the JSON body, by JSON pointer.",
         ),
         key("size", Shape::Text, "The body's size, such as `< 10kB`."),
         key("time", Shape::Text, "The time from the start, such as `< 200ms`."),

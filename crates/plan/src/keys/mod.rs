@@ -75,17 +75,18 @@ pub(crate) static PLAN: Section = Section {
         key(
             "derive",
             Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&DERIVED)),
-            "Figures worked out of those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",
+            "Figures derived from those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",
         ),
         key(
             "durability",
             Shape::In(&DURABILITY),
-            "Where to ask what was stored, to compare it with what was accepted.",
+            "Where to read what was stored, to compare it with what was accepted.",
         ),
         key(
             "isolate",
             Shape::Isolation,
-            "Network namespaces of the run's own: `true` one for each component, joined by links; `shared` one for all. Default false.",
+            "Network namespaces for the run: `true` makes one for each component, joined by links; `shared` \
+             makes one for all. Default false.",
         ),
         key(
             "setup",
@@ -124,7 +125,7 @@ pub(crate) static SYSTEM: Section = Section {
         key(
             "compose",
             Shape::TextOr(&COMPOSE),
-            "A Compose file, brought up as it is by the Compose that is installed; its services are components.",
+            "A Compose file, brought up unchanged by the installed Compose; its services are components.",
         ),
         key(
             "engine",
@@ -142,7 +143,7 @@ pub(crate) static COMPONENT: Section = Section {
     called: "a component",
     doc: "One part of the system: a process, a container, a service of the Compose file, or something that runs already.",
     keys: &[
-        key("run", Shape::Command, "What starts it: a shell line, or a list of words that is run as it is."),
+        key("run", Shape::Command, "What starts it: a shell line, or a list of words that is run as is."),
         key(
             "build",
             Shape::Commands,
@@ -151,7 +152,7 @@ pub(crate) static COMPONENT: Section = Section {
         key(
             "env",
             Shape::MapOf(ENV_PATTERN, &Shape::Text),
-            "Environment variables, beside those of loadlab itself.",
+            "Environment variables, in addition to those of loadlab itself.",
         ),
         key(
             "dir",
@@ -161,28 +162,29 @@ pub(crate) static COMPONENT: Section = Section {
         key(
             "replicas",
             Shape::Count(1, MAX_REPLICAS),
-            "How many of it run: NAME1, NAME2 … Default 1, named NAME.",
+            "How many instances run: NAME1, NAME2 … Default 1, named NAME.",
         ),
         key("port", Shape::Port, "Its port, as `${port}`: a number, or `auto` for a free one."),
         key("ports", Shape::MapOf(NAME_PATTERN, &Shape::Port), "More ports by name, as `${port.NAME}`."),
         key(
             "ready",
             Shape::In(&READY),
-            "When it counts as up. Default: as soon as its process runs, and a container when its health check says so.",
+            "When it counts as up. Default: as soon as its process runs; a container when its health check passes.",
         ),
-        key("limits", Shape::In(&LIMITS), "What it may use."),
+        key("limits", Shape::In(&LIMITS), "Limits on what it may use."),
         key(
             "lifetime",
             Shape::OneOf(&["trial", "case", "experiment"]),
-            "How long it lives: started anew for each trial (default), whenever the case changes, or once for the experiment.",
+            "How long it lives: restarted for each trial (default), restarted when the case changes, or kept \
+             for the whole experiment.",
         ),
         key("stop", Shape::In(&STOP), "How it is stopped."),
-        key("container", Shape::In(&CONTAINER), "The container it is."),
-        key("compose", Shape::Text, "The service of the Compose file that it is."),
+        key("container", Shape::In(&CONTAINER), "The container to run."),
+        key("compose", Shape::Text, "The service of the Compose file."),
         key(
             "external",
             Shape::In(&EXTERNAL),
-            "Something that runs already: it is watched, and never started or stopped.",
+            "Something that runs already: it is only watched, never started or stopped.",
         ),
     ],
     required: &[],
@@ -201,11 +203,11 @@ pub(crate) static READY: Section = Section {
         key("http", Shape::Text, "A URL that answers with a status below 400."),
         key("tcp", Shape::Text, "HOST:PORT that accepts a connection."),
         key("log", Shape::Text, "A text that appears in a line of its output."),
-        key("health", Shape::True, "The container's own health check says that it is well."),
+        key("health", Shape::True, "The container's own health check passes."),
         key("timeout", Shape::Duration, "How long it may take. Default 30s."),
     ],
     required: &[],
-    groups: &[Group { keys: &["http", "tcp", "log", "health"], why: "one sign is enough" }],
+    groups: &[Group { keys: &["http", "tcp", "log", "health"], why: "one condition is enough" }],
     needs: &[],
 };
 
@@ -214,7 +216,7 @@ pub(crate) static STOP: Section = Section {
     called: "`stop`",
     doc: "How a component is stopped.",
     keys: &[
-        key("signal", Shape::OneOf(SIGNALS), "Sent first. Default TERM."),
+        key("signal", Shape::OneOf(SIGNALS), "Signal that is sent first. Default TERM."),
         key("timeout", Shape::Duration, "How long it may take before it is killed. Default 10s."),
     ],
     required: &[],
@@ -230,7 +232,7 @@ pub(crate) static LOAD: Section = Section {
         key(
             "users",
             Shape::Count(1, MAX_USERS),
-            "Closed model: so many users, each sends its next request after its last ended.",
+            "Closed model: the number of users; each sends its next request after its last has ended.",
         ),
         key("rate", Shape::Rate, "Open model: requests fall due at this rate, whatever the system does."),
         key(
@@ -238,9 +240,17 @@ pub(crate) static LOAD: Section = Section {
             Shape::ListOf(&Shape::In(&STAGE)),
             "A number of users or a rate that changes in stages, one after the other; the last one ends the load.",
         ),
-        key("duration", Shape::Duration, "Ends the schedule after this time."),
-        key("requests", Shape::Count(1, MOST), "Ends after so many requests, shared by all users."),
-        key("repeats", Shape::Count(1, MOST), "Ends after so many rounds of the journey by every user."),
+        key("duration", Shape::Duration, "The schedule ends after this time."),
+        key(
+            "requests",
+            Shape::Count(1, MOST),
+            "The load ends after this many requests, shared by all users.",
+        ),
+        key(
+            "repeats",
+            Shape::Count(1, MOST),
+            "The load ends after this many rounds of the journey by every user.",
+        ),
         key("ramp", Shape::Duration, "Users start, or the rate grows, evenly over this time. Default 0s."),
         key(
             "warmup",
@@ -251,13 +261,13 @@ pub(crate) static LOAD: Section = Section {
         key(
             "think",
             Shape::Think,
-            "Each user's pause after an answer: a duration, `{uniform: [1s, 3s]}` or `{exponential: 2s}`. Default 0s.",
+            "Each user's pause after a response: a duration, `{uniform: [1s, 3s]}` or `{exponential: 2s}`. Default 0s.",
         ),
-        key("batches", Shape::In(&BATCHES), "The same load again, against the living system."),
+        key("batches", Shape::In(&BATCHES), "Repeats the load, against the running system."),
         key(
             "arrivals",
             Shape::OneOf(&["constant", "poisson"]),
-            "How requests of a rate are spread. Default constant.",
+            "How requests of a rate are spread in time. Default constant.",
         ),
         key(
             "when_behind",
@@ -267,23 +277,23 @@ pub(crate) static LOAD: Section = Section {
         key(
             "max_in_flight",
             Shape::Count(1, MAX_USERS),
-            "Most requests of a rate at a time. Default 10000; reaching it is a doubt.",
+            "Maximum number of requests of a rate at a time. Default 10000; reaching it raises a doubt.",
         ),
-        key("timeout", Shape::Duration, "Longest wait for an answer. Default 30s."),
+        key("timeout", Shape::Duration, "Longest wait for a response. Default 30s."),
         key(
             "grace",
             Shape::Duration,
-            "What is in flight at the end may finish within this time. Default 5s.",
+            "Requests in flight at the end may finish within this time. Default 5s.",
         ),
         key("keep_alive", Shape::Bool, "Reuse connections. Default true."),
         key(
             "threads",
             Shape::Count(1, 1024),
-            "Threads that send. Default: as many as the system leaves cores.",
+            "Number of threads that send. Default: one for each core that the system leaves free.",
         ),
-        key("seed", Shape::Count(0, MOST), "Start of all random choices. Default 1."),
+        key("seed", Shape::Count(0, MOST), "Seed of all random choices. Default 1."),
         key("journey", Shape::ListOf(&Shape::In(&STEP)), "The steps one user takes, in order."),
-        key("start", Shape::Duration, "It begins so long after the trial's loads do. Default 0s."),
+        key("start", Shape::Duration, "Its start, counted from that of the trial's loads. Default 0s."),
         key("user_setup", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user before its first journey."),
         key("user_teardown", Shape::ListOf(&Shape::In(&STEP)), "Steps of each user after its last journey."),
         key(
@@ -297,8 +307,8 @@ pub(crate) static LOAD: Section = Section {
             "Rows of data for users, by name: `${NAME.COLUMN}`.",
         ),
         key("cookies", Shape::Bool, "Users keep cookies. Default false."),
-        key("redirects", Shape::Count(0, 50), "Most redirects that a step follows. Default 0."),
-        key("compression", Shape::Bool, "Ask for compressed answers, and decode them. Default false."),
+        key("redirects", Shape::Count(0, 50), "Maximum number of redirects that a step follows. Default 0."),
+        key("compression", Shape::Bool, "Request compressed responses, and decode them. Default false."),
         key(
             "protocol",
             Shape::OneOf(PROTOCOLS),
@@ -322,7 +332,8 @@ pub(crate) static LOAD: Section = Section {
     groups: &[
         Group {
             keys: &["users", "rate", "stages", "sessions", "command"],
-            why: "a load is either closed (so many users) or open (a rate); `stages` say which by their unit, and a `command` knows itself",
+            why: "a load is either closed (a number of users) or open (a rate); the unit of `stages` decides, \
+                  and a `command` makes its own load",
         },
         Group {
             keys: &["duration", "requests", "repeats", "stages", "command"],
@@ -345,7 +356,7 @@ pub(crate) static LOAD: Section = Section {
 /// Why some keys are for users alone, and some for a rate; also said of `stages` of the other kind.
 pub(crate) mod keys_hint {
     pub const PACE: &str = "with a `rate`, requests fall due anyway";
-    pub const THINK: &str = "with a `rate`, requests fall due whether or not an answer has come";
+    pub const THINK: &str = "with a `rate`, requests fall due whether or not a response has arrived";
     pub const ARRIVALS: &str = "users send when their last request has ended";
     pub const MAX_IN_FLIGHT: &str = "each user has one request at a time";
 }
@@ -358,12 +369,12 @@ pub(crate) static COMMAND_LOAD: Section = Section {
     called: "`command` of a load",
     doc: "A program that makes the load; a probe counts what it does.",
     keys: &[
-        key("run", Shape::Command, "What makes the load, from its start to its end."),
-        key("counted_by", Shape::Text, "The probe that counts its requests: by how much it grows."),
+        key("run", Shape::Command, "The command that makes the load, from its start to its end."),
+        key("counted_by", Shape::Text, "The probe that counts its requests, by how much it grows."),
         key(
             "requests",
             Shape::Count(1, MOST),
-            "How many it makes, as `${requests}` in `run` and `env`. Fewer or more are a failure.",
+            "How many requests it makes, as `${requests}` in `run` and `env`. Fewer or more count as a failure.",
         ),
         key(
             "started_when_output",
@@ -374,7 +385,7 @@ pub(crate) static COMMAND_LOAD: Section = Section {
         key(
             "env",
             Shape::MapOf(ENV_PATTERN, &Shape::Text),
-            "Environment variables, beside those of loadlab itself.",
+            "Environment variables, in addition to those of loadlab itself.",
         ),
         key("dir", Shape::Text, "Where it runs; relative to the plan's folder, which is the default."),
     ],
@@ -386,38 +397,38 @@ pub(crate) static COMMAND_LOAD: Section = Section {
 pub(crate) static STAGE: Section = Section {
     id: "stage",
     called: "a stage",
-    doc: "A stage of a load: on the way to a level, or holding it.",
+    doc: "A stage of a load: it moves to a level, or holds one.",
     keys: &[
         key("to", Shape::Level, "The level at its end: users (`100`) or a rate (`1000/s`)."),
         key("over", Shape::Duration, "How long it takes to get there, in a straight line; 0s is a jump."),
-        key("hold", Shape::Duration, "Stays at the level for so long."),
+        key("hold", Shape::Duration, "Stays at the level for this time."),
         key("from", Shape::Level, "The level at its start. Default: where the last stage ended; 0 at first."),
     ],
     required: &[],
-    groups: &[Group { keys: &["to", "hold"], why: "a stage goes to a level, or holds the one it is at" }],
-    needs: &[Need { key: "over", needs: &["to"], hint: "`hold` says itself how long" }],
+    groups: &[Group { keys: &["to", "hold"], why: "a stage moves to a level, or holds the current one" }],
+    needs: &[Need { key: "over", needs: &["to"], hint: "`hold` already says how long" }],
 };
 
 pub(crate) static THINK: Section = Section {
     id: "think",
     called: "`think`",
-    doc: "How think times are spread.",
+    doc: "How think times are distributed.",
     keys: &[
-        key("uniform", Shape::Between, "Anything between two times with equal chance: `[1s, 3s]`."),
+        key("uniform", Shape::Between, "Uniformly between two times: `[1s, 3s]`."),
         key("exponential", Shape::Duration, "Exponentially, with this mean: many short, few long."),
     ],
     required: &[],
-    groups: &[Group { keys: &["uniform", "exponential"], why: "think times are spread in one way" }],
+    groups: &[Group { keys: &["uniform", "exponential"], why: "think times have one distribution" }],
     needs: &[],
 };
 
 pub(crate) static BATCHES: Section = Section {
     id: "batches",
     called: "`batches`",
-    doc: "The same load again, against the living system.",
+    doc: "Repeats the load, against the running system.",
     keys: &[
         key("repeat", Shape::Count(1, 1000), "How many batches in all."),
-        key("pause", Shape::Duration, "Between two batches. Default 0s."),
+        key("pause", Shape::Duration, "Pause between two batches. Default 0s."),
     ],
     required: &["repeat"],
     groups: &[],
@@ -444,10 +455,10 @@ pub(crate) static AXES: Section = Section {
 pub(crate) static DERIVED: Section = Section {
     id: "derived",
     called: "a figure in `derive`",
-    doc: "A figure worked out of those of cases, held against another.",
+    doc: "A figure derived from those of cases, compared with another.",
     keys: &[
         key("value", Shape::Text, "A sum, difference or product, such as `grouped.elapsed + grouped.drain`."),
-        key("against", Shape::Text, "What it is held against: reports have the ratio of the two."),
+        key("against", Shape::Text, "What it is compared with: reports show the ratio of the two."),
     ],
     required: &["value"],
     groups: &[],

@@ -9,7 +9,7 @@ pub(crate) static CONTAINER: Section = Section {
     called: "`container`",
     doc: "A container of Docker or Podman.",
     keys: &[
-        key("image", Shape::Text, "Its image, such as `nginx:1.22`; one that is not here is pulled."),
+        key("image", Shape::Text, "Its image, such as `nginx:1.22`; pulled if it is not on this machine."),
         key(
             "build",
             Shape::TextOr(&BUILD),
@@ -39,17 +39,14 @@ pub(crate) static CONTAINER: Section = Section {
         key(
             "network",
             Shape::Text,
-            "`run` (default): a bridge of the run's own, where containers reach each other by name; `host`, `none`, or one that is there.",
+            "`run` (default): a bridge made for the run, where containers reach each other by name; `host`, \
+             `none`, or an existing network.",
         ),
-        key(
-            "health",
-            Shape::In(&HEALTH),
-            "How the engine tells whether it is well. Default: as the image says.",
-        ),
+        key("health", Shape::In(&HEALTH), "How the engine checks its health. Default: as the image says."),
         key("user", Shape::Text, "The user its processes run as."),
     ],
     required: &[],
-    groups: &[Group { keys: &["image", "build"], why: "an image that is there, or one that is built" }],
+    groups: &[Group { keys: &["image", "build"], why: "either an existing image or one that is built" }],
     needs: &[],
 };
 
@@ -75,16 +72,16 @@ pub(crate) static BUILD: Section = Section {
 pub(crate) static HEALTH: Section = Section {
     id: "health",
     called: "`health`",
-    doc: "A command that tells whether a container is well.",
+    doc: "A command that checks a container's health.",
     keys: &[
         key(
             "command",
             Shape::Command,
-            "A line for the container's shell, or a list of words; status 0 is well.",
+            "A line for the container's shell, or a list of words; exit status 0 is healthy.",
         ),
-        key("interval", Shape::Duration, "From one check to the next. Default 1s."),
-        key("timeout", Shape::Duration, "One that takes longer has failed. Default 5s."),
-        key("retries", Shape::Count(1, 1000), "So many failures make it unhealthy. Default 3."),
+        key("interval", Shape::Duration, "Time from one check to the next. Default 1s."),
+        key("timeout", Shape::Duration, "A check that takes longer has failed. Default 5s."),
+        key("retries", Shape::Count(1, 1000), "How many failures make it unhealthy. Default 3."),
     ],
     required: &["command"],
     groups: &[],
@@ -100,7 +97,7 @@ pub(crate) static COMPOSE: Section = Section {
         key(
             "env",
             Shape::MapOf(crate::keys::ENV_PATTERN, &Shape::Text),
-            "Variables for what is `${…}` in the file.",
+            "Values of the variables `${…}` in the file.",
         ),
         key(
             "lifetime",
@@ -123,7 +120,7 @@ pub(crate) static EXTERNAL: Section = Section {
         key(
             "command",
             Shape::Text,
-            "The process whose program or command line begins so, with those it started.",
+            "The process whose program or command line begins with this text, with those it started.",
         ),
         key("cgroup", Shape::Text, "A control group: a path such as `system.slice/nginx.service`."),
         key("container", Shape::Text, "A container, by its name or id."),
@@ -143,5 +140,5 @@ pub(crate) static EXTERNAL: Section = Section {
         keys: &["pid", "command", "cgroup", "container", "prometheus"],
         why: "one way to find it",
     }],
-    needs: &[Need { key: "match", needs: &["prometheus"], hint: "labels are of metrics" }],
+    needs: &[Need { key: "match", needs: &["prometheus"], hint: "labels belong to metrics" }],
 };

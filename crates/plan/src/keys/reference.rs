@@ -8,12 +8,11 @@ use crate::keys::{self, Key, Section, Shape};
 /// The page, in Markdown: a table for each map of a plan, linked with one another.
 pub fn reference() -> String {
     let mut out = String::from(
-        "# Every key of a plan\n\n\
-         <!-- Made from the table of keys in crates/plan. `UPDATE_REFERENCE=1 cargo test -p loadlab-plan --test all reference` \
-         writes it anew. -->\n\n\
-         This page is made from the table that loadlab reads plans by, as is the JSON Schema (`loadlab schema`). What the keys are \
-         for, with examples, is in [the plan](plan.md). Keys in **bold** are required. A value may hold `${…}` wherever a case \
-         or a component decides it.\n",
+        "# Every key of a plan\n\n<!-- Made from the table of keys in crates/plan. `UPDATE_REFERENCE=1 cargo \
+         test -p loadlab-plan --test all reference` regenerates it. -->\n\nThis page is made from the table \
+         that loadlab reads plans with, and so is the JSON Schema (`loadlab schema`). [The plan](plan.md) \
+         explains what the keys are for, with examples. Keys in **bold** are required. A value may contain \
+         `${…}` wherever it depends on a case or a component.\n",
     );
     for section in keys::SECTIONS {
         map(&mut out, section);

@@ -11,7 +11,7 @@ pub(crate) static LIMITS: Section = Section {
         key("memory", Shape::Size, "Memory, such as `15MiB`."),
         key("memory_swap", Shape::Size, "Memory and swap together; without it there is no swap."),
         key("pids", Shape::CountOrNone, "Processes and threads."),
-        key("open_files", Shape::CountOrNone, "Open files of each of its processes."),
+        key("open_files", Shape::CountOrNone, "Open files of each process."),
         key("block_read", Shape::ByteRate, "Bytes read per second from each disk, such as `10MiB/s`."),
         key("block_write", Shape::ByteRate, "Bytes written per second to each disk."),
         key("block_read_ops", Shape::RateOrNone, "Reads per second from each disk, such as `100/s`."),
@@ -25,9 +25,9 @@ pub(crate) static LIMITS: Section = Section {
         key(
             "delay",
             Shape::DurationOrNone,
-            "How much longer a round trip over its link takes: half of it each way.",
+            "By how much a round trip over its link is longer: half of it each way.",
         ),
-        key("jitter", Shape::DurationOrNone, "By how much at most the delay varies."),
+        key("jitter", Shape::DurationOrNone, "Maximum variation of the delay."),
         key("packet_loss", Shape::ShareOrNone, "Share of packets on its link that are lost, such as `1%`."),
     ],
     required: &[],
@@ -36,9 +36,9 @@ pub(crate) static LIMITS: Section = Section {
         Need {
             key: "memory_swap",
             needs: &["memory"],
-            hint: "it is memory and swap together; `memory` says how much of it may be memory",
+            hint: "it limits memory and swap together; `memory` says how much of that may be memory",
         },
-        Need { key: "jitter", needs: &["delay"], hint: "`delay` is what varies by it" },
+        Need { key: "jitter", needs: &["delay"], hint: "it is the variation of `delay`" },
     ],
 };
 
@@ -60,35 +60,39 @@ pub(crate) static PROBE: Section = Section {
         key("zcard", Shape::Text, "The members of the sorted set at this key."),
         key("hlen", Shape::Text, "The fields of the hash at this key."),
         key("strlen", Shape::Text, "The length of the text at this key."),
-        key("pfcount", Shape::Text, "About how many different ones were added at this key."),
+        key("pfcount", Shape::Text, "The approximate number of distinct elements added at this key."),
         key(
             "call",
             Shape::ListOf(&Shape::Text),
             "Any command that answers with a number, such as `[DBSIZE]`.",
         ),
         key("command", Shape::Command, "A command that prints the number in its last line."),
-        key("log", Shape::Text, "A component whose log lines are counted, from the trial's loads on."),
+        key(
+            "log",
+            Shape::Text,
+            "A component whose log lines are counted, from the start of the trial's loads.",
+        ),
         key("contains", Shape::Text, "Substring a line must contain."),
     ],
     required: &[],
     groups: &[Group {
         keys: &["http", "prometheus", "redis", "command", "log"],
-        why: "a probe's number comes from one place",
+        why: "a probe has one source",
     }],
     needs: &[
         Need {
             key: "http",
             needs: &["json"],
-            hint: "`json: /stored` says where in the answer the number is",
+            hint: "`json: /stored` says where the number is in the response",
         },
-        Need { key: "json", needs: &["http"], hint: "`http` is the URL that answers with it" },
+        Need { key: "json", needs: &["http"], hint: "`http` is the URL that returns it" },
         Need { key: "prometheus", needs: &["metric"], hint: "`metric` is the name of the metric" },
         Need { key: "metric", needs: &["prometheus"], hint: "`prometheus` is the URL that has it" },
         Need { key: "labels", needs: &["prometheus"], hint: "`prometheus` is the URL that has them" },
         Need {
             key: "redis",
             needs: &["get", "llen", "xlen", "scard", "zcard", "hlen", "strlen", "pfcount", "call"],
-            hint: "what is asked: `llen: queue`, or `call: [DBSIZE]`",
+            hint: "say what to read: `llen: queue`, or `call: [DBSIZE]`",
         },
         Need { key: "get", needs: &["redis"], hint: "`redis` is HOST:PORT" },
         Need { key: "llen", needs: &["redis"], hint: "`redis` is HOST:PORT" },
@@ -99,7 +103,7 @@ pub(crate) static PROBE: Section = Section {
         Need { key: "strlen", needs: &["redis"], hint: "`redis` is HOST:PORT" },
         Need { key: "pfcount", needs: &["redis"], hint: "`redis` is HOST:PORT" },
         Need { key: "call", needs: &["redis"], hint: "`redis` is HOST:PORT" },
-        Need { key: "log", needs: &["contains"], hint: "`contains` is a part of the lines that count" },
+        Need { key: "log", needs: &["contains"], hint: "`contains` is a part of the lines to count" },
         Need { key: "contains", needs: &["log"], hint: "`log` is the component whose lines are counted" },
     ],
 };
@@ -113,7 +117,7 @@ pub(crate) static EVENT: Section = Section {
     called: "an event",
     doc: "Something that happens to components during the load.",
     keys: &[
-        key("at", Shape::Duration, "So long after the start of the trial's loads."),
+        key("at", Shape::Duration, "Time after the start of the trial's loads."),
         key(
             "do",
             Shape::Text,
@@ -134,12 +138,16 @@ pub(crate) static DURABILITY: Section = Section {
         key(
             "json",
             Shape::Text,
-            "Where in its answer the list is: a JSON pointer. Default: the answer is the list.",
+            "Where the list is in the response: a JSON pointer. Default: the response is the list.",
         ),
         key("command", Shape::Command, "A command that prints the ids that were stored."),
-        key("probe", Shape::Text, "A probe that counts what was stored: there are only bounds then."),
+        key(
+            "probe",
+            Shape::Text,
+            "A probe that counts what was stored: the loss is then only known within bounds.",
+        ),
     ],
     required: &[],
-    groups: &[Group { keys: &["http", "command", "probe"], why: "ask for what was stored in one way" }],
+    groups: &[Group { keys: &["http", "command", "probe"], why: "what was stored has one source" }],
     needs: &[Need { key: "json", needs: &["http"], hint: "`http` is the URL that lists the ids" }],
 };

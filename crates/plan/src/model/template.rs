@@ -69,7 +69,7 @@ pub enum Segment {
 
 /// A name that the run has no value for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing is known as `${{{name}}}` here")]
+#[error("unknown name `${{{name}}}`")]
 pub struct UnknownName {
     /// The name.
     pub name: String,
@@ -356,7 +356,7 @@ mod tests {
         let known = |n: &str| (n == "port").then(|| "80".to_owned());
         assert_eq!(template.render(&known).as_deref(), Ok("http://127.0.0.1:80/x"));
         let error = template.render(&|_| None).unwrap_err();
-        assert_eq!(error.to_string(), "nothing is known as `${port}` here");
+        assert_eq!(error.to_string(), "unknown name `${port}`");
         assert_eq!(Template::text("${x}").render(&known).as_deref(), Ok("${x}"));
         assert_eq!(template.until_variable(), None);
         let mut template = Template::text("http://127.0.0.1/");

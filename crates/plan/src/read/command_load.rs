@@ -26,10 +26,10 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
         if is_told || keys::BESIDE_COMMAND.contains(&entry.key.as_str()) {
             continue;
         }
-        let message = format!("`{}` has no meaning beside `command`", entry.key);
+        let message = format!("`{}` cannot be combined with `command`", entry.key);
         let problem = Problem::new(entry.key_span, message);
         let problem = problem.related("`command` is here", fields.key_span("command"));
-        r.push(problem.hint("what the program sends, and how, is its own affair"));
+        r.push(problem.hint("the program decides what it sends, and how"));
     }
     taken(r, name, fields);
     let start_ns = r.duration(fields, "start").unwrap_or(0);
@@ -63,8 +63,7 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Optio
 fn taken(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) {
     if r.instances.iter().any(|i| i.name == name) || ["loadlab", "host", "probes"].contains(&name) {
         let message = format!("a load with a `command` cannot have the name of a component: `{name}`");
-        let hint =
-            "it is watched beside the components, by the load's name: give it one of its own in `loads`";
+        let hint = "the program is watched like a component, under the load's name: give the load another name in `loads`";
         r.push(Problem::new(fields.at, message).hint(hint));
     }
 }
@@ -83,7 +82,7 @@ fn read_section(r: &mut Reader<'_>, load: &Fields<'_>) -> Option<CommandLoad> {
     let started_when_output = fields.get("started_when_output").and_then(|node| {
         let text = r.template(node, "a text")?;
         if text.to_string().is_empty() || text.to_string().contains('\n') {
-            r.push(Problem::new(node.span, "expected a part of one line for `started_when_output`"));
+            r.push(Problem::new(node.span, "expected part of a single line for `started_when_output`"));
             return None;
         }
         Some(text)
@@ -107,7 +106,7 @@ fn read_probe(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     if !r.probes.contains(&probe.text) && r.problems.count() == 0 {
         let names: Vec<&str> = r.probes.iter().map(String::as_str).collect();
         let hint = match names.is_empty() {
-            true => Some("`system.probes` has the probes; one of them must count the requests".to_owned()),
+            true => Some("add one to `system.probes` that counts the requests".to_owned()),
             false => suggest::hint(&probe.text, &names),
         };
         let message = format!("there is no probe `{}`", shorten(&probe.text));
@@ -134,7 +133,7 @@ fn globs(r: &mut Reader<'_>, node: &Node) -> Vec<String> {
         _ => std::slice::from_ref(node),
     };
     if items.is_empty() {
-        r.push(Problem::new(node.span, "`cases` has no case").hint("leave it out: it is for all cases then"));
+        r.push(Problem::new(node.span, "`cases` is empty").hint("leave it out if the load is for all cases"));
     }
     items.iter().filter_map(|n| r.scalar(n, "a case's name, with `*` for any text")).map(|s| s.text).collect()
 }
@@ -149,7 +148,7 @@ pub(crate) fn without_a_case(fields: &Fields<'_>, cases: &[CaseValues]) -> Vec<S
         let Some(wanted) = node.get("cases") else { continue };
         wanted.each_text(&mut |glob| {
             if !glob.contains("${") && !cases.iter().any(|c| suggest::glob(glob, &c.name)) {
-                notes.push(format!("no case is named like `{}`, which load `{name}` is for", shorten(glob)));
+                notes.push(format!("no case matches `{}` in `cases` of load `{name}`", shorten(glob)));
             }
         });
     }

@@ -118,7 +118,7 @@ fn wrong(r: &mut Reader<'_>, scalar: &Scalar, error: ExprError) {
     let origin = at.origin.take();
     let mut problem = Problem::new(at.span, error.message).maybe_hint(error.hint);
     if let Some(origin) = origin {
-        problem = problem.related(format!("this is in it: `{}`", r.sources.slice(origin)), origin);
+        problem = problem.related(format!("this value is part of it: `{}`", r.sources.slice(origin)), origin);
     }
     r.push(problem);
 }
@@ -137,7 +137,7 @@ pub(crate) fn drop_left_out(case: &mut Case) -> Vec<String> {
         list.retain(|e| {
             let out = left_out(&e.text);
             if out {
-                notes.push(format!("`{}` is not looked at: `--tags` left its tag out", e.text));
+                notes.push(format!("`{}` is ignored: `--tags` excludes its tag", e.text));
             }
             !out
         });

@@ -27,7 +27,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
                 if let (Some((_, kind)), Some((node, Some((_, other))))) = (&value, &against)
                     && kind != other
                 {
-                    let message = format!("{} is held against {}", kind.words(), other.words());
+                    let message = format!("{} cannot be compared with {}", kind.words(), other.words());
                     r.push(Problem::new(node.span, message).hint("both sides must be of the same kind"));
                 }
                 (value, against.and_then(|(_, sum)| sum))
@@ -83,10 +83,11 @@ fn check_name(name: &str, cases: &[Case]) -> Result<(), (String, Option<String>)
             name.rsplit_once('.').and_then(|(before, _)| suggest::nearest(before, names.iter().copied()));
         let hint = match near {
             Some(near) => format!("did you mean case `{near}`?"),
-            None => "a name is that of a case, a dot and a figure; one with blanks stands in quotes: `'empty POST.elapsed'`"
+            None => "a name is a case, a dot and a figure; put it in quotes if it contains spaces: `'empty \
+                     POST.elapsed'`"
                 .to_owned(),
         };
-        return Err((format!("`{}` is no figure of a case", shorten(name)), Some(hint)));
+        return Err((format!("`{}` is not a figure of a case", shorten(name)), Some(hint)));
     };
     let known = names_of(&case.system, &case.loads);
     if expr::built_in_kind(figure).is_some() || known.iter().any(|k| k == figure) {

@@ -23,7 +23,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<EventSpec> {
     let Some(node) = fields.get("events") else { return Vec::new() };
     let items = r.list(node, "a list of events such as `[{ at: 10s, do: kill edge2 }]`");
     if items.is_empty() && matches!(node.value, Value::List(_)) {
-        r.push(Problem::new(fields.key_span("events"), "`events` has no event").hint("leave it out"));
+        r.push(Problem::new(fields.key_span("events"), "`events` is empty").hint("leave it out"));
     }
     let mut events: Vec<EventSpec> = items.iter().filter_map(|item| read_one(r, item)).collect();
     events.sort_by_key(|e| e.at_ns);
@@ -33,7 +33,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<EventSpec> {
 fn read_one(r: &mut Reader<'_>, node: &Node) -> Option<EventSpec> {
     let fields = r.fields(node, &keys::EVENT, node.span)?;
     let at_ns = r.duration(&fields, "at");
-    let scalar = r.scalar(fields.get("do")?, "what is done, such as `kill edge2`")?;
+    let scalar = r.scalar(fields.get("do")?, "an action such as `kill edge2`")?;
     let text = scalar.text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     // For a case in which nothing happens.
     if text == "none" {
@@ -114,12 +114,12 @@ pub(crate) fn unfit(
 ) -> Option<(&'static str, &'static str)> {
     match (event.action, part) {
         (_, Part::External(_)) => {
-            Some(("it runs already, and nothing is done to it", "do it to a component that loadlab starts"))
+            Some(("loadlab only watches components that run already", "name a component that loadlab starts"))
         }
         (Action::Disconnect | Action::Reconnect | Action::Limit { limit: LimitName::Bandwidth, .. }, _)
             if isolate != Isolation::Each =>
         {
-            Some(("it has no link of its own", "`isolate: true` gives each component one"))
+            Some(("it does not have its own link", "`isolate: true` gives each component one"))
         }
         _ => None,
     }

@@ -60,9 +60,13 @@ impl Reader<'_> {
         let is_header = matches!(spot.when, When::Request(Escape::Header));
         let bad = |c: char| if is_header { c.is_control() && c != '\t' } else { c == '\0' };
         if value.contains(bad) {
-            let message = format!("the value of `${{{reference}}}` holds a line break or control character");
-            let what =
-                if is_header { "a header field is one line" } else { "a NUL character cannot stand here" };
+            let message =
+                format!("the value of `${{{reference}}}` contains a line break or control character");
+            let what = if is_header {
+                "a header field must be a single line"
+            } else {
+                "NUL characters are not allowed here"
+            };
             return Err(Some((message, what.to_owned())));
         }
         if *is_public {
@@ -71,9 +75,10 @@ impl Reader<'_> {
         if value.len() < LEAST_BYTES {
             let bytes = value.len();
             let message = format!(
-                "the value of `${{{reference}}}` has {bytes} bytes: a secret has at least {LEAST_BYTES}, since it is masked wherever it appears"
+                "the value of `${{{reference}}}` has {bytes} bytes: a secret needs at least {LEAST_BYTES}, \
+                 because it is masked wherever it appears"
             );
-            return Err(Some((message, format!("if it is no secret, write `${{public:{reference}}}`"))));
+            return Err(Some((message, format!("if it is not a secret, write `${{public:{reference}}}`"))));
         }
         self.used_secret = Some(spot.node.span);
         self.secrets.extend(credentials::parts(value));
@@ -107,11 +112,11 @@ fn missing_words(reference: &Reference, missing: &Missing) -> (String, String) {
             (format!("{what} is not UTF-8 text"), "encode it, in base64 for example".to_owned())
         }
         (Missing::TooLong, _) => {
-            let message = format!("{what} has more than {} KiB", MOST_BYTES / 1024);
-            (message, "a body from a file is `body: { file: PATH }`".to_owned())
+            let message = format!("{what} is larger than {} KiB", MOST_BYTES / 1024);
+            (message, "to send a file as the body, write `body: { file: PATH }`".to_owned())
         }
         (Missing::Unreadable(why), _) => {
-            (format!("cannot read {what}: {why}"), "the path starts in the plan's folder".to_owned())
+            (format!("cannot read {what}: {why}"), "the path is relative to the plan's folder".to_owned())
         }
     }
 }

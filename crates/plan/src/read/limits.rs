@@ -157,19 +157,19 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> Limits {
     }
     let span_of = |key: &str| fields.get(key).map_or(at, |n| n.span);
     if limits.memory_bytes == Some(0) {
-        let problem = Problem::new(span_of("memory"), "nothing runs in no memory");
+        let problem = Problem::new(span_of("memory"), "nothing can run without memory");
         r.push(problem.hint("`none` for no limit"));
     }
     if let (Some(memory), Some(both)) = (limits.memory_bytes, limits.memory_swap_bytes)
         && both < memory
     {
-        let message = "`memory_swap` is memory and swap together, and less than `memory`";
-        r.push(Problem::new(span_of("memory_swap"), message).hint("at least as much as `memory`"));
+        let message = "`memory_swap` is memory and swap together, so it cannot be less than `memory`";
+        r.push(Problem::new(span_of("memory_swap"), message).hint("set it to at least `memory`"));
     }
     // Without a delay there is nothing that could vary.
     if limits.delay_ns.is_some() && limits.jitter_ns > limits.delay_ns {
-        let message = "`jitter` is more than `delay`, and nothing arrives before it was sent";
-        r.push(Problem::new(span_of("jitter"), message).hint("a `delay` at least as long"));
+        let message = "`jitter` is more than `delay`, but nothing can arrive before it was sent";
+        r.push(Problem::new(span_of("jitter"), message).hint("use a `delay` that is at least as long"));
     }
     if let Some(node) = fields.get("cpuset") {
         limits.cpuset = read_cpus(r, node).unwrap_or_default();
@@ -239,11 +239,12 @@ fn read_cpus(r: &mut Reader<'_>, node: &Node) -> Option<Vec<usize>> {
 }
 
 /// How it is written.
-const FORM: &str = "`${measured.CASE.COMPONENT.FIGURE / 2}`, such as `${measured.control.edge.memory.mean / 2}`; a case \
-                    whose name is no word stands in brackets: `${measured[\"1% CPU\"].edge.cpu}`";
+const FORM: &str = "`${measured.CASE.COMPONENT.FIGURE / 2}`, such as `${measured.control.edge.memory.mean / \
+                    2}`; put the name of a case in brackets if it is not a single word: `${measured[\"1% \
+                    CPU\"].edge.cpu}`";
 
 fn parse_measured(limit: LimitName, text: &str, at: Place) -> Result<MeasuredLimit, (String, String)> {
-    let wrong = || (format!("`{}` is no measured figure", shorten(text)), FORM.to_owned());
+    let wrong = || (format!("`{}` is not a measured figure", shorten(text)), FORM.to_owned());
     let inner = text.trim().strip_prefix("${measured").and_then(|t| t.strip_suffix('}')).ok_or_else(wrong)?;
     let (case, rest) = case_of(inner).ok_or_else(wrong)?;
     let end = rest.find(['*', '/']).unwrap_or(rest.len());
@@ -252,17 +253,18 @@ fn parse_measured(limit: LimitName, text: &str, at: Place) -> Result<MeasuredLim
     let kind = expr::kind_of(&format!("{component}.{figure}"));
     let is_figure = expr::component_names("x").iter().any(|n| n.strip_prefix("x.") == Some(figure));
     match limit.figure() {
-        None => {
-            Err((format!("`{}` cannot follow from what was measured", limit.key()), "a plain value".into()))
-        }
+        None => Err((
+            format!("`{}` cannot be derived from a measured figure", limit.key()),
+            "use a plain value".into(),
+        )),
         Some(wanted) if !is_figure || kind != Some(wanted) => {
             let fitting = match wanted {
                 Figure::Bytes => "`memory.mean`, `memory.max` or `memory.last`",
                 Figure::Percent => "`cpu` or `cpu.max`",
                 _ => "`pids` or `open_files`",
             };
-            let message = format!("`{}` is no figure that makes a limit on {}", shorten(figure), limit.key());
-            Err((message, format!("one of {fitting}")))
+            let message = format!("`{}` cannot be used as a limit on {}", shorten(figure), limit.key());
+            Err((message, format!("use one of {fitting}")))
         }
         Some(_) => Ok(MeasuredLimit {
             limit,
@@ -319,8 +321,8 @@ pub(crate) fn check_measured(plan: &Plan) -> Vec<PlanError> {
                     let in_turn = plan.order == Order::Interleaved && plan.trials > 1;
                     in_turn.then(|| {
                         let message =
-                            "with cases in turn not all trials of the measured case come before".to_owned();
-                        (message, "`order: sequential`".to_owned())
+                            "cases run in turn, so not all trials of the measured case come first".to_owned();
+                        (message, "use `order: sequential`".to_owned())
                     })
                 });
                 let Some((message, hint)) = found else { continue };
@@ -339,13 +341,13 @@ pub(crate) fn check_measured(plan: &Plan) -> Vec<PlanError> {
 fn check_one(measured: &MeasuredLimit, cases: &[Case], own: usize) -> Option<(String, String)> {
     let names: Vec<&str> = cases.iter().map(|c| c.name.as_str()).collect();
     let Some(at) = names.iter().position(|n| *n == measured.case) else {
-        let message = format!("there is no case `{}` that could have been measured", shorten(&measured.case));
+        let message = format!("there is no case `{}` to measure", shorten(&measured.case));
         let hint = suggest::hint(&measured.case, &names).unwrap_or_else(|| FORM.to_owned());
-        return Some((message, format!("{hint}; `--case` leaves cases out")));
+        return Some((message, format!("{hint}; `--case` may have excluded it")));
     };
     if at >= own {
         let message = format!(
-            "case `{}` needs what case `{}` measures, which does not come before it",
+            "case `{}` needs a figure of case `{}`, which does not run before it",
             shorten(names[own]),
             shorten(&measured.case)
         );
@@ -378,24 +380,24 @@ mod tests {
             (
                 LimitName::Memory,
                 "${measured.control.edge.cpu}",
-                Err("`cpu` is no figure that makes a limit on memory"),
+                Err("`cpu` cannot be used as a limit on memory"),
             ),
-            (LimitName::Pids, "${measured.a.edge.pid}", Err("`pid` is no figure that makes a limit on pids")),
+            (LimitName::Pids, "${measured.a.edge.pid}", Err("`pid` cannot be used as a limit on pids")),
             (
                 LimitName::BlockRead,
                 "${measured.a.b.block.read}",
-                Err("`block_read` cannot follow from what was measured"),
+                Err("`block_read` cannot be derived from a measured figure"),
             ),
-            (LimitName::Memory, "${measured.control}", Err("`${measured.control}` is no measured figure")),
+            (LimitName::Memory, "${measured.control}", Err("`${measured.control}` is not a measured figure")),
             (
                 LimitName::Memory,
                 "${measured.a.b.memory / 0}",
-                Err("`${measured.a.b.memory / 0}` is no measured figure"),
+                Err("`${measured.a.b.memory / 0}` is not a measured figure"),
             ),
             (
                 LimitName::Memory,
                 "${measured.a.b.memory - 1}",
-                Err("`memory - 1` is no figure that makes a limit on memory"),
+                Err("`memory - 1` cannot be used as a limit on memory"),
             ),
         ] {
             let got = parse_measured(limit, text, Place::default()).map_err(|(message, _)| message);

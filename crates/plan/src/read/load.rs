@@ -82,10 +82,10 @@ fn read_warmup(r: &mut Reader<'_>, fields: &Fields<'_>, has_stages: bool) -> (u6
         if other {
             let problem = Problem::new(
                 fields.key_span("warmup"),
-                format!("no warm-up is found in a load with `{key}`"),
+                format!("a warm-up cannot be detected in a load with `{key}`"),
             );
             let problem = problem.related(format!("`{key}` is here"), fields.key_span(key));
-            r.push(problem.hint("give its length: `warmup: 10s`"));
+            r.push(problem.hint("set its length: `warmup: 10s`"));
         }
     }
     (0, true)
@@ -134,11 +134,11 @@ fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
     };
     for (key, hint) in others.into_iter().filter(|(key, _)| fields.get(key).is_some()) {
         let problem =
-            Problem::new(fields.key_span(key), format!("`{key}` has no meaning for stages of {kind}"));
+            Problem::new(fields.key_span(key), format!("`{key}` does not apply to stages of {kind}"));
         r.push(problem.related("`stages` is here", fields.key_span("stages")).hint(hint));
     }
     if fields.get("ramp").is_some() {
-        let problem = Problem::new(fields.key_span("ramp"), "`ramp` and `stages` exclude each other");
+        let problem = Problem::new(fields.key_span("ramp"), "`ramp` and `stages` cannot be combined");
         let problem = problem.related("`stages` is here", fields.key_span("stages"));
         r.push(problem.hint("a ramp is a stage: `{ to: 100, over: 10s }`"));
     }
@@ -148,10 +148,11 @@ fn of_the_other_kind(r: &mut Reader<'_>, fields: &Fields<'_>, stages: &Stages) {
 fn read_think(r: &mut Reader<'_>, fields: &Fields<'_>, stages: Option<&Stages>) -> Think {
     let think = stages::read_think(r, fields);
     if think != Think::None && fields.get("pace").is_some() && !stages.is_some_and(|s| s.is_rate) {
-        let problem = Problem::new(fields.key_span("think"), "`think` and `pace` exclude each other");
+        let problem = Problem::new(fields.key_span("think"), "`think` and `pace` cannot be combined");
         let problem = problem.related("`pace` is here", fields.key_span("pace"));
         r.push(problem.hint(
-            "take `pace` for steps at fixed times, however long an answer takes, `think` for a pause after each answer",
+            "use `pace` for steps at fixed times, however long a response takes, and `think` for a pause after \
+             each response",
         ));
     }
     think
@@ -177,7 +178,7 @@ fn fits_together(
     if warmup_ns >= duration_ns && warmup_ns > 0 {
         let problem =
             Problem::new(fields.key_span("warmup"), "`warmup` leaves nothing of the load to measure");
-        r.push(problem.related(&is_here, duration).hint("a warm-up shorter than the load"));
+        r.push(problem.related(&is_here, duration).hint("use a warm-up shorter than the load"));
     }
     if ramp_ns > duration_ns && key == "duration" {
         let problem = Problem::new(fields.key_span("ramp"), "`ramp` is longer than the load");

@@ -27,7 +27,7 @@ pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Part>
             r,
             fields,
             &["replicas", "dir", "port", "ports", "lifetime", "stop", "build"],
-            "the Compose file says that",
+            "the Compose file sets it",
         );
         return r.scalar(node, "the name of a service").map(|s| Part::Service(s.text));
     }
@@ -191,9 +191,9 @@ pub(crate) fn read_compose(
     let timeout_ns = r.positive_duration(&fields, "timeout").unwrap_or(300 * SECOND_NS);
     let file = r.text(&fields, "file");
     if let (Lifetime::Experiment, Some(used)) = (lifetime, r.used_case.or(differs)) {
-        let message = "the Compose file lives for the whole experiment, but this differs from case to case";
+        let message = "the Compose file lives for the whole experiment, but this differs between cases";
         let problem = Problem::new(used, message).related("because of this", fields.key_span("lifetime"));
-        r.push(problem.hint("`lifetime: case` or `lifetime: trial`"));
+        r.push(problem.hint("use `lifetime: case` or `lifetime: trial`"));
     }
     let file = file?;
     Some(ComposeSpec { env, lifetime, timeout_ns, ..plain(in_folder(r.plan_dir, &file)) })

@@ -57,7 +57,7 @@ fn read_redis(r: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option<Pr
     if let Some(node) = fields.get("call") {
         let items = r.list(node, "a list of words such as `[DBSIZE]`");
         if items.is_empty() {
-            r.push(Problem::new(fields.key_span("call"), "`call` has no word").hint("`call: [DBSIZE]`"));
+            r.push(Problem::new(fields.key_span("call"), "`call` is empty").hint("`call: [DBSIZE]`"));
         }
         let words: Vec<_> = items.iter().filter_map(|n| r.template(n, "a word")).collect();
         return (words.len() == items.len() && !words.is_empty())
@@ -87,7 +87,7 @@ fn read_log(r: &mut Reader<'_>, node: &Node, fields: &Fields<'_>) -> Option<Prob
     let node = fields.get("contains")?;
     let contains = r.scalar(node, "a text")?.text;
     if contains.is_empty() || contains.contains('\n') {
-        r.push(Problem::new(node.span, "expected a part of one line for `contains`"));
+        r.push(Problem::new(node.span, "expected part of a single line for `contains`"));
         return None;
     }
     Some(ProbeSource::Log { components, contains })

@@ -270,7 +270,7 @@ impl<'a> Reader<'a> {
         for need in section.needs {
             let met = need.needs.iter().any(|name| has(name).is_some());
             if let (Some(entry), false, true) = (has(need.key), met, whole) {
-                let message = format!("`{}` belongs to `{}`, which is not here", need.key, need.needs[0]);
+                let message = format!("`{}` needs `{}`, which is missing", need.key, need.needs[0]);
                 self.push(Problem::new(entry.key_span, message).hint(need.hint));
             }
         }
@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
                     );
                 }
                 [first, second, ..] => {
-                    let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
+                    let message = format!("`{}` and `{}` cannot be combined", first.key, second.key);
                     let problem = Problem::new(second.key_span, message).hint(group.why);
                     self.push(problem.related(format!("`{}` is here", first.key), first.key_span));
                 }
@@ -416,7 +416,7 @@ impl<'a> Reader<'a> {
         let (message, hint) = match pieces(text) {
             Ok(list) => return Some(list),
             Err(BraceError::Open) => ("`${` without a `}`", "for a plain `${` write `$${`"),
-            Err(BraceError::Empty) => ("`${}` has no name in it", "for a plain `${}` write `$${}`"),
+            Err(BraceError::Empty) => ("`${}` is empty", "for a plain `${}` write `$${}`"),
         };
         self.push(Problem::new(self.inner_span(node, "${"), message).hint(hint));
         None
@@ -456,7 +456,8 @@ impl<'a> Reader<'a> {
                 out.template.push_name(name, escape);
             }
             Meaning::Later => {
-                let message = format!("`${{{name}}}` is known only while it runs; this is needed before");
+                let message =
+                    format!("`${{{name}}}` is known only while the system runs, but this is needed earlier");
                 self.push(Problem::new(self.inner_span(node, name), message));
                 out.whole = false;
             }
@@ -541,7 +542,7 @@ impl<'a> Reader<'a> {
         let several =
             self.instances.iter().find(|i| Some(i.group.as_str()) == group && Some(i.name.as_str()) != group);
         let hint = if let Some(first) = several {
-            format!("there are several: say which one, such as `${{components.{}.port}}`", first.name)
+            format!("there are several: choose one, such as `${{components.{}.port}}`", first.name)
         } else if let Some(near) = suggest::nearest(name, known.iter().copied()) {
             format!("did you mean `${{{near}}}`?")
         } else if !name.contains('.') && name != "port" && name != "replica" {
@@ -555,7 +556,7 @@ impl<'a> Reader<'a> {
         } else {
             format!("known here: {}", suggest::listed(&known))
         };
-        let message = format!("nothing is known as `${{{}}}` here", shorten(name));
+        let message = format!("unknown name `${{{}}}`", shorten(name));
         self.push(Problem::new(self.inner_span(node, name), message).hint(hint));
     }
 

@@ -69,12 +69,13 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Stages> {
     let most = list.iter().filter(|s| s.over_ns > 0).map(|s| s.from.max(s.to)).fold(0.0, f64::max);
     let wrong = match () {
         () if items.is_empty() && !matches!(node.value, Value::List(_)) => return None,
-        () if items.is_empty() => Some(("`stages` has no stage", "such as `{ to: 100, over: 10s }`")),
+        () if items.is_empty() => Some(("`stages` is empty", "add one such as `{ to: 100, over: 10s }`")),
         () if length_ns == 0 => Some(("these stages take no time", "add one that holds: `{ hold: 30s }`")),
         () if length_ns > YEAR_NS => Some(("these stages take longer than a year", "shorter ones")),
-        () if most == 0.0 => {
-            Some(("these stages ask for nothing: all are at 0", "begin with `{ to: 100, over: 10s }`"))
-        }
+        () if most == 0.0 => Some((
+            "these stages send nothing: all levels are 0",
+            "add a level such as `{ to: 100, over: 10s }`",
+        )),
         () => None,
     };
     if let Some((message, hint)) = wrong {

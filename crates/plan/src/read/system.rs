@@ -55,8 +55,8 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
         for entry in r.map(node, "a map of probes by name") {
             r.check_word(&entry.key, entry.key_span, "a probe");
             if loadlab_record::expr::built_in_kind(&entry.key).is_some() {
-                let message = format!("`{}` means something else in conditions already", entry.key);
-                r.push(Problem::new(entry.key_span, message).hint("give the probe another name"));
+                let message = format!("`{}` already has another meaning in conditions", entry.key);
+                r.push(Problem::new(entry.key_span, message).hint("rename the probe"));
             }
             spec.probes.extend(probes::read(r, entry));
         }
@@ -74,8 +74,8 @@ fn services_have_a_file(
     for entry in components.map_or(&[][..], Node::entries) {
         let key = entry.value.entries().iter().find(|e| e.key == "compose");
         if let (Some(key), None, None) = (key, &spec.compose, fields.get("compose")) {
-            let problem = Problem::new(key.key_span, "the system has no Compose file that this could be of");
-            r.push(problem.hint("`compose: docker-compose.yml` beside `components`"));
+            let problem = Problem::new(key.key_span, "the system has no Compose file for this service");
+            r.push(problem.hint("add `compose: docker-compose.yml` next to `components`"));
         }
     }
 }
@@ -136,8 +136,8 @@ fn names_differ(r: &mut Reader<'_>, entries: &[Entry]) {
     };
     for entry in entries {
         if let Some(group) = clash(r, entry) {
-            let message = format!("`{}` is the name of a replica of `{group}` as well", entry.key);
-            r.push(Problem::new(entry.key_span, message).hint("give one of the two another name"));
+            let message = format!("`{}` is also the name of a replica of `{group}`", entry.key);
+            r.push(Problem::new(entry.key_span, message).hint("rename one of the two"));
         }
     }
 }
@@ -148,9 +148,8 @@ fn read_component(r: &mut Reader<'_>, entry: &Entry) -> Vec<ComponentSpec> {
         return Vec::new();
     }
     if NOT_COMPONENTS.contains(&entry.key.as_str()) {
-        let message = format!("`{}` is what the record calls something else", entry.key);
-        let hint =
-            "give the component another name: `host`, `loadlab` and `probes` have samples of their own";
+        let message = format!("`{}` is a reserved name", entry.key);
+        let hint = "rename the component: the record uses `host`, `loadlab` and `probes` for other samples";
         r.push(Problem::new(entry.key_span, message).hint(hint));
     }
     let Some(fields) = r.fields(&entry.value, &keys::COMPONENT, entry.key_span) else { return Vec::new() };
@@ -173,7 +172,7 @@ fn ports_differ(r: &mut Reader<'_>, own: &[usize], fields: &Fields<'_>) {
     if let Some(number) = same.and_then(|p| p.number) {
         let key = if fields.get("port").is_some() { "port" } else { "ports" };
         let problem = Problem::new(fields.key_span(key), format!("all replicas would have port {number}"));
-        r.push(problem.hint("`auto`, or put `${replica}` in it"));
+        r.push(problem.hint("use `auto`, or put `${replica}` in it"));
     }
 }
 
@@ -203,12 +202,10 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
         _ => Lifetime::Trial,
     };
     if let (Lifetime::Experiment, Some(used)) = (lifetime, r.used_case) {
-        let message = format!(
-            "`{}` lives for the whole experiment, but this differs from case to case",
-            instance.group
-        );
+        let message =
+            format!("`{}` lives for the whole experiment, but this differs between cases", instance.group);
         let problem = Problem::new(used, message).related("because of this", fields.key_span("lifetime"));
-        r.push(problem.hint("`lifetime: case` or `lifetime: trial`"));
+        r.push(problem.hint("use `lifetime: case` or `lifetime: trial`"));
     }
     let Instance { name, group, replica, .. } = instance;
     Some(ComponentSpec {
@@ -233,10 +230,10 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
 fn check_ready(r: &mut Reader<'_>, fields: &Fields<'_>, part: Option<&Part>, ready: Option<&ReadySpec>) {
     let (message, hint) = match (part, ready.map(|r| &r.sign)) {
         (Some(Part::Process(_)), Some(ReadySign::Health)) => {
-            ("a process has no health check", "`http`, `tcp` or `log`")
+            ("a process has no health check", "use `http`, `tcp` or `log`")
         }
         (Some(Part::External(_)), Some(ReadySign::Log(_) | ReadySign::Health)) => {
-            ("it runs already: its output is not loadlab's to read", "`http` or `tcp`")
+            ("it runs already, so loadlab cannot read its output", "use `http` or `tcp`")
         }
         _ => return,
     };
@@ -264,7 +261,8 @@ fn read_builds(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Command> {
             Command::Words(words) => words.iter().find_map(late),
         };
         if let (Some(name), Some(node)) = (name, fields.get("build")) {
-            let message = format!("`${{{name}}}` is known only while it runs; builds are done before");
+            let message =
+                format!("`${{{name}}}` is known only while the system runs, but builds finish earlier");
             r.push(Problem::new(r.inner_span(node, &name), message));
         }
     }
@@ -320,7 +318,7 @@ fn read_ready(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<ReadySpec> {
         let node = fields.get("log")?;
         let text = r.template(node, "a text")?;
         if text.to_string().is_empty() || text.to_string().contains('\n') {
-            r.push(Problem::new(node.span, "expected a part of one line for `log`"));
+            r.push(Problem::new(node.span, "expected part of a single line for `log`"));
             return None;
         }
         ReadySign::Log(text)

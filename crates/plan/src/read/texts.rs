@@ -44,7 +44,7 @@ pub(crate) fn read_command(r: &mut Reader<'_>, node: &Node) -> Option<Command> {
         return None;
     }
     if line.to_string().contains('\0') {
-        r.push(Problem::new(node.span, "a command cannot hold a NUL character"));
+        r.push(Problem::new(node.span, "a command cannot contain a NUL character"));
         return None;
     }
     Some(Command::Shell(line))
@@ -55,7 +55,8 @@ pub(crate) fn read_env(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, 
     let mut env = Vec::new();
     for entry in r.map(node, "a map of environment variables") {
         if entry.key.is_empty() || entry.key.contains(['=', '\0']) {
-            let message = format!("`{}` cannot be the name of an environment variable", shorten(&entry.key));
+            let message =
+                format!("`{}` is not a valid name for an environment variable", shorten(&entry.key));
             r.push(Problem::new(entry.key_span, message));
         }
         env.extend(r.template(&entry.value, "a text").map(|value| (entry.key.clone(), value)));

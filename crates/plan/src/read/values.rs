@@ -17,7 +17,7 @@ impl Reader<'_> {
             Ok(value) => Some(value),
             Err(error) => {
                 let missing = scalar.kind == Kind::Number && what.contains("duration");
-                let hint = missing.then(|| format!("with its unit: `{}s`?", scalar.text));
+                let hint = missing.then(|| format!("add a unit: `{}s`?", scalar.text));
                 self.wrong(&scalar, format!("`{}` is not {}", shorten(&scalar.text), error.expected), hint);
                 None
             }
@@ -45,7 +45,7 @@ impl Reader<'_> {
         let ns = self.duration(fields, key)?;
         if ns == 0 {
             let span = fields.get(key).map_or(fields.at, |n| n.span);
-            self.push(Problem::new(span, format!("`{key}` must be longer than 0")));
+            self.push(Problem::new(span, format!("`{key}` must be greater than zero")));
             return None;
         }
         Some(ns)
@@ -69,7 +69,7 @@ impl Reader<'_> {
             return None;
         };
         if value < least || value > most {
-            self.wrong(&scalar, format!("`{key}` is {value}; it can be {least} to {most}"), None);
+            self.wrong(&scalar, format!("`{key}` is {value}; it must be from {least} to {most}"), None);
             return None;
         }
         Some(value)
@@ -98,7 +98,8 @@ impl Reader<'_> {
         let scalar = self.scalar(fields.get(key)?, &format!("one of {listed}"))?;
         let found = words.iter().copied().find(|w| *w == scalar.text);
         if found.is_none() {
-            let message = format!("`{}` is not a value of `{key}`: one of {listed}", shorten(&scalar.text));
+            let message =
+                format!("`{}` is not a value of `{key}`: use one of {listed}", shorten(&scalar.text));
             let near = suggest::nearest(&scalar.text, words.iter().copied());
             self.wrong(&scalar, message, near.map(|w| format!("did you mean `{w}`?")));
         }
@@ -122,13 +123,13 @@ impl Reader<'_> {
         let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
         let fine = !name.is_empty() && name.len() <= 64 && name.chars().all(good);
         if !fine {
-            let message = format!("`{}` cannot be the name of {what}", shorten(name));
+            let message = format!("`{}` is not a valid name for {what}", shorten(name));
             let better: String = name
                 .chars()
                 .take(64)
                 .map(|c| if good(c.to_ascii_lowercase()) { c.to_ascii_lowercase() } else { '-' })
                 .collect();
-            let hint = format!("small letters, digits, `-` and `_`, at most 64: `{better}`");
+            let hint = format!("lower-case letters, digits, `-` and `_`, at most 64: `{better}`");
             self.push(Problem::new(span, message).hint(hint));
         }
         fine
@@ -139,9 +140,10 @@ impl Reader<'_> {
         let head = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         let fine = head && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         if !fine {
-            let message = format!("`{}` cannot be the name of {what}", shorten(name));
+            let message = format!("`{}` is not a valid name for {what}", shorten(name));
             self.push(
-                Problem::new(span, message).hint("letters, digits and `_`, at most 64, no digit in front"),
+                Problem::new(span, message)
+                    .hint("letters, digits and `_`, at most 64, not starting with a digit"),
             );
         }
         fine

@@ -43,9 +43,9 @@ impl Reader<'_> {
         match self.variable(node, inner) {
             Ok(Some(variable)) => Word::Variable(variable, escape),
             Ok(None) if inner != name => {
-                let message = format!("`{}` is no variable", shorten(inner));
+                let message = format!("`{}` is not a variable", shorten(inner));
                 let problem = Problem::new(self.inner_span(node, name), message);
-                self.push(problem.hint("`raw(NAME)` puts a captured value in as it is"));
+                self.push(problem.hint("`raw(NAME)` inserts a captured value unchanged"));
                 Word::Wrong
             }
             Ok(None) => Word::Other,
@@ -61,7 +61,7 @@ impl Reader<'_> {
         let in_load = self.names.place == Place::Load;
         let variable = match name {
             "user" | "iteration" | "sequence" | "unique" if !in_load => {
-                let message = format!("`setup` is not any user's: there is no `${{{name}}}`");
+                let message = format!("`setup` does not run as a user, so there is no `${{{name}}}`");
                 return Err(problem(self, message));
             }
             "user" => Variable::User,
@@ -79,7 +79,7 @@ impl Reader<'_> {
             }
             _ => {
                 if let Some(unit) = name.strip_prefix("now.") {
-                    let message = format!("`{}` is no form of the time", shorten(unit));
+                    let message = format!("`{}` is not a form of the time", shorten(unit));
                     let hint = "`now.s`, `now.ms`, `now.us`, `now.ns`, or `now.iso`";
                     return Err(problem(self, message).hint(hint));
                 }
@@ -110,13 +110,13 @@ impl Reader<'_> {
             return Ok(Some(Variable::Feed { feed: at as u16, column: column as u16 }));
         }
         if self.names.feeds.iter().any(|f| f.name == name) {
-            let problem = Problem::new(span, format!("`{name}` is a feed: which column of it?"));
+            let problem = Problem::new(span, format!("`{name}` is a feed: name one of its columns"));
             return Err(problem.hint(format!("`${{{name}.COLUMN}}`")));
         }
         if let Some((feed, column)) = name.split_once('.')
             && let Some(near) = suggest::nearest(feed, self.names.feeds.iter().map(|f| f.name.as_str()))
         {
-            let problem = Problem::new(span, format!("nothing is known as `${{{}}}` here", shorten(name)));
+            let problem = Problem::new(span, format!("unknown name `${{{}}}`", shorten(name)));
             return Err(problem.hint(format!("did you mean `${{{near}.{}}}`?", shorten(column))));
         }
         let Some(slot) = self.names.slot(name) else { return Ok(None) };
@@ -148,21 +148,23 @@ impl Reader<'_> {
         if let Some(feed) = self.names.feeds.iter().find(|f| f.name == name) {
             let problem = Problem::new(entry.key_span, format!("`{name}` is the name of a feed"));
             let problem = problem.related("the feed is here", feed.span);
-            self.push(problem.hint("give one of the two another name"));
+            self.push(problem.hint("rename one of the two"));
             return;
         }
         match self.names.slot(name) {
             Some(slot) if slot < self.names.shared => {
                 let problem =
-                    Problem::new(entry.key_span, format!("`{name}` is captured by `setup` already"));
+                    Problem::new(entry.key_span, format!("`{name}` is already captured by `setup`"));
                 let problem = problem.related("captured here", self.names.captures[slot].span);
-                self.push(problem.hint("all users see that one: give this one another name"));
+                self.push(problem.hint("all users see that value: rename this one"));
             }
             Some(slot) if self.names.captures[slot].is_number != is_number => {
-                let problem =
-                    Problem::new(entry.key_span, format!("`{name}` is a number here and none there"));
+                let problem = Problem::new(
+                    entry.key_span,
+                    format!("`{name}` is a number in one place but not in the other"),
+                );
                 let problem = problem.related("the other one is here", self.names.captures[slot].span);
-                self.push(problem.hint("`number: true` at both, or another name"));
+                self.push(problem.hint("use `number: true` in both, or another name"));
             }
             Some(_) => {}
             None => {
@@ -185,7 +187,7 @@ impl Reader<'_> {
             return false;
         }
         if RESERVED.contains(&name) {
-            let message = format!("`{name}` cannot be the name of {what}: it means something already");
+            let message = format!("`{name}` is not a valid name for {what}: it is reserved");
             self.push(Problem::new(span, message));
             return false;
         }

@@ -23,7 +23,7 @@ pub(crate) fn hint(typed: &str, allowed: &[&str]) -> Option<String> {
     }
     match allowed {
         [] => None,
-        [one] => Some(format!("only `{one}` can be here")),
+        [one] => Some(format!("only `{one}` is allowed here")),
         many => Some(format!("one of {}", listed(many))),
     }
 }

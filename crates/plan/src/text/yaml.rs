@@ -216,7 +216,7 @@ impl Maker<'_> {
                 let key = key
                     .as_deref()
                     .map_or("a key".to_owned(), |k| format!("`{}`", crate::text::shorten::shorten(k)));
-                Problem::new(span, format!("{key} is there twice in this map")).hint("remove one of the two")
+                Problem::new(span, format!("{key} appears twice in this map")).hint("remove one of the two")
             }
             Error::Budget { .. }
             | Error::AliasReplayLimitExceeded { .. }
@@ -231,7 +231,7 @@ impl Maker<'_> {
                     .hint("remove the `---`")
             }
             Error::RecursiveReferencesRequireWeakTypes { .. } => {
-                Problem::new(span, "an alias refers to a value that holds it")
+                Problem::new(span, "an alias refers to a value that contains it")
             }
             other => Problem::new(span, format!("this is not YAML: {}", first_line(&other.to_string())))
                 .maybe_hint(self.brace_hint(span)),
@@ -245,7 +245,7 @@ impl Maker<'_> {
         let line = self.text.get(from..)?.lines().next()?;
         let slip =
             line.find("${").is_some_and(|i| !line[..i].ends_with(['"', '\'']) && line[..i].contains('{'));
-        slip.then(|| "between `{` and `}` put quotes around values with `${…}`".to_owned())
+        slip.then(|| "inside `{` and `}`, put values with `${…}` in quotes".to_owned())
     }
 }
 
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn broken_yaml() {
         insta::assert_snapshot!(shown("a: 1\na: 2\n"), @r"
-        plan.yaml:2:1: `a` is there twice in this map
+        plan.yaml:2:1: `a` appears twice in this map
            |
          2 | a: 2
            | ^
@@ -319,7 +319,7 @@ mod tests {
            |
          1 | a: { cpu: ${case.cpu} }
            |            ^
-          hint: between `{` and `}` put quotes around values with `${…}`
+          hint: inside `{` and `}`, put values with `${…}` in quotes
         ");
         insta::assert_snapshot!(shown("a: [1, 2\nb: 3\n"), @r"
         plan.yaml:2:2: this is not YAML: illegal placement of ':' indicator
@@ -347,7 +347,7 @@ mod tests {
            |    ^
         ");
         insta::assert_snapshot!(shown("a: &a [*a]\n"), @r"
-        plan.yaml:1:8: an alias refers to a value that holds it
+        plan.yaml:1:8: an alias refers to a value that contains it
            |
          1 | a: &a [*a]
            |        ^^

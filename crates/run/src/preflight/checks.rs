@@ -67,14 +67,14 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let found = |figure: String| Finding::new("open files", figure);
     let Some(soft) = limit.soft else {
         return Some(
-            found("unlimited".to_owned()).effect(Severity::Ok, "as many connections as memory holds"),
+            found("unlimited".to_owned()).effect(Severity::Ok, "connections are limited only by memory"),
         );
     };
     let found = found(format!("{} allowed", n(soft)));
     let room = soft.saturating_sub(facts.open_files_used + RESERVED_FILES);
     let Some(planned) = planned else {
         let words = match on_uring(None, facts) {
-            true => "io_uring's sockets take none".to_owned(),
+            true => "sockets of io_uring need none".to_owned(),
             false => format!("room for {} connections", n(room)),
         };
         return Some(found.effect(Severity::Ok, words));
@@ -84,7 +84,7 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     }
     let most = planned.connections_most;
     if most <= room {
-        return Some(found.effect(Severity::Ok, format!("{} connections find room", n(most))));
+        return Some(found.effect(Severity::Ok, format!("room for {} connections", n(most))));
     }
     let needed = most.saturating_add(facts.open_files_used + RESERVED_FILES);
     let words = format!(
@@ -102,14 +102,14 @@ fn open_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
 /// More open files for a component than this process may hand on: it would not start.
 fn component_files(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let (wanted, component) = planned?.component_files.as_ref()?;
-    let found = Finding::new("files of parts", format!("`{component}` is to have {}", n(*wanted)));
+    let found = Finding::new("component files", format!("{} for `{component}`", n(*wanted)));
     match facts.open_files?.hard {
         Some(hard) if *wanted > hard && !facts.may_raise_limits => {
-            let words = format!("the hard limit is {}: it would not start", n(hard));
+            let words = format!("the hard limit is {}: the component would not start", n(hard));
             let remedy = format!("sudo prlimit --pid $$ --nofile={wanted}:{wanted}");
             Some(found.effect(Severity::Blocker, words).remedy(remedy))
         }
-        _ => Some(found.effect(Severity::Ok, "which may be given")),
+        _ => Some(found.effect(Severity::Ok, "allowed")),
     }
 }
 
@@ -120,8 +120,11 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
     let rings = planned.connections_most.div_ceil(threads).div_ceil(per_ring).max(1);
     if rings > MAX_RINGS {
         let most = per_ring.saturating_mul(MAX_RINGS * threads);
-        let words =
-            format!("a thread holds {MAX_RINGS} rings of {} sockets, all of them {}", n(per_ring), n(most));
+        let words = format!(
+            "a thread has at most {MAX_RINGS} rings of {} sockets each, all threads {} sockets",
+            n(per_ring),
+            n(most)
+        );
         let needed = planned.connections_most.div_ceil(threads * MAX_RINGS) + RESERVED_FILES;
         return found
             .effect(by_certainty(planned.connections > most), words)
@@ -130,7 +133,7 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
     // A server here most likely runs under the same limit, and its sockets are ordinary ones.
     if planned.loopback && planned.connections > soft {
         let words = format!(
-            "io_uring's sockets take none here, but a server process under the same limit accepts {} of {}",
+            "sockets of io_uring need none here, but a server process under the same limit accepts {} of {}",
             n(soft),
             n(planned.connections)
         );
@@ -139,8 +142,8 @@ fn rings(planned: &Planned, soft: u64, found: Finding) -> Finding {
             .remedy(format!("ulimit -n {}", planned.connections + RESERVED_FILES));
     }
     let words = match rings {
-        1 => "io_uring's sockets take none".to_owned(),
-        _ => format!("io_uring's sockets take none; {rings} rings a thread"),
+        1 => "sockets of io_uring need none".to_owned(),
+        _ => format!("sockets of io_uring need none; {rings} rings a thread"),
     };
     found.effect(Severity::Ok, words)
 }
@@ -179,7 +182,7 @@ fn more_ports(planned: &Planned, each: u64, needed: f64) -> String {
 fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let (each, pairs) = ports(planned, facts)?;
     if planned.is_some_and(|p| p.destinations.is_empty()) {
-        let words = "none is needed: nothing goes over TCP";
+        let words = "none needed: no target uses TCP";
         return Some(Finding::new("source ports", n(each)).effect(Severity::Ok, words));
     }
     let found = Finding::new("source ports", port_figure(each, planned));
@@ -190,17 +193,17 @@ fn source_ports(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let (capacity, most) = (each * pairs, planned.connections_most);
     let found = if most > capacity {
         let words = format!(
-            "{} of {} connections find no port: their requests fail as `connect`",
+            "no port for {} of {} connections: their requests fail as `connect`",
             n(most - capacity),
             n(most)
         );
         let sure = planned.connections > capacity;
         found.effect(by_certainty(sure), words).remedy(more_ports(planned, each, most as f64))
     } else if planned.connections as f64 > 0.85 * capacity as f64 {
-        let words = "enough, but connecting gets slow: the kernel searches long for the last free ports";
+        let words = "enough, but connecting gets slow: finding the last free ports takes the kernel long";
         found.effect(Severity::Note, words).remedy(more_ports(planned, each, capacity as f64 * 2.0))
     } else {
-        found.effect(Severity::Ok, format!("{} connections find one each", n(most)))
+        found.effect(Severity::Ok, format!("enough for {} connections", n(most)))
     };
     Some(found)
 }
@@ -228,14 +231,14 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
         true => more_ports(planned, each, capacity * 2.0),
     };
     Some(match planned.opened_within(held_s) {
-        Some(opened) if opened <= capacity => {
-            found.effect(Severity::Ok, format!("{} in that time find one each", format_count(opened)))
-        }
+        Some(opened) if opened <= capacity => found
+            .effect(Severity::Ok, format!("enough for {} connections in that time", format_count(opened))),
         Some(opened) => {
             let after_s =
                 planned.rate_per_s.map(|rate| format!(" after {} s", format_count(capacity / rate)));
             let words = format!(
-                "{} connections in that time for {} ports: where loadlab closes first they run out{}, and requests fail as `connect`",
+                "{} connections in that time for {} ports: where loadlab closes first, ports run out{} and \
+                 requests fail as `connect`",
                 format_count(opened),
                 format_count(capacity),
                 after_s.unwrap_or_default()
@@ -244,7 +247,7 @@ fn closed_connections(planned: Option<&Planned>, facts: &Facts) -> Option<Findin
         }
         None if capacity / held_s < FAST_PER_S => {
             let words = format!(
-                "above {per_s} ports run out where loadlab closes first, and requests fail as `connect`"
+                "above {per_s}, ports run out where loadlab closes first, and requests fail as `connect`"
             );
             found.effect(Severity::Doubt, words).remedy(remedy())
         }
@@ -258,16 +261,17 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("accept queue", format!("somaxconn {}", n(longest)));
     let Some(planned) = planned else {
         let words =
-            format!("{} may connect at one moment, if the server asks for so long a queue", n(longest));
+            format!("{} may connect at once, if the server asks for a queue of that length", n(longest));
         return Some(found.effect(Severity::Ok, words));
     };
     let burst = planned.burst;
     if !planned.loopback {
-        return Some(found.effect(Severity::Ok, "the server is elsewhere, and so is its queue"));
+        return Some(found.effect(Severity::Ok, "the server is on another machine, and so is its queue"));
     }
     if burst > longest {
         let words = format!(
-            "{} connect at once: those that find the queue full are tried again after 1 s, 3 s, 7 s, and their response times show it",
+            "{} connect at once: those that find the queue full are retried after 1 s, 3 s, 7 s, which their \
+             response times include",
             n(burst)
         );
         let remedy = format!("sysctl -w net.core.somaxconn={}", round_up(burst));
@@ -275,7 +279,7 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     }
     if burst > COMMON_BACKLOG {
         let words = format!(
-            "{} connect at once; nginx, Node and Redis ask for a queue of {COMMON_BACKLOG} unless told otherwise",
+            "{} connect at once; nginx, Node and Redis ask for a queue of {COMMON_BACKLOG} by default",
             n(burst)
         );
         let seconds = burst.div_ceil(COMMON_BACKLOG);
@@ -283,7 +287,7 @@ fn accept_queue(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
             found.effect(Severity::Note, words).remedy(format!("loadlab bench … --ramp {seconds}s")),
         );
     }
-    Some(found.effect(Severity::Ok, "longer than what connects at once"))
+    Some(found.effect(Severity::Ok, "long enough for all that connect at once"))
 }
 
 fn half_open(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
@@ -292,12 +296,12 @@ fn half_open(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let found = Finding::new("half-open queue", format!("{}, {cookies}", n(longest)));
     let burst = planned.filter(|p| p.loopback).map_or(0, |p| p.burst);
     if burst <= longest {
-        return Some(found.effect(Severity::Ok, "longer than what connects at once"));
+        return Some(found.effect(Severity::Ok, "long enough for all that connect at once"));
     }
     let remedy = format!("sysctl -w net.ipv4.tcp_max_syn_backlog={}", round_up(burst));
     let (severity, words) = match facts.syn_cookies {
         true => (Severity::Note, "some handshakes are answered with cookies, which costs the server time"),
-        false => (Severity::Doubt, "handshakes beyond it are dropped and tried again after 1 s, 3 s, 7 s"),
+        false => (Severity::Doubt, "handshakes beyond it are dropped and retried after 1 s, 3 s, 7 s"),
     };
     Some(found.effect(severity, format!("{} connect at once: {words}", n(burst))).remedy(remedy))
 }
@@ -309,13 +313,13 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
     let figure = format!("{} of {} entries", n(table.count), n(table.max));
     let found = Finding::new("connection tracking", figure);
     if table.tracks == Some(false) && planned.is_none_or(|p| p.loopback) {
-        return Some(found.effect(Severity::Ok, "connections to this machine are not entered"));
+        return Some(found.effect(Severity::Ok, "connections to this machine are not tracked"));
     }
     let room = table.max.saturating_sub(table.count);
     let per_s = room as f64 / table.time_wait_s.max(1) as f64;
     let Some(planned) = planned else {
         let words = format!(
-            "fills at {} new connections/s; then packets are dropped without an error",
+            "fills up at {} new connections/s; then packets are dropped without an error",
             format_count(per_s)
         );
         let severity = if table.tracks == Some(true) { Severity::Note } else { Severity::Ok };
@@ -332,14 +336,14 @@ fn connection_tracking(planned: Option<&Planned>, facts: &Facts) -> Option<Findi
                 _ => "it will be full".to_owned(),
             };
             let words = format!(
-                "{when}: then packets are dropped without an error, connects hang, and other programs with them"
+                "{when}: then packets are dropped without an error, and connects hang, also those of other programs"
             );
             let certain = sure && (!planned.keep_alive || planned.connections > room);
             found.effect(by_certainty(certain), words).remedy(track_less(planned, table, opened))
         }
         None if per_s < FAST_PER_S => {
             let words = format!(
-                "above {} new connections/s it is full within {} s: then packets are dropped without an error",
+                "above {} new connections/s it fills up within {} s: then packets are dropped without an error",
                 format_count(per_s),
                 table.time_wait_s
             );
@@ -377,8 +381,8 @@ fn io_uring(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     };
     let found = Finding::new("io_uring", figure);
     let found = match planned.is_some_and(|p| p.io == IoChoice::Uring) {
-        true => found.effect(Severity::Blocker, "`--io uring` has nothing to run on"),
-        false => found.effect(Severity::Note, "epoll is used: more CPU for a request, and open files count"),
+        true => found.effect(Severity::Blocker, "`--io uring` cannot work"),
+        false => found.effect(Severity::Note, "epoll is used: more CPU per request, and open files count"),
     };
     Some(found.remedy(match disabled {
         Some(_) => "sysctl -w kernel.io_uring_disabled=0",
@@ -403,7 +407,7 @@ fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let threads = planned.threads;
     if threads > facts.cores {
         let words = format!(
-            "{} load threads push one another aside: what they time includes their own waiting",
+            "{} load threads compete for cores: measured times include their own waiting",
             n(threads)
         );
         return Some(
@@ -414,7 +418,7 @@ fn cores(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     }
     if planned.loopback && threads == facts.cores {
         let words = format!(
-            "{} load thread(s) leave no core to a system here: latencies include its waiting for ours",
+            "{} load thread(s) leave no core to a system here: latencies include its wait for a core",
             n(threads)
         );
         let found = found.effect(Severity::Doubt, words);
@@ -442,12 +446,13 @@ fn cpu_quota(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     };
     if *quota < threads as f64 {
         let words = format!(
-            "{} load thread(s) are stopped for the rest of each period once it is used up: requests go out late in bursts",
+            "{} load thread(s) are throttled for the rest of each period once the quota is used up: requests go \
+             out late, in bursts",
             n(threads)
         );
         return Some(found.effect(Severity::Doubt, words).remedy(remedy));
     }
-    let words = "enough for the load threads; what else is in the group uses it as well";
+    let words = "enough for the load threads, but other processes in the group share it";
     Some(found.effect(Severity::Note, words).remedy(remedy))
 }
 
@@ -458,7 +463,7 @@ fn others(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let left = facts.cores as f64 - busy;
     // A tenth of a core is what a desktop does at rest.
     if left + 0.1 * facts.cores as f64 >= needed as f64 {
-        return Some(found.effect(Severity::Ok, "enough is idle"));
+        return Some(found.effect(Severity::Ok, "enough cores are idle"));
     }
     let words = format!(
         "{:.1} of {} cores left for the load and its system: latencies include waiting for a core",
@@ -474,17 +479,18 @@ fn steal(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(match steal {
         5.0.. => found.effect(
             Severity::Doubt,
-            "the hypervisor gives this machine's cores to others: latencies include its pauses; repeat on a dedicated one",
+            "the hypervisor gives this machine's cores to others: latencies include these pauses; repeat on a \
+             dedicated machine",
         ),
         1.0.. => found.effect(Severity::Note, "the hypervisor gives some of this machine's time to others"),
-        _ => found.effect(Severity::Ok, "the cores are ours"),
+        _ => found.effect(Severity::Ok, "no core time is stolen"),
     })
 }
 
 fn governor(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     let Some(slow) = facts.governors.iter().find(|g| g.name != "performance") else {
         let figure = facts.governors.first().map_or("none", |_| "performance");
-        let words = "the clock stays as it is";
+        let words = "the clock rate is fixed";
         return Some(Finding::new("CPU governor", figure).effect(Severity::Ok, words));
     };
     let figure = format!("{} on {}", slow.name, n(slow.count));
@@ -492,10 +498,15 @@ fn governor(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     // These drivers call "powersave" what rises with the load.
     let scales = slow.driver.contains("pstate") || slow.driver.contains("epp");
     let found = match slow.name == "powersave" && !scales {
-        true => found.effect(Severity::Doubt, "the cores stay at their lowest clock: everything is slower than it could be"),
+        true => found.effect(
+            Severity::Doubt,
+            "the cores stay at their lowest clock rate: everything is slower \
+                                               than it could be",
+        ),
         false => found.effect(
             Severity::Note,
-            "the clock follows the load: a low rate reads slower than a high one, and early seconds slower than late ones",
+            "the clock rate follows the load: low request rates measure slower than high ones, and early \
+             seconds slower than late ones",
         ),
     };
     Some(found.remedy("cpupower frequency-set -g performance"))
@@ -510,7 +521,7 @@ fn clock(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     }
     let found = found.effect(
         Severity::Doubt,
-        "each reading of the clock is a system call of a microsecond or more: fewer requests a second, coarser times",
+        "each clock reading is a system call of a microsecond or more: fewer requests per second, coarser times",
     );
     let better =
         ["tsc", "kvm-clock", "arch_sys_counter"].iter().find(|b| facts.clock_sources.iter().any(|s| s == *b));
@@ -554,9 +565,9 @@ fn memory(planned: Option<&Planned>, facts: &Facts) -> Option<Finding> {
         return Some(found.effect(Severity::Ok, words));
     }
     if most <= free {
-        return Some(found.effect(Severity::Note, format!("{words}, which leaves little to the system")));
+        return Some(found.effect(Severity::Note, format!("{words}, which leaves little for the system")));
     }
-    let words = format!("{words}: the kernel would end loadlab or something else in the middle");
+    let words = format!("{words}: the kernel would kill loadlab or something else during the load");
     let found = found.effect(by_certainty(needs(planned.connections) > free), words);
     Some(match group {
         Some((_, path)) => {
@@ -574,15 +585,15 @@ fn swap(_: Option<&Planned>, facts: &Facts) -> Option<Finding> {
     Some(match facts.memory.swap_pages_per_s {
         Some(pages) if pages >= 1.0 => {
             let words = format!(
-                "{} pages/s go to and fro: whatever waits for one waits for the disk",
+                "{} pages/s are swapped in and out: whatever needs one waits for the disk",
                 format_count(pages)
             );
             found.effect(Severity::Doubt, words).remedy("swapoff -a")
         }
         _ if used > LITTLE => {
-            let words = "what was moved there comes back from the disk when it is first needed";
+            let words = "swapped-out pages are read from the disk when they are first needed";
             found.effect(Severity::Note, words).remedy("swapoff -a")
         }
-        _ => found.effect(Severity::Ok, "nothing waits for it"),
+        _ => found.effect(Severity::Ok, "no swapping"),
     })
 }

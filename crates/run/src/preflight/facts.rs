@@ -408,7 +408,7 @@ fn try_io_uring() -> Option<String> {
     let ring = || Uring::new(Size { connections: 1, in_flight: 1, keep_alive: true, sources: false }).err();
     match std::thread::spawn(ring).join() {
         Ok(error) => error.map(|e| e.to_string()),
-        Err(_) => Some("it could not be tried".to_owned()),
+        Err(_) => Some("the attempt failed".to_owned()),
     }
 }
 

@@ -111,7 +111,7 @@ fn open_files() {
     let what = "open files";
     let facts = |soft, hard| Facts { open_files: Some(Limit { soft, hard }), ..good() };
     let tight = facts(Some(1024), Some(20_000));
-    check(what, &epoll(users(950)), &tight, (Fine, "950 connections find room", ""));
+    check(what, &epoll(users(950)), &tight, (Fine, "room for 950 connections", ""));
     check(
         what,
         &epoll(users(951)),
@@ -123,7 +123,7 @@ fn open_files() {
     // A cap that may never be reached is no certainty.
     let open = Planned { connections: 1, burst: 0, ..epoll(users(5000)) };
     check(what, &open, &tight, (Doubt, "4,050 of 5,000", "ulimit -n 5074"));
-    check(what, &users(900), &tight, (Fine, "io_uring's sockets take none", ""));
+    check(what, &users(900), &tight, (Fine, "sockets of io_uring need none", ""));
     check(what, &users(5000), &tight, (Note, "accepts 1,024 of 5,000", "ulimit -n 5064"));
     let away = Planned { loopback: false, ..users(5000) };
     check(what, &away, &tight, (Fine, "3 rings a thread", ""));
@@ -132,9 +132,9 @@ fn open_files() {
         what,
         &million,
         &tight,
-        (Blocker, "64 rings of 960 sockets, all of them 122,880", "ulimit -n 7877"),
+        (Blocker, "64 rings of 960 sockets each, all threads 122,880", "ulimit -n 7877"),
     );
-    check(what, &epoll(users(1_000_000)), &facts(None, None), (Fine, "as memory holds", ""));
+    check(what, &epoll(users(1_000_000)), &facts(None, None), (Fine, "only by memory", ""));
     let refused = IoUring { disabled: Some(2), refused: Some("not permitted".to_owned()) };
     let without = Facts { io_uring: refused, ..tight };
     check(what, &users(5000), &without, (Blocker, "could not be opened", "ulimit -n 5074"));
@@ -142,29 +142,29 @@ fn open_files() {
 
 #[test]
 fn files_of_components() {
-    let what = "files of parts";
+    let what = "component files";
     let with = |files| Planned { component_files: Some((files, "web".to_owned())), ..small() };
     assert!(findings(Some(&small()), &good()).iter().all(|f| f.what != what));
-    check(what, &with(20_000), &good(), (Fine, "may be given", ""));
-    let beyond = (Blocker, "the hard limit is 20,000: it would not start", "--nofile=50000:50000");
+    check(what, &with(20_000), &good(), (Fine, "allowed", ""));
+    let beyond = (Blocker, "the hard limit is 20,000: the component would not start", "--nofile=50000:50000");
     check(what, &with(50_000), &good(), beyond);
     let root = Facts { may_raise_limits: true, ..good() };
-    check(what, &with(50_000), &root, (Fine, "may be given", ""));
+    check(what, &with(50_000), &root, (Fine, "allowed", ""));
     let unlimited = Facts { open_files: Some(Limit { soft: Some(1024), hard: None }), ..good() };
-    check(what, &with(50_000), &unlimited, (Fine, "may be given", ""));
+    check(what, &with(50_000), &unlimited, (Fine, "allowed", ""));
 }
 
 #[test]
 fn source_ports() {
     let what = "source ports";
-    check(what, &users(20_000), &good(), (Fine, "20,000 connections find one each", ""));
+    check(what, &users(20_000), &good(), (Fine, "enough for 20,000 connections", ""));
     check(what, &users(25_000), &good(), (Note, "slow", "ip_local_port_range=\"1024 65535\""));
     check(what, &users(30_000), &good(), (Blocker, "1,768 of 30,000", "ip_local_port_range=\"1024 65535\""));
     check(what, &users(100_000), &good(), (Blocker, "71,768 of 100,000", "--source 127.0.1.1-127.0.1.13"));
     check(what, &users(1_000_000), &good(), (Blocker, "as `connect`", "--source 127.0.1.1-127.0.1.125"));
     let two =
         Planned { destinations: vec!["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()], ..users(30_000) };
-    check(what, &two, &good(), (Fine, "one each", ""));
+    check(what, &two, &good(), (Fine, "30,000", ""));
     let many = Planned { sources: 125, ..users(1_000_000) };
     check(what, &many, &good(), (Fine, "1,000,000", ""));
     let reserved = Facts { ports_reserved: 28_000, ..good() };
@@ -178,12 +178,12 @@ fn closed_connections() {
     let what = "closed connections";
     let none = Facts { tw_reuse: Some(0), ..good() };
     assert!(findings(Some(&small()), &none).iter().all(|f| f.what != what));
-    check(what, &opening(400.0, 600.0), &none, (Fine, "24,000 in that time", ""));
-    check(what, &opening(1000.0, 20.0), &none, (Fine, "20,000 in that time", ""));
+    check(what, &opening(400.0, 600.0), &none, (Fine, "24,000 connections in that time", ""));
+    check(what, &opening(1000.0, 20.0), &none, (Fine, "20,000 connections in that time", ""));
     let spent = (Doubt, "60,000 connections in that time for 28,232 ports", "tcp_tw_reuse=1");
     check(what, &opening(1000.0, 600.0), &none, spent);
     check(what, &opening(1000.0, 600.0), &none, (Doubt, "after 28.2 s", "tcp_tw_reuse=1"));
-    check(what, &opening(1000.0, 600.0), &good(), (Fine, "1,000 in that time", ""));
+    check(what, &opening(1000.0, 600.0), &good(), (Fine, "1,000 connections in that time", ""));
     check(what, &opening(40_000.0, 600.0), &good(), (Doubt, "40,000 connections", "1024 65535"));
     // Ports to elsewhere are only given again early when the setting is 1.
     let away = Planned { loopback: false, ..opening(1000.0, 600.0) };
@@ -196,18 +196,18 @@ fn closed_connections() {
 
 #[test]
 fn queues_of_a_server_here() {
-    check("accept queue", &users(511), &good(), (Fine, "longer", ""));
+    check("accept queue", &users(511), &good(), (Fine, "long enough", ""));
     check("accept queue", &users(512), &good(), (Note, "queue of 511", "--ramp 2s"));
     check("accept queue", &users(5000), &good(), (Doubt, "5,000 connect at once", "somaxconn=8192"));
     let ramped = Planned { burst: 500, ..users(5000) };
-    check("accept queue", &ramped, &good(), (Fine, "longer", ""));
+    check("accept queue", &ramped, &good(), (Fine, "long enough", ""));
     let away = Planned { loopback: false, ..users(5000) };
-    check("accept queue", &away, &good(), (Fine, "elsewhere", ""));
+    check("accept queue", &away, &good(), (Fine, "another machine", ""));
     check("half-open queue", &users(5000), &good(), (Note, "cookies", "tcp_max_syn_backlog=8192"));
-    check("half-open queue", &away, &good(), (Fine, "longer", ""));
+    check("half-open queue", &away, &good(), (Fine, "long enough", ""));
     let without = Facts { syn_cookies: false, ..good() };
     check("half-open queue", &users(5000), &without, (Doubt, "dropped", "tcp_max_syn_backlog=8192"));
-    check("half-open queue", &users(4096), &without, (Fine, "longer", ""));
+    check("half-open queue", &users(4096), &without, (Fine, "long enough", ""));
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn connection_tracking() {
     let what = "connection tracking";
     let table = |tracks| tracked(262_144, 0, tracks);
     check(what, &opening(5000.0, 600.0), &good(), (Fine, "no table", ""));
-    check(what, &opening(5000.0, 600.0), &table(Some(false)), (Fine, "not entered", ""));
+    check(what, &opening(5000.0, 600.0), &table(Some(false)), (Fine, "not tracked", ""));
     let full = (Blocker, "full after 52.4 s: then packets are dropped without an error", "unshare -rn");
     check(what, &opening(5000.0, 600.0), &table(Some(true)), full);
     check(what, &opening(5000.0, 600.0), &table(None), (Doubt, "full after 52.4 s", "unshare -rn"));
@@ -242,7 +242,7 @@ fn io_uring() {
     check("io_uring", &small(), &refused(0), (Note, "epoll is used", "seccomp=unconfined"));
     check("io_uring", &epoll(small()), &refused(2), (Fine, "asked for", ""));
     let forced = Planned { io: IoChoice::Uring, ..small() };
-    check("io_uring", &forced, &refused(2), (Blocker, "nothing to run on", "io_uring_disabled=0"));
+    check("io_uring", &forced, &refused(2), (Blocker, "cannot work", "io_uring_disabled=0"));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn cores_and_what_takes_them() {
     check("cores", &small(), &cores(3), (Fine, "2 for the load, 1 left to the system", ""));
     check("cores", &small(), &cores(2), (Doubt, "leave no core", "-t 1"));
     check("cores", &Planned { threads: 1, ..small() }, &cores(1), (Doubt, "leave no core", ""));
-    check("cores", &Planned { threads: 9, ..small() }, &cores(4), (Doubt, "push one another", "-t 2"));
+    check("cores", &Planned { threads: 9, ..small() }, &cores(4), (Doubt, "compete for cores", "-t 2"));
     check("cores", &Planned { loopback: false, ..small() }, &cores(2), (Fine, "2 for the load", ""));
 
     let quota = |n, path: &str| {
@@ -260,7 +260,7 @@ fn cores_and_what_takes_them() {
     };
     let what = "CPU quota on loadlab";
     check(what, &small(), &good(), (Fine, "whole cores", ""));
-    check(what, &small(), &quota(0.5, "/a/cpu.max"), (Doubt, "late in bursts", "echo max > /a/cpu.max"));
+    check(what, &small(), &quota(0.5, "/a/cpu.max"), (Doubt, "late, in bursts", "echo max > /a/cpu.max"));
     let v1 = quota(3.0, "/a/cpu.cfs_quota_us");
     check(what, &small(), &v1, (Note, "enough", "echo -1 > /a/cpu.cfs_quota_us"));
 
@@ -268,7 +268,7 @@ fn cores_and_what_takes_them() {
         |busy, steal| Facts { cpu: CpuUse { steal_percent: Some(steal), busy_cores: Some(busy) }, ..good() };
     check("other programs", &small(), &used(1.0, 0.0), (Fine, "idle", ""));
     check("other programs", &small(), &used(1.9, 0.0), (Doubt, "2.1 of 4 cores left", "top"));
-    check("steal time", &small(), &used(0.0, 0.9), (Fine, "ours", ""));
+    check("steal time", &small(), &used(0.0, 0.9), (Fine, "stolen", ""));
     check("steal time", &small(), &used(0.0, 1.0), (Note, "gives", ""));
     check("steal time", &small(), &used(0.0, 7.0), (Doubt, "pauses", ""));
 }
@@ -281,8 +281,8 @@ fn clocks() {
     };
     let what = "CPU governor";
     let remedy = "cpupower frequency-set -g performance";
-    check(what, &small(), &good(), (Fine, "stays", ""));
-    check(what, &small(), &governor("performance", "acpi-cpufreq"), (Fine, "stays", ""));
+    check(what, &small(), &good(), (Fine, "fixed", ""));
+    check(what, &small(), &governor("performance", "acpi-cpufreq"), (Fine, "fixed", ""));
     check(what, &small(), &governor("schedutil", "acpi-cpufreq"), (Note, "follows the load", remedy));
     check(what, &small(), &governor("powersave", "intel_pstate"), (Note, "follows the load", remedy));
     check(what, &small(), &governor("powersave", "acpi-cpufreq"), (Doubt, "lowest clock", remedy));
@@ -299,22 +299,22 @@ fn memory_and_swap() {
     let free = |bytes| Facts { memory: Memory { available_bytes: Some(bytes), ..good().memory }, ..good() };
     check("memory", &users(100_000), &free(4 << 30), (Fine, "100,000 connections take", ""));
     check("memory", &users(100_000), &free(1 << 30), (Note, "leaves little", ""));
-    check("memory", &users(100_000), &free(500 << 20), (Blocker, "would end", ""));
+    check("memory", &users(100_000), &free(500 << 20), (Blocker, "would kill", ""));
     let open = Planned { connections: 1, ..users(100_000) };
-    check("memory", &open, &free(500 << 20), (Doubt, "would end", ""));
+    check("memory", &open, &free(500 << 20), (Doubt, "would kill", ""));
     let limit = CgroupLimits {
         memory_bytes: Some((20 << 20, "/a/memory.max".into())),
         memory_used_bytes: 9 << 20,
         ..CgroupLimits::default()
     };
     let limited = Facts { cgroup: limit, ..good() };
-    check("memory", &small(), &limited, (Blocker, "would end", "echo max > /a/memory.max"));
+    check("memory", &small(), &limited, (Blocker, "would kill", "echo max > /a/memory.max"));
 
     let swap = |used, pages| Facts {
         memory: Memory { swap_used_bytes: used, swap_pages_per_s: pages, ..good().memory },
         ..good()
     };
-    check("swap", &small(), &swap(1 << 20, None), (Fine, "nothing waits", ""));
+    check("swap", &small(), &swap(1 << 20, None), (Fine, "no swapping", ""));
     check("swap", &small(), &swap(1 << 30, Some(0.0)), (Note, "first needed", "swapoff -a"));
     check("swap", &small(), &swap(1 << 30, Some(40.0)), (Doubt, "40 pages/s", "swapoff -a"));
 }
@@ -325,8 +325,8 @@ fn notes_are_lines_the_worst_first() {
     assert_eq!(
         notes(&epoll(users(30_000)), &facts)[1..3],
         [
-            "source ports (28,232): 1,768 of 30,000 connections find no port: their requests fail as `connect`; remedy: `sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`",
-            "accept queue (somaxconn 4,096): 30,000 connect at once: those that find the queue full are tried again after 1 s, 3 s, 7 s, and their response times show it; remedy: `sysctl -w net.core.somaxconn=32768`",
+            "source ports (28,232): no port for 1,768 of 30,000 connections: their requests fail as `connect`; remedy: `sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`",
+            "accept queue (somaxconn 4,096): 30,000 connect at once: those that find the queue full are retried after 1 s, 3 s, 7 s, which their response times include; remedy: `sysctl -w net.core.somaxconn=32768`",
         ]
     );
     let all = notes(&epoll(users(30_000)), &facts);
@@ -343,7 +343,7 @@ fn of_several_cases_the_worst_is_told() {
     let ports = found.iter().find(|f| f.what == "source ports").unwrap();
     assert_eq!(
         ports.effect,
-        "case `many`: 1,768 of 30,000 connections find no port: their requests fail as `connect`"
+        "case `many`: no port for 1,768 of 30,000 connections: their requests fail as `connect`"
     );
     let files = found.iter().find(|f| f.what == "clock source").unwrap();
     assert!(!files.effect.contains("case"), "{files}");

@@ -66,7 +66,7 @@ impl Beside {
     /// What ran already and does not any more, spoils the trial as a death does.
     pub fn look(&self, stage: &Stage, tell: Tell<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
-            let (component, status) = (gone.name().to_owned(), "it does not run any more".to_owned());
+            let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
             stage.event(What::Died { component: component.clone(), status: status.clone() });
             tell(RunEvent::Died { component: component.clone(), status: status.clone() });
             stage.spoil(Trouble::Died { component, status });
@@ -272,7 +272,7 @@ impl Site {
         let Some(compose) = &case.system.compose else { return Ok(()) };
         if self.is_whole(compose, stage, tell)? {
             self.services_live_on(case, stage)?;
-            stage.event(What::Note { text: format!("{} is up from before", compose.file) });
+            stage.event(What::Note { text: format!("{} is still up from an earlier trial", compose.file) });
             return Ok(());
         }
         self.seeded = None;
@@ -311,7 +311,7 @@ impl Site {
             });
         }
         for done in &project.done {
-            stage.event(What::Note { text: format!("{done} has done its work and ended") });
+            stage.event(What::Note { text: format!("{done} finished its work and ended") });
         }
         self.beside.project = Some(project.clone());
         self.services_are_there(case, &project)?;
@@ -333,7 +333,7 @@ impl Site {
         if ended.is_empty() {
             return Ok(true);
         }
-        let text = format!("{} is brought up anew: an event had ended {}", compose.file, ended.join(" and "));
+        let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
         tell(RunEvent::Note(text.clone()));
         stage.event(What::Note { text });
         self.up.retain(|up| up.service.is_none());
@@ -362,7 +362,7 @@ impl Site {
             let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
             if !is_up && !project.done.contains(service) {
                 let words = format!(
-                    "component `{}`: the Compose file has brought no service `{service}` up\nhint: there are {}",
+                    "component `{}`: the Compose file brought up no service `{service}`\nhint: it brought up {}",
                     planned.name,
                     names.join(", ")
                 );
@@ -403,7 +403,7 @@ impl Site {
                 None
             }
             Err(error) => {
-                let text = format!("cannot take down the Compose file's services: {error}");
+                let text = format!("cannot take down the services of the Compose file: {error}");
                 stage.event(What::Failed { text: text.clone() });
                 Some((text, Exit::Failed))
             }

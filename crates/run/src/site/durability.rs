@@ -60,7 +60,8 @@ impl Ids {
             return Ok(());
         }
         Err(format!(
-            "{requests} requests were made, and ids tell {room} of a trial apart\nhint: a shorter load, or count with `probe`"
+            "{requests} requests were made, but ids can distinguish only {room} of a trial\nhint: use a shorter \
+             load, or count with `probe`"
         ))
     }
 
@@ -93,7 +94,7 @@ pub fn prepare(
         plan::Persisted::Probe(name) => match probes.iter().find(|p| p.name() == name) {
             Some(probe) => match probe.read(&mut || stage.must_end()) {
                 Ok(before) => Ok(Persisted::Probe(probe.clone(), before)),
-                Err(error) => Err(format!("what was stored before the load is not known: {error}")),
+                Err(error) => Err(format!("cannot read what was stored before the load: {error}")),
             },
             None => Err(format!("there is no probe `{name}`")),
         },
@@ -124,7 +125,7 @@ pub fn compare(persisted: &Persisted, stage: &Stage, ids: Ids, counts: &Counts) 
         Persisted::Http(url, pointer) => {
             let response = http::get(url, until_ns, stop);
             let response = response.map_err(|e| {
-                format!("GET {url}: {e}\nhint: a longer list is told by a command, such as `curl`")
+                format!("GET {url}: {e}\nhint: read a longer list with a command, such as `curl`")
             })?;
             if !(200..300).contains(&response.status) {
                 return Err(format!("GET {url}: answered with status {}", response.status));
@@ -139,7 +140,7 @@ pub fn compare(persisted: &Persisted, stage: &Stage, ids: Ids, counts: &Counts) 
     };
     let (loss, missing, foreign) = by_id(&sent, stored);
     if foreign > 0 {
-        let text = format!("{foreign} ids are stored that this trial did not send");
+        let text = format!("{foreign} stored ids were not sent by this trial");
         stage.event(What::Note { text });
     }
     let Loss { accepted, persisted_distinct: persisted, lost_max, .. } = loss;
@@ -206,17 +207,17 @@ fn ids_in(bytes: &[u8], pointer: Option<&str>) -> Result<Vec<u64>, String> {
     let is_json = pointer.is_some() || bytes.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'[');
     if is_json {
         let document: serde_json::Value =
-            serde_json::from_slice(bytes).map_err(|e| format!("the answer is not JSON: {e}"))?;
+            serde_json::from_slice(bytes).map_err(|e| format!("the response is not JSON: {e}"))?;
         let pointer = pointer.unwrap_or_default();
         let list = document.pointer(pointer).and_then(|v| v.as_array());
         let list = list.ok_or_else(|| format!("there is no list at `{pointer}`"))?;
         let id = |v: &serde_json::Value| v.as_u64().or_else(|| v.as_str()?.trim().parse().ok());
-        return list.iter().map(|v| id(v).ok_or_else(|| format!("`{v}` is no id"))).collect();
+        return list.iter().map(|v| id(v).ok_or_else(|| format!("`{v}` is not an id"))).collect();
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| "the output is no text".to_owned())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "the output is not text".to_owned())?;
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, ',' | '"' | ';'));
     let words = words.filter(|word| !word.is_empty());
-    words.map(|word| word.parse().map_err(|_| format!("`{word}` is no id"))).collect()
+    words.map(|word| word.parse().map_err(|_| format!("`{word}` is not an id"))).collect()
 }
 
 #[cfg(test)]
@@ -234,9 +235,9 @@ mod tests {
             (" [1, \"2\"]", None, Ok(vec![1, 2])),
             ("{\"ids\": [5]}", Some("/ids"), Ok(vec![5])),
             ("{\"ids\": 5}", Some("/ids"), Err("there is no list at `/ids`")),
-            ("1 x", None, Err("`x` is no id")),
-            ("[1.5]", None, Err("`1.5` is no id")),
-            ("-1", None, Err("`-1` is no id")),
+            ("1 x", None, Err("`x` is not an id")),
+            ("[1.5]", None, Err("`1.5` is not an id")),
+            ("-1", None, Err("`-1` is not an id")),
         ] {
             assert_eq!(ids_in(text.as_bytes(), pointer), expect.map_err(str::to_owned), "{text}");
         }

@@ -219,7 +219,10 @@ impl Site {
             if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
                 stage.member(up.component.process());
                 self.change_limits(&up.component, &limits::of_plan(&planned.limits), stage)?;
-                let text = format!("{} is up from before; its logs are in {}", planned.name, up.logs);
+                let text = format!(
+                    "{} is still up from an earlier trial; its logs are in {}",
+                    planned.name, up.logs
+                );
                 stage.event(What::Note { text });
                 continue;
             }
@@ -276,8 +279,7 @@ impl Site {
                 tell(RunEvent::Died { component: component.clone(), status: status.clone() });
                 stage.event_at(ended.at_ns, What::Died { component, status });
             } else {
-                let text =
-                    format!("{component} is started again, having died after the last trial: {status}");
+                let text = format!("{component} is restarted: it died after the last trial: {status}");
                 tell(RunEvent::Note(text.clone()));
                 stage.event(What::Note { text });
             }
@@ -363,8 +365,8 @@ impl Site {
             let escaped = up.component.escaped();
             if !escaped.is_empty() {
                 let text = format!(
-                    "{} processes of `{}` have left its cgroup (pid {}): its limits do not hold for them, and what they use \
-                     is not counted",
+                    "{} processes of `{}` have left its cgroup (pid {}): its limits do not apply to them, and \
+                     what they use is not counted",
                     escaped.len(),
                     up.component.name(),
                     escaped[0]
@@ -522,8 +524,8 @@ impl Site {
         let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
         let late = |ns: f64| format_duration_ns(ns);
         let text = format!(
-            "the relay before `{component}` passed on {carried}, lost {lost} as asked for and {dropped} otherwise; it was \
-             later than asked for by {} in the mean and by {} at most",
+            "the relay in front of `{component}` passed on {carried}, lost {lost} as configured and dropped \
+             {dropped} more; it was later than configured by {} on average and {} at most",
             late(late_ns as f64 / (carried as f64).max(1.0)),
             late(latest_ns as f64)
         );

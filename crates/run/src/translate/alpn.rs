@@ -104,7 +104,7 @@ impl Host<'_> {
             line.socket.write_all(&wire).map_err(|e| plainly(&e))?;
             wire.clear();
             came.clear();
-            match line.read("no TLS within the timeout")? {
+            match line.read("no TLS handshake within the timeout")? {
                 [] => return Err("connection closed by the server during the TLS handshake".to_owned()),
                 bytes => came.extend_from_slice(bytes),
             }

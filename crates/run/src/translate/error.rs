@@ -38,7 +38,8 @@ pub enum TranslateError {
     },
     /// A body's file.
     #[error(
-        "{what}: cannot read the body {path}: {error}\nhint: a relative path starts in the plan's folder; `seed` and `build` commands may make it"
+        "{what}: cannot read the body {path}: {error}\nhint: relative paths start at the plan's folder; `seed` \
+         and `build` commands may create the file"
     )]
     Body {
         /// Which step.
@@ -58,7 +59,7 @@ pub enum TranslateError {
     },
     /// What a server speaks could not be learned before the load.
     #[error(
-        "{what}: it could not be learned what the server speaks: {words}\nhint: `protocol: http/1.1` or `http/2` asks nobody"
+        "{what}: cannot determine the server's protocol: {words}\nhint: set `protocol: http/1.1` or `http/2`"
     )]
     Unlearned {
         /// Which load.

@@ -44,7 +44,8 @@ pub enum TrustError {
     },
     /// Nobody to believe.
     #[error(
-        "this system has no file of trusted certificates\nhint: install `ca-certificates`, name a CA file, or trust anybody with --insecure"
+        "this system has no file of trusted certificates\nhint: install `ca-certificates`, name a CA file, or \
+         accept any certificate with --insecure"
     )]
     NoBundle,
     /// What was read.

@@ -40,13 +40,13 @@ pub enum UrlListError {
         error: TargetError,
     },
     /// There is none.
-    #[error("{} holds no URL\nhint: one on each line", path.display())]
+    #[error("{} contains no URL\nhint: write one on each line", path.display())]
     Empty {
         /// Which file.
         path: PathBuf,
     },
     /// There are more than can be counted.
-    #[error("{} holds {count} URLs; {MOST} is the most", path.display())]
+    #[error("{} contains {count} URLs; at most {MOST} are allowed", path.display())]
     TooMany {
         /// Which file.
         path: PathBuf,
@@ -186,7 +186,9 @@ fn common_base(urls: &[String], what: &str) -> Result<String, TranslateError> {
         let other = base(text)?;
         if other != first {
             let words = format!(
-                "its URLs go to `{first}` and to `{other}`\nhint: in a journey with other steps, rounds or variables all URLs of a list go to one host; several hosts need a load of their own"
+                "its URLs go to `{first}` and to `{other}`\nhint: in a journey with other steps, rounds or \
+                 variables, all URLs of a list must go to one host; for several hosts, put the list into a \
+                 separate load"
             );
             return Err(TranslateError::Part { what: what.to_owned(), words });
         }
@@ -278,10 +280,10 @@ mod tests {
                 read_urls(&path).unwrap_err().to_string().replace(&path.display().to_string(), "list");
             assert!(error.starts_with(expect), "{error}");
         };
-        check("# nothing\n\n", "list holds no URL");
+        check("# nothing\n\n", "list contains no URL");
         check("http://a/\n\nftp://b/\n", "list:3:1: `ftp://b/` is not a URL");
         check("unix:a:/", "list:1:1: `unix:a:/` is no Unix socket");
-        check(&"http://a/\n".repeat(MOST + 1), "list holds 65536 URLs; 65535 is the most");
+        check(&"http://a/\n".repeat(MOST + 1), "list contains 65536 URLs; at most 65535 are allowed");
         std::fs::remove_file(&path).unwrap();
         assert!(read_urls(&path).unwrap_err().to_string().starts_with("cannot read "));
         std::fs::write(&path, LIST).unwrap();

@@ -134,7 +134,7 @@ fn fields_of(
     if given("host") {
         return Err(TranslateError::NotYet {
             what: what.to_owned(),
-            feature: "a `host` header beside variables is",
+            feature: "a `host` header together with variables is",
         });
     }
     if !load.keep_alive && step.websocket.is_none() && load.http.protocol == plan::Protocol::Http1 {

@@ -38,9 +38,9 @@ impl Actor<'_> {
             match self.site.system.kill(killed) {
                 Ok(_) => *now = None,
                 // It is taken down with the rest.
-                Err(error) => {
-                    self.stage.event(What::Note { text: format!("`{name}` was killed and stays: {error}") })
-                }
+                Err(error) => self
+                    .stage
+                    .event(What::Note { text: format!("`{name}` was killed, but not removed yet: {error}") }),
             }
         }
         changed
@@ -51,7 +51,7 @@ impl Actor<'_> {
             if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
                 if !self.stage.must_end() {
                     let left: Vec<&str> = events[i..].iter().map(|e| e.text.as_str()).collect();
-                    let text = format!("not carried out, since the load had ended: {}", left.join(", "));
+                    let text = format!("not carried out, because the load had ended: {}", left.join(", "));
                     self.stage.event(What::Note { text });
                 }
                 return;
@@ -91,7 +91,7 @@ impl Actor<'_> {
     }
 
     fn act_on(&self, event: &EventSpec, name: &str, changed: &mut Changed) -> Result<(), String> {
-        let planned = self.site.component(name).ok_or("it is not there")?;
+        let planned = self.site.component(name).ok_or("it does not exist")?;
         let present = match changed.get(name) {
             Some(now) => now.clone(),
             None => Some(planned.clone()),
@@ -166,7 +166,7 @@ impl Actor<'_> {
         changed.insert(name.to_owned(), Some(component.clone()));
         self.is_up(&component);
         self.has_moved(name, before, &component);
-        let ready = self.site.ready_of(name).ok_or("nobody knows when it is ready")?;
+        let ready = self.site.ready_of(name).ok_or("it is not known when it is ready")?;
         let ready = self.site.system.ready_when(&component, ready, &self.stage.cancel);
         let after_s = ready.map_err(in_words)?;
         self.stage.event(What::Ready { component: name.to_owned(), after_s });
@@ -177,8 +177,8 @@ impl Actor<'_> {
     fn has_moved(&self, name: &str, before: &Component, now: &Component) {
         if now.address() != before.address() {
             let text = format!(
-                "the engine has given `{name}` another address: who goes by the old one, such as a load by \
-                 `${{components.{name}.address}}`, does not find it any more"
+                "the engine gave `{name}` another address: clients of the old one, such as a load that uses \
+                 `${{components.{name}.address}}`, no longer reach it"
             );
             (self.tell)(RunEvent::Note(text.clone()));
             self.stage.event(What::Note { text });

@@ -222,7 +222,7 @@ impl Measuring<'_> {
         }
         measured.window.from_s = warm.until_s - at_s;
         let text = format!(
-            "warm-up found: the first {:.0} s are left out of percentiles and rates",
+            "warm-up detected: percentiles and rates leave out the first {:.0} s",
             measured.window.from_s
         );
         self.stage.event(What::Note { text });
@@ -240,7 +240,8 @@ impl Measuring<'_> {
             let hint = match totals.connections.own_limits.total() {
                 0 => hint_for(self.order.spec, &address),
                 _ => {
-                    "this is a limit of the machine loadlab runs on, not the server's: `loadlab check --preflight` tells which"
+                    "this is a limit of the machine loadlab runs on, not of the server: `loadlab check \
+                     --preflight` shows which"
                 }
             };
             self.stage
@@ -417,7 +418,8 @@ pub fn summary_so_far(
 fn hint_for(spec: &LoadSpec, address: &str) -> &'static str {
     match address {
         _ if spec.proxy.is_some() => {
-            "this is the proxy: is it up, is this its port, and does it let you? `http://USER:PASSWORD@HOST:PORT` tells it who you are"
+            "this is the proxy: is it up, is this its port, and does it accept you? \
+             `http://USER:PASSWORD@HOST:PORT` sends credentials"
         }
         _ if address.starts_with("unix:") => {
             "is the server up, is this the socket it listens on, and may you write to the file?"

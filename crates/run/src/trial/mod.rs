@@ -212,7 +212,7 @@ impl Trial<'_> {
         match scraped {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                stage.event(What::Note { text: format!("nothing is watched: {error}") });
+                stage.event(What::Note { text: format!("cannot watch the system: {error}") });
                 None
             }
         }
@@ -268,7 +268,7 @@ impl Trial<'_> {
             spec.secrets = stage.secrets.clone();
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
-                let text = format!("`{}` speaks {spoken}, as was agreed on before the load", planned.name);
+                let text = format!("`{}` uses {spoken}, as negotiated before the load", planned.name);
                 stage.event(What::Note { text });
             }
             let facts = LoadFacts { start_s, ..facts_of(&spec, &url) };
@@ -296,7 +296,7 @@ impl Trial<'_> {
         let (measured, changed) = self.load_and_act(&actor, ready);
         // What the load used is counted up to here, before anything else goes on.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
-            stage.event(What::Note { text: format!("nothing was read at the load's end: {error}") });
+            stage.event(What::Note { text: format!("no samples at the end of the load: {error}") });
         }
         site.take_changed(changed);
         let drained_s = self.drain(stage, ready, &measured, tell, &site.notices);
@@ -335,11 +335,11 @@ impl Trial<'_> {
             let thread = std::thread::Builder::new().name("loadlab-events".into());
             let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
             let acting = acting.map_err(|error| {
-                stage.spoil(Trouble::Load(format!("no thread for the plan's events: {error}")));
+                stage.spoil(Trouble::Load(format!("cannot start a thread for the plan's events: {error}")));
             });
             let measured = load();
             over.cancel();
-            let changed = acting.map(|thread| joined(thread.join(), "that of the plan's events", stage));
+            let changed = acting.map(|thread| joined(thread.join(), "the one for the plan's events", stage));
             (measured, changed.unwrap_or_default())
         })
     }
@@ -515,7 +515,7 @@ fn read_last(stage: &Stage, probes: &[Probe]) {
             Ok(value) => drop(readings.insert(probe.name().to_owned(), value)),
             Err(error) => {
                 failed.insert(probe.name().to_owned(), error.to_string());
-                stage.event(What::Note { text: format!("no last reading: {error}") });
+                stage.event(What::Note { text: format!("no final reading: {error}") });
             }
         }
     }
@@ -538,7 +538,7 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
         [load] => vec![one(load)],
         loads => std::thread::scope(|scope| {
             let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
-            let of = |load: &Prepare| format!("that of load `{}`", load.name());
+            let of = |load: &Prepare| format!("the one for load `{}`", load.name());
             let ends = threads.into_iter().zip(loads);
             ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.stage)).collect()
         }),
@@ -555,8 +555,8 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
 fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, stage: &Stage) -> T {
     ended.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
-        stage.spoil(Trouble::Load(format!("a thread of loadlab failed, {which}: {words}")));
+        let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
+        stage.spoil(Trouble::Load(format!("a thread of loadlab failed ({which}): {words}")));
         T::default()
     })
 }
@@ -636,9 +636,9 @@ mod tests {
         assert_eq!(joined(Ok(7), "this one", &stage), 7);
         assert!(stage.trouble().is_none() && !stage.must_end());
         let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
-        assert_eq!(joined(ended, "that of load `a`", &stage), 0);
+        assert_eq!(joined(ended, "the one for load `a`", &stage), 0);
         let trouble = stage.trouble().expect("it is told");
-        assert_eq!(trouble.words(), "a thread of loadlab failed, that of load `a`: no way");
+        assert_eq!(trouble.words(), "a thread of loadlab failed (the one for load `a`): no way");
         assert!(stage.must_end() && trouble.exit() == Exit::CouldNotRun);
         let stage = Stage::new(None, Cancel::new(), Secrets::default());
         let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();

@@ -153,7 +153,9 @@ impl Run<'_> {
             Ok(value) => value,
             Err(_) if stage.must_end() => return None,
             Err(error) => {
-                return fails(format!("what counts its requests cannot be read before it: {error}"));
+                return fails(format!(
+                    "cannot read the probe that counts its requests before it starts: {error}"
+                ));
             }
         };
         if stage.cancel.wait_until(self.origin.start_ns) {
@@ -318,7 +320,7 @@ impl Course<'_> {
             }
             Err(error) => {
                 if !stage.must_end() {
-                    let text = format!("load `{}`: its requests cannot be counted: {error}", program.name);
+                    let text = format!("load `{}`: cannot count its requests: {error}", program.name);
                     stage.spoil(Trouble::Load(text));
                 }
                 self.counted_so_far()
@@ -359,7 +361,7 @@ impl Course<'_> {
         let (stage, program) = (self.actor.stage, self.run.program);
         if result.stragglers > 0 {
             let text = format!(
-                "load `{}`: {} processes were still there when its command had ended, and were killed",
+                "load `{}`: {} processes outlived its command and were killed",
                 program.name, result.stragglers
             );
             (self.actor.tell)(RunEvent::Note(text.clone()));
@@ -374,7 +376,7 @@ impl Course<'_> {
                 let within_s = program.within_ns as f64 / 1e9;
                 let tail = &result.tail;
                 format!(
-                    "it had not ended after {within_s} s and was killed: `{}`{tail}\nhint: `within` gives it longer",
+                    "it had not ended after {within_s} s and was killed: `{}`{tail}\nhint: allow more with `timeout`",
                     result.command
                 )
             }
@@ -384,11 +386,11 @@ impl Course<'_> {
             },
             End::Itself if self.began_ns.is_none() => {
                 let text = program.begins.as_deref().unwrap_or_default();
-                format!("it ended without `{text}` in its output, which would have started its load")
+                format!("it ended before `{text}`, which starts its load, appeared in its output")
             }
             End::Itself => match program.requests {
                 Some(planned) if planned != counted => format!(
-                    "probe `{}` counted {} of the {} requests that it was to make",
+                    "probe `{}` counted {} of the {} planned requests",
                     program.counts.name(),
                     format_count(counted as f64),
                     format_count(planned as f64),

@@ -52,7 +52,7 @@ pub fn set_up(
         return Err(failure(told(&example)));
     }
     if outcome.measured.counts.ok != setup.steps.len() as u64 {
-        return Err(failure("not every step was taken".to_owned()));
+        return Err(failure("not every step completed".to_owned()));
     }
     for (slot, value) in outcome.captured.iter().enumerate() {
         if let Some(value) = value {

@@ -75,7 +75,7 @@ fn read_parts(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<FormPart>
     let items = r.list(node, "a list of parts such as `- { name: avatar, file: picture.png }`");
     if items.is_empty() {
         if let Value::List(_) = node.value {
-            r.push(Problem::new(at, "`multipart` has no part"));
+            r.push(Problem::new(at, "`multipart` is empty"));
         }
         return None;
     }
@@ -108,7 +108,7 @@ fn read_part(r: &mut Reader<'_>, node: &Node) -> Option<FormPart> {
 fn read_quotable(r: &mut Reader<'_>, fields: &Fields<'_>, key: &str) -> Option<String> {
     let scalar = r.scalar(fields.get(key)?, "a text")?;
     if scalar.text.contains(|c: char| c.is_control() || c == '"') {
-        r.wrong(&scalar, format!("`{key}` is one line without quotes"), None);
+        r.wrong(&scalar, format!("`{key}` must be a single line without quotes"), None);
         return None;
     }
     Some(scalar.text)

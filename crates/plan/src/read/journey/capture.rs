@@ -13,7 +13,7 @@ const REGEX_BYTES: usize = 1 << 20;
 /// Reads a step's captures. Their names were noted before.
 pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<Capture> {
     let Some(node) = fields.get("capture") else { return Vec::new() };
-    let entries = r.map(node, "a map of values to keep, such as `{ token: { json: /token } }`");
+    let entries = r.map(node, "a map of values to capture, such as `{ token: { json: /token } }`");
     entries.iter().filter_map(|entry| read_one(r, entry)).collect()
 }
 
@@ -64,7 +64,7 @@ fn read_header_name(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let scalar = r.scalar(node, "the name of a header field")?;
     let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if scalar.text.is_empty() || !scalar.text.chars().all(token) {
-        let message = format!("`{}` cannot be the name of a header field", shorten(&scalar.text));
+        let message = format!("`{}` is not a valid name for a header field", shorten(&scalar.text));
         r.wrong(&scalar, message, None);
         return None;
     }
@@ -76,7 +76,7 @@ fn read_regex(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     match regex::bytes::RegexBuilder::new(&scalar.text).size_limit(REGEX_BYTES).build() {
         Ok(regex) if regex.captures_len() < 2 => {
             let message = format!("`{}` has no group", shorten(&scalar.text));
-            r.wrong(&scalar, message, Some("put `(…)` around what is to be captured".to_owned()));
+            r.wrong(&scalar, message, Some("put `(…)` around the part to capture".to_owned()));
             None
         }
         Ok(_) => Some(scalar.text),

@@ -27,7 +27,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> (Option<Vec<u16>>
         && entries.is_empty()
     {
         let problem = Problem::new(node.span, "`check` checks nothing");
-        r.push(problem.hint("leave it out: without it every status below 400 is good"));
+        r.push(problem.hint("leave it out: every status below 400 is then ok"));
     }
     let statuses = fields.get("status").and_then(|n| read_statuses(r, n));
     (statuses, read_checks(r, &fields))
@@ -45,7 +45,7 @@ pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<
     for key in ["status", "header", "time"] {
         if let Some(entry) = fields.entry(key) {
             let problem = Problem::new(entry.key_span, format!("a message has no `{key}`"));
-            r.push(problem.hint("`contains`, `json` or `size`"));
+            r.push(problem.hint("use `contains`, `json` or `size`"));
         }
     }
     let (texts, echoes) = match fields.get("contains") {
@@ -54,7 +54,7 @@ pub(crate) fn read_message(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<
     };
     let values = read_values(r, &fields);
     if values.json.iter().any(|(_, e)| matches!(e, Expect::Written(_))) {
-        let problem = Problem::new(node.span, "values of messages are not compared with variables yet");
+        let problem = Problem::new(node.span, "values of messages cannot be compared with variables yet");
         r.push(problem.hint("`contains` may hold variables"));
     }
     Some((Checks { contains: texts, ..values }, echoes))
@@ -144,7 +144,7 @@ fn written(r: &mut Reader<'_>, node: &Node) -> Option<Option<Template>> {
         matches!(v, Variable::User | Variable::Iteration | Variable::Feed { .. } | Variable::Capture { .. })
     };
     if !template.variables().all(|v| known(&v)) {
-        let problem = Problem::new(node.span, "this is another value here than in the request");
+        let problem = Problem::new(node.span, "this variable has a different value here than in the request");
         r.push(problem.hint("compare with what was captured, a feed's column, `${user}` or `${iteration}`"));
         return Some(None);
     }
@@ -196,7 +196,7 @@ fn read_expect(r: &mut Reader<'_>, entry: &Entry) -> Option<Expect> {
 fn read_statuses(r: &mut Reader<'_>, node: &Node) -> Option<Vec<u16>> {
     let items = match &node.value {
         Value::List(items) if items.is_empty() => {
-            r.push(Problem::new(node.span, "no status would be good"));
+            r.push(Problem::new(node.span, "an empty list accepts no status"));
             return None;
         }
         Value::List(items) => items.as_slice(),
@@ -262,14 +262,14 @@ fn bound(text: &str, measure: &Measure) -> Result<Bound, (String, String)> {
             if usable {
                 format!("`{sign} {better}`?")
             } else {
-                "one of `<` `<=` `>` `>=` `==` `!=` comes first".to_owned()
+                "start with one of `<` `<=` `>` `>=` `==` `!=`".to_owned()
             },
         ));
     };
     match (measure.read)(rest) {
         Some(value) => Ok(Bound { operator, value }),
         None => {
-            let message = format!("`{}` is nothing to compare with here", shorten(rest));
+            let message = format!("cannot compare with `{}` here", shorten(rest));
             Err((message, format!("such as {}", measure.example)))
         }
     }

@@ -10,7 +10,7 @@ use crate::text::span::Span;
 /// What stands in a header field has no line breaks.
 pub(crate) fn one_line(r: &mut Reader<'_>, span: Span, value: &Template) {
     if value.to_string().contains(|c: char| c.is_control() && c != '\t') {
-        r.push(Problem::new(span, "a header field is one line"));
+        r.push(Problem::new(span, "a header field must be a single line"));
     }
 }
 
@@ -21,15 +21,15 @@ pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> 
     for tag in r.texts(fields, "tags") {
         let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if tag.text.is_empty() || tag.text.len() > 64 || !tag.text.chars().all(good) {
-            let message = format!("`{}` cannot be a tag", shorten(&tag.text));
+            let message = format!("`{}` is not a valid tag", shorten(&tag.text));
             r.wrong(&tag, message, Some("letters, digits, `-` and `_`, at most 64".to_owned()));
         } else if !tags.contains(&tag.text) {
             tags.push(tag.text);
         }
     }
     if let Some(span) = r.used_secret {
-        let problem = Problem::new(span, "a secret cannot be a tag, which names figures");
-        r.push(problem.hint("mark what is no secret: `${public:env.NAME}`"));
+        let problem = Problem::new(span, "a tag cannot contain a secret: figures are named after it");
+        r.push(problem.hint("if it is not a secret, write `${public:env.NAME}`"));
     }
     tags
 }
@@ -38,7 +38,7 @@ pub(crate) fn read_tags(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> 
 pub(crate) fn only_one_body(r: &mut Reader<'_>, fields: &Fields<'_>) -> bool {
     let given: Vec<_> = ["body", "form", "multipart"].iter().filter_map(|k| fields.entry(k)).collect();
     let [first, second, ..] = given.as_slice() else { return true };
-    let message = format!("`{}` and `{}` exclude each other", first.key, second.key);
+    let message = format!("`{}` and `{}` cannot be combined", first.key, second.key);
     let problem = Problem::new(second.key_span, message).hint("a request has one body");
     r.push(problem.related(format!("`{}` is here", first.key), first.key_span));
     false

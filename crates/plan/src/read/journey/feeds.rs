@@ -21,9 +21,9 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<FeedSpec> {
         }
         if let Some(slot) = r.names.slot(&entry.key) {
             let problem =
-                Problem::new(entry.key_span, format!("`{}` is captured by `setup` already", entry.key));
+                Problem::new(entry.key_span, format!("`{}` is already captured by `setup`", entry.key));
             let problem = problem.related("captured here", r.names.captures[slot].span);
-            r.push(problem.hint("give one of the two another name"));
+            r.push(problem.hint("rename one of the two"));
             continue;
         }
         // Known even when something is wrong with it: its columns are no unknown names.
@@ -50,8 +50,8 @@ fn read_one(r: &mut Reader<'_>, entry: &Entry) -> Option<FeedSpec> {
         None if ends(".csv") => FeedFormat::Csv,
         None if ends(".jsonl") || ends(".ndjson") => FeedFormat::JsonLines,
         None => {
-            let message = format!("what does `{}` hold?", shorten(&path.text));
-            r.wrong(&path, message, Some("`format: csv` or `format: json_lines`".to_owned()));
+            let message = format!("unknown format of `{}`", shorten(&path.text));
+            r.wrong(&path, message, Some("add `format: csv` or `format: json_lines`".to_owned()));
             return None;
         }
     };
@@ -93,7 +93,7 @@ impl Plan {
             let at = at.unwrap_or_else(|| {
                 let read = columns_of(feed).map_err(|why| {
                     let message = format!("cannot read the feed `{}`: {why}", feed.name);
-                    let hint = "a relative path starts in the plan's folder";
+                    let hint = "relative paths start at the plan's folder";
                     errors.push(at_place(&feed.at, message, Some(hint.to_owned())));
                 });
                 asked.push((&feed.file, feed.format, read.ok()));

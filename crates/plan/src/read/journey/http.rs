@@ -22,13 +22,15 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Http {
     };
     let streams = r.count(fields, "streams_per_connection").unwrap_or(1) as u32;
     if streams > 1 && protocol == Protocol::Http1 {
-        let problem =
-            Problem::new(fields.key_span("streams_per_connection"), "HTTP/1.1 has one request at a time");
-        r.push(problem.hint("`protocol: http/2`, or `auto`"));
+        let problem = Problem::new(
+            fields.key_span("streams_per_connection"),
+            "an HTTP/1.1 connection has one request at a time",
+        );
+        r.push(problem.hint("use `protocol: http/2`, or `auto`"));
     }
     let keeps = fields.get("keep_alive").is_none_or(|node| !is_false(node));
     if protocol != Protocol::Http1 && !keeps {
-        let problem = Problem::new(fields.key_span("keep_alive"), "HTTP/2 keeps its connections");
+        let problem = Problem::new(fields.key_span("keep_alive"), "HTTP/2 always keeps its connections open");
         r.push(
             problem.related("`protocol` is here", fields.key_span("protocol")).hint("leave `keep_alive` out"),
         );
@@ -53,8 +55,11 @@ fn read_tls(r: &mut Reader<'_>, fields: &Fields<'_>) -> Tls {
     tls.is_insecure = r.flag(&fields, "insecure").unwrap_or(false);
     tls.is_resumed = r.flag(&fields, "resumption").unwrap_or(true);
     if tls.is_insecure && tls.ca.is_some() {
-        let problem = Problem::new(fields.key_span("ca"), "with `insecure` nothing is checked against `ca`");
-        r.push(problem.related("`insecure` is here", fields.key_span("insecure")).hint("one of the two"));
+        let problem =
+            Problem::new(fields.key_span("ca"), "with `insecure`, no certificate is checked against `ca`");
+        r.push(
+            problem.related("`insecure` is here", fields.key_span("insecure")).hint("remove one of the two"),
+        );
     }
     if fields.get("versions").is_some() {
         tls.versions = read_versions(r, &fields);
@@ -69,14 +74,14 @@ fn read_versions(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<u8> {
             "1.2" => versions.push(12),
             "1.3" => versions.push(13),
             other => {
-                let message = format!("`{}` is not a version of TLS that can be used", shorten(other));
-                r.wrong(&version, message, Some("`1.2` or `1.3`".to_owned()));
+                let message = format!("unsupported TLS version `{}`", shorten(other));
+                r.wrong(&version, message, Some("use `1.2` or `1.3`".to_owned()));
             }
         }
     }
     let node = fields.get("versions").map(|n| &n.value);
     if matches!(node, Some(Value::List(items)) if items.is_empty()) {
-        r.push(Problem::new(fields.key_span("versions"), "no version is left"));
+        r.push(Problem::new(fields.key_span("versions"), "no TLS version is listed"));
     }
     versions
 }

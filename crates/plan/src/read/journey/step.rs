@@ -72,7 +72,7 @@ fn read_steps(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Vec<Step>> {
     let items = r.list(node, "a list of steps such as `- { get: \"http://127.0.0.1:8080/\" }`");
     if items.is_empty() {
         if let Value::List(_) = node.value {
-            r.push(Problem::new(at, format!("`{}` has no step", r.sources.slice(at))));
+            r.push(Problem::new(at, format!("`{}` is empty", r.sources.slice(at))));
         }
         return None;
     }
@@ -101,10 +101,10 @@ fn is_mix(r: &mut Reader<'_>, node: Option<&Node>) -> bool {
     let with = items.iter().find_map(|i| i.entries().iter().find(|e| e.key == "weight"));
     let without = items.iter().find(|i| i.get("weight").is_none());
     if let (Some(with), Some(without)) = (with, without) {
-        let problem = Problem::new(without.span.point(), "this step has no `weight`, and others have");
-        let problem = problem.related("one that has is here", with.key_span);
+        let problem = Problem::new(without.span.point(), "this step has no `weight`, but others do");
+        let problem = problem.related("a step with a weight is here", with.key_span);
         r.push(
-            problem.hint("either all steps of a journey have one and each round takes one of them, or none"),
+            problem.hint("give all steps of a journey a weight (each round then takes one of them), or none"),
         );
     }
     with.is_some() && without.is_none()
@@ -119,7 +119,7 @@ fn refuse_choices(r: &mut Reader<'_>, node: Option<&Node>) {
             "urls" => "a list of URLs belongs to the steps of a `journey`",
             _ => continue,
         };
-        let problem = Problem::new(entry.key_span, "these steps are all taken, one after another");
+        let problem = Problem::new(entry.key_span, "all of these steps are taken, one after another");
         r.push(problem.hint(hint));
     }
 }
@@ -190,12 +190,12 @@ fn read_headers(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, Templat
     for entry in r.map(node, "a map of header fields") {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if entry.key.is_empty() || !entry.key.chars().all(token) {
-            let message = format!("`{}` cannot be the name of a header field", shorten(&entry.key));
+            let message = format!("`{}` is not a valid name for a header field", shorten(&entry.key));
             r.push(Problem::new(entry.key_span, message));
         }
         let own = match entry.key.to_ascii_lowercase().as_str() {
-            "content-length" | "transfer-encoding" => Some("it follows from the body"),
-            "connection" => Some("use `keep_alive` of the load"),
+            "content-length" | "transfer-encoding" => Some("it is derived from the body"),
+            "connection" => Some("set `keep_alive` of the load"),
             _ => None,
         };
         if let Some(hint) = own {

@@ -33,7 +33,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Conversati
     if repeat.saturating_mul(messages.len() as u64) > MOST {
         let key = if fields.has("repeat") { "repeat" } else { "messages" };
         let problem = Problem::new(fields.key_span(key), format!("more than {MOST} messages in one step"));
-        r.push(problem.hint("a shorter conversation, opened more often"));
+        r.push(problem.hint("use a shorter conversation, and open it more often"));
     }
     Some(Conversation {
         messages,
@@ -48,7 +48,7 @@ fn read_subprotocols(r: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<String> {
     for name in r.texts(fields, "subprotocols") {
         let token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
         if name.text.is_empty() || !name.text.chars().all(token) {
-            let message = format!("`{}` cannot be the name of a subprotocol", shorten(&name.text));
+            let message = format!("`{}` is not a valid name for a subprotocol", shorten(&name.text));
             r.wrong(&name, message, None);
         } else if !names.contains(&name.text) {
             names.push(name.text);
@@ -64,7 +64,7 @@ fn refuse_headers(r: &mut Reader<'_>, fields: &Fields<'_>) {
         if name == "upgrade" || name.starts_with("sec-websocket-") {
             let problem = Problem::new(entry.key_span, format!("`{}` is set by loadlab", entry.key));
             let offers = name == "sec-websocket-protocol";
-            r.push(problem.maybe_hint(offers.then(|| "`subprotocols` of the step".to_owned())));
+            r.push(problem.maybe_hint(offers.then(|| "set `subprotocols` of the step".to_owned())));
         }
     }
 }
@@ -93,16 +93,15 @@ fn read_message(r: &mut Reader<'_>, node: &Node) -> Option<Message> {
     for entry in fields.get("capture").map_or(&[][..], Node::entries) {
         if let Some(header) = entry.value.entries().iter().find(|e| e.key == "header") {
             let problem = Problem::new(header.key_span, "a message has no `header`");
-            r.push(problem.hint("`json`, `regex` or `body`"));
+            r.push(problem.hint("use `json`, `regex` or `body`"));
         }
     }
     let captures = capture::read(r, &fields);
     let waits = fields.has("expect") || fields.has("capture");
     for key in ["timeout", "on_unexpected"] {
         if let Some(entry) = fields.entry(key).filter(|_| !waits) {
-            let problem =
-                Problem::new(entry.key_span, format!("`{key}` belongs to `expect`, which is not here"));
-            r.push(problem.hint("it is about what is waited for"));
+            let problem = Problem::new(entry.key_span, format!("`{key}` needs `expect`, which is missing"));
+            r.push(problem.hint("it applies to the expected reply"));
         }
     }
     if !waits && !fields.has("send") && !fields.has("pause") {
@@ -137,8 +136,8 @@ fn read_send(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<Said> {
         let scalar = r.scalar(bytes, "bytes such as `00 ff`")?;
         let read = from_hex(&scalar.text);
         if read.is_none() {
-            let message = format!("`{}` is not bytes in hexadecimal", shorten(&scalar.text));
-            r.wrong(&scalar, message, Some("two digits each, such as `\"00 ff\"`".to_owned()));
+            let message = format!("`{}` is not hexadecimal", shorten(&scalar.text));
+            r.wrong(&scalar, message, Some("write two digits for each byte, such as `\"00 ff\"`".to_owned()));
         }
         return read.map(Said::Bytes);
     }
@@ -170,14 +169,13 @@ pub(crate) fn fits_load(
     for step in steps {
         let Some(entry) = step.entries().iter().find(|e| e.key == "websocket") else { continue };
         if let Some(Model::Open { .. }) = model {
-            let problem =
-                Problem::new(entry.key_span, "a rate sends single requests, which are no conversation");
-            r.push(problem.hint("`users`, or `sessions: 5/s`: users that arrive, talk and leave"));
+            let problem = Problem::new(entry.key_span, "a rate sends single requests, not conversations");
+            r.push(problem.hint("use `users`, or `sessions: 5/s`: users that arrive, talk and leave"));
         }
         if protocol != Protocol::Http1 {
-            let problem = Problem::new(entry.key_span, "a WebSocket is opened over HTTP/1.1 only");
+            let problem = Problem::new(entry.key_span, "WebSockets are opened over HTTP/1.1 only");
             let problem = problem.related("`protocol` is here", fields.key_span("protocol"));
-            r.push(problem.hint("a load of its own, without `protocol`, for those who talk"));
+            r.push(problem.hint("put users of WebSockets into a separate load without `protocol`"));
         }
         let messages = step.get("messages").map_or(&[][..], |node| match &node.value {
             Value::List(items) => items.as_slice(),
@@ -186,10 +184,10 @@ pub(crate) fn fits_load(
         let pauses = messages.iter().flat_map(Node::entries).filter(|e| e.key == "pause");
         let holds = step.entries().iter().filter(|e| e.key == "hold");
         for pause in pauses.chain(holds).filter(|_| is_paced) {
-            let message = format!("with a `pace` there is no `{}`", pause.key);
+            let message = format!("`{}` cannot be combined with `pace`", pause.key);
             let problem =
                 Problem::new(pause.key_span, message).related("`pace` is here", fields.key_span("pace"));
-            r.push(problem.hint("each part of the conversation falls due by the pace"));
+            r.push(problem.hint("`pace` sets when each part of the conversation falls due"));
         }
     }
 }
@@ -198,7 +196,7 @@ pub(crate) fn fits_load(
 pub(crate) fn refuse_in_setup(r: &mut Reader<'_>, node: Option<&Node>) {
     let Some(Value::List(items)) = node.map(|n| &n.value) else { return };
     for entry in items.iter().flat_map(Node::entries).filter(|e| e.key == "websocket") {
-        let problem = Problem::new(entry.key_span, "`setup` opens no WebSocket");
-        r.push(problem.hint("`user_setup` of a load, for each of its users"));
+        let problem = Problem::new(entry.key_span, "`setup` cannot open a WebSocket");
+        r.push(problem.hint("`user_setup` of a load can, for each of its users"));
     }
 }

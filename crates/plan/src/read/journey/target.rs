@@ -34,9 +34,10 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, kind: Kind) -> Option<Templa
     {
         if escape != Escape::UrlRaw || !has_host(&sample[..at]) {
             let problem = Problem::new(node.span, "the host must be known before the load starts");
-            r.push(problem.hint(
-                "write scheme, host and port out; for a path from elsewhere `http://HOST:PORT${raw(next)}`",
-            ));
+            r.push(
+                problem
+                    .hint("write scheme, host and port; for a captured path `http://HOST:PORT${raw(next)}`"),
+            );
             return None;
         }
         sample.insert(at, '/');
@@ -110,7 +111,7 @@ fn unix(rest: &str) -> Result<(), url::UrlError> {
             url::check(&format!("http://localhost{uri}"))
         }
         _ => Err(url::UrlError {
-            message: "expected a socket's path and what is requested there".to_owned(),
+            message: "expected the path of a socket and the path to request there".to_owned(),
             hint: Some("`unix:/run/service.sock:/path`".to_owned()),
         }),
     }
@@ -124,8 +125,8 @@ pub(crate) fn read_auth(
 ) -> Option<Auth> {
     let node = fields.get("auth")?;
     if headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
-        let problem = Problem::new(fields.key_span("auth"), "there is an `authorization` header as well");
-        r.push(problem.hint("one of the two"));
+        let problem = Problem::new(fields.key_span("auth"), "there is also an `authorization` header");
+        r.push(problem.hint("remove one of the two"));
     }
     let auth = r.fields(node, &AUTH, fields.key_span("auth"))?;
     if let Some(token) = auth.get("bearer") {
@@ -140,7 +141,8 @@ pub(crate) fn read_auth(
     if user.to_string().contains(':') && user.as_text().is_some() {
         let span = basic.get("user").map_or(node.span, |n| n.span);
         r.push(
-            Problem::new(span, "a user's name cannot hold a colon here").hint("the password begins there"),
+            Problem::new(span, "a user name cannot contain a colon here")
+                .hint("the colon separates it from the password"),
         );
     }
     Some(Auth::Basic { user, password: password? })
