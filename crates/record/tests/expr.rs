@@ -177,11 +177,11 @@ fn value_unit_and_note() {
         "p99 < 200ms and lost == 0",
         None,
         "",
-        Some("`lost == 0`: `lost` cannot be told: nobody measured it"),
+        Some("`lost == 0`: `lost` is unknown: nobody measured it"),
     );
     check("p99.9 < 2s", None, "", Some("`p99_9` is at least 1200 ms"));
     check("p99.9 > 1s", None, "", None);
-    check("lost == 0", None, "", Some("`lost` cannot be told: nobody measured it"));
+    check("lost == 0", None, "", Some("`lost` is unknown: nobody measured it"));
     check("steady(stored, 5s)", None, "", Some("`stored` has not been watched for 5s"));
     check("stored < 5s", Some(95.0), "", Some("a plain number cannot be compared with a duration"));
 }
@@ -556,7 +556,7 @@ fn numbers_of_a_summary() {
     assert_eq!(evaluate("p99 < 10s").note.as_deref(), Some("`p99` is at least 1500 ms"));
     assert_eq!(
         evaluate("service.p99 < 1s").note.as_deref(),
-        Some("`service.p99` cannot be told: needs 1,000 samples, has 50")
+        Some("`service.p99` is unknown: needs 1,000 samples, has 50")
     );
     assert_eq!(evaluate("lost == 0 and edge1.cpu < 50%").holds, Some(false));
     // every name that is offered is known

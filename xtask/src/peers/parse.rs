@@ -1,5 +1,5 @@
 //! What each generator says of its run. An output that lacks a figure it should have is an error; a figure that
-//! a tool never tells is said to be untold.
+//! a tool never tells is shown as not reported.
 
 use std::fmt;
 use std::fs;
@@ -28,7 +28,7 @@ pub enum P50 {
     /// It tells only the mean, in milliseconds.
     MeanMs(f64),
     /// It tells neither with any precision.
-    Untold,
+    NotReported,
 }
 
 impl P50 {
@@ -36,7 +36,7 @@ impl P50 {
     pub fn ms(self) -> Option<f64> {
         match self {
             P50::Ms(ms) => Some(ms),
-            P50::MeanMs(_) | P50::Untold => None,
+            P50::MeanMs(_) | P50::NotReported => None,
         }
     }
 }
@@ -45,8 +45,8 @@ impl fmt::Display for P50 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             P50::Ms(ms) => write!(f, "{ms:.3} ms"),
-            P50::MeanMs(ms) => write!(f, "untold (mean {ms:.3} ms)"),
-            P50::Untold => write!(f, "untold"),
+            P50::MeanMs(ms) => write!(f, "not reported (mean {ms:.3} ms)"),
+            P50::NotReported => write!(f, "not reported"),
         }
     }
 }
@@ -195,7 +195,7 @@ pub fn siege(_: &Order, text: &str) -> Result<Told> {
         number("failed_transactions")? == 0.0 && good >= requests * 0.99,
         "{good} of {requests} were good"
     );
-    Ok(Told { requests, rate_per_s: number("transaction_rate")?, p50: P50::Untold })
+    Ok(Told { requests, rate_per_s: number("transaction_rate")?, p50: P50::NotReported })
 }
 
 /// The file of k6's summary.
@@ -326,7 +326,7 @@ mod tests {
         assert!(told(bare, &text.replace("400.5", "null")).is_err());
         let text = "a line before\n{\"transactions\": 9964, \"successful_transactions\": 9964, \"failed_transactions\": 0,\n\
             \"transaction_rate\": 10600.00, \"response_time\": 0.00}\n";
-        assert_eq!(told(siege, text).unwrap(), is(9964.0, 10600.0, P50::Untold));
+        assert_eq!(told(siege, text).unwrap(), is(9964.0, 10600.0, P50::NotReported));
         assert!(
             told(siege, &text.replace("successful_transactions\": 9964", "successful_transactions\": 0"))
                 .is_err()

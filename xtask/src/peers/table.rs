@@ -204,9 +204,9 @@ mod tests {
 
     #[test]
     fn what_a_tool_does_not_tell_and_what_fails_is_shown() {
-        let mut runs = vec![run("wrk", 0, 1000.0, P50::Ms(1.0)), run("siege", 0, 500.0, P50::Untold)];
+        let mut runs = vec![run("wrk", 0, 1000.0, P50::Ms(1.0)), run("siege", 0, 500.0, P50::NotReported)];
         let found = cells(&runs, &CASES[0], "siege");
-        assert_eq!(found, "250 | 0.500 | – | 50 | 0.500 | untold | – | 10.0 MB | 1.000");
+        assert_eq!(found, "250 | 0.500 | – | 50 | 0.500 | not reported | – | 10.0 MB | 1.000");
         runs[1].figures = Err(anyhow::anyhow!("siege's output cannot be read:\nxyz"));
         let found = cells(&runs, &CASES[0], "siege");
         assert_eq!(found, "error: siege's output cannot be read: | | | | | | | |");

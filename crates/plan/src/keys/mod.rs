@@ -399,7 +399,7 @@ pub(crate) static STAGE: Section = Section {
     called: "a stage",
     doc: "A stage of a load: it moves to a level, or holds one.",
     keys: &[
-        key("to", Shape::Level, "The level at its end: users (`100`) or a rate (`1000/s`)."),
+        key("to", Shape::Level, "The level when the stage ends: users (`100`) or a rate (`1000/s`)."),
         key("over", Shape::Duration, "How long it takes to get there, in a straight line; 0s is a jump."),
         key("hold", Shape::Duration, "Stays at the level for this time."),
         key("from", Shape::Level, "The level at its start. Default: where the last stage ended; 0 at first."),

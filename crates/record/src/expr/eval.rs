@@ -210,11 +210,11 @@ pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -
                 Some(Range { low, high: f64::INFINITY, dim: Dim::Of(kind) })
             }
             Known::Unknown(why) => {
-                notes.push(format!("`{name}` cannot be told: {why}"));
+                notes.push(format!("`{name}` is unknown: {why}"));
                 None
             }
             Known::Is(value, _) | Known::AtLeast(value, _) => {
-                notes.push(format!("`{name}` cannot be told: {value}"));
+                notes.push(format!("`{name}` is unknown: {value}"));
                 None
             }
         },
