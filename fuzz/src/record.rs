@@ -87,7 +87,7 @@ fn log(content: &[u8]) {
         let all = Series { response_ok: histogram, ..Series::default() };
         let mut writer = Writer::new(Vec::new()).expect("a header");
         writer
-            .interval(interval.load.as_deref().unwrap_or("main"), (0.0, 1.0), &all, &Default::default())
+            .interval(interval.load.as_deref().unwrap_or("main"), 0.0, 1.0, &all, &Default::default())
             .expect("an interval");
         let written = writer.into_inner();
         let back = hlog::read(&written, Path::new("again.hlog")).expect("what was written");

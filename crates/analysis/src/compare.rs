@@ -476,8 +476,8 @@ impl Estimate {
             Method::Welch => {
                 let (base, base_variance) = mean_and_variance(&samples.base)?;
                 let (other, other_variance) = mean_and_variance(&samples.other)?;
-                let sizes = (samples.base.len() as f64, samples.other.len() as f64);
-                let (error, df) = welch((base_variance, other_variance), sizes);
+                let (n_base, n_other) = (samples.base.len() as f64, samples.other.len() as f64);
+                let (error, df) = welch(base_variance, other_variance, n_base, n_other);
                 (other - base, error, df, Spreads::Apart(base_variance, other_variance))
             }
         };
@@ -496,7 +496,7 @@ impl Estimate {
 }
 
 /// Welch's standard error and Satterthwaite's degrees of freedom.
-fn welch((base, other): (f64, f64), (n_base, n_other): (f64, f64)) -> (f64, f64) {
+fn welch(base: f64, other: f64, n_base: f64, n_other: f64) -> (f64, f64) {
     let (a, b) = (base / n_base, other / n_other);
     let below = a * a / (n_base - 1.0) + b * b / (n_other - 1.0);
     // Where neither varies, any number of degrees does.
@@ -540,7 +540,7 @@ impl Judged {
             let n = n as f64;
             let (error, df) = match self.spread {
                 Spreads::Paired(variance) => ((variance / n).sqrt(), n - 1.0),
-                Spreads::Apart(base, other) => welch((base, other), (n, n)),
+                Spreads::Apart(base, other) => welch(base, other, n, n),
             };
             student::critical(self.confidence, df) * error
         };

@@ -25,7 +25,8 @@ pub fn summaries(
     samples: &[Sample],
     events: &[Event],
     cpu_limits: &BTreeMap<String, f64>,
-    (during, asked): (During, During),
+    during: During,
+    asked: During,
 ) -> BTreeMap<String, ComponentSummary> {
     let mut by_name: BTreeMap<&str, Vec<&Sample>> = BTreeMap::new();
     for sample in samples.iter().filter(|s| !NOT_UNDER_TEST.contains(&s.component.as_str())) {
@@ -40,7 +41,7 @@ pub fn summaries(
         .into_iter()
         .map(|(name, mut readings)| {
             readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
-            let mut summary = of_component(&readings, (during, asked));
+            let mut summary = of_component(&readings, during, asked);
             summary.cpu_limit = cpu_limits.get(name).copied();
             (summary.restarts, summary.died) = lives(name, events);
             summary.limits = limits(name, events, during);
@@ -50,7 +51,7 @@ pub fn summaries(
         .collect()
 }
 
-fn of_component(readings: &[&Sample], (during, asked): (During, During)) -> ComponentSummary {
+fn of_component(readings: &[&Sample], during: During, asked: During) -> ComponentSummary {
     let counter = |get: fn(&Sample) -> Option<f64>| Counter::of(readings.iter().copied(), get);
     let cpu = counter(cpu_s);
     let bytes = |get| counter(get).used(during).map(|v| v.round() as u64);
@@ -271,7 +272,7 @@ mod tests {
         let told = |times: &[f64]| {
             let samples: Vec<Sample> = times.iter().map(|at_s| read(*at_s)).collect();
             let during = During { from_s: 0.0, to_s: 10.0 };
-            let web = &summaries(&samples, &[], &BTreeMap::new(), (during, during))["web"];
+            let web = &summaries(&samples, &[], &BTreeMap::new(), during, during)["web"];
             let rounded = |v: Option<f64>| (v.unwrap() * 1e3).round() / 1e3;
             (rounded(web.cpu_s), rounded(web.cpu_percent.mean), rounded(web.cpu_percent.max))
         };
@@ -311,7 +312,7 @@ mod tests {
         };
         let told = |samples: &[Sample], to_s: f64| {
             let during = During { from_s: 0.0, to_s };
-            let web = &summaries(samples, &[], &BTreeMap::new(), (during, during))["web"];
+            let web = &summaries(samples, &[], &BTreeMap::new(), during, during)["web"];
             let memory = &web.memory_bytes;
             (memory.mean, memory.max, memory.last, memory.limit, web.open_files_max)
         };
@@ -349,7 +350,7 @@ mod tests {
         assert!(limits("other", &events, DURING).is_empty());
         let up = Event { at_s: -3.0, what: What::Up { component: "web".into(), pid: None } };
         let all = [&[up][..], &events].concat();
-        assert_eq!(summaries(&[], &all, &BTreeMap::new(), (DURING, DURING))["web"].oom_kills_at_s, [2.5]);
+        assert_eq!(summaries(&[], &all, &BTreeMap::new(), DURING, DURING)["web"].oom_kills_at_s, [2.5]);
         let acted = super::actions(&events);
         assert_eq!((acted[0].at_s, acted[0].what.as_str()), (1.0, "limit web pids 3"));
     }

@@ -1,7 +1,5 @@
 //! Which cases of which runs are compared with which, and how.
 
-use loadlab_record::manifest::Manifest;
-
 use crate::case::CaseFindings;
 use crate::compare::{Comparison, Method, Options, Side, compare};
 
@@ -37,14 +35,10 @@ pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, quick: bool, opti
     found
 }
 
-/// A case of one run against a case of another. The names tell the runs apart.
-pub fn across(
-    base: (&Manifest, &CaseFindings<'_>, &str),
-    other: (&Manifest, &CaseFindings<'_>, &str),
-    options: Options,
-) -> Comparison {
-    let mut found = compare(&side(base.1, base.2), &side(other.1, other.2), Method::Welch, options);
-    if base.0.quick || other.0.quick {
+/// A case of one run against a case of another. The names tell the runs apart; `quick` if either run was.
+pub fn across(base: &Side<'_>, other: &Side<'_>, quick: bool, options: Options) -> Comparison {
+    let mut found = compare(base, other, Method::Welch, options);
+    if quick {
         say_quick(&mut found);
     }
     found

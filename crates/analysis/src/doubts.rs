@@ -239,14 +239,15 @@ fn quantile_ns(histogram: &Histogram, quantile: f64) -> Option<f64> {
 /// loadlab's own cgroup was stopped by a CPU limit: whole stretches of time in which it saw nothing.
 fn throttled(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
     let grave = shortage_is_grave(summary, grounds);
-    throttled_so_far(summary.generator.throttled_s?, grounds.load_s, (&summary.load, grave))
+    throttled_so_far(summary.generator.throttled_s?, grounds.load_s, &summary.load, grave)
 }
 
 /// The same of a load up to now, and whether a shortage of the generator's spoils what is asked of it.
 pub(crate) fn throttled_so_far(
     throttled_s: f64,
     load_s: f64,
-    (load, is_grave): (&LoadFacts, bool),
+    load: &LoadFacts,
+    is_grave: bool,
 ) -> Option<Doubt> {
     let share = share_of(throttled_s, load_s)?;
     if throttled_s < 1e-3 {
@@ -519,15 +520,11 @@ fn in_flight_cap(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
 
 /// Requests fell due and were never started.
 fn dropped(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
-    dropped_so_far((summary.requests.dropped, summary.requests.due), &summary.load, grounds.planned)
+    dropped_so_far(summary.requests.dropped, summary.requests.due, &summary.load, grounds.planned)
 }
 
 /// The same up to now: dropped and due.
-pub(crate) fn dropped_so_far(
-    (dropped, due): (u64, u64),
-    load: &LoadFacts,
-    planned: &Planned,
-) -> Option<Doubt> {
+pub(crate) fn dropped_so_far(dropped: u64, due: u64, load: &LoadFacts, planned: &Planned) -> Option<Doubt> {
     let share = share_of(dropped as f64, due as f64)?;
     if dropped == 0 {
         return None;

@@ -11,6 +11,7 @@ use loadlab_record::event::What;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Verdict};
+use loadlab_record::units::plural;
 
 use crate::bottleneck::{Suspect, TrialData, suspects};
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
@@ -207,10 +208,6 @@ fn trial_findings<'a>(
     TrialFindings { number, summary, record: Some(record), trouble }
 }
 
-fn plural(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
-}
-
 /// Names in a row, the first few of them.
 fn listed(names: &[&str]) -> String {
     const MOST: usize = 4;
@@ -236,7 +233,10 @@ fn tested(run: &RunRecord) -> String {
     });
     text.push_str(if m.cases.len() > 1 { " each" } else { "" });
     if !m.components.is_empty() {
-        text.push_str(&format!(", on a system of {}", plural(m.components.len(), "component", "components")));
+        text.push_str(&format!(
+            ", on a system of {}",
+            plural(m.components.len() as u64, "component", "components")
+        ));
     }
     text.push('.');
     match m.how {
@@ -256,7 +256,7 @@ fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
     };
     let (pass, fail, invalid) = (with(Verdict::Pass), with(Verdict::Fail), with(Verdict::Invalid));
     let mut parts = Vec::new();
-    let expected = plural(run.manifest.expect.len(), "expectation", "expectations");
+    let expected = plural(run.manifest.expect.len() as u64, "expectation", "expectations");
     if run.manifest.expect.is_empty() {
         parts.push("Nothing was expected, so nothing passed or failed.".to_owned());
     } else if pass.len() == cases.len() {
@@ -268,7 +268,7 @@ fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
         parts.push(format!(
             "All expectations held in {} of {}: {}.",
             pass.len(),
-            plural(cases.len(), "case", "cases"),
+            plural(cases.len() as u64, "case", "cases"),
             listed(&pass)
         ));
     }
@@ -317,12 +317,12 @@ fn confidence(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> Strin
         trials().filter(|t| t.summary.as_deref().is_some_and(|s| s.verdict == Verdict::Invalid)).count();
     let mut parts = Vec::new();
     if measured < all {
-        parts.push(format!("{measured} of {} were measured.", plural(all, "trial", "trials")));
+        parts.push(format!("{measured} of {} were measured.", plural(all as u64, "trial", "trials")));
     }
     if invalid > 0 {
         parts.push(format!(
             "{} cannot be trusted ({}).",
-            plural(invalid, "trial", "trials"),
+            plural(invalid as u64, "trial", "trials"),
             kinds.join(", ")
         ));
     }
@@ -330,7 +330,7 @@ fn confidence(cases: &[CaseFindings<'_>], no_differences: Option<&str>) -> Strin
         (_, 0) => "Nothing was measured.".to_owned(),
         (0, 1) => "No doubts about the measurement.".to_owned(),
         (0, _) => "No doubts about any measurement.".to_owned(),
-        (n, of) => format!("{} of {} raised doubts, listed below.", n, plural(of, "trial", "trials")),
+        (n, of) => format!("{} of {} raised doubts, listed below.", n, plural(of as u64, "trial", "trials")),
     });
     parts.extend(no_differences.map(str::to_owned));
     parts.join(" ")
@@ -347,7 +347,7 @@ fn no_differences(run: &RunRecord, cases: &[CaseFindings<'_>]) -> Option<String>
     (fewest < TRIALS_FOR_DIFFERENCES).then(|| {
         format!(
             "{} a case: too few to distinguish cases from chance (at least {TRIALS_FOR_DIFFERENCES} are needed).",
-            plural(fewest, "trial", "trials")
+            plural(fewest as u64, "trial", "trials")
         )
     })
 }

@@ -91,7 +91,7 @@ impl Live {
         let of = |size: f64| move |doubt: Doubt| (size, doubt);
         let late = is_timed.then(|| late_so_far(now.series)).flatten();
         let grave = is_timed && late_is_grave(now.series);
-        let throttled = now.throttled_s.and_then(|s| throttled_so_far(s, now.at_s, (load, grave)));
+        let throttled = now.throttled_s.and_then(|s| throttled_so_far(s, now.at_s, load, grave));
         let own = now.own_limits;
         let dropped = (now.counts.dropped, now.counts.due);
         // A schedule drops what finds no slot; at the moment of a look one may be free again.
@@ -102,7 +102,8 @@ impl Live {
             self.stalls.look(stalls(now.stalls).map(of(now.stalls.total_s)), 1),
             self.own_limits.look(own_limits_so_far(own, now.attempted).map(of(own.total() as f64)), 1),
             self.capped.look(capped(load, planned, now, drops).map(of(1.0)), CAPPED_FOR),
-            self.dropped.look(dropped_so_far(dropped, load, planned).map(of(dropped.0 as f64)), 1),
+            self.dropped
+                .look(dropped_so_far(dropped.0, dropped.1, load, planned).map(of(dropped.0 as f64)), 1),
         ]
         .into_iter()
         .flatten()

@@ -184,7 +184,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refused> {
         alpha: share(1),
         beta: share(2),
         peak: peak(theta, covariance, t * residual, largest),
-        knee_users: knee(theta, (least, largest)),
+        knee_users: knee(theta, least, largest),
         residual,
         theta,
         covariance,
@@ -369,7 +369,7 @@ fn peak(
 }
 
 /// Where one per cent more users bring half a per cent more throughput, if that is within the levels.
-fn knee([_, alpha, beta]: Theta, (least, largest): (f64, f64)) -> Option<f64> {
+fn knee([_, alpha, beta]: Theta, least: f64, largest: f64) -> Option<f64> {
     let gain = |n: f64| 1.0 - n * (alpha + beta * (2.0 * n - 1.0)) / slowdown(n, alpha, beta);
     if gain(least) <= 0.5 || gain(largest) > 0.5 {
         return None;

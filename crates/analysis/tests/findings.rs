@@ -225,7 +225,7 @@ fn killed() -> TrialRecord {
     let mut record = trial(1, None);
     record.ticks = vec![tick(0.0, 55, 54, 50, 0, 4), tick(1.0, 52, 52, 51, 2, 3)];
     record.series.response_ok.record_n(5_000_000, 101);
-    record.intervals = vec![Interval::of(Some("main"), "tag.page.response", (0.0, 1.0), &h)];
+    record.intervals = vec![Interval::of(Some("main"), "tag.page.response", 0.0, 1.0, &h)];
     record
 }
 

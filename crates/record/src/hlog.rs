@@ -89,7 +89,8 @@ impl Encoder {
     pub fn interval(
         &mut self,
         load: &str,
-        (from_s, length_s): (f64, f64),
+        from_s: f64,
+        length_s: f64,
         series: &Series,
         by_tag: &BTreeMap<String, TagMeasured>,
     ) -> io::Result<&[u8]> {
@@ -148,18 +149,19 @@ impl<W: Write> Writer<W> {
         Ok(Writer { out, encoder: Encoder::new()? })
     }
 
-    /// Writes one interval of one load: `(from_s, length_s)` on the trial's clock.
+    /// Writes one interval of one load, which begins at `from_s` on the trial's clock.
     ///
     /// # Errors
     /// What `out` answers.
     pub fn interval(
         &mut self,
         load: &str,
-        times_s: (f64, f64),
+        from_s: f64,
+        length_s: f64,
         series: &Series,
         by_tag: &BTreeMap<String, TagMeasured>,
     ) -> io::Result<()> {
-        let lines = self.encoder.interval(load, times_s, series, by_tag)?;
+        let lines = self.encoder.interval(load, from_s, length_s, series, by_tag)?;
         match lines.is_empty() {
             true => Ok(()),
             false => self.out.write_all(lines),
@@ -240,14 +242,14 @@ pub struct Interval {
 
 impl Interval {
     /// An interval from a histogram (for those who have one in hand and want it judged like a record).
-    pub fn of(load: Option<&str>, tag: &str, times_s: (f64, f64), histogram: &Histogram) -> Interval {
+    pub fn of(load: Option<&str>, tag: &str, from_s: f64, length_s: f64, histogram: &Histogram) -> Interval {
         let (min_ns, max_ns) = (histogram.min_ns().unwrap_or(0), histogram.max_ns().unwrap_or(0));
         let middle = |low: u64, high: u64| (low + (high - low) / 2).clamp(min_ns, max_ns);
         Interval {
             load: load.map(str::to_owned),
             tag: tag.to_owned(),
-            from_s: times_s.0,
-            length_s: times_s.1,
+            from_s,
+            length_s,
             values: histogram.buckets().map(|b| (middle(b.low_ns, b.high_ns), b.count)).collect(),
             max_ns,
         }

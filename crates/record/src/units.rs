@@ -151,6 +151,11 @@ pub fn format_bytes(bytes: f64) -> String {
     unreachable!("the last unit returns")
 }
 
+/// `1 request`, `2 requests`.
+pub fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", format_count(n as f64), if n == 1 { one } else { many })
+}
+
 /// A count or rate for reading: thousands apart (`12,345`), three digits below 100.
 pub fn format_count(value: f64) -> String {
     if value.abs() < 100.0 && value.fract() != 0.0 {

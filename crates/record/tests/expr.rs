@@ -491,7 +491,7 @@ fn seconds() -> (Vec<Tick>, Vec<Interval>) {
         histogram.record_n((second + 1) * 1_000_000, 100);
         let tags: &[&str] =
             if second == 3 { &["response_censored"] } else { &["response", "tag.page.response", "late"] };
-        intervals.extend(tags.iter().map(|tag| Interval::of(Some("main"), tag, (from_s, 1.0), &histogram)));
+        intervals.extend(tags.iter().map(|tag| Interval::of(Some("main"), tag, from_s, 1.0, &histogram)));
     }
     (ticks, intervals)
 }

@@ -22,7 +22,7 @@ fn of(values_ns: &[u64]) -> Histogram {
 fn log_of(response_ok: Histogram) -> Vec<u8> {
     let series = Series { response_ok, ..Series::default() };
     let mut writer = Writer::new(Vec::new()).unwrap();
-    writer.interval("main", (3.0, 1.0), &series, &ByTag::new()).unwrap();
+    writer.interval("main", 3.0, 1.0, &series, &ByTag::new()).unwrap();
     writer.into_inner()
 }
 
@@ -45,7 +45,7 @@ fn rich_log() -> (Vec<u8>, Vec<(String, Histogram)>) {
             }
             tag.response_censored.record(30_000_000_000);
             let by_tag = BTreeMap::from([("a page, of %2C.things".to_owned(), tag.clone())]);
-            writer.interval(load, (second as f64, 1.0), &series, &by_tag).unwrap();
+            writer.interval(load, second as f64, 1.0, &series, &by_tag).unwrap();
             expected.extend([
                 ("response".to_owned(), series.response_ok),
                 ("late".to_owned(), series.late),
@@ -262,7 +262,7 @@ proptest! {
     #[test]
     fn an_interval_of_a_histogram_is_that_histogram(values in values()) {
         let histogram = of(&values);
-        let back = Interval::of(None, "response", (0.0, 1.0), &histogram).histogram();
+        let back = Interval::of(None, "response", 0.0, 1.0, &histogram).histogram();
         prop_assert_eq!(back.count(), histogram.count());
         prop_assert_eq!(back.max_ns(), histogram.max_ns());
         prop_assert_eq!(back.quantile_ns(0.5), histogram.quantile_ns(0.5));

@@ -6,6 +6,7 @@
 use loadlab_analysis::metric::{Unit, Value};
 use loadlab_record::numbers::samples_needed;
 use loadlab_record::summary::{Distribution, PERCENTILES};
+pub use loadlab_record::units::plural;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 /// What stands where there is nothing to tell.
@@ -148,11 +149,6 @@ pub fn range(min: Option<f64>, max: Value, unit: Unit) -> Option<String> {
         _ => from.strip_suffix("/s").filter(|f| !f.contains(' ')).map_or(from.clone(), str::to_owned),
     };
     Some(format!("{from} … {to}"))
-}
-
-/// `1 request`, `2 requests`.
-pub fn plural(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
 #[cfg(test)]

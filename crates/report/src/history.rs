@@ -139,7 +139,8 @@ pub fn trend_text(
     runs: &[Listed],
     metric: &Metric,
     wanted: &dyn Fn(&str) -> bool,
-    (width, colour): (usize, bool),
+    width: usize,
+    colour: bool,
 ) -> String {
     let paint = Paint { colour };
     let all = series(oldest_first(runs));
@@ -292,7 +293,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         id: format!("trend-{}", i + 1),
         title: one.titled(case, all.len()),
         case: None,
-        blocks: trend_blocks(one, (case, all.len()), metrics),
+        blocks: trend_blocks(one, case, all.len(), metrics),
     };
     Document {
         title: format!("{} by run", names.join(", ")),
@@ -320,7 +321,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
     }
 }
 
-fn trend_blocks(one: &Series<'_>, (case, of_series): (&str, usize), metrics: &[Metric]) -> Vec<Block> {
+fn trend_blocks(one: &Series<'_>, case: &str, of_series: usize, metrics: &[Metric]) -> Vec<Block> {
     let of: Vec<(&Listed, &CaseFindings<'_>)> =
         one.runs.iter().filter_map(|(run, f)| Some((*run, case_of(f, case)?))).collect();
     let mut blocks: Vec<Block> = metrics.iter().map(|m| Block::Plane(trend_plane(&of, m))).collect();

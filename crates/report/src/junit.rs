@@ -10,6 +10,7 @@ use loadlab_analysis::findings::findings;
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::{Summary, Verdict};
 
+use crate::markup::escaped;
 use crate::trial::expectation_words;
 
 /// A case as a suite: its name, and its trials.
@@ -146,20 +147,13 @@ fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
 
 /// Text in XML 1.0, attributes included; characters that it cannot hold are replaced.
 fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\n' => out.push_str("&#10;"),
-            '\t' => out.push(' '),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
+    let held = |c: char| match c {
+        '\n' => c,
+        '\t' => ' ',
+        c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => '\u{fffd}',
+        c => c,
+    };
+    escaped(&text.chars().map(held).collect::<String>()).replace('\n', "&#10;")
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! - [`figures`]: figures as people read them, the same in every format.
 //! - [`plane`]: points in a plane, and where they stand.
 //! - [`bins`]: a histogram with round edges.
+//! - [`markup`]: text in HTML and XML.
 //! - [`terminal`]: text of a given width.
 //! - [`assets`]: what our pages stand on.
 
@@ -20,6 +21,7 @@ pub mod export;
 pub mod figures;
 pub mod history;
 pub mod junit;
+pub mod markup;
 pub mod plane;
 pub mod render;
 pub mod terminal;

@@ -52,15 +52,11 @@ fn read(path: &Path, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
         outside: Outside::default(),
     };
     options.outside = given::outside(&text, &options, &dir);
-    parse(&path.display().to_string(), text, (&options, choice))
+    parse(&path.display().to_string(), text, &options, choice)
 }
 
 /// Parses a plan, of which everything from outside is in the options. What is secret in it is masked from here on.
-pub fn parse(
-    path: &str,
-    text: String,
-    (options, choice): (&Options, &PlanChoice),
-) -> Result<ReadPlan, Ended> {
+pub fn parse(path: &str, text: String, options: &Options, choice: &PlanChoice) -> Result<ReadPlan, Ended> {
     let plan = Plan::parse(path, &text, options).map_err(|errors| Ended::error(Exit::BadPlan, errors))?;
     mask::add_all(&plan.secrets);
     let options = words_of(choice, &plan.shown_set);

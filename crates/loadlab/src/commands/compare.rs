@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::compare::{Comparison, Options};
-use loadlab_analysis::differences::{across, base_of, pair, within};
+use loadlab_analysis::differences::{across, base_of, pair, side, within};
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_record::store::{RunRecord, read_run};
 
@@ -186,10 +186,9 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
                 1 => dir_name(&runs[run]),
                 _ => format!("{} in {}", all[run].cases[case].case.facts.name, dir_name(&runs[run])),
             };
-            let sides = (name(0, i), name(place, j));
-            let one = (&runs[0].manifest, &base.cases[i], sides.0.as_str());
-            let two = (&runs[place].manifest, &other.cases[j], sides.1.as_str());
-            found.push(across(one, two, options));
+            let sides = (side(&base.cases[i], &name(0, i)), side(&other.cases[j], &name(place, j)));
+            let quick = runs[0].manifest.quick || runs[place].manifest.quick;
+            found.push(across(&sides.0, &sides.1, quick, options));
         }
     }
     Ok(found)

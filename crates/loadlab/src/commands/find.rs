@@ -117,7 +117,7 @@ fn read_target(args: &FindArgs) -> Result<ReadPlan, Ended> {
     let plan_dir = Some(here.display().to_string());
     let mut options = Options { set: choice.set.clone(), plan_dir, ..Options::default() };
     options.outside = given::outside(&text, &options, &here);
-    let read = check::parse("find", text, (&options, &choice))?;
+    let read = check::parse("find", text, &options, &choice)?;
     Ok(ReadPlan { options: Vec::new(), ..read })
 }
 

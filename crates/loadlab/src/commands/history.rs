@@ -60,12 +60,12 @@ fn metrics(names: &[String]) -> Result<Vec<Metric>, String> {
 
 fn trend_of(args: &ListArgs, runs: &[Listed], metrics: &[Metric]) -> String {
     let wanted = |name: &str| args.case.as_deref().is_none_or(|glob| loadlab_plan::glob(glob, name));
-    let size = match args.out {
+    let (width, colour) = match args.out {
         Some(_) => (100, false),
         None => (output::out_width(), output::out_has_colour()),
     };
     match args.format {
-        TrendFormat::Text => metrics.iter().map(|m| trend_text(runs, m, &wanted, size)).collect(),
+        TrendFormat::Text => metrics.iter().map(|m| trend_text(runs, m, &wanted, width, colour)).collect(),
         TrendFormat::Md => loadlab_report::markdown(&trend(runs, metrics, &wanted)),
         TrendFormat::Html => loadlab_report::html(&trend(runs, metrics, &wanted)),
     }

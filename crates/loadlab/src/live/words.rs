@@ -1,18 +1,14 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
 use loadlab_record::summary::{Doubt, Summary, Verdict};
-use loadlab_record::units::{format_bytes, format_count, format_duration_ns};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_run::RunEvent;
 
 /// A line for everything that is not progress.
 pub fn words(event: &RunEvent) -> Option<String> {
     Some(match event {
         RunEvent::Recording { dir, trials } => {
-            format!(
-                "recording {trials} {} in {}",
-                if *trials == 1 { "trial" } else { "trials" },
-                dir.display()
-            )
+            format!("recording {} in {}", plural(*trials as u64, "trial", "trials"), dir.display())
         }
         RunEvent::Building { what, command } => format!("{what}: {command}"),
         RunEvent::Built { what, took_s } => format!("{what}: done in {}", format_duration_ns(took_s * 1e9)),

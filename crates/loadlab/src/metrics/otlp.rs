@@ -242,8 +242,7 @@ fn push_all(sender: &Sender, known: &Mutex<Known>, bodies: &Receiver<Message>, f
 /// `ExportMetricsServiceRequest` as its JSON mapping has it: 64-bit numbers as text, enumerations as numbers.
 fn document(known: &Known, now: SystemTime) -> String {
     let (since, now) = (nanoseconds(known.since), nanoseconds(now));
-    let metrics: Vec<Value> =
-        families(&known.state).into_iter().map(|f| metric(&f, (&since, &now))).collect();
+    let metrics: Vec<Value> = families(&known.state).into_iter().map(|f| metric(&f, &since, &now)).collect();
     json!({
         "resourceMetrics": [{
             "resource": { "attributes": [
@@ -269,7 +268,7 @@ fn attribute(key: &str, value: &str) -> Value {
 }
 
 /// A counter is a sum that only grows, told as its whole since the trial began.
-fn metric(family: &Family, (since, now): (&str, &str)) -> Value {
+fn metric(family: &Family, since: &str, now: &str) -> Value {
     let points = |start: bool| -> Vec<Value> {
         let point = |(labels, value): &(Labels, f64)| {
             let attributes: Vec<Value> = labels.iter().map(|(name, text)| attribute(name, text)).collect();

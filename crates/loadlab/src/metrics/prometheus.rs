@@ -41,7 +41,7 @@ fn answer(mut stream: TcpStream, hosts: Host, known: &Mutex<Known>) -> std::io::
     // Who tells events waits for this lock: a copy is taken under it, and written down after it.
     let state = known.lock().unwrap_or_else(PoisonError::into_inner).state.clone();
     let fields = "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n";
-    write_answer(&mut stream, "200 OK", fields, (&exposition(&state), admitted.is_head))
+    write_answer(&mut stream, "200 OK", fields, &exposition(&state), admitted.is_head)
 }
 
 /// What is known, as text.

@@ -161,17 +161,15 @@ impl Page {
             _ => 24,
         };
         let of = |any: bool| if any { gauge } else { 0 };
-        let gauges = (
-            of(shown.iter().any(|c| c.cpu_limit.is_some())),
-            of(shown.iter().any(|c| c.memory_limit_bytes.is_some())),
-        );
-        shown.iter().map(|c| self.component(c, names, gauges)).collect()
+        let cpu_gauge = of(shown.iter().any(|c| c.cpu_limit.is_some()));
+        let memory_gauge = of(shown.iter().any(|c| c.memory_limit_bytes.is_some()));
+        shown.iter().map(|c| self.component(c, names, cpu_gauge, memory_gauge)).collect()
     }
 
-    fn component(&self, c: &Component, names: usize, gauges: (usize, usize)) -> Line<'static> {
+    fn component(&self, c: &Component, names: usize, cpu_gauge: usize, memory_gauge: usize) -> Line<'static> {
         let mut spans = vec![Span::raw(format!("  {}", left(&cut(&harmless(&c.name), names), names)))];
-        spans.extend(self.used("CPU", &display::cpu(c), gauges.0));
-        spans.extend(self.used("mem", &display::memory(c), gauges.1));
+        spans.extend(self.used("CPU", &display::cpu(c), cpu_gauge));
+        spans.extend(self.used("mem", &display::memory(c), memory_gauge));
         let used: usize = spans.iter().map(Span::width).sum();
         let mut room = self.width.saturating_sub(used);
         let stopped = display::stopped(c).map(|t| format!("  stopped {t}"));

@@ -112,9 +112,9 @@ pub fn write_answer(
     stream: &mut TcpStream,
     status: &str,
     fields: &str,
-    body: (&str, bool),
+    body: &str,
+    is_head: bool,
 ) -> io::Result<()> {
-    let (body, is_head) = body;
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\n{fields}Content-Length: {length}\r\n{KEPT_IN}Connection: close\r\n\r\n"
@@ -131,7 +131,7 @@ pub fn write_answer(
 pub fn refuse(stream: &mut TcpStream, refusal: &Refusal) -> io::Result<()> {
     let Refusal { status, reason, words } = refusal;
     let fields = "Content-Type: text/plain; charset=utf-8\r\n";
-    write_answer(stream, &format!("{status} {reason}"), fields, (&format!("{words}\n"), false))
+    write_answer(stream, &format!("{status} {reason}"), fields, &format!("{words}\n"), false)
 }
 
 /// A connection for so long, also if something comes or goes now and then.

@@ -164,7 +164,7 @@ fn write_page(
 ) -> std::io::Result<()> {
     let policy = policy.map_or(String::new(), |p| format!("Content-Security-Policy: {p}\r\n"));
     let fields = format!("Content-Type: text/html; charset=utf-8\r\n{policy}");
-    write_answer(stream, "200 OK", &fields, (html, is_head))
+    write_answer(stream, "200 OK", &fields, html, is_head)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The live page: one file that loads nothing; the report's look and its chart library, and a script of its own.
 
 use loadlab_report::assets::{self, STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE};
+use loadlab_report::markup::escaped;
 use loadlab_report::terminal::harmless;
 
 const OWN_STYLE: &str = include_str!("../../assets/live.css");
@@ -9,7 +10,7 @@ const BODY: &str = include_str!("../../assets/live.html");
 
 /// The page, with a title until the first frame comes.
 pub fn page(title: &str) -> String {
-    let title = escape(&harmless(title));
+    let title = escaped(&harmless(title));
     let body = BODY.replace("TITLE", &title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -24,10 +25,6 @@ pub fn page(title: &str) -> String {
 pub fn policy() -> String {
     let own = "connect-src 'self'; img-src data:; frame-ancestors 'none'";
     format!("{}; {own}", assets::policy(&[UPLOT_SCRIPT, SCRIPT]))
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

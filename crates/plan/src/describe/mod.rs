@@ -8,7 +8,7 @@ mod journey;
 use std::collections::HashMap;
 
 use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
-use loadlab_record::units::{format_bytes, format_count};
+use loadlab_record::units::{format_bytes, format_count, plural};
 
 use crate::model::journey::Step;
 use crate::model::part::{Command, Lifetime, Part};
@@ -287,7 +287,7 @@ fn program_line(load: &LoadSpec, program: &CommandLoad, command: &dyn Fn(&Comman
         0 => String::new(),
         ns => format!("after {}: ", duration(ns)),
     };
-    let how_many = program.requests.map_or("requests".to_owned(), |n| many(n, "request"));
+    let how_many = program.requests.map_or("requests".to_owned(), |n| plural(n, "request", "requests"));
     let begins =
         program.started_when_output.as_ref().map(|text| format!(", starting at `{text}` in its output"));
     format!(
@@ -316,8 +316,8 @@ fn load_line(load: &LoadSpec) -> String {
         Model::Command(_) => String::new(),
         Model::Closed { users, pace_ns } => {
             let who = match load.stages.is_empty() {
-                true => many(*users, "user"),
-                false => format!("up to {} in stages", many(*users, "user")),
+                true => plural(*users, "user", "users"),
+                false => format!("up to {} in stages", plural(*users, "user", "users")),
             };
             match pace_ns {
                 Some(pace) => format!("{who}, each with a request due every {}", duration(*pace)),
@@ -346,8 +346,8 @@ fn load_line(load: &LoadSpec) -> String {
     };
     let until = match load.until {
         Until::Elapsed(ns) => format!("for {}", duration(ns)),
-        Until::Requests(n) => format!("until {} are sent", many(n, "request")),
-        Until::Repeats(n) => format!("{} of the journey each", many(n, "round")),
+        Until::Requests(n) => format!("until {} are sent", plural(n, "request", "requests")),
+        Until::Repeats(n) => format!("{} of the journey each", plural(n, "round", "rounds")),
     };
     let start = match load.start_ns {
         0 => String::new(),
@@ -417,7 +417,7 @@ fn details(load: &LoadSpec) -> Option<String> {
     }
     said.push(format!("timeout {}, grace {}", duration(load.timeout_ns), duration(load.grace_ns)));
     if let Some(threads) = load.threads {
-        said.push(many(u64::from(threads), "thread"));
+        said.push(plural(u64::from(threads), "thread", "threads"));
     }
     Some(said.join("; "))
 }
@@ -446,16 +446,11 @@ fn step(step: &Step, dir: &str, names: &dyn Fn(u16) -> String) -> String {
                 0 => String::new(),
                 ns => format!(", held open for {}", duration(ns)),
             };
-            format!("WebSocket {}, {}{times}{held}", step.url, many(said, "message"))
+            format!("WebSocket {}, {}{times}{held}", step.url, plural(said, "message", "messages"))
         }
         (None, None) => format!("{} {}", step.method, step.url),
     };
     format!("{what}{body}{tags}{good}{more}")
-}
-
-fn many(count: u64, noun: &str) -> String {
-    let s = if count == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", format_count(count as f64))
 }
 
 /// Without digits that say nothing: `1`, `0.5`, `33.33`.

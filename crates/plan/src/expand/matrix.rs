@@ -86,18 +86,24 @@ fn named(r: &mut Reader<'_>, items: &[Node], at: Span) -> Option<Matrix> {
                 r.check_word(&entry.key, entry.key_span, "a value of a case");
             }
         }
-        let values = values_of(r, &others, &axes, (name, name_entry.value.span));
+        let values = values_of(r, &others, &axes, name, name_entry.value.span);
         cases.push(CaseValues { name: name.to_owned(), values, span: name_entry.value.span });
     }
     Some(Matrix { axes, cases, notes: Vec::new() })
 }
 
 /// The values of one case in the order of the axes; says what is missing or unknown.
-fn values_of(r: &mut Reader<'_>, entries: &[&Entry], axes: &[String], case: (&str, Span)) -> Vec<CaseValue> {
+fn values_of(
+    r: &mut Reader<'_>,
+    entries: &[&Entry],
+    axes: &[String],
+    case: &str,
+    at: Span,
+) -> Vec<CaseValue> {
     let known: Vec<&str> = axes.iter().map(String::as_str).collect();
     for entry in entries.iter().filter(|e| !known.contains(&e.key.as_str())) {
         let message =
-            format!("case `{}` has `{}`, but the first case does not", shorten(case.0), shorten(&entry.key));
+            format!("case `{}` has `{}`, but the first case does not", shorten(case), shorten(&entry.key));
         let near = suggest::nearest(&entry.key, known.iter().copied());
         let hint =
             near.map_or("every case must set the same values".to_owned(), |n| format!("did you mean `{n}`?"));
@@ -108,8 +114,8 @@ fn values_of(r: &mut Reader<'_>, entries: &[&Entry], axes: &[String], case: (&st
         match entries.iter().find(|e| e.key == *axis) {
             Some(entry) => values.extend(axis_value(r, axis, &entry.value)),
             None => {
-                let message = format!("case `{}` has no `{axis}`", shorten(case.0));
-                r.push(Problem::new(case.1, message).hint("every case must set the same values"));
+                let message = format!("case `{}` has no `{axis}`", shorten(case));
+                r.push(Problem::new(at, message).hint("every case must set the same values"));
             }
         }
     }
@@ -252,7 +258,7 @@ fn add(r: &mut Reader<'_>, node: &Node, axes: &[String], cases: &mut Vec<CaseVal
         let entries = r.map(item, "a case with a value for every axis");
         let given = entries.iter().find(|e| e.key == "name");
         let others: Vec<&Entry> = entries.iter().filter(|e| e.key != "name").collect();
-        let values = values_of(r, &others, axes, ("to add", item.span));
+        let values = values_of(r, &others, axes, "to add", item.span);
         if values.len() != axes.len() {
             continue;
         }

@@ -57,7 +57,7 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
             plan.notes.extend(command_load::without_a_case(&fields, &matrix.cases));
             plan.notes.extend(matrix.notes.iter().cloned());
             let cases = &matrix.cases[..if fits { matrix.cases.len() } else { 1 }];
-            plan.cases = read_cases(cases, &fields, from, (&mut problems, &mut secrets));
+            plan.cases = read_cases(cases, &fields, from, &mut problems, &mut secrets);
             isolation_fits(&plan, &fields, &mut problems);
             events_fit(&plan, &fields, &mut problems);
             link::fit(&mut plan, &fields, &mut problems);
@@ -135,7 +135,8 @@ fn read_cases(
     matrix: &[CaseValues],
     fields: &Fields<'_>,
     from: From<'_>,
-    (problems, secrets): (&mut Problems, &mut BTreeSet<String>),
+    problems: &mut Problems,
+    secrets: &mut BTreeSet<String>,
 ) -> Vec<Case> {
     let (mut instances, mut cost) = (0, 0);
     let mut cases = Vec::new();
@@ -347,6 +348,6 @@ fn read_case(r: &mut Reader<'_>, fields: &Fields<'_>) -> CaseParts {
     }
     let conditions = conditions::read(r, fields, &system, &loads);
     let events = events::read(r, fields);
-    let durability = events::read_durability(r, fields, &system.probes, (&loads, left_out));
+    let durability = events::read_durability(r, fields, &system.probes, &loads, left_out);
     CaseParts { system, setup, loads, conditions, events, durability }
 }

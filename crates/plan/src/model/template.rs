@@ -174,7 +174,7 @@ impl Template {
 
     /// A URL of which path and query are a cell of the user's row: of feed and column, counted as in
     /// [`Variable::Feed`]. `written` is how it is shown.
-    pub fn with_target(base: &str, (feed, column): (u16, u16), written: &str) -> Template {
+    pub fn with_target(base: &str, feed: u16, column: u16, written: &str) -> Template {
         let mut template = Template::text(base);
         template.push_variable(Variable::Feed { feed, column }, Escape::UrlTarget, written);
         template

@@ -147,7 +147,8 @@ pub(crate) fn read_durability(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
     probes: &[ProbeSpec],
-    (loads, left_out): (&[LoadSpec], bool),
+    loads: &[LoadSpec],
+    left_out: bool,
 ) -> Option<DurabilitySpec> {
     let node = fields.get("durability")?;
     let at = fields.key_span("durability");

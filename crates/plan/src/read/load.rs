@@ -42,9 +42,9 @@ pub(crate) fn read(r: &mut Reader<'_>, name: &str, node: &Node, at: Span) -> Opt
     let keep_alive = r.flag(&fields, "keep_alive").unwrap_or(true);
     let threads = r.count(&fields, "threads").map(|n| n as u32);
     let seed = r.count(&fields, "seed").unwrap_or(1);
-    fits_together(r, &fields, until, (ramp_ns, warmup_ns));
+    fits_together(r, &fields, until, ramp_ns, warmup_ns);
     let http = http::read(r, &fields);
-    talk::fits_load(r, &fields, (model.as_ref(), http.protocol));
+    talk::fits_load(r, &fields, model.as_ref(), http.protocol);
     let journey = step::read_journey(r, &fields);
     let (journey, script) = journey?;
     Some(LoadSpec {
@@ -170,7 +170,8 @@ fn fits_together(
     r: &mut Reader<'_>,
     fields: &Fields<'_>,
     until: Option<Until>,
-    (ramp_ns, warmup_ns): (u64, u64),
+    ramp_ns: u64,
+    warmup_ns: u64,
 ) {
     let Some(Until::Elapsed(duration_ns)) = until else { return };
     let key = if fields.get("duration").is_some() { "duration" } else { "stages" };

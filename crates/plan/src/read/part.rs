@@ -168,7 +168,8 @@ fn read_health(r: &mut Reader<'_>, node: &Node, at: Span) -> Option<HealthSpec> 
 pub(crate) fn read_compose(
     r: &mut Reader<'_>,
     node: &Node,
-    (at, differs): (Span, Option<Span>),
+    at: Span,
+    differs: Option<Span>,
 ) -> Option<ComposeSpec> {
     let plain = |file: String| ComposeSpec {
         file,

@@ -40,7 +40,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
     }
     spec.engine = r.text(&fields, "engine");
     spec.compose =
-        fields.get("compose").and_then(|n| read_compose(r, n, (fields.key_span("compose"), differs)));
+        fields.get("compose").and_then(|n| read_compose(r, n, fields.key_span("compose"), differs));
     services_have_a_file(r, &spec, &fields, components);
     spec.seed = read_commands(r, &fields, "seed");
     spec.before_trial = read_commands(r, &fields, "before_trial");

@@ -226,7 +226,7 @@ impl Tries {
                 _ if found == bytes.len() => until = until.max(Some(place)),
                 None => is_cut_off = true,
                 Some(byte) if !decode::is_special(*byte) => {}
-                Some(_) => is_cut_off |= self.branch(&bytes[found..], text, (found, place)),
+                Some(_) => is_cut_off |= self.branch(&bytes[found..], text, found, place),
             }
         }
         match until {
@@ -237,7 +237,7 @@ impl Tries {
     }
 
     /// Goes on in all ways in which what stands here can be read. Tells whether the text ends within one.
-    fn branch(&mut self, rest: &[u8], text: &[u8], (found, place): (usize, usize)) -> bool {
+    fn branch(&mut self, rest: &[u8], text: &[u8], found: usize, place: usize) -> bool {
         let (open, seen, mut is_cut_off) = (&mut self.open, &mut self.seen, false);
         decode::each(text, place, DEPTH, &mut |read| match read {
             Read::Unit(unit) if rest.starts_with(unit.bytes()) => {

@@ -190,7 +190,7 @@ impl TrialWriter {
         let mut latency = self.latency.lock().unwrap_or_else(PoisonError::into_inner);
         let (encoder, appender) = &mut *latency;
         let lines = encoder
-            .interval(&self.secrets.mask(load), (from_s, length_s), series, by_tag)
+            .interval(&self.secrets.mask(load), from_s, length_s, series, by_tag)
             .map_err(|e| StoreError::write("append to", &appender.path, e))?;
         appender.append(lines)
     }

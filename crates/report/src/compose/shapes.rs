@@ -194,7 +194,7 @@ mod tests {
         let mut record = TrialRecord::empty(1, std::path::PathBuf::new());
         for second in 0..1000 {
             let h = histogram([(1, 90), (2, 9), (10 + second, 1)]);
-            record.intervals.push(Interval::of(Some("main"), "response", (second as f64, 1.0), &h));
+            record.intervals.push(Interval::of(Some("main"), "response", second as f64, 1.0, &h));
         }
         let (at_s, heat) = heat(&record).expect("a heat map");
         assert_eq!(at_s.len(), COLUMNS);

@@ -8,6 +8,7 @@ use super::text::{PLANE_COLUMNS, PLANE_ROWS};
 use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
 use crate::document::{Along, Block, Chart, Compare, Document, Ratios, Remark, Section, Table, Weight};
 use crate::figures;
+use crate::markup::entity;
 use crate::plane::Plane;
 use crate::terminal::{harmless, sparkline};
 
@@ -220,9 +221,7 @@ fn escape(text: &str) -> String {
         before = c;
         match c {
             '_' if within => out.push('_'),
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
+            '&' | '<' | '>' => out.extend(entity(c)),
             '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '~' => {
                 out.push('\\');
                 out.push(c);

@@ -340,7 +340,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
     for s in &seconds {
         series.merge(&s.series);
         for (name, h) in s.series.all().into_iter().filter(|(_, h)| !h.is_empty()) {
-            intervals.push(Interval::of(Some("main"), name, (s.tick.from_s, 1.0), h));
+            intervals.push(Interval::of(Some("main"), name, s.tick.from_s, 1.0, h));
         }
     }
     let expect: Vec<Expr> = expect.iter().map(|e| Expr::parse(e).expect("an expression")).collect();

@@ -148,7 +148,7 @@ pub fn expanded<'l>(
         let at = load.journey[i].at.clone();
         let columns = vec![plan::ColumnUse { name: COLUMN.to_owned(), at: at.clone() }];
         let shown = Path::new(&file).file_name().map_or(file.clone(), |n| n.to_string_lossy().into_owned());
-        load.journey[i].url = plan::Template::with_target(&base, (feed, 0), &shown);
+        load.journey[i].url = plan::Template::with_target(&base, feed, 0, &shown);
         load.script.feeds.push(plan::FeedSpec {
             name: file.clone(),
             file,

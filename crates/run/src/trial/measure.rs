@@ -179,7 +179,7 @@ impl Measuring<'_> {
         }
         let mut keep = |series: &str, histogram: &Histogram| {
             if !histogram.is_empty() {
-                self.intervals.push(Interval::of(Some(name), series, (from_s, length_s), histogram));
+                self.intervals.push(Interval::of(Some(name), series, from_s, length_s, histogram));
             }
         };
         second.window.all().into_iter().for_each(|(series, histogram)| keep(series, histogram));

@@ -93,7 +93,7 @@ impl Group {
             let limit = format!("memory to {}", format_bytes(bytes as f64));
             let place = self.place(Controller::Memory, &limit)?;
             let with_swap = limits.memory_swap_bytes.unwrap_or(bytes).max(bytes);
-            unavailable.extend(self.set_memory(place, (bytes, with_swap), &limit)?);
+            unavailable.extend(self.set_memory(place, bytes, with_swap, &limit)?);
         }
         if let Some(pids) = limits.pids {
             let limit = format!("pids to {pids}");

@@ -111,7 +111,8 @@ impl Group {
     pub fn set_memory(
         &self,
         place: &Place,
-        (bytes, with_swap): (u64, u64),
+        bytes: u64,
+        with_swap: u64,
         limit: &str,
     ) -> Result<Option<Unavailable>, LimitError> {
         // The kernel keeps whole pages.

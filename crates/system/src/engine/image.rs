@@ -54,7 +54,7 @@ impl Engine {
         let doing = format!("pull the image `{image}`, which is not here");
         let path = format!("/images/create?fromImage={}&tag={}", encoded(name), encoded(tag));
         let call = Call::new(doing.clone(), "POST", path).within(LONG_NS);
-        let pulled = self.stream_of_words(&call, (&mut std::io::empty(), 0), cancel, &mut std::io::sink());
+        let pulled = self.stream_of_words(&call, &mut std::io::empty(), 0, cancel, &mut std::io::sink());
         pulled.map_err(|error| match error {
             EngineError::Refused { doing, status, message, .. } => {
                 EngineError::Refused { doing, status, message, hint: IMAGE_HINT }
@@ -106,18 +106,19 @@ impl Engine {
         }
         let doing = format!("build the image `{}` from {}", build.image, build.context.display());
         let call = Call::new(doing, "POST", format!("/build?{query}")).within(LONG_NS);
-        self.stream_of_words(&call, (&mut archive, bytes), cancel, log)
+        self.stream_of_words(&call, &mut archive, bytes, cancel, log)
     }
 
     /// A call that is answered with a stream of JSON lines, of which one may be an error.
     fn stream_of_words(
         &self,
         call: &Call<'_>,
-        body: (&mut dyn Read, u64),
+        file: &mut dyn Read,
+        bytes: u64,
         cancel: &Cancel,
         log: &mut dyn Write,
     ) -> Result<()> {
-        self.send_file(call, body, &|| cancel.is_cancelled(), |answer| {
+        self.send_file(call, file, bytes, &|| cancel.is_cancelled(), |answer| {
             let status = answer.status()?;
             words_of(&call.doing, status, &mut BufReader::new(answer), log)
         })?

@@ -38,7 +38,8 @@ impl Follower {
         engine: &Engine,
         id: &str,
         files: [Option<File>; 2],
-        (since_ns, lives): (Option<u128>, impl Fn() -> bool + Send + 'static),
+        since_ns: Option<u128>,
+        lives: impl Fn() -> bool + Send + 'static,
     ) -> Result<Follower> {
         let since = since_ns.map(|ns| format!("&since={}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000));
         let since = since.unwrap_or_default();
@@ -51,7 +52,7 @@ impl Follower {
         let stop = enough.clone();
         let thread = std::thread::Builder::new()
             .name("loadlab-logs".into())
-            .spawn(move || follow(stream, copies, &open, (&|| stop.load(Ordering::SeqCst), &lives)));
+            .spawn(move || follow(stream, copies, &open, &|| stop.load(Ordering::SeqCst), &lives));
         Ok(Follower { thread: thread.ok(), enough })
     }
 
@@ -270,7 +271,8 @@ fn follow(
     mut stream: UnixStream,
     mut copies: [StreamCopy; 2],
     open: &dyn Fn() -> Result<UnixStream>,
-    (stop, lives): (&dyn Fn() -> bool, &dyn Fn() -> bool),
+    stop: &dyn Fn() -> bool,
+    lives: &dyn Fn() -> bool,
 ) {
     let never = Cancel::new();
     let mut has_read = false;
@@ -432,7 +434,7 @@ mod tests {
             };
             // It has ended when the last answer was read.
             let lives = || opened.get() < 2;
-            follow(saying(&first), [file("out"), file("err")], &open, (&|| false, &lives));
+            follow(saying(&first), [file("out"), file("err")], &open, &|| false, &lives);
             let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
             assert_eq!((read("out").as_str(), read("err").as_str()), ("one\ntwo\nthree\n", "oh\n"));
         }
@@ -443,7 +445,7 @@ mod tests {
         let (mut there, here) = UnixStream::pair().unwrap();
         there.write_all(b"HTTP/1.1 501 No\r\nContent-Length: 0\r\n\r\n").unwrap();
         let open = || panic!("it is asked again");
-        follow(here, [StreamCopy::into(None), StreamCopy::into(None)], &open, (&|| false, &|| true));
+        follow(here, [StreamCopy::into(None), StreamCopy::into(None)], &open, &|| false, &|| true);
     }
 
     #[test]

@@ -148,7 +148,8 @@ impl Engine {
     fn send_file<T>(
         &self,
         call: &Call<'_>,
-        (file, bytes): (&mut dyn Read, u64),
+        file: &mut dyn Read,
+        bytes: u64,
         stop: &dyn Fn() -> bool,
         read: impl FnOnce(&mut Body<UnixStream, &dyn Fn() -> bool>) -> std::io::Result<T>,
     ) -> Result<T> {

@@ -118,7 +118,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     }
     for (socket, label) in engines_of(state) {
         let settled_ns = settled_ns(state, label);
-        take_down_at((socket, label), dry_run, &mut || clock::now_ns() >= settled_ns, &mut item);
+        take_down_at(socket, label, dry_run, &mut || clock::now_ns() >= settled_ns, &mut item);
     }
     let until_ns = clock::now_ns() + TAKEDOWN_NS;
     for dir in cgroups.iter().filter(|dir| dir.exists()) {
@@ -169,7 +169,8 @@ fn settled_ns(state: &RunState, label: &str) -> u64 {
 
 /// Removes what a run made at an engine. It is there in another boot, too.
 fn take_down_at(
-    (socket, label): (&Path, &str),
+    socket: &Path,
+    label: &str,
     dry_run: bool,
     is_settled: &mut dyn FnMut() -> bool,
     item: &mut dyn FnMut(String, std::result::Result<(), String>),

@@ -38,7 +38,7 @@ pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -
     control.report(&RelayReport { shape, counts });
     loop {
         for (i, way) in ways.iter_mut().enumerate() {
-            read(&links[i], way, (&mut pace, &mut counts), &mut frame)?;
+            read(&links[i], way, &mut pace, &mut counts, &mut frame)?;
             write(&links[1 - i], way, &mut counts)?;
         }
         let wakes = wait(&links, &ways, &control)?;
@@ -59,7 +59,8 @@ pub(super) fn run(links: [OwnedFd; 2], shape: LinkShape, mut control: Control) -
 fn read(
     link: &OwnedFd,
     way: &mut Way,
-    (pace, counts): (&mut Pace, &mut Counts),
+    pace: &mut Pace,
+    counts: &mut Counts,
     frame: &mut [u8],
 ) -> io::Result<()> {
     for _ in 0..TURN {

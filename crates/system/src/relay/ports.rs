@@ -72,7 +72,7 @@ struct Way {
 impl Way {
     /// Has it woken when its first piece is due. Nothing overtakes, so that one wake-up is enough: more would each ask
     /// for the next one again.
-    fn arm(&mut self, due: &mut Due, (key, number): (u64, usize)) {
+    fn arm(&mut self, due: &mut Due, key: u64, number: usize) {
         if let Some(first) = self.queue.front().filter(|_| !self.is_armed && !self.is_blocked) {
             due.push(Reverse((first.due_ns, key, number)));
             self.is_armed = true;
@@ -296,7 +296,7 @@ impl Relay {
         let most = if self.bytes > MOST_IN_ALL_BYTES { LEAST_BYTES } else { MOST_BYTES };
         way.is_full = way.bytes >= most;
         way.queue.push_back(Piece { due_ns, bytes: self.piece[..bytes].to_vec(), sent: 0, is_reset: false });
-        way.arm(&mut self.due, (key, end));
+        way.arm(&mut self.due, key, end);
     }
 
     /// Sends what is due of a way, as far as its end takes it.
@@ -307,7 +307,7 @@ impl Relay {
         while let Some(piece) = way.queue.front_mut().filter(|_| !way.is_blocked) {
             let now_ns = clock::now_ns();
             if piece.due_ns > now_ns {
-                way.arm(&mut self.due, (key, number));
+                way.arm(&mut self.due, key, number);
                 break;
             }
             if piece.is_reset {
@@ -387,7 +387,7 @@ impl Relay {
         let due_ns = self.pace.due(&mut way.order, clock::now_ns());
         (way.has_ended, way.is_broken, way.is_done) = (true, true, false);
         way.queue.push_back(Piece { due_ns, bytes: Vec::new(), sent: 0, is_reset: true });
-        way.arm(&mut self.due, (key, end));
+        way.arm(&mut self.due, key, end);
         self.ask(key);
     }
 

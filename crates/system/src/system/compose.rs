@@ -98,8 +98,8 @@ impl System {
         let engine = self.engine()?;
         let words = self.compose_words(spec, &engine, cancel)?;
         let config = self.compose_config(&words, spec, cancel)?;
-        self.check_names(&config, spec, (&engine, &self.project_name()))?;
-        self.compose(&words, &["build"], spec, (u64::MAX, cancel))?;
+        self.check_names(&config, spec, &engine, &self.project_name())?;
+        self.compose(&words, &["build"], spec, u64::MAX, cancel)?;
         let mut seen = Vec::new();
         for (service, image) in config.images() {
             if !seen.contains(&image) && !engine.has_image(image)? {
@@ -124,7 +124,7 @@ impl System {
         if is_podmans(words) {
             return engine.ensure_image(image, cancel).map_err(|e| failed(Box::new(e)));
         }
-        match self.compose(words, &["pull", service], spec, (PULL_NS, cancel)) {
+        match self.compose(words, &["pull", service], spec, PULL_NS, cancel) {
             Ok(()) if engine.has_image(image)? => Ok(()),
             Err(Error::Cancelled { doing }) => Err(Error::Cancelled { doing }),
             pulled => {
@@ -150,7 +150,7 @@ impl System {
         let words = self.compose_words(spec, &engine, cancel)?;
         let name = self.project_name();
         let config = self.compose_config(&words, spec, cancel)?;
-        self.check_names(&config, spec, (&engine, &name))?;
+        self.check_names(&config, spec, &engine, &name)?;
         self.remember(self.project_resource(&engine))?;
         let mut project =
             Project { name, spec: spec.clone(), words, components: Vec::new(), done: Vec::new() };
@@ -173,7 +173,7 @@ impl System {
     ) -> Result<()> {
         let started_ns = clock::now_ns();
         let within_ns = project.spec.within_ns;
-        let up = || self.compose(&project.words, &["up", "-d"], &project.spec, (within_ns, cancel));
+        let up = || self.compose(&project.words, &["up", "-d"], &project.spec, within_ns, cancel);
         let (socket, label) = (engine.socket().to_owned(), self.project_label());
         let asked = Resource::Asked { socket, label, what: project.name.clone() };
         // One that was killed in the middle has asked for things that nobody waits for any more.
@@ -184,7 +184,7 @@ impl System {
             let several = found.iter().filter(|f| f.service == one.service).count() > 1;
             let name = if several { format!("{}{}", one.service, one.number) } else { one.service.clone() };
             let spec = component(&one.service, &name);
-            match self.adopt(&spec, engine, &one.id, (started_ns, None)) {
+            match self.adopt(&spec, engine, &one.id, started_ns, None) {
                 Ok(component) => project.components.push(component),
                 // A service that only prepares something has done it, before or since the list was made.
                 Err(Error::EndedEarly { status, .. }) if status == "exit status 0" => {
@@ -217,7 +217,7 @@ impl System {
         // Podman's makes a pod as well, which has no label that is looked for.
         let verb = if is_podmans(&project.words) { "down" } else { "stop" };
         let never = Cancel::new();
-        let stopped = self.compose(&project.words, &[verb], &project.spec, (DOWN_NS, &never));
+        let stopped = self.compose(&project.words, &[verb], &project.spec, DOWN_NS, &never);
         // Whatever Compose said, nothing of the project stays.
         let removed = remove_all(engine.socket(), &format!("{PROJECT_LABEL}={}", project.name));
         for inner in &present {
@@ -284,7 +284,7 @@ impl System {
         for tool in tools {
             let words: Vec<String> = tool.iter().map(|word| (*word).to_owned()).collect();
             let spec = ComposeSpec { log: self.scratch().join("compose-tools.log"), ..spec.clone() };
-            match self.compose(&words, &["version"], &spec, (VERSION_NS, cancel)) {
+            match self.compose(&words, &["version"], &spec, VERSION_NS, cancel) {
                 Ok(()) => {
                     lock(&self.engine_state).compose = Some(words.clone());
                     return Ok(words);
@@ -302,10 +302,11 @@ impl System {
         words: &[String],
         arguments: &[&str],
         spec: &ComposeSpec,
-        within: (u64, &Cancel),
+        within_ns: u64,
+        cancel: &Cancel,
     ) -> Result<()> {
         let command = [words, &arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>()].concat();
-        self.compose_command(command, spec, within)?.checked().map(drop)
+        self.compose_command(command, spec, within_ns, cancel)?.checked().map(drop)
     }
 
     /// Runs a command as Compose is run: beside the file, with its variables and the engine's address.
@@ -313,7 +314,8 @@ impl System {
         &self,
         command: Vec<String>,
         spec: &ComposeSpec,
-        (within_ns, cancel): (u64, &Cancel),
+        within_ns: u64,
+        cancel: &Cancel,
     ) -> Result<CommandResult> {
         let engine = self.engine()?;
         let mut env = spec.env.clone();

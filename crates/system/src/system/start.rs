@@ -57,7 +57,7 @@ impl System {
         let link = if is_component { self.prepare_link(spec, &placement)? } else { LinkLimits::default() };
         let (group, mut unavailable) = Group::create(&self.groups.places, &spec.name);
         let stdin = if let Role::Relay(stdin) = role { Some(stdin) } else { None };
-        let started = self.start_in(spec, &group, (&mut unavailable, placement.network, stdin));
+        let started = self.start_in(spec, &group, &mut unavailable, placement.network, stdin);
         let (id, logs, started_ns) = match started {
             Ok(started) => started,
             Err(error) => {
@@ -114,7 +114,9 @@ impl System {
         &self,
         spec: &ComponentSpec,
         group: &Group,
-        (unavailable, network, stdin): (&mut Vec<Unavailable>, Option<OwnedFd>, Option<OwnedFd>),
+        unavailable: &mut Vec<Unavailable>,
+        network: Option<OwnedFd>,
+        stdin: Option<OwnedFd>,
     ) -> Result<(ProcessId, Vec<Log>, u64)> {
         let missed = group.limit(&spec.limits).map_err(|LimitError { limit, why, hint }| Error::Limit {
             component: spec.name.clone(),

@@ -155,11 +155,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Says what of a load keeps its users from talking.
-pub(crate) fn fits_load(
-    r: &mut Reader<'_>,
-    fields: &Fields<'_>,
-    (model, protocol): (Option<&Model>, Protocol),
-) {
+pub(crate) fn fits_load(r: &mut Reader<'_>, fields: &Fields<'_>, model: Option<&Model>, protocol: Protocol) {
     let lists = ["user_setup", "journey", "user_teardown"].into_iter().filter_map(|key| fields.get(key));
     let steps = lists.flat_map(|list| match &list.value {
         Value::List(items) => items.as_slice(),

@@ -4,10 +4,11 @@ use std::fmt::Write;
 
 use loadlab_analysis::metric::Value;
 
+use super::escape;
 use super::plot::Charts;
-use super::{escape, escape_raw};
 use crate::document::{Block, Cell, Compare, Fact, Point, Ratios, Remark, Table, Weight};
 use crate::figures;
+use crate::markup::escaped;
 use crate::render::text::open_scale;
 use crate::terminal::harmless;
 
@@ -32,7 +33,7 @@ pub(super) fn block(out: &mut String, charts: &Charts<'_>, block: &Block) {
                 out,
                 "<details>\n<summary>{}</summary>\n<pre tabindex=\"0\">{}</pre>\n</details>",
                 escape(title),
-                escape_raw(&lines.join("\n"))
+                escaped(&lines.join("\n"))
             );
         }
     }

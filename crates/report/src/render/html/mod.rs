@@ -17,6 +17,7 @@ use self::plot::Charts;
 use super::verdict_word;
 use crate::assets::{STYLE, UPLOT_LICENCE, UPLOT_SCRIPT, UPLOT_STYLE, policy};
 use crate::document::{Document, Section};
+use crate::markup::escaped;
 use crate::terminal::harmless;
 
 const SCRIPT: &str = concat!(
@@ -149,21 +150,5 @@ fn section(out: &mut String, charts: &Charts<'_>, section: &Section) {
 
 /// Text that stays text, in content and in quoted attributes.
 fn escape(text: &str) -> String {
-    escape_raw(&harmless(text))
-}
-
-/// The same for text whose lines must stay lines.
-fn escape_raw(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    out
+    escaped(&harmless(text))
 }

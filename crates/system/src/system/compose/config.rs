@@ -128,7 +128,7 @@ impl System {
             vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned(), path.display().to_string()];
         command.extend(words.iter().cloned());
         command.push("config".to_owned());
-        let result = self.compose_command(command, spec, (VERSION_NS, cancel));
+        let result = self.compose_command(command, spec, VERSION_NS, cancel);
         let text = fs::read_to_string(&path);
         let _ = fs::remove_file(&path);
         let mut result = result?;
@@ -149,7 +149,8 @@ impl System {
         &self,
         config: &Config,
         spec: &ComposeSpec,
-        (engine, project): (&Engine, &str),
+        engine: &Engine,
+        project: &str,
     ) -> Result<()> {
         for (kind, name) in config.named() {
             let doing = format!("look for the {} `{name}`", kind.word());

@@ -98,7 +98,7 @@ impl System {
         let doing = "start the container";
         let call = Call::new(doing, "POST", format!("/containers/{id}/start")).within(120_000_000_000);
         engine.call(call).and_then(|a| a.found(doing)).map_err(failed)?;
-        self.adopt(spec, engine, id, (started_ns, logs_since_ns))
+        self.adopt(spec, engine, id, started_ns, logs_since_ns)
     }
 
     /// Takes a container that runs for a component: watched, kept, its logs copied.
@@ -107,7 +107,8 @@ impl System {
         spec: &ComponentSpec,
         engine: &Engine,
         id: &str,
-        (started_ns, logs_since_ns): (u64, Option<u128>),
+        started_ns: u64,
+        logs_since_ns: Option<u128>,
     ) -> Result<Component> {
         let failed = |source: EngineError| Error::of_container(&spec.name, source);
         let doing = "look at the container";
@@ -120,7 +121,7 @@ impl System {
         let first = stat.map(|s| ProcessId { pid, start_ticks: s.start_ticks });
         let lives = move || first.is_some_and(|first| first.is_alive());
         let files = [0, 1].map(|i: usize| logs[i].file.try_clone().ok());
-        let mut follower = Follower::start(engine, id, files, (logs_since_ns, lives)).map_err(failed)?;
+        let mut follower = Follower::start(engine, id, files, logs_since_ns, lives).map_err(failed)?;
         let pidfd = Pid::from_raw(pid as i32).and_then(|p| pidfd_open(p, PidfdFlags::empty()).ok());
         let (Some(stat), Some(pidfd)) = (stat, pidfd) else {
             return Err(gone(spec, engine, id, pid, (&mut follower, &logs)));
