@@ -695,7 +695,7 @@ fn expectations_are_judged_on_the_trial() {
     assert_eq!((s.expectations[0].value, s.expectations[0].unit.as_str()), (Some(10.0), "ms"));
     assert_eq!(
         s.expectations[2].note.as_deref(),
-        Some("`p99_9` cannot be told: needs 10,000 samples, has 1,000")
+        Some("`p99_9` is unknown: needs 10,000 samples, has 1,000")
     );
     assert_eq!(s.verdict, Verdict::Fail);
     let s = summarise(TrialInput { expect: &expect[..1], ..input(closed(1), &runs) });

@@ -73,7 +73,7 @@ fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
         Cond::Steady(name, long) => {
             let holds = numbers.steady(&name.text, (long.quantity.value * 1e6).max(0.0) as u64);
             let why =
-                holds.is_none().then(|| format!("`{}` has not been watched for {}", name.text, long.text));
+                holds.is_none().then(|| format!("`{}` has not been observed for {}", name.text, long.text));
             Judged { holds, part: cond, value: None, unit: String::new(), why }
         }
     }
@@ -209,11 +209,11 @@ pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -
                 Some(Range { low, high: f64::INFINITY, dim: Dim::Of(kind) })
             }
             Known::Unknown(why) => {
-                notes.push(format!("`{name}` cannot be told: {why}"));
+                notes.push(format!("`{name}` is unknown: {why}"));
                 None
             }
             Known::Is(value, _) | Known::AtLeast(value, _) => {
-                notes.push(format!("`{name}` cannot be told: {value}"));
+                notes.push(format!("`{name}` is unknown: {value}"));
                 None
             }
         },

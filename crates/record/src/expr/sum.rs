@@ -45,7 +45,7 @@ impl Sum {
         let mut notes = Vec::new();
         match range(&self.num, numbers, &mut notes) {
             Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
-            _ if notes.is_empty() => Err("it is no finite number".to_owned()),
+            _ if notes.is_empty() => Err("it is not a finite number".to_owned()),
             _ => Err(notes.join("; ")),
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         check("'a b.elapsed' + drain", Ok((2000.0, Kind::Duration)));
         check("('a b.elapsed' - drain) * 2", Ok((2000.0, Kind::Duration)));
         check("ok", Ok((3.0, Kind::Plain)));
-        check("elsewhere + 1", Err("`elsewhere` cannot be told: nobody knows"));
+        check("elsewhere + 1", Err("`elsewhere` is unknown: nobody knows"));
         check("max", Err("`max` is at least 9.000 ms"));
         check(
             "drain + 10MiB",
