@@ -240,5 +240,5 @@ fn figures_of_cases_are_worked_out() {
     lab.run(&text, &["--case", "one"]).expect(0, &[]);
     let report: Value = serde_json::from_str(&lab.record().report("json")).unwrap();
     assert_eq!(report["derived"][0]["value"], Value::Null);
-    assert_eq!(report["derived"][0]["why_not"], "`two.ok` cannot be told: its case was not run");
+    assert_eq!(report["derived"][0]["why_not"], "`two.ok` is unknown: its case was not run");
 }
