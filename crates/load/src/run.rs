@@ -127,7 +127,7 @@ pub struct Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// A thread could not be made or bound.
-    #[error("a load thread cannot be started: {0}")]
+    #[error("cannot start a load thread: {0}")]
     Thread(std::io::Error),
     /// The backend gave up.
     #[error("the {backend} backend failed: {error}\nhint: try another one with --io")]

@@ -662,13 +662,13 @@ fn redirects_are_followed_as_far_as_asked_and_each_hop_counts() {
     assert_eq!((ok, failed, opened), (3, 0, 1));
     let (asked, ok, failed, _, why) = run("/3", 2);
     assert_eq!((asked.len(), ok, failed), (3, 2, 1));
-    assert_eq!(why.as_deref(), Some("it was redirected more often than the plan follows"));
+    assert_eq!(why.as_deref(), Some("it was redirected more often than the plan allows"));
     let (asked, ok, failed, opened, _) = run("/other", 1);
     assert_eq!(asked, ["POST /other sim x", "POST /0 second x"]);
     assert_eq!((ok, failed, opened), (2, 0, 2));
     let (_, ok, failed, _, why) = run("/away", 5);
     assert_eq!((ok, failed), (0, 1));
-    assert_eq!(why.as_deref(), Some("it is redirected to a host that no step of the load goes to"));
+    assert_eq!(why.as_deref(), Some("it is redirected to a host that no step of the load uses"));
     let (_, _, failed, _, why) = run("/2", 0);
     assert_eq!((failed, why.as_deref()), (1, Some("status 303 is not 200")));
 }
@@ -905,7 +905,7 @@ fn a_body_waits_for_room_and_no_longer_than_the_timeout() {
     let reported = examples[0].error.as_deref();
     assert_eq!(
         reported,
-        Some("no complete response within the timeout: the server gave no room to send the whole request")
+        Some("no complete response within the timeout: the server left no window to send the whole request")
     );
 }
 

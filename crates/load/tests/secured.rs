@@ -174,7 +174,7 @@ fn an_answer_that_ends_with_the_connection_is_whole_only_if_the_server_says_so()
     let (outcome, secret, examples) = go(End::Cut, true, true);
     assert_eq!((ends(&outcome), secret.requests), ((0, vec![(Failure::Truncated, 5)]), 5));
     let words = examples[0].error.clone().unwrap();
-    assert_eq!(words, "the connection ended without TLS's goodbye (close_notify)");
+    assert_eq!(words, "the connection ended without a TLS close_notify");
     let (outcome, secret, _) = go(End::HalfARecord, true, true);
     assert_eq!((ends(&outcome), secret.requests), ((0, vec![(Failure::Reset, 5)]), 5));
 }
@@ -185,5 +185,5 @@ fn a_server_that_is_not_believed_hears_no_request() {
     assert_eq!(ends(&outcome), (0, vec![(Failure::Tls, 5)]));
     assert_eq!((secret.requests, secret.closed, secret.notified, secret.alerts), (0, 5, 0, 5));
     let words = examples[0].error.clone().unwrap();
-    assert!(words.contains("its signature is not that of the authority it names"), "{words}");
+    assert!(words.contains("its signature is not from the authority it names"), "{words}");
 }

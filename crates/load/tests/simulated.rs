@@ -616,8 +616,8 @@ fn a_proxy_that_gives_no_tunnel_is_a_failed_connect_in_its_own_words() {
         "the proxy answered 407 Proxy Authentication Required",
         "the proxy answered 502 Bad Gateway",
         "the proxy closed the connection instead of answering CONNECT",
-        "the proxy broke the connection: connection reset by peer",
-        "the proxy answered in something else than HTTP",
+        "connection to the proxy lost: connection reset by peer",
+        "the proxy did not respond with HTTP",
     ] {
         assert!(reported("connect", error), "{error}: {words:#?}");
     }

@@ -268,7 +268,7 @@ fn openings_that_fail() {
     assert_eq!(examples[0].status, Some(200));
     assert_eq!(examples[0].response_body.as_deref(), Some("nope"));
     let chat = Chat { accept: Some("AAAA"), ..Chat::echo() };
-    let words = "the server's answer to the opening has no right `Sec-WebSocket-Accept` header";
+    let words = "the server's response to the opening handshake has no correct `Sec-WebSocket-Accept` header";
     check(chat, asks(), &["ok 0 protocol 1", NONE, NONE], words);
 }
 
@@ -284,21 +284,17 @@ fn each_fault_of_a_message_has_its_own_outcome() {
         (
             vec![(MS, text("x")), (MS, text("y"))],
             "ok 0 timeout 1",
-            "no message as expected within 1.00 s; 2 others came",
+            "no message as expected within 1.00 s; 2 others arrived",
         ),
-        (frame(&[0xc1, 0]), "ok 0 protocol 1", "an extension that was not agreed on"),
+        (frame(&[0xc1, 0]), "ok 0 protocol 1", "an extension that was not negotiated"),
         (frame(&[0x81, 1, 0xff]), "ok 0 protocol 1", "a text that is not UTF-8"),
-        (
-            frame(&[0x81, 127, 0, 0, 0, 0, 0, 0x50, 0, 0]),
-            "ok 0 too_large 1",
-            "a message longer than the bound",
-        ),
-        (vec![(MS, Does::Fin)], "ok 0 reset 1", "the server ended the connection without a goodbye"),
+        (frame(&[0x81, 127, 0, 0, 0, 0, 0, 0x50, 0, 0]), "ok 0 too_large 1", "a message longer than allowed"),
+        (vec![(MS, Does::Fin)], "ok 0 reset 1", "the server ended the connection without a close frame"),
         (vec![(MS, Does::Reset)], "ok 0 reset 1", "connection reset by peer"),
         (
             vec![(MS, Does::Raw(vec![0x81, 5, b'a'])), (2 * MS, Does::Fin)],
             "ok 0 truncated 1",
-            "the server ended the connection without a goodbye",
+            "the server ended the connection without a close frame",
         ),
         (vec![(MS, Does::Raw(vec![0x88, 2, 3, 0xe9]))], "ok 0 reset 1", closed),
     ] {
@@ -329,7 +325,7 @@ fn others_are_passed_over_and_the_last_is_shown_when_time_runs_out() {
         Chat::saying(vec![noise()]),
         vec![within(ask("a", "a"), S)],
         &[OK, "ok 0 timeout 1", NONE],
-        "no message as expected within 1.00 s; 1000 others came",
+        "no message as expected within 1.00 s; 1000 others arrived",
     );
     assert_eq!(examples[0].response_body.as_deref(), Some("noise"));
     // It was hung up on, and it was sent the reason.
@@ -360,7 +356,7 @@ fn what_came_before_it_is_waited_for_is_found() {
         chat(),
         parts,
         &[OK, OK, "ok 0 timeout 1", NONE],
-        "no message as expected within 1.00 s; one other came",
+        "no message as expected within 1.00 s; another one arrived",
     );
     // Without an answer to wait for, it may still be heard later.
     let parts = vec![pause(say("x"), 10 * MS), listen("news")];
@@ -408,7 +404,7 @@ fn ones_own_message_is_told_from_others() {
     assert_eq!(parts(&outcome), vec!["ok 15"; 4]);
     assert_eq!((chat.heard.len(), outcome.measured.elapsed_s), (30, 5.0 * 0.006), "each after 2 ms, not 1");
     let other = vec![vec![(MS, text("say no 77."))]];
-    let words = "check failed: the message does not contain it";
+    let words = "check failed: the message does not contain the text";
     check(Chat::saying(other), vec![strict(own("no {n}."))], &[OK, "ok 0 check 1", OK], words);
 }
 
@@ -426,15 +422,15 @@ fn who_holds_a_connection_learns_how_it_ended() {
         assert_eq!(parts(&outcome), expect);
         assert_eq!(examples.first().and_then(|e| e.error.clone()).unwrap_or_default(), words);
     };
-    let gone = "the server closed the WebSocket with code 1001 (going away), before this was begun";
+    let gone = "the server closed the WebSocket with code 1001 (going away), before this part began";
     ends(Does::Raw(vec![0x88, 2, 3, 0xe9]), &["ok 10", "ok 0 reset 10"], gone);
     ends(Does::Raw(vec![0x88, 0]), &["ok 10", "ok 10"], "");
-    let cut = "the server ended the connection without a goodbye, before this was begun";
+    let cut = "the server ended the connection without a close frame, before this part began";
     ends(Does::Fin, &["ok 10", "ok 0 reset 10"], cut);
     ends(
         Does::Raw(vec![0x83, 0]),
         &["ok 10", "ok 0 protocol 10"],
-        "a frame of unknown type, before this was begun",
+        "a frame of unknown type, before this part began",
     );
     // A ping is answered, a message passed over.
     let chat = Chat { greets: vec![(S, Does::Frame(0x89, "?")), (S, text("news"))], ..Chat::default() };
@@ -513,7 +509,7 @@ fn what_is_kept_for_a_user_is_bounded() {
         chat,
         vec![pause(listen("first"), 10 * MS), within(listen("last"), S)],
         &[OK, OK, "ok 0 timeout 1", NONE],
-        "no message as expected within 1.00 s; 64 others came; before it was waited for 37 more came than are kept",
+        "no message as expected within 1.00 s; 64 others arrived; 37 earlier messages did not fit in the buffer",
     );
 }
 
@@ -524,7 +520,7 @@ fn a_flood_of_pings_ends() {
         Chat::saying(vec![vec![(MS, Does::Raw(pings))]]),
         vec![ask("a", "a")],
         &[OK, "ok 0 protocol 1", NONE],
-        "a flood of frames that bring no message further",
+        "a flood of frames that advance no message",
     );
 }
 

@@ -167,7 +167,7 @@ fn over_https_with_credentials() {
     check(
         &front.url(),
         &["--quiet", "--otlp-header", "X: s3cret"],
-        "certificate is self-signed, or signed by an authority",
+        "certificate is self-signed, or signed by an unknown authority",
     );
     // It answers a greeting of TLS as web servers do that expect a request.
     let plain = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -193,10 +193,10 @@ fn mistakes_of_usage() {
     );
     check(
         &["--otlp", "https://collector", "--otlp-ca", "/dev/null"],
-        "--otlp: the CA file holds no certificate",
+        "--otlp: the CA file contains no certificate",
     );
     check(&["--otlp", "https://bad_host!"], "`bad_host!` is not a host");
-    check(&["--otlp", "https://-bad"], "`-bad` is no name that a certificate could be for");
+    check(&["--otlp", "https://-bad"], "`-bad` is not a name that a certificate can be issued for");
     check(&["--otlp", "http://c", "--otlp-header", "a b: c"], "--otlp: `a b` is not a header name");
     check(&["--otlp", "http://c", "--otlp-header", "secret"], "expected `Name: value`");
     check(&["--otlp-header", "a: b"], "--otlp <URL>");

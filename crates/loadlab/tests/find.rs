@@ -174,7 +174,10 @@ fn mistakes_are_told_before_anything_runs() {
     check(&["plan.yaml", "--expect", "p50 <"], &["expect"]);
     check(&["plan.yaml", "--expect", "p51 < 5ms"], &["p51"]);
     check(&["plan.yaml", "--expect", "p50 < 5ms", "--users", "9..3"], &["9 is more than 3"]);
-    check(&["plan.yaml", "--expect", "p50 < 5ms", "--users", "0..3"], &["the lowest level is 1"]);
+    check(
+        &["plan.yaml", "--expect", "p50 < 5ms", "--users", "0..3"],
+        &["the lowest level must be at least 1"],
+    );
     check(&["two.yaml", "--expect", "p50 < 5ms"], &["the plan has 2 cases", "hint: choose with --case"]);
     check(&["stages.yaml", "--expect", "p50 < 5ms"], &["`load` has stages", "hint:"]);
     check(

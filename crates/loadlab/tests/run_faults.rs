@@ -367,9 +367,10 @@ fn folders_that_cannot_hold_a_record() {
     // An empty one is as good as none.
     lab.run(&plan, &[]).expect(0, &[]);
     std::fs::remove_file(lab.path().join("built")).unwrap();
-    lab.run(&plan, &[]).expect(2, &["already holds something", "hint: name another folder with --out"]);
+    lab.run(&plan, &[])
+        .expect(2, &["exists and is not an empty folder", "hint: choose another folder with --out"]);
     lab.file("file", "");
-    lab.loadlab(&["run", "plan.yaml", "--out", "file"]).expect(2, &["already holds something"]);
+    lab.loadlab(&["run", "plan.yaml", "--out", "file"]).expect(2, &["exists and is not an empty folder"]);
     lab.loadlab(&["run", "plan.yaml", "--out", "/proc/nothing/run"]).expect(5, &["cannot create", "hint:"]);
     assert!(!lab.path().join("built").exists());
 }

@@ -30,7 +30,10 @@ fn a_folder_that_others_can_write_to_holds_no_record() {
     for bits in [0o777, 0o775, 0o1777] {
         mode(&shared, bits);
         let ran = lab.loadlab(&["run", "plan.yaml", "--out", "shared", "--json"]);
-        ran.expect(2, &["`shared` cannot hold a record: others can write to it", "hint: ", "shared/run"]);
+        ran.expect(
+            2,
+            &["`shared` cannot be used for a record: others can write to it", "hint: ", "shared/run"],
+        );
         assert_eq!(entries(&shared), 0);
     }
     // As the hint says, and a folder of one's own.
@@ -54,7 +57,7 @@ fn a_folder_of_another_user_holds_no_record() {
     mode(&theirs, 0o755);
     chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
     let ran = lab.loadlab(&["run", "plan.yaml", "--out", "theirs"]);
-    ran.expect(2, &["it belongs to another user (uid 65534, and loadlab runs as 0)", "hint: "]);
+    ran.expect(2, &["it belongs to another user (uid 65534; loadlab runs as 0)", "hint: "]);
     assert_eq!(entries(&theirs), 0);
     let ran =
         lab.loadlab(&["find", "plan.yaml", "--expect", "p99 < 1s", "--users", "1..2", "--out", "theirs"]);
@@ -107,7 +110,7 @@ fn files_the_user_names_may_be_links_but_not_planted_ones() {
     let planted = everybody.join("out");
     symlink(&victim, &planted).unwrap();
     std::os::unix::fs::lchown(&planted, Some(NOBODY), Some(NOBODY)).unwrap();
-    let words = "there is a symbolic link of another user (uid 65534) in a folder for everybody";
+    let words = "there is a symbolic link of another user (uid 65534) in a world-writable folder";
     lab.loadlab(&["report", &run, "-o", "everybody/out"]).expect(5, &["cannot write everybody/out", words]);
     let bench = ["bench", "http://127.0.0.1:1/", "-n", "1"];
     lab.loadlab(&[&bench[..], &["--junit", "everybody/out"]].concat()).expect(5, &[words]);

@@ -40,7 +40,7 @@ fn a_disk_that_fills_up_under_the_load() {
     lab.file("plan.yaml", &plan(&[component("web", "", &[]), filler.to_owned()], load));
     let script = "\"$LOADLAB\" run plan.yaml --out disk/\"$NAME\"";
     let Some(ran) = on_small_disk(&lab, "600k", script) else { return };
-    ran.expect(5, &["No space left on device", "lines before are safe", "hint: free space there"]);
+    ran.expect(5, &["No space left on device", "lines before it are safe", "hint: free space there"]);
     assert!(!ran.err.contains("trial 3"), "{}", ran.err);
     assert_eq!(lab.left_behind(), Vec::<String>::new());
     let record = run_support::Record { dir: lab.path().join("kept").join(lab.run_name()) };
@@ -122,7 +122,7 @@ fn damaged_records() {
     let (ran, _copy) = broken("manifest.json", &cut);
     ran.expect(2, &["manifest.json:", "hint:"]);
     let (ran, _copy) = broken("manifest.json", &gone);
-    ran.expect(2, &["is no run directory", "hint:"]);
+    ran.expect(2, &["is not a run directory", "hint:"]);
     for (format, hint) in
         [(99, "hint: read it with the loadlab that wrote it, or a later one"), (1, "or run its plan again")]
     {
@@ -131,7 +131,7 @@ fn damaged_records() {
             manifest["record"] = format.into();
             serde_json::to_vec(&manifest).ok()
         });
-        ran.expect(2, &[&format!("is a record of format {format}, and this loadlab reads format 2"), hint]);
+        ran.expect(2, &[&format!("is a record of format {format}, but this loadlab reads format 2"), hint]);
     }
     lab.loadlab(&["report", "nowhere"]).expect(2, &["cannot read `nowhere`", "hint:"]);
 }

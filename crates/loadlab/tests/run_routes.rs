@@ -121,7 +121,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
         &["`proxy` of `load`: `192.0.2.1` (192.0.2.1) is not loopback", "hint: if you may load it"],
     );
     lab.run(&with("http://proxy.invalid:3128"), &[])
-        .expect(5, &["`proxy` of `load`: the name `proxy.invalid` cannot be resolved (dns)"]);
+        .expect(5, &["`proxy` of `load`: cannot resolve the name `proxy.invalid` (dns)"]);
     let named =
         plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"http://192.0.2.1/\" }\n");
     lab.run(&named, &[]).expect(5, &["step 1 of `load`: `192.0.2.1` (192.0.2.1) is not loopback"]);
@@ -134,7 +134,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
     ] {
         lab.file("list", "http://127.0.0.1/\nhttp://127.1/\n");
         let by_name = plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", &format!("    - {step}\n"));
-        lab.run(&by_name, &[]).expect(5, &["step 1 of `load`: `127.1` would be looked up by the proxy"]);
+        lab.run(&by_name, &[]).expect(5, &["step 1 of `load`: the proxy would resolve `127.1`"]);
         lab.run(&by_name, &["--resolve", "127.1:80:127.0.0.1"])
             .expect(2, &["`proxy` of `load`: `--resolve` means nothing behind a proxy"]);
     }
@@ -145,7 +145,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
     let host = "    - { get: \"http://127.0.0.1:9/\", headers: { host: shop.invalid } }\n";
     lab.run(&plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", host), &[]).expect(
         2,
-        &["step 1 of `load`: `Host: shop.invalid` cannot be sent through a proxy beside `http://127.0.0.1:9`"],
+        &["step 1 of `load`: `Host: shop.invalid` cannot be sent through a proxy together with `http://127.0.0.1:9`"],
     );
 
     let proxy = Proxy::start(Some("Basic YTpi"));
@@ -247,6 +247,6 @@ fn every_address_of_a_name_is_used_and_a_name_without_one_is_told() {
     let ran = lab.run(&plan("  requests: 4\n", "    - { get: \"http://shop.invalid/\" }\n"), &[]);
     ran.expect(
         5,
-        &["step 1 of `load`: the name `shop.invalid` cannot be resolved (dns)", "hint: is it spelled right?"],
+        &["step 1 of `load`: cannot resolve the name `shop.invalid` (dns)", "hint: is it spelled right?"],
     );
 }

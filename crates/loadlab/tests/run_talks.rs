@@ -77,15 +77,15 @@ fn each_fault_has_its_own_name_and_shows_what_came() {
         ("forbidden", json!({ "http_4xx": 2 }), "status 403 is not 101"),
         ("busy", json!({ "http_5xx": 2 }), "status 503 is not 101"),
         ("page", json!({ "check": 2 }), "status 302 is not 101"),
-        ("wrong", json!({ "protocol": 2 }), "has no right `Sec-WebSocket-Accept` header"),
+        ("wrong", json!({ "protocol": 2 }), "has no correct `Sec-WebSocket-Accept` header"),
         ("silent", json!({ "timeout": 2 }), "no message within 300 ms"),
         ("echo", json!({ "check": 2 }), "the body does not contain `pong`"),
         ("closes", json!({ "reset": 2 }), "the server closed the WebSocket with code 1001 (going away)"),
-        ("resets", json!({ "reset": 2 }), "the server ended the connection without a goodbye"),
-        ("half", json!({ "truncated": 2 }), "the server ended the connection without a goodbye"),
-        ("nonsense", json!({ "protocol": 2 }), "an extension that was not agreed on"),
-        ("large", json!({ "too_large": 2 }), "a message longer than the bound"),
-        ("leaves", json!({ "reset": 2 }), "code 1001 (going away), before this was begun"),
+        ("resets", json!({ "reset": 2 }), "the server ended the connection without a close frame"),
+        ("half", json!({ "truncated": 2 }), "the server ended the connection without a close frame"),
+        ("nonsense", json!({ "protocol": 2 }), "an extension that was not negotiated"),
+        ("large", json!({ "too_large": 2 }), "a message longer than allowed"),
+        ("leaves", json!({ "reset": 2 }), "code 1001 (going away), before this part began"),
     ];
     let loads = faults.iter().map(|(path, ..)| {
         let url = chat.url(&format!("/{path}"));

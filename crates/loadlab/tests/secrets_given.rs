@@ -112,7 +112,10 @@ fn headers_come_from_a_file() {
     lab.file("short", "Accept: text/plain\nX-Short: abc\n");
     bench(&["-H", "@short"]).expect(
         2,
-        &["short:2: the value of `X-Short` has 3 bytes", "hint: give what is no secret by itself"],
+        &[
+            "short:2: the value of `X-Short` has 3 bytes",
+            "hint: give what is not a secret on the command line",
+        ],
     );
     lab.file("bad", "Authorization Bearer very-secret\n");
     let ran = bench(&["-H", "@bad"]);

@@ -5,15 +5,15 @@ use crate::run_support::Lab;
 
 /// Hosts and ports that different readers might understand differently, or not at all.
 const NONE: [(&str, &str); 9] = [
-    ("[localhost]:8080", "`[localhost]` does not hold an IPv6 address"),
+    ("[localhost]:8080", "`[localhost]` is not an IPv6 address"),
     ("[::1", "`[::1` has no `]`"),
-    ("[::1]8080", "`8080` behind `]` is not a port"),
+    ("[::1]8080", "`8080` after `]` is not a port"),
     ("127.0.0.1:8080:9090", "`127.0.0.1:8080:9090` has a second port, `9090`"),
     ("::1:8080", "`::1:8080` is an IPv6 address without brackets"),
     ("127.0.0.1:+80", "`+80` is not a port"),
     ("127.0.0.1:0", "`0` is not a port"),
     ("a\\b:80", "`a\\b` is not a host"),
-    (":8080", "there is no host"),
+    (":8080", "the host is missing"),
 ];
 
 /// What is said of it, beside whatever else.

@@ -80,8 +80,8 @@ mod tests {
             ("https://x/", "`https` is not supported here, only `http`"),
             ("wss://x/", "WebSocket URLs are not allowed here"),
             ("ftp://x/", "unsupported scheme `ftp`"),
-            ("http://", "there is no host"),
-            ("http://:80/", "there is no host"),
+            ("http://", "the host is missing"),
+            ("http://:80/", "the host is missing"),
             ("http://a b/", "a URL cannot contain ' '"),
             ("http://x/ü", "a URL cannot contain 'ü'"),
             ("http://x/#top", "the part after `#` is never sent"),
@@ -90,8 +90,8 @@ mod tests {
             ("http://x:99999/", "`99999` is not a port"),
             ("http://x:/", "`` is not a port"),
             ("http://[::1/", "`[::1` has no `]`"),
-            ("http://[::1]80/", "`80` behind `]` is not a port"),
-            ("http://[localhost]:8080/", "`[localhost]` does not hold an IPv6 address"),
+            ("http://[::1]80/", "`80` after `]` is not a port"),
+            ("http://[localhost]:8080/", "`[localhost]` is not an IPv6 address"),
             ("http://127.0.0.1:8080:9090/", "`127.0.0.1:8080:9090` has a second port, `9090`"),
         ] {
             assert_eq!(check(url).map_err(|e| e.message), Err(expect.to_owned()), "{url}");

@@ -339,7 +339,7 @@ fn more_conditions() {
        |
      8 | matrix: { axes: { slo: [200ms, fast] } }
        |                                ^^^^
-      hint: besides the built-in names there are `stored`, `stored.first`, `stored.last`, `stored.max`, `stored.mean`, `db.cpu`, `db.cpu.mean`, `db.cpu.max` …
+      hint: known besides the built-in names: `stored`, `stored.first`, `stored.last`, `stored.max`, `stored.mean`, `db.cpu`, `db.cpu.mean`, `db.cpu.max` …
     "#);
     insta::assert_snapshot!(plain(&text("").replace("stored", "ok")), @r#"
     plan.yaml:6:13: `ok` already has another meaning in conditions

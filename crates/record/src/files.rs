@@ -49,7 +49,7 @@ pub fn create_named(path: &Path) -> io::Result<File> {
     {
         let kind = if found.is_symlink() { "symbolic link" } else { "file" };
         let words =
-            format!("there is a {kind} of another user (uid {}) in a folder for everybody", found.uid());
+            format!("there is a {kind} of another user (uid {}) in a world-writable folder", found.uid());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
     }
     File::create(path)
@@ -81,7 +81,7 @@ pub fn not_ones_own(folder: &Path) -> io::Result<Option<String>> {
 fn shared(owner: u32, mode: u32, user: u32) -> Option<String> {
     const OTHERS_WRITE: u32 = 0o022;
     if owner != user {
-        return Some(format!("it belongs to another user (uid {owner}, and loadlab runs as {user})"));
+        return Some(format!("it belongs to another user (uid {owner}; loadlab runs as {user})"));
     }
     let can_write = mode & OTHERS_WRITE;
     (can_write != 0).then(|| format!("others can write to it (mode {:04o})", mode & 0o7777))
@@ -153,7 +153,7 @@ mod tests {
         };
         check(1000, 0o40755, None);
         check(1000, 0o40700, None);
-        check(0, 0o40755, Some("another user (uid 0, and loadlab runs as 1000)"));
+        check(0, 0o40755, Some("another user (uid 0; loadlab runs as 1000)"));
         check(1001, 0o40700, Some("another user"));
         check(1000, 0o40775, Some("mode 0775"));
         check(1000, 0o41777, Some("mode 1777"));

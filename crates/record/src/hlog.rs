@@ -334,7 +334,7 @@ pub fn read(bytes: &[u8], path: &Path) -> Result<Log, HlogError> {
                     line: number,
                     column: at as u64 + 1,
                     message,
-                    hint: "the file is damaged here; with this line deleted the rest can be read",
+                    hint: "the file is damaged here; delete this line to read the rest",
                 });
             }
         }
@@ -386,11 +386,11 @@ type Values = Box<[(u64, u64)]>;
 /// Values and exact maximum of an encoded histogram.
 fn decode(encoded: &str, max_us: f64) -> Result<(Values, u64), String> {
     let binary = BASE64.decode(encoded.trim()).map_err(|e| format!("histogram is not base64: {e}"))?;
-    let cookie = u32_at(&binary, 0).ok_or("histogram is cut short")?;
+    let cookie = u32_at(&binary, 0).ok_or("histogram is truncated")?;
     let plain = match cookie {
         V2_COOKIE => binary,
         V2_DEFLATED_COOKIE => inflate(&binary)?,
-        _ => return Err(format!("histogram of another format than V2 (cookie {cookie:#x})")),
+        _ => return Err(format!("histogram is not in format V2 (cookie {cookie:#x})")),
     };
     let buckets = decode_v2(&plain)?;
     let Some(&(low_us, high_us, _)) = buckets.last() else {
@@ -409,18 +409,18 @@ fn decode(encoded: &str, max_us: f64) -> Result<(Values, u64), String> {
 }
 
 fn inflate(binary: &[u8]) -> Result<Vec<u8>, String> {
-    let length = u32_at(binary, 4).ok_or("histogram is cut short")?;
+    let length = u32_at(binary, 4).ok_or("histogram is truncated")?;
     let payload = binary.get(8..).unwrap_or_default();
     if payload.len() as u64 != u64::from(length) {
-        return Err(format!("histogram says {length} bytes and has {}", payload.len()));
+        return Err(format!("histogram declares {length} bytes but has {}", payload.len()));
     }
     let mut plain = Vec::new();
     flate2::read::ZlibDecoder::new(payload)
         .take(MAX_INFLATED_BYTES + 1)
         .read_to_end(&mut plain)
-        .map_err(|e| format!("histogram cannot be inflated: {e}"))?;
+        .map_err(|e| format!("cannot inflate the histogram: {e}"))?;
     match plain.len() as u64 > MAX_INFLATED_BYTES {
-        true => Err("histogram inflates beyond every bound".to_owned()),
+        true => Err("histogram inflates beyond the largest possible size".to_owned()),
         false => Ok(plain),
     }
 }
@@ -470,13 +470,13 @@ impl Layout {
 /// The non-empty slots of an inflated V2 histogram: smallest value, largest value, count.
 fn decode_v2(plain: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
     if u32_at(plain, 0) != Some(V2_COOKIE) {
-        return Err("histogram does not begin as V2 does".to_owned());
+        return Err("histogram has no V2 header".to_owned());
     }
-    let layout = Layout::read(plain).ok_or("histogram is cut short")??;
-    let length = u32_at(plain, 4).ok_or("histogram is cut short")?;
-    let mut payload = plain.get(V2_HEADER_BYTES..).ok_or("histogram is cut short")?;
+    let layout = Layout::read(plain).ok_or("histogram is truncated")??;
+    let length = u32_at(plain, 4).ok_or("histogram is truncated")?;
+    let mut payload = plain.get(V2_HEADER_BYTES..).ok_or("histogram is truncated")?;
     if payload.len() as u64 != u64::from(length) {
-        return Err(format!("histogram says {length} bytes of counts and has {}", payload.len()));
+        return Err(format!("histogram declares {length} bytes of counts but has {}", payload.len()));
     }
     let (mut slot, mut total, mut out) = (0usize, 0u64, Vec::new());
     while !payload.is_empty() {
@@ -490,7 +490,7 @@ fn decode_v2(plain: &[u8]) -> Result<Vec<(u64, u64, u64)>, String> {
             let (low, high) = layout.bounds(slot).ok_or("histogram has a value beyond 64 bits")?;
             total = total.saturating_add(count);
             if total > MAX_COUNT {
-                return Err("histogram counts more than any second holds".to_owned());
+                return Err("histogram counts more than a second can contain".to_owned());
             }
             out.push((low, high, count));
         }

@@ -85,7 +85,7 @@ impl LimitsInForce {
     fn delay_words(&self, delay_ns: u64) -> String {
         let duration = |ns: u64| format_duration_ns(ns as f64);
         let jitter = self.jitter_ns.map(|ns| format!(" ± {}", duration(ns))).unwrap_or_default();
-        format!("round trips {}{jitter} longer", duration(delay_ns))
+        format!("round trips longer by {}{jitter}", duration(delay_ns))
     }
 }
 
@@ -109,7 +109,7 @@ mod tests {
         let words = limits.words().join(", ");
         assert_eq!(
             words,
-            "1 % of a core, 15.0 MiB of memory, 1.00 MiB/s written to each disk, cores 0-1, round trips 40.0 ms ± 5.00 ms longer, 1 % lost on its link"
+            "1 % of a core, 15.0 MiB of memory, 1.00 MiB/s written to each disk, cores 0-1, round trips longer by 40.0 ms ± 5.00 ms, 1 % lost on its link"
         );
         let text = serde_json::to_string(&LimitsInForce { pids: Some(4), ..Default::default() }).unwrap();
         assert_eq!(text, r#"{"pids":4}"#);

@@ -102,24 +102,32 @@ impl<'a> Authority<'a> {
                 let last = port.rsplit(':').next().unwrap_or_default();
                 wrong(
                     format!("`{text}` has a second port, `{last}`"),
-                    "one host and one port: `127.0.0.1:8080`",
+                    "write one host and one port: `127.0.0.1:8080`",
                 )
             };
         }
         let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
         match host {
-            "" => return wrong("there is no host".to_owned(), "a name or an address, such as `127.0.0.1`"),
+            "" => {
+                return wrong(
+                    "the host is missing".to_owned(),
+                    "use a name or an address, such as `127.0.0.1`",
+                );
+            }
             _ if text.starts_with('[') => {}
             _ if !host.is_ascii() => {
-                return wrong(format!("`{host}` is not a host"), "a name beyond ASCII is written as `xn--…`");
+                return wrong(format!("`{host}` is not a host"), "write non-ASCII names as `xn--…`");
             }
             _ if host.len() > MAX_HOST || !host.chars().all(name) => {
-                return wrong(format!("`{host}` is not a host"), "a name or an address, such as `127.0.0.1`");
+                return wrong(
+                    format!("`{host}` is not a host"),
+                    "use a name or an address, such as `127.0.0.1`",
+                );
             }
             _ => {}
         }
         match port.map(|text| (text, port_of(text))) {
-            Some((text, None)) => wrong(format!("`{text}` is not a port"), "a number from 1 to 65535"),
+            Some((text, None)) => wrong(format!("`{text}` is not a port"), "use a number from 1 to 65535"),
             Some((_, port)) => Ok(Authority { text, host, port }),
             None => Ok(Authority { text, host, port: None }),
         }
@@ -138,8 +146,8 @@ pub fn without_user(text: &str) -> String {
 
 fn without_blanks(text: &str) -> Result<(), UrlError> {
     if text.bytes().any(|b| b <= b' ' || b == 0x7f) {
-        let why = "a URL cannot hold blanks or control characters".to_owned();
-        return Err(UrlError { why, hint: "percent-encode them: `%20` is a blank" });
+        let why = "a URL cannot contain spaces or control characters".to_owned();
+        return Err(UrlError { why, hint: "percent-encode them: `%20` is a space" });
     }
     Ok(())
 }
@@ -160,17 +168,17 @@ fn before_last(text: &str) -> &str {
 
 /// What follows `[`: an IPv6 address, and perhaps a port.
 fn in_brackets(rest: &str) -> Result<(&str, Option<&str>), UrlError> {
-    const HINT: &str = "brackets hold an IPv6 address: `[::1]:8080`";
+    const HINT: &str = "brackets enclose an IPv6 address: `[::1]:8080`";
     let Some((host, after)) = rest.split_once(']') else {
         return Err(UrlError { why: format!("`[{rest}` has no `]`"), hint: HINT });
     };
     if host.parse::<Ipv6Addr>().is_err() {
-        return Err(UrlError { why: format!("`[{host}]` does not hold an IPv6 address"), hint: HINT });
+        return Err(UrlError { why: format!("`[{host}]` is not an IPv6 address"), hint: HINT });
     }
     match after.strip_prefix(':') {
         Some(port) => Ok((host, Some(port))),
         None if after.is_empty() => Ok((host, None)),
-        None => Err(UrlError { why: format!("`{after}` behind `]` is not a port"), hint: HINT }),
+        None => Err(UrlError { why: format!("`{after}` after `]` is not a port"), hint: HINT }),
     }
 }
 
@@ -196,8 +204,8 @@ mod tests {
     fn what_is_none_is_refused_in_words() {
         let long = "a".repeat(254);
         for (text, why) in [
-            ("", "there is no host"),
-            (":80", "there is no host"),
+            ("", "the host is missing"),
+            (":80", "the host is missing"),
             ("h:", "`` is not a port"),
             ("h:0", "`0` is not a port"),
             ("h:65536", "`65536` is not a port"),
@@ -207,16 +215,16 @@ mod tests {
             ("::1", "`::1` is an IPv6 address without brackets"),
             ("::1:8080", "`::1:8080` is an IPv6 address without brackets"),
             ("[::1", "`[::1` has no `]`"),
-            ("[::1]80", "`80` behind `]` is not a port"),
+            ("[::1]80", "`80` after `]` is not a port"),
             ("[::1]:", "`` is not a port"),
             ("[::1]:80:81", "`[::1]:80:81` has a second port, `81`"),
-            ("[]", "`[]` does not hold an IPv6 address"),
-            ("[localhost]:8080", "`[localhost]` does not hold an IPv6 address"),
-            ("[127.0.0.1]", "`[127.0.0.1]` does not hold an IPv6 address"),
-            ("[fe80::1%eth0]", "`[fe80::1%eth0]` does not hold an IPv6 address"),
-            ("[[::1]]", "`[[::1]` does not hold an IPv6 address"),
-            ("a b", "a URL cannot hold blanks or control characters"),
-            ("h:80\r\nX", "a URL cannot hold blanks or control characters"),
+            ("[]", "`[]` is not an IPv6 address"),
+            ("[localhost]:8080", "`[localhost]` is not an IPv6 address"),
+            ("[127.0.0.1]", "`[127.0.0.1]` is not an IPv6 address"),
+            ("[fe80::1%eth0]", "`[fe80::1%eth0]` is not an IPv6 address"),
+            ("[[::1]]", "`[[::1]` is not an IPv6 address"),
+            ("a b", "a URL cannot contain spaces or control characters"),
+            ("h:80\r\nX", "a URL cannot contain spaces or control characters"),
             ("a\\b", "`a\\b` is not a host"),
             ("%31", "`%31` is not a host"),
             ("ü.example", "`ü.example` is not a host"),

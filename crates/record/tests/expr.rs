@@ -173,16 +173,11 @@ fn value_unit_and_note() {
         "%",
         Some("`errors < 0.1%` does not hold"),
     );
-    check(
-        "p99 < 200ms and lost == 0",
-        None,
-        "",
-        Some("`lost == 0`: `lost` is unknown: nobody measured it"),
-    );
+    check("p99 < 200ms and lost == 0", None, "", Some("`lost == 0`: `lost` is unknown: nobody measured it"));
     check("p99.9 < 2s", None, "", Some("`p99_9` is at least 1200 ms"));
     check("p99.9 > 1s", None, "", None);
     check("lost == 0", None, "", Some("`lost` is unknown: nobody measured it"));
-    check("steady(stored, 5s)", None, "", Some("`stored` has not been watched for 5s"));
+    check("steady(stored, 5s)", None, "", Some("`stored` has not been observed for 5s"));
     check("stored < 5s", Some(95.0), "", Some("a plain number cannot be compared with a duration"));
 }
 
@@ -216,43 +211,43 @@ fn errors_point_and_hint() {
     insta::assert_snapshot!(refused("errors < 1% && p99 < 2s"), @r"
     errors < 1% && p99 < 2s
                 ^
-    `&` is not known
+    unknown operator `&`
     hint: write `and`
     ");
     insta::assert_snapshot!(refused("1s < p99 < 2s"), @r"
     1s < p99 < 2s
              ^
-    `<` is not expected here
+    unexpected `<`
     hint: compare two at a time: `1s < p99 and p99 < 2s`
     ");
     insta::assert_snapshot!(refused("edge1.memory < 15 MiB"), @r"
     edge1.memory < 15 MiB
                       ^^^
-    `MiB` is not expected here
-    hint: a unit stands at its number: `15MiB`
+    unexpected `MiB`
+    hint: write a unit directly after its number: `15MiB`
     ");
     insta::assert_snapshot!(refused("p99 < 200mz"), @r"
     p99 < 200mz
           ^^^^^
-    `200mz` is no number with a unit
+    `200mz` is not a number with a unit
     hint: numbers are written `1024`, `0.1%`, `200ms`, `1m30s`, `15MiB` or `1000/s`
     ");
     insta::assert_snapshot!(refused("(p99 < 2s"), @r"
     (p99 < 2s
     ^
-    this `(` has no `)`
+    this `(` has no matching `)`
     ");
     insta::assert_snapshot!(refused("p99 < 2s p50 < 1s"), @r"
     p99 < 2s p50 < 1s
              ^^^
-    `p50` is not expected here
-    hint: a unit stands at its number: `15MiB`
+    unexpected `p50`
+    hint: write a unit directly after its number: `15MiB`
     ");
     insta::assert_snapshot!(refused("p99[30s..10s] < 1s"), @r"
     p99[30s..10s] < 1s
        ^^^^^^^^^^
     the window 30s..10s is empty
-    hint: it runs from the earlier to the later time
+    hint: write the earlier time first
     ");
     insta::assert_snapshot!(refused("rate(p99) < 1s"), @r"
     rate(p99) < 1s
@@ -263,7 +258,7 @@ fn errors_point_and_hint() {
     insta::assert_snapshot!(refused("steady(stored)"), @r"
     steady(stored)
                  ^
-    expected `,` and for how long, as in `steady(stored, 5s)`, found `)`
+    expected `,` and a duration, as in `steady(stored, 5s)`, found `)`
     ");
     insta::assert_snapshot!(refused("failed == 1 + (p99 < 2s)"), @r"
     failed == 1 + (p99 < 2s)
@@ -371,14 +366,14 @@ fn unknown_names_come_with_a_hint() {
     check("p999 < 1s", "unknown name `p999`\nhint: did you mean `p99`?");
     check("p99 < 1s and storde == 5", "unknown name `storde`\nhint: did you mean `stored`?");
     check("edge1.cpus < 50%", "unknown name `edge1.cpus`\nhint: did you mean `edge1.cpu`?");
-    check("stored-5 == 1", "unknown name `stored-5`\nhint: a difference needs blanks: `stored - 5`");
+    check("stored-5 == 1", "unknown name `stored-5`\nhint: a difference needs spaces: `stored - 5`");
     check(
         "accepted-stored == 1",
-        "unknown name `accepted-stored`\nhint: a difference needs blanks: `accepted - stored`",
+        "unknown name `accepted-stored`\nhint: a difference needs spaces: `accepted - stored`",
     );
     check(
         "queue_depth == 0",
-        "unknown name `queue_depth`\nhint: besides the built-in names there are `stored`, `stored.first`, `stored.last`, `stored.max`, `stored.mean`, `edge1.cpu`, `edge1.cpu.mean`, `edge1.cpu.max` …",
+        "unknown name `queue_depth`\nhint: known besides the built-in names: `stored`, `stored.first`, `stored.last`, `stored.max`, `stored.mean`, `edge1.cpu`, `edge1.cpu.mean`, `edge1.cpu.max` …",
     );
     for text in [
         "p99 < 1s",
@@ -544,11 +539,11 @@ fn numbers_of_a_summary() {
     };
     unknown("service.p99", "needs 1,000 samples, has 50");
     unknown("tag.page.p90", "needs 100 samples, has 30");
-    unknown("late.p50", "nothing was timed");
+    unknown("late.p50", "no times were recorded");
     unknown("stdev", "11 of 1,000 never ended");
     unknown("edge1.open_files", "it was not measured");
-    unknown("edge2.cpu", "the trial has no number of that name");
-    unknown("tag.nope.p50", "the trial has no number of that name");
+    unknown("edge2.cpu", "the trial has no figure of that name");
+    unknown("tag.nope.p50", "the trial has no figure of that name");
     assert_eq!(numbers.steady("stored", 1), None);
 
     let evaluate = |text: &str| Expr::parse(text).unwrap().evaluate(&numbers);
@@ -564,7 +559,7 @@ fn numbers_of_a_summary() {
     names.extend(component_names("edge1").into_iter().chain(tag_names("a.b")).chain(probe_names("stored")));
     for name in names {
         let known = numbers.number(&name, None);
-        assert_ne!(known, Known::Unknown("the trial has no number of that name".to_owned()), "{name}");
+        assert_ne!(known, Known::Unknown("the trial has no figure of that name".to_owned()), "{name}");
         if let (Known::Is(_, kind) | Known::AtLeast(_, kind), false) = (known, name.starts_with("stored")) {
             assert_eq!(kind_of(&name), Some(kind), "{name}");
         }
@@ -598,15 +593,19 @@ fn numbers_of_a_window() {
         known => panic!("{known:?}"),
     };
     assert_eq!(why("p99", 0.0, 3.0), "needs 1,000 samples, has 300");
-    assert_eq!(why("p50", 1.2, 1.9), "no whole second of the load lies in 1.2s..1.9s");
+    assert_eq!(why("p50", 1.2, 1.9), "1.2s..1.9s contains no whole second of the load");
     assert_eq!(why("p50", 2.0, 10.0), "the load ended after 4 s");
-    assert_eq!(why("connect.p50", 0.0, 3.0), "nothing was timed");
+    assert_eq!(why("connect.p50", 0.0, 3.0), "no times were recorded");
     for name in
         ["edge1.cpu", "stored", "in_flight", "failed_response.p50", "lost", "tag.page.ok.p50", "stored.max"]
     {
-        assert_eq!(why(name, 0.0, 3.0), "it is not recorded by the second, so it has no windows", "{name}");
+        assert_eq!(
+            why(name, 0.0, 3.0),
+            "it is not recorded every second, so windows do not apply to it",
+            "{name}"
+        );
     }
-    assert_eq!(why("nonsense", 0.0, 3.0), "the trial has no number of that name");
+    assert_eq!(why("nonsense", 0.0, 3.0), "the trial has no figure of that name");
     let bare = SummaryNumbers::new(&summary, &ticks).number("p50", Some(Window { from_s: 0.0, to_s: 1.0 }));
     assert_eq!(bare, Known::Unknown("it needs the histograms of latency.hlog".to_owned()));
     let expr = Expr::parse("max[0s..3s] < 2 * p50[0s..3s] and errors[3s..4s] > 2.9%").unwrap();

@@ -134,7 +134,7 @@ fn what_is_written_is_read() {
     fs::create_dir(dir.join("cases/1pct-CPU")).unwrap();
     let record = read_run(&dir).unwrap();
     assert_eq!((record.manifest, record.dir), (manifest(), dir.clone()));
-    assert_eq!(record.notes, ["cases/1pct-CPU: 0 of 1 trials are here"]);
+    assert_eq!(record.notes, ["cases/1pct-CPU: 0 of 1 trials found"]);
     assert_eq!(record.cases.iter().map(|c| c.facts.name.as_str()).collect::<Vec<_>>(), ["control", "1% CPU"]);
     let read = &record.cases[0].trials[0];
     assert_eq!(
@@ -226,7 +226,7 @@ fn cut_everywhere(
         let noted = record
             .notes
             .iter()
-            .any(|n| n.starts_with(&format!("cases/control/1/{name}: line")) && n.contains("cut off"));
+            .any(|n| n.starts_with(&format!("cases/control/1/{name}: line")) && n.contains("truncated"));
         assert_eq!(noted, !complete && cut > last, "{name} cut at {cut}: {:?}", record.notes);
     }
 }
@@ -263,7 +263,7 @@ fn a_half_written_summary_is_left_out_and_noted() {
         let record = read_run(&dir).unwrap();
         assert_eq!(record.cases[0].trials[0].summary, None);
         assert!(
-            record.notes[0].starts_with("cases/control/1/summary.json: cut off (EOF while parsing"),
+            record.notes[0].starts_with("cases/control/1/summary.json: truncated (EOF while parsing"),
             "{:?}",
             record.notes
         );
@@ -290,26 +290,26 @@ fn damage_is_an_error_that_names_the_place() {
     let good = serde_json::to_string(&tick(0)).unwrap();
     insta::assert_snapshot!(damaged("cases/control/1/ticks.jsonl", &format!("{good}\n{{\"load\": 3}}\n{good}\n")), @r#"
     cases/control/1/ticks.jsonl:2:10: invalid type: integer `3`, expected a string
-    hint: the file is damaged here; with this line deleted the rest can be read
+    hint: the file is damaged here; delete this line to read the rest
     "#);
     insta::assert_snapshot!(damaged("cases/control/1/samples.jsonl", "\n"), @r"
     cases/control/1/samples.jsonl:2:1: EOF while parsing a value
-    hint: the file is damaged here; with this line deleted the rest can be read
+    hint: the file is damaged here; delete this line to read the rest
     ");
     insta::assert_snapshot!(damaged("cases/control/1/latency.hlog", "Tag=response,1.0,x\n#\n"), @r"
     cases/control/1/latency.hlog:1:18: a length in seconds and `,` expected
-    hint: the file is damaged here; with this line deleted the rest can be read
+    hint: the file is damaged here; delete this line to read the rest
     ");
     insta::assert_snapshot!(damaged("cases/control/1/summary.json", "{\n  \"loadlab\": 1}"), @r"
     cases/control/1/summary.json:2:14: invalid type: integer `1`, expected a string
-    hint: with the file removed the trial is read from its ticks
+    hint: delete the file to read the trial from its ticks
     ");
     insta::assert_snapshot!(damaged("manifest.json", "{\"record\": 1,"), @r"
     manifest.json:1:13: EOF while parsing a value
-    hint: manifest.json says what the run is; without it the folder cannot be read as a record
+    hint: manifest.json describes the run; without it the folder cannot be read as a record
     ");
     insta::assert_snapshot!(damaged("manifest.json", "{\"record\": 9, \"anything\": []}"), @r"
-    `manifest.json` is a record of format 9, and this loadlab reads format 2
+    `manifest.json` is a record of format 9, but this loadlab reads format 2
     hint: read it with the loadlab that wrote it, or a later one
     ");
 }
@@ -321,12 +321,12 @@ fn a_folder_that_is_no_record_says_so() {
         read_run(path).unwrap_err().to_string().replace(&scratch.path().display().to_string(), "RUNS")
     };
     insta::assert_snapshot!(shown(scratch.path()), @r"
-    `RUNS` is no run directory: it has no manifest.json
-    hint: name a folder that `loadlab run` made, such as loadlab-runs/NAME-TIME
+    `RUNS` is not a run directory: it has no manifest.json
+    hint: choose a folder that `loadlab run` made, such as loadlab-runs/NAME-TIME
     ");
     insta::assert_snapshot!(shown(&scratch.path().join("none")), @r"
     cannot read `RUNS/none`: No such file or directory (os error 2)
-    hint: check the path; it may have been removed while the run went on
+    hint: check the path; it may have been removed during the run
     ");
 }
 
@@ -350,9 +350,9 @@ fn strangers_in_the_folder_are_noted() {
         read_run(&dir).unwrap().notes,
         [
             "cases/control/1/events.jsonl: missing",
-            "cases/control/old: not a trial, left out",
-            "cases/1pct-CPU: 0 of 1 trials are here",
-            "cases/other: not a case of the manifest, left out"
+            "cases/control/old: not a trial, ignored",
+            "cases/1pct-CPU: 0 of 1 trials found",
+            "cases/other: not a case of the manifest, ignored"
         ]
     );
 }

@@ -26,7 +26,7 @@ fn hint(why: &str) -> &'static str {
     match why {
         _ if why.contains("does not speak TLS") => "should the URL begin with http://, or is the port wrong?",
         _ if why.contains("self-signed") => {
-            "trust the authority's certificate (`--cacert FILE`, in a plan `tls: { ca: FILE }`), or accept any \
+            "pass the authority's certificate (`--cacert FILE`, in a plan `tls: { ca: FILE }`), or accept any \
              certificate (`--insecure`, `tls: { insecure: true }`)"
         }
         _ if why.contains("certificate is not for") => {

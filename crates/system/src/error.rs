@@ -14,8 +14,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// A component's port is in use before it was started.
     #[error(
-        "component `{component}`: port {port} is already taken{by}\n\
-         hint: stop that program, or give the component another port; `loadlab clean` ends what a killed run left behind"
+        "component `{component}`: port {port} is already taken{by}\nhint: stop that program, or give the \
+         component another port; `loadlab clean` removes what a killed run left behind"
     )]
     PortTaken {
         /// Who wants it.
@@ -104,7 +104,7 @@ pub enum Error {
 
     /// A command of the plan took too long.
     #[error(
-        "{name} did not finish within {}: `{command}`{tail}\nhint: allow more time, or see what it waits for",
+        "{name} did not finish within {}: `{command}`{tail}\nhint: allow more time, or check what it is waiting for",
         format_duration_ns(*within_ns as f64)
     )]
     CommandTimeout {
@@ -133,8 +133,8 @@ pub enum Error {
 
     /// Processes that do not go away even when killed.
     #[error(
-        "component `{component}`: still running {} after SIGKILL: pid {}\n\
-         hint: they hang in the kernel, likely on a disk or a network file system; `loadlab clean` tries again later",
+        "component `{component}`: still running {} after SIGKILL: pid {}\nhint: they hang in the kernel, \
+         probably on a disk or a network file system; run `loadlab clean` later to try again",
         format_duration_ns(*waited_ns as f64),
         list(pids)
     )]
@@ -303,9 +303,9 @@ impl Error {
 
 fn not_ready_hint(oom_kills: u64) -> &'static str {
     match oom_kills {
-        0 => "see whether it listens where `ready` looks, or allow more time",
-        1 => "the kernel killed a process of it for memory: allow it more",
-        _ => "the kernel killed processes of it for memory: allow it more",
+        0 => "check that it listens where `ready` looks, or allow more time",
+        1 => "the kernel killed one of its processes for lack of memory: give it more",
+        _ => "the kernel killed some of its processes for lack of memory: give it more",
     }
 }
 
@@ -323,7 +323,7 @@ pub struct Tail {
 impl fmt::Display for Tail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.logs.is_empty() {
-            return f.write_str("\nit wrote nothing");
+            return f.write_str("\nit wrote no output");
         }
         for (path, lines) in &self.logs {
             write!(f, "\nlast lines of {}:", path.display())?;

@@ -56,7 +56,7 @@ pub enum HttpError {
         source: std::io::Error,
     },
     /// A Unix socket that does not answer as a socket should.
-    #[error("the connection to {} broke: {source}", path.display())]
+    #[error("connection to {} lost: {source}", path.display())]
     Socket {
         /// Which.
         path: std::path::PathBuf,
@@ -64,7 +64,7 @@ pub enum HttpError {
         source: std::io::Error,
     },
     /// The connection broke.
-    #[error("the connection to {address} broke: {source}")]
+    #[error("connection to {address} lost: {source}")]
     Broken {
         /// Whose.
         address: SocketAddr,
@@ -122,7 +122,7 @@ impl Url {
         let bad = |why: String| HttpError::Url { url: url::without_user(text), why };
         let url = url::Url::parse(text).map_err(|error| bad(error.why))?;
         if url.is("https") {
-            return Err(bad("readiness checks and probes speak http, not https".to_owned()));
+            return Err(bad("readiness checks and probes support http, not https".to_owned()));
         }
         if !url.is("http") {
             return Err(bad("it must begin with `http://`".to_owned()));
@@ -352,16 +352,16 @@ mod tests {
             ("http://127.0.0.1:8080/a?b=c#d", Ok(("127.0.0.1", 8080, "/a?b=c"))),
             ("http://localhost", Ok(("localhost", 80, "/"))),
             ("HTTP://[::1]:9000?x", Ok(("::1", 9000, "/?x"))),
-            ("https://a/", Err("readiness checks and probes speak http, not https")),
+            ("https://a/", Err("readiness checks and probes support http, not https")),
             ("ftp://a/", Err("it must begin with `http://`")),
             ("a/b", Err("it must begin with `http://`")),
-            ("http://:80/", Err("there is no host")),
+            ("http://:80/", Err("the host is missing")),
             ("http://a:99999/", Err("`99999` is not a port")),
             ("http://u:p@a/", Err("user and password in the URL are not supported")),
-            ("http://a/b c", Err("a URL cannot hold blanks or control characters")),
-            ("http://a/\r\nX: y", Err("a URL cannot hold blanks or control characters")),
+            ("http://a/b c", Err("a URL cannot contain spaces or control characters")),
+            ("http://a/\r\nX: y", Err("a URL cannot contain spaces or control characters")),
             ("http://[::1", Err("`[::1` has no `]`")),
-            ("http://[localhost]:1/", Err("`[localhost]` does not hold an IPv6 address")),
+            ("http://[localhost]:1/", Err("`[localhost]` is not an IPv6 address")),
             ("http://a:1:2/", Err("`a:1:2` has a second port, `2`")),
         ] {
             let parsed = Url::parse(url);

@@ -57,7 +57,7 @@ impl Log {
         if size <= limit_bytes || self.file.set_len(limit_bytes / 2).is_err() {
             return false;
         }
-        let note = format!("\n[loadlab: {} bytes were cut out here]\n", size - limit_bytes / 2);
+        let note = format!("\n[loadlab: {} bytes were removed here]\n", size - limit_bytes / 2);
         // The note is a courtesy: a full disk must not keep the log from being cut.
         let _ = (&self.file).write_all(note.as_bytes());
         true
@@ -174,7 +174,7 @@ mod tests {
         let before = Log::open(&path).unwrap();
         (&before.file).write_all(b"of an earlier trial\n").unwrap();
         let log = Log::open(&path).unwrap();
-        assert_eq!(tail(std::slice::from_ref(&log)).to_string(), "\nit wrote nothing");
+        assert_eq!(tail(std::slice::from_ref(&log)).to_string(), "\nit wrote no output");
         (&log.file).write_all(b"one\n\n\x1b[31mtwo\nhalf a li").unwrap();
         assert_eq!(tail(&[log]).logs[0].1, ["one", "[31mtwo", "half a li"]);
     }
@@ -235,7 +235,7 @@ mod tests {
         assert!(log.cut(1000));
         (&log.file).write_all(b"newest").unwrap();
         let text = std::fs::read_to_string(&log.path).unwrap();
-        assert_eq!(text, format!("{}\n[loadlab: 501 bytes were cut out here]\nnewest", "a".repeat(500)));
+        assert_eq!(text, format!("{}\n[loadlab: 501 bytes were removed here]\nnewest", "a".repeat(500)));
         let mut read = Vec::new();
         assert_eq!(log.read_since(5000, &mut read), text.len() as u64);
         assert!(read.is_empty());

@@ -99,7 +99,7 @@ fn one_that_is_never_ready_is_told_with_its_last_lines() {
       | starting
     last lines of DIR/logs/web.err:
       | no such table
-    hint: see whether it listens where `ready` looks, or allow more time
+    hint: check that it listens where `ready` looks, or allow more time
     ");
 }
 
@@ -145,7 +145,7 @@ fn what_cannot_start_says_why() {
     let message = bench.system.up(&spec).unwrap_err().to_string();
     insta::assert_snapshot!(message.replace(&bench.dir.path().display().to_string(), "DIR"), @r"
     component `a`: cannot start `./nothing-here --x` in DIR: no such program
-    hint: is it installed, and in PATH? a relative path is meant from the folder above
+    hint: is it installed, and in PATH? relative paths start at the folder above
     ");
 
     let mut spec = bench.spec("a", "true");
@@ -354,7 +354,7 @@ fn one_that_is_never_ready_since_it_has_too_little_memory_is_told_why() {
     eventually("the kill", || target.read_now().filter(|sample| sample.oom_kills == Some(1)));
     let message = bench.system.ready(&component, &Cancel::new()).unwrap_err().to_string();
     let hint = message.lines().last().unwrap();
-    insta::assert_snapshot!(hint, @"hint: the kernel killed a process of it for memory: allow it more");
+    insta::assert_snapshot!(hint, @"hint: the kernel killed one of its processes for lack of memory: give it more");
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn a_log_without_end_is_bounded() {
     }
     bench.system.down(&component).unwrap();
     let text = fs::read_to_string(&component.spec().logs.0).unwrap();
-    assert!(text.starts_with("y\ny\n") && text.contains(" bytes were cut out here]\n"));
+    assert!(text.starts_with("y\ny\n") && text.contains(" bytes were removed here]\n"));
 }
 
 #[test]

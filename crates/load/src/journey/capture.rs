@@ -58,8 +58,8 @@ impl Fault {
         match self {
             Fault::Nothing => "there was nothing to capture",
             Fault::NotJson => "there was nothing to capture: the body is not JSON",
-            Fault::NotNumber => "what was to be captured is not a number",
-            Fault::TooLong => "what was to be captured is longer than 64 KiB",
+            Fault::NotNumber => "the value to capture is not a number",
+            Fault::TooLong => "the value to capture is longer than 64 KiB",
         }
     }
 }
@@ -74,7 +74,7 @@ impl Pattern {
         let built = regex::bytes::RegexBuilder::new(text).size_limit(1 << 20).build();
         let regex = built.map_err(|error| error.to_string())?;
         if regex.captures_len() < 2 {
-            return Err("it has no group: put `(…)` around what is to be captured".to_owned());
+            return Err("it has no group: put `(…)` around the part to capture".to_owned());
         }
         let groups = regex.capture_locations();
         Ok(Pattern { regex, groups })

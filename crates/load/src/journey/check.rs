@@ -188,7 +188,7 @@ impl Checks {
         match failed {
             Failed::Status => format!("status {} is not {}", answer.status, self.good_statuses()),
             Failed::Header(at) => self.headers.get(usize::from(at)).map_or_else(missing, |(name, expect)| {
-                let found = header(answer.head, name).map_or("it is not there".to_owned(), &quoted);
+                let found = header(answer.head, name).map_or("not present".to_owned(), &quoted);
                 format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.words(&quoted))
             }),
             Failed::Contains(at) => {
@@ -202,7 +202,7 @@ impl Checks {
                     Ok(Some(value)) => {
                         String::from_utf8_lossy(&secrets.mask_bytes(value.raw)).chars().take(60).collect()
                     }
-                    Ok(None) => "it is not there".to_owned(),
+                    Ok(None) => "not present".to_owned(),
                     Err(_) => "the body is not JSON".to_owned(),
                 };
                 format!("JSON `{}` {}: {found}", check.shown, check.expect.words(&quoted))
@@ -270,7 +270,7 @@ impl Expect {
     fn words(&self, quoted: &dyn Fn(&[u8]) -> String) -> String {
         match self {
             Expect::Exists(true) => "is missing".to_owned(),
-            Expect::Exists(false) => "should not be there".to_owned(),
+            Expect::Exists(false) => "should not be present".to_owned(),
             Expect::Text(text) => format!("is not {}", quoted(text)),
             Expect::Same(text) => format!("is not {}", quoted(text)),
             Expect::Contains(text) => format!("does not contain {}", quoted(text.0.needle())),
@@ -358,9 +358,9 @@ mod tests {
             ("x-count", Expect::Number(Decimal::Whole(12)), "good"),
             ("x-count", Expect::Within(bound(Operator::Less, 10.0)), "header `x-count` is not < 10: `12`"),
             ("x-none", Expect::Exists(false), "good"),
-            ("x-none", Expect::Exists(true), "header `x-none` is missing: it is not there"),
-            ("x-none", contains("a"), "header `x-none` does not contain `a`: it is not there"),
-            ("x-count", Expect::Exists(false), "header `x-count` should not be there: `12`"),
+            ("x-none", Expect::Exists(true), "header `x-none` is missing: not present"),
+            ("x-none", contains("a"), "header `x-none` does not contain `a`: not present"),
+            ("x-count", Expect::Exists(false), "header `x-count` should not be present: `12`"),
         ] {
             let headers = vec![(name.as_bytes().into(), expect)];
             assert_eq!(judged(Checks { headers, ..Checks::default() }), judgement, "{name}");
@@ -387,8 +387,8 @@ mod tests {
             ("/on", Expect::Bool(false), "JSON `/on` is not false: true"),
             ("/gone", Expect::Null, "good"),
             ("/gone", Expect::Exists(true), "good"),
-            ("/list/1", Expect::Exists(true), "JSON `/list/1` is missing: it is not there"),
-            ("/list", Expect::Exists(false), "JSON `/list` should not be there: [1]"),
+            ("/list/1", Expect::Exists(true), "JSON `/list/1` is missing: not present"),
+            ("/list", Expect::Exists(false), "JSON `/list` should not be present: [1]"),
         ] {
             let check =
                 JsonCheck { shown: pointer.into(), pointer: Pointer::parse(pointer).unwrap(), expect };
@@ -404,7 +404,7 @@ mod tests {
         let failed = checks.judge(&answer).unwrap_err();
         assert_eq!(
             checks.words(failed, &answer, &Secrets::default()),
-            "JSON `/a` should not be there: the body is not JSON"
+            "JSON `/a` should not be present: the body is not JSON"
         );
     }
 

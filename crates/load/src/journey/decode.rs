@@ -21,9 +21,9 @@ impl Fault {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Fault::Unknown => "the body is encoded, neither as gzip nor as deflate",
-            Fault::Broken => "the body does not decode as its content-encoding says",
-            Fault::TooLong => "the decoded body is longer than what is kept for checks and captures",
+            Fault::Unknown => "the body has a content encoding other than gzip and deflate",
+            Fault::Broken => "the body cannot be decoded as its content-encoding says",
+            Fault::TooLong => "the decoded body is too long for checks and captures",
         }
     }
 }

@@ -36,16 +36,16 @@ impl StepFailure {
             StepFailure::Unwritten(fault) => fault.words(),
             StepFailure::Check(Failed::Status) => "check failed: status",
             StepFailure::Check(Failed::Header(_)) => "check failed: header",
-            StepFailure::Check(Failed::Contains(_)) => "check failed: the body does not contain it",
+            StepFailure::Check(Failed::Contains(_)) => "check failed: the body does not contain the text",
             StepFailure::Check(Failed::Json(_)) => "check failed: JSON",
             StepFailure::Check(Failed::Size(_)) => "check failed: size",
             StepFailure::Check(Failed::Time(_)) => "check failed: time",
             StepFailure::Capture(_, fault) => fault.words(),
             StepFailure::Redirect(fault) => fault.words(),
             StepFailure::Encoded(fault) => fault.words(),
-            StepFailure::NoEcho => "check failed: the message does not contain it",
-            StepFailure::NotText => "what was to be sent as a text is not UTF-8",
-            StepFailure::TooLong => "the body is longer than what is kept for checks and captures",
+            StepFailure::NoEcho => "check failed: the message does not contain the text",
+            StepFailure::NotText => "the text to send is not UTF-8",
+            StepFailure::TooLong => "the body is too long for checks and captures",
         }
     }
 }

@@ -29,9 +29,9 @@ impl Fault {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Fault::Elsewhere => "it is redirected to a host that no step of the load goes to",
-            Fault::Unreadable => "the location it is redirected to cannot be read",
-            Fault::TooMany => "it was redirected more often than the plan follows",
+            Fault::Elsewhere => "it is redirected to a host that no step of the load uses",
+            Fault::Unreadable => "the location of the redirect is not valid",
+            Fault::TooMany => "it was redirected more often than the plan allows",
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct Rows {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RowsError {
     /// No row.
-    #[error("it has no row")]
+    #[error("it has no rows")]
     Empty,
     /// No such column.
     #[error("it has no column `{column}`\nhint: its columns are {known}")]
@@ -39,7 +39,7 @@ pub enum RowsError {
         why: String,
     },
     /// A line that is no JSON map.
-    #[error("line {line}: not a JSON map\nhint: JSON lines have one `{{…}}` a line")]
+    #[error("line {line}: not a JSON map\nhint: JSON Lines have one `{{…}}` on each line")]
     Json {
         /// From 1.
         line: u64,
@@ -53,7 +53,7 @@ pub enum RowsError {
         column: String,
     },
     /// More than 4 GiB.
-    #[error("its values are more than 4 GiB together")]
+    #[error("its values exceed 4 GiB in total")]
     TooLarge,
 }
 
@@ -198,7 +198,7 @@ fn csv_error(error: csv::Error) -> RowsError {
     let line = error.position().map_or(1, csv::Position::line);
     let why = match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            format!("{len} values, and the first line has {expected_len}")
+            format!("{len} values, but the first line has {expected_len}")
         }
         _ => error.to_string(),
     };
@@ -326,15 +326,21 @@ mod tests {
     #[test]
     fn files_that_are_no_feeds() {
         let csv = |text: &str| Rows::from_csv(text.as_bytes(), &names(&["id"])).unwrap_err().to_string();
-        assert_eq!(csv(""), "it has no row");
-        assert_eq!(csv("id\n"), "it has no row");
+        assert_eq!(csv(""), "it has no rows");
+        assert_eq!(csv("id\n"), "it has no rows");
         assert_eq!(csv("a,b\n1,2"), "it has no column `id`\nhint: its columns are `a`, `b`");
-        assert_eq!(csv("id,b\n1,2\n3"), "line 3: 1 values, and the first line has 2");
+        assert_eq!(csv("id,b\n1,2\n3"), "line 3: 1 values, but the first line has 2");
         let json =
             |text: &str| Rows::from_json_lines(text.as_bytes(), &names(&["id"])).unwrap_err().to_string();
-        assert_eq!(json("\n\n"), "it has no row");
-        assert_eq!(json("{\"id\":1}\n[1]"), "line 2: not a JSON map\nhint: JSON lines have one `{…}` a line");
-        assert_eq!(json("{\"id\":1} x"), "line 1: not a JSON map\nhint: JSON lines have one `{…}` a line");
+        assert_eq!(json("\n\n"), "it has no rows");
+        assert_eq!(
+            json("{\"id\":1}\n[1]"),
+            "line 2: not a JSON map\nhint: JSON Lines have one `{…}` on each line"
+        );
+        assert_eq!(
+            json("{\"id\":1} x"),
+            "line 1: not a JSON map\nhint: JSON Lines have one `{…}` on each line"
+        );
         assert_eq!(json("{\"id\":1}\n\n{\"ID\":1}"), "line 3 has no `id`");
         assert!(json_lines_columns(b"").is_err() && csv_columns(b"").is_err());
     }

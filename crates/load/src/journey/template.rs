@@ -28,8 +28,8 @@ impl Fault {
     pub fn words(self) -> &'static str {
         match self {
             Fault::Unset(_) => "a value it needs was not captured",
-            Fault::NoRow(_) => "a data feed ran out",
-            Fault::ControlCharacter => "a value for a header field holds a control character",
+            Fault::NoRow(_) => "a data feed is exhausted",
+            Fault::ControlCharacter => "a value for a header field contains a control character",
         }
     }
 }

@@ -73,9 +73,9 @@ impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Reason::Words(words) => f.write_str(words),
-            Reason::Tls => f.write_str("there is no TLS with the server"),
+            Reason::Tls => f.write_str("no TLS connection with the server"),
             Reason::WebSocket => f.write_str("the WebSocket failed"),
-            Reason::Proxy => f.write_str("the proxy gave no tunnel"),
+            Reason::Proxy => f.write_str("the proxy did not open a tunnel"),
             Reason::Script(trouble) => f.write_str(trouble.words()),
             Reason::Os(number) => {
                 let text = std::io::Error::from_raw_os_error(*number).to_string();

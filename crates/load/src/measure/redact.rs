@@ -42,7 +42,7 @@ impl Hidden {
         let is_whole = is_complete(ending.outcome) && body.len() < MOST_BYTES && bytes.len() != MOST_BYTES;
         let readable = match is_known || body.is_empty() {
             true => readable(head, &body[..body.len().min(MOST_BYTES)], is_whole),
-            false => Readable::Not("[not shown: a secret is captured from it, and it is not whole]"),
+            false => Readable::Not("[not shown: a secret is captured from it, and it is incomplete]"),
         };
         match readable {
             Readable::Text { note, bytes, is_whole } => {
@@ -104,13 +104,13 @@ fn readable<'a>(head: &[u8], body: &'a [u8], is_whole: bool) -> Readable<'a> {
         }
         _ => {
             return Readable::Not(
-                "[not shown: its transfer-encoding is not known, and it may hold a secret]",
+                "[not shown: its transfer-encoding is unknown, and it may contain a secret]",
             );
         }
     };
     let decoded = |bytes, note| match bytes {
         Some((bytes, is_whole)) => Readable::Text { note, bytes: Cow::Owned(bytes), is_whole },
-        None => Readable::Not("[not shown: it does not decode as its content-encoding says]"),
+        None => Readable::Not("[not shown: it cannot be decoded as its content-encoding says]"),
     };
     if is(b"content-encoding", &["", "identity"]) {
         Readable::Text { note: "", bytes: body, is_whole }
@@ -121,7 +121,7 @@ fn readable<'a>(head: &[u8], body: &'a [u8], is_whole: bool) -> Readable<'a> {
         let bytes = read(ZlibDecoder::new(&*body)).or_else(|| read(DeflateDecoder::new(&*body)));
         decoded(bytes, "[deflate, decoded] ")
     } else {
-        Readable::Not("[not shown: its content-encoding cannot be decoded, and it may hold a secret]")
+        Readable::Not("[not shown: its content-encoding is not supported, and it may contain a secret]")
     }
 }
 
@@ -240,13 +240,13 @@ mod tests {
             "Content-Encoding: br\r\n",
             b"anything",
             Outcome::Ok,
-            "[not shown: its content-encoding cannot be decoded, and it may hold a secret]",
+            "[not shown: its content-encoding is not supported, and it may contain a secret]",
         );
         check(
             "Content-Encoding: gzip\r\n",
             page.as_bytes(),
             Outcome::Ok,
-            "[not shown: it does not decode as its content-encoding says]",
+            "[not shown: it cannot be decoded as its content-encoding says]",
         );
         let chunks = b"9\r\ntoken=abc\r\n5;x=y\r\n/def+\r\nd\r\nghi&jkl; fine\r\n0\r\n\r\n";
         check("Transfer-Encoding: chunked\r\n", chunks, Outcome::Ok, "token=***; fine");

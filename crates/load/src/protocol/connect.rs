@@ -36,9 +36,9 @@ pub fn read(bytes: &[u8]) -> Answer {
             },
             Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD => return Answer::Partial,
             Ok(httparse::Status::Partial) => {
-                return Answer::Refused("the head of the proxy's answer is longer than 16 KiB".to_owned());
+                return Answer::Refused("the head of the proxy's response is longer than 16 KiB".to_owned());
             }
-            Err(_) => return Answer::Refused("the proxy answered in something else than HTTP".to_owned()),
+            Err(_) => return Answer::Refused("the proxy did not respond with HTTP".to_owned()),
         }
     }
 }
@@ -65,11 +65,11 @@ mod tests {
                 refused("the proxy answered 407 Proxy Authentication Required"),
             ),
             ("HTTP/1.1 502\r\n\r\n", refused("the proxy answered 502")),
-            ("SSH-2.0-x\r\n\r\n", refused("the proxy answered in something else than HTTP")),
+            ("SSH-2.0-x\r\n\r\n", refused("the proxy did not respond with HTTP")),
         ] {
             assert_eq!(read(answer.as_bytes()), expect, "{answer:?}");
         }
         let long = format!("HTTP/1.1 200 OK\r\nA: {}", "x".repeat(MAX_HEAD));
-        assert_eq!(read(long.as_bytes()), refused("the head of the proxy's answer is longer than 16 KiB"));
+        assert_eq!(read(long.as_bytes()), refused("the head of the proxy's response is longer than 16 KiB"));
     }
 }

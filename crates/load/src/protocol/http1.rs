@@ -10,7 +10,7 @@ const MAX_HEADERS: usize = 256;
 /// Most interim responses (1xx) before an answer: a server that sends nothing else would be read for ever.
 pub const MAX_INTERIM: u8 = 100;
 /// What is said of one that sends more.
-pub const TOO_MANY_INTERIM: &str = "more than 100 interim responses (1xx), and no answer";
+pub const TOO_MANY_INTERIM: &str = "more than 100 interim responses (1xx), and no final one";
 /// Longest line of a chunk's size with its extensions.
 const MAX_CHUNK_LINE: u32 = 4096;
 
@@ -299,7 +299,7 @@ impl Reader {
     fn passes_over(&mut self, status: u16) -> Result<(), Fault> {
         self.interim += 1;
         match status {
-            101 => Err(Fault::Malformed("status 101, though no upgrade was asked for")),
+            101 => Err(Fault::Malformed("status 101, although no upgrade was requested")),
             _ if self.interim > MAX_INTERIM => Err(Fault::Malformed(TOO_MANY_INTERIM)),
             _ => Ok(()),
         }
@@ -398,7 +398,7 @@ fn words(error: httparse::Error) -> &'static str {
     match error {
         httparse::Error::HeaderName => "invalid header name",
         httparse::Error::HeaderValue => "invalid header value",
-        httparse::Error::NewLine => "invalid line end in the head",
+        httparse::Error::NewLine => "invalid line ending in the head",
         httparse::Error::Status => "invalid status line",
         httparse::Error::Token => "invalid status line",
         httparse::Error::TooManyHeaders => "more than 256 headers",
@@ -423,14 +423,14 @@ fn feed_chunked(chunk: &mut Chunk, bytes: &[u8], sink: &mut impl BodySink) -> Re
             Chunk::Extension { value, seen } => {
                 *chunk = match b {
                     b'\r' => Chunk::SizeLf { value },
-                    b'\n' => return Err(Fault::Malformed("invalid line end in a chunk size")),
+                    b'\n' => return Err(Fault::Malformed("invalid line ending in a chunk size")),
                     _ if seen >= MAX_CHUNK_LINE => return Err(Fault::Malformed("chunk size line too long")),
                     _ => Chunk::Extension { value, seen: seen + 1 },
                 }
             }
             Chunk::SizeLf { value } => {
                 if b != b'\n' {
-                    return Err(Fault::Malformed("invalid line end in a chunk size"));
+                    return Err(Fault::Malformed("invalid line ending in a chunk size"));
                 }
                 *chunk = if value == 0 { Chunk::Trailer { seen: 0, line: 0 } } else { Chunk::Data(value) };
             }
@@ -582,7 +582,7 @@ mod tests {
         check(
             b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
             false,
-            Err("status 101, though no upgrade was asked for"),
+            Err("status 101, although no upgrade was requested"),
         );
     }
 

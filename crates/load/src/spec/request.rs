@@ -70,12 +70,12 @@ pub enum RequestError {
     HeaderName(String),
     /// A header value with a line break or another control character.
     #[error(
-        "the value of header `{0}` holds a control character\nhint: headers are one line; send bytes in the body"
+        "the value of header `{0}` contains a control character\nhint: headers are single lines; send bytes in the body"
     )]
     HeaderValue(String),
     /// A path with blanks or control characters.
     #[error(
-        "the path `{0}` holds blanks or control characters\nhint: percent-encode them (`%20` for a blank)"
+        "the path `{0}` contains spaces or control characters\nhint: percent-encode them (`%20` for a space)"
     )]
     Path(String),
 }

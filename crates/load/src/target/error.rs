@@ -16,7 +16,7 @@ pub enum TargetError {
         hint: &'static str,
     },
     /// No Unix socket.
-    #[error("`{url}` is no Unix socket: {why}\nhint: write it as `unix:/PATH/TO.sock:/URL/PATH`")]
+    #[error("`{url}` is not a Unix socket: {why}\nhint: write it as `unix:/PATH/TO.sock:/URL/PATH`")]
     Socket {
         /// What was given.
         url: String,
@@ -24,7 +24,7 @@ pub enum TargetError {
         why: &'static str,
     },
     /// No proxy.
-    #[error("`{url}` is no proxy: {why}\nhint: write it as `http://[USER:PASSWORD@]HOST:PORT`")]
+    #[error("`{url}` is not a proxy: {why}\nhint: write it as `http://[USER:PASSWORD@]HOST:PORT`")]
     Proxy {
         /// What was given, without the password.
         url: String,
@@ -41,12 +41,15 @@ pub enum TargetError {
     },
     /// Addresses given for names that a proxy looks up.
     #[error(
-        "`--resolve` means nothing behind a proxy: the proxy looks names up itself\nhint: leave out `--resolve`, or the proxy"
+        "`--resolve` has no effect with a proxy: the proxy resolves names itself\nhint: leave out `--resolve`, \
+         or the proxy"
     )]
     ResolvedByProxy,
     /// A name behind a proxy that is not allowed by name.
     #[error(
-        "`{host}` would be looked up by the proxy, so nobody here knows where such a load goes; behind a proxy a host must be allowed by name\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
+        "the proxy would resolve `{host}`, so loadlab cannot know where the load goes; with a proxy, a host \
+         must be allowed by name\nhint: if you may load it, add `--allow-host {host}` (or `allow_hosts: \
+         [{host}]` in a plan)"
     )]
     NotAllowedByProxy {
         /// The host as named.
@@ -54,7 +57,9 @@ pub enum TargetError {
     },
     /// A host of its own for a request that asks a proxy for a whole URL.
     #[error(
-        "`Host: {given}` cannot be sent through a proxy beside `http://{authority}`: a proxy goes by the URL, and one that does not would lead the load elsewhere\nhint: put the host into the URL, or leave out `Host` or the proxy; to https, `Host` is sent as given"
+        "`Host: {given}` cannot be sent through a proxy together with `http://{authority}`: a proxy uses the \
+         URL, and one that used `Host` would send the load elsewhere\nhint: put the host into the URL, or leave \
+         out `Host` or the proxy; to https, `Host` is sent as given"
     )]
     HostByProxy {
         /// What was given.
@@ -64,7 +69,8 @@ pub enum TargetError {
     },
     /// No address.
     #[error(
-        "the name `{host}` cannot be resolved (dns): {why}\nhint: is it spelled right? an address of your own goes with `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
+        "cannot resolve the name `{host}` (dns): {why}\nhint: is it spelled right? to set its address, use \
+         `--resolve {host}:{port}:ADDRESS`, or a line in /etc/hosts"
     )]
     Dns {
         /// The name.
@@ -87,7 +93,8 @@ pub enum TargetError {
     },
     /// Not allowed.
     #[error(
-        "`{host}` ({address}) is not loopback, and loads go nowhere else unless they are told to\nhint: if you may load it, say so with `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
+        "`{host}` ({address}) is not loopback, and other hosts may only be loaded when allowed\nhint: if you \
+         may load it, add `--allow-host {host}` (or `allow_hosts: [{host}]` in a plan)"
     )]
     NotAllowed {
         /// The host as named.

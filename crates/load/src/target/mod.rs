@@ -40,21 +40,21 @@ mod tests {
         check("https://localhost/x", Ok(("localhost", 443, "/x")));
         check("HTTPS://h:8443", Ok(("h", 8443, "/")));
         check("ftp://localhost/", Err("only http and https"));
-        check("http:///x", Err("no host"));
+        check("http:///x", Err("host is missing"));
         check("http://h:0/", Err("port"));
         check("http://h:99999/", Err("port"));
-        check("http://h/a b", Err("blanks"));
+        check("http://h/a b", Err("spaces"));
         check("http://u:p@h/", Err("`http://***@h/` is not a URL: user and password"));
         check("http://[::1/", Err("`[::1` has no `]`\nhint: "));
-        check("http://[localhost]:8080/", Err("does not hold an IPv6 address\nhint: "));
+        check("http://[localhost]:8080/", Err("is not an IPv6 address\nhint: "));
         check("http://127.0.0.1:8080:9090/", Err("has a second port, `9090`\nhint: "));
         check("http://::1:8080/", Err("is an IPv6 address without brackets\nhint: "));
         check("http://ü.test/", Err("`ü.test` is not a host\nhint: "));
         check("unix:/run/a.sock:/x?y#z", Ok(("localhost", 80, "/x?y")));
         check("UNIX:/run/a b.sock:", Ok(("localhost", 80, "/")));
-        check("unix:/run/a.sock", Err("nothing says what is asked for"));
+        check("unix:/run/a.sock", Err("no URL path follows"));
         check("unix:a.sock:/", Err("does not begin with `/`"));
-        check("unix:/run/a.sock:/a b", Err("blanks"));
+        check("unix:/run/a.sock:/a b", Err("spaces"));
         check(&format!("unix:/{}:/", "x".repeat(107)), Err("longer than the 107 bytes"));
     }
 
@@ -89,14 +89,14 @@ mod tests {
             "CONNECT [::1]:8 HTTP/1.1\r\nHost: [::1]:8\r\nProxy-Authorization: Basic YWRhOnBAc3M6\r\n\r\n"
         );
         for (text, why) in [
-            ("https://h:1", "only proxies that are spoken to by http"),
-            ("socks5://h:1", "only proxies that are spoken to by http"),
+            ("https://h:1", "only http proxies"),
+            ("socks5://h:1", "only http proxies"),
             ("http://h:1/x", "a proxy has no path"),
             ("http://h:x", "`x` is not a port"),
             ("http://h:1:2", "`h:1:2` has a second port"),
-            ("http://[localhost]:1", "`[localhost]` does not hold an IPv6 address"),
-            ("http://a%4:b@h:1", "a `%` without its two digits"),
-            ("", "there is no host"),
+            ("http://[localhost]:1", "`[localhost]` is not an IPv6 address"),
+            ("http://a%4:b@h:1", "a `%` without two hexadecimal digits"),
+            ("", "the host is missing"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.is_usage() && error.to_string().contains(why), "{text}: {error}");

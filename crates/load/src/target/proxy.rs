@@ -27,7 +27,7 @@ impl std::str::FromStr for Proxy {
         let shown = user.map_or(text.to_owned(), |_| format!("{scheme}://***@{place}"));
         let bad = |why: &str| TargetError::Proxy { url: shown.clone(), why: why.to_owned() };
         if !scheme.eq_ignore_ascii_case("http") {
-            return Err(bad("only proxies that are spoken to by http are supported"));
+            return Err(bad("only http proxies are supported"));
         }
         let url = Url::parse(&format!("http://{place}")).map_err(|error| match error {
             TargetError::Url { why, .. } => bad(&why),
@@ -40,7 +40,8 @@ impl std::str::FromStr for Proxy {
             None => None,
             Some(user) => {
                 let (name, password) = user.split_once(':').unwrap_or((user, ""));
-                let decoded = |text| percent_decoded(text).ok_or_else(|| bad("a `%` without its two digits"));
+                let decoded =
+                    |text| percent_decoded(text).ok_or_else(|| bad("a `%` without two hexadecimal digits"));
                 let both = [decoded(name)?.as_slice(), b":", decoded(password)?.as_slice()].concat();
                 Some(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(both)))
             }

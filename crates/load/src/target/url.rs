@@ -53,18 +53,17 @@ impl Url {
     /// `/PATH:/URI`, the part of a URL behind `unix:`.
     fn of_socket(text: &str, rest: &str) -> Result<Url, TargetError> {
         let bad = |why| TargetError::Socket { url: text.to_owned(), why };
-        let (socket, path) = rest
-            .split_once(':')
-            .ok_or_else(|| bad("nothing says what is asked for behind the socket's path"))?;
+        let (socket, path) =
+            rest.split_once(':').ok_or_else(|| bad("no URL path follows the socket's path"))?;
         let path = path.split('#').next().unwrap_or_default();
         if !socket.starts_with('/') {
             return Err(bad("the socket's path does not begin with `/`"));
         }
         if socket.len() > MAX_SOCKET_PATH {
-            return Err(bad("the socket's path is longer than the 107 bytes that the kernel takes"));
+            return Err(bad("the socket's path is longer than the 107 bytes that the kernel allows"));
         }
         if text.bytes().any(|b| b < b' ' || b == 0x7f) || path.bytes().any(|b| b == b' ') {
-            return Err(bad("it holds blanks or control characters"));
+            return Err(bad("it contains spaces or control characters"));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let localhost = || "localhost".to_owned();

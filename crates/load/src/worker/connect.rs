@@ -228,7 +228,7 @@ impl<'r> Worker<'r> {
         if self.conns.waits_for_tunnel(id) {
             let words = match error {
                 None => "the proxy closed the connection instead of answering CONNECT".to_owned(),
-                Some(error) => format!("the proxy broke the connection: {}", Reason::Os(error)),
+                Some(error) => format!("connection to the proxy lost: {}", Reason::Os(error)),
             };
             return self.no_tunnel(ops, id, words);
         }

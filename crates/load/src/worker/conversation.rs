@@ -257,9 +257,9 @@ impl<'r> Worker<'r> {
             Some(State::Gone(Gone::Closed(code))) => (Failure::Reset, closed_words(code)),
             Some(State::Gone(Gone::Ended(Some(error)))) => (Failure::Reset, Reason::Os(error).to_string()),
             Some(State::Gone(Gone::Broken(failure, words))) => (failure, words.to_owned()),
-            _ => (Failure::Reset, "the server ended the connection without a goodbye".to_owned()),
+            _ => (Failure::Reset, "the server ended the connection without a close frame".to_owned()),
         };
-        self.fail_for(ops, id, failure, &format!("{words}, before this was begun"));
+        self.fail_for(ops, id, failure, &format!("{words}, before this part began"));
     }
 
     #[cold]
@@ -325,7 +325,7 @@ impl<'r> Worker<'r> {
         conversations.put_back(conn, link);
         self.take_messages(ops, conn, number, asked, now);
         if self.mode.conversations().and_then(|t| t.open(conn)).is_some_and(|link| link.number == number) {
-            const FLOOD: &str = "a flood of pings, whose answers nobody reads";
+            const FLOOD: &str = "a flood of pings whose replies the server does not read";
             let broken = match result {
                 Err(Fault { code: TOO_BIG, words }) => Some((Failure::TooLarge, words)),
                 Err(fault) => Some((Failure::Protocol, fault.words)),
@@ -520,7 +520,7 @@ impl<'r> Worker<'r> {
             return false;
         };
         let failure = if link.socket.is_inside() { Failure::Truncated } else { Failure::Reset };
-        let words = "the server ended the connection without a goodbye";
+        let words = "the server ended the connection without a close frame";
         let reason = error.map_or(Reason::Words(words), Reason::Os);
         self.closed_by_server(ops, conn, Gone::Ended(error), failure, reason);
         true
@@ -589,13 +589,11 @@ impl<'r> Worker<'r> {
         let (passed, unkept) = conversations.link(conn).map_or((0, 0), |link| (link.passed, link.unkept));
         conversations.words = match passed {
             0 => format!("no message within {within}"),
-            1 => format!("no message as expected within {within}; one other came"),
-            _ => format!("no message as expected within {within}; {passed} others came"),
+            1 => format!("no message as expected within {within}; another one arrived"),
+            _ => format!("no message as expected within {within}; {passed} others arrived"),
         };
         if unkept > 0 {
-            conversations
-                .words
-                .push_str(&format!("; before it was waited for {unkept} more came than are kept"));
+            conversations.words.push_str(&format!("; {unkept} earlier messages did not fit in the buffer"));
         }
         Reason::WebSocket
     }

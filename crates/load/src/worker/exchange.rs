@@ -331,7 +331,7 @@ impl<'r> Worker<'r> {
         let now = self.now(ops);
         let whole = error.is_none() && exchange.reader.ends_with_connection();
         if whole && self.conns.tls.as_ref().is_some_and(|tls| tls.is_cut(id)) {
-            let reason = Reason::Words("the connection ended without TLS's goodbye (close_notify)");
+            let reason = Reason::Words("the connection ended without a TLS close_notify");
             return self.fail(ops, exchange_id, Failure::Truncated, reason);
         }
         if whole {

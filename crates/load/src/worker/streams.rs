@@ -201,7 +201,7 @@ impl<'r> Worker<'r> {
                 self.finish(ops, id, now, RequestEnd::failed(failure, Reason::Words(words)));
             }
             StreamOutcome::Again(id) if self.slots.exchanges[id as usize].resent => {
-                let reason = Reason::Words("the server refused the stream, and again");
+                let reason = Reason::Words("the server refused the stream twice");
                 self.finish(ops, id, now, RequestEnd::failed(Failure::Reset, reason));
             }
             StreamOutcome::Again(id) => {
@@ -284,7 +284,7 @@ impl<'r> Worker<'r> {
         let session = link.and_then(|link| link.session.as_ref());
         Reason::Words(match session.is_some_and(|session| session.is_held_up(id)) {
             true => {
-                "no complete response within the timeout: the server gave no room to send the whole request"
+                "no complete response within the timeout: the server left no window to send the whole request"
             }
             false => NO_RESPONSE,
         })

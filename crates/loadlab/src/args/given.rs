@@ -57,11 +57,11 @@ pub fn headers(given: &[Header], option: &str, all_secret: bool) -> Result<Vec<(
                     let place = format!("{}:{}", path.display(), i + 1);
                     // The line is not repeated: it holds a secret.
                     let (name, value) =
-                        field(line).map_err(|_| format!("{place}: expected `Name: value`\nhint: {option} @FILE takes a header field from each line"))?;
+                        field(line).map_err(|_| format!("{place}: expected `Name: value`\nhint: {option} @FILE reads a header field from each line"))?;
                     if value.len() < LEAST_BYTES {
                         let bytes = value.len();
                         return Err(format!(
-                            "{place}: the value of `{name}` has {bytes} bytes: what comes from a file is secret, and a secret has at least {LEAST_BYTES}\nhint: give what is no secret by itself: {option} '{name}: …'"
+                            "{place}: the value of `{name}` has {bytes} bytes: values from a file are secrets, and a secret needs at least {LEAST_BYTES}\nhint: give what is not a secret on the command line: {option} '{name}: …'"
                         ));
                     }
                     mask::add(credentials::parts(&value));
@@ -118,7 +118,7 @@ fn unreadable(option: &str, path: &Path, missing: &Missing) -> String {
     let why = match missing {
         Missing::NotText => "it is not UTF-8 text",
         Missing::TooLong => "it is larger than 64 KiB",
-        Missing::Unset => "it is not there",
+        Missing::Unset => "it does not exist",
         Missing::Unreadable(why) => why,
     };
     format!("{option}: cannot read {}: {why}", path.display())

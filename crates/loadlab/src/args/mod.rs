@@ -31,9 +31,9 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Load one URL (or a list of them), no plan
     Bench(Box<BenchArgs>),
-    /// Find the most users, or the highest rate, that still meet the expectations
+    /// Find the largest number of users, or the highest rate, that still meets the expectations
     Find(Box<FindArgs>),
-    /// Make a report from a run's record, any time later
+    /// Make a report from a run's record, at any later time
     Report(ReportArgs),
     /// Compare cases of a run, or several runs: better, worse, the same, or undecided
     Compare(CompareArgs),
@@ -41,11 +41,11 @@ pub enum Command {
     List(ListArgs),
     /// Show a run's report on the terminal
     Show(ShowArgs),
-    /// Make a run the baseline of its plan, which `compare --baseline` and trends go by; without a run, list the baselines
+    /// Make a run the baseline of its plan, which `compare --baseline` and trends use; without a run, list the baselines
     Baseline(BaselineArgs),
     /// Check a plan without running it, and with `--preflight` the machine
     Check(CheckArgs),
-    /// Remove what killed runs left behind; live runs are spared
+    /// Remove what killed runs left behind; live runs are not touched
     Clean(CleanArgs),
     /// Print the JSON Schema of plans, for editors
     Schema,
@@ -88,11 +88,11 @@ pub struct PlanChoice {
 /// The live page.
 #[derive(Debug, Arguments)]
 pub struct UiArgs {
-    /// Show it live in the browser, on loopback: on a free port, or on PORT or ADDR:PORT
+    /// Show progress live in the browser, on loopback: on a free port, or on PORT or ADDR:PORT
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "0",
           help_heading = "Result")]
     pub ui: Option<serving::Address>,
-    /// How long the page stays when all is over [default: on a terminal until Ctrl-C, else until open pages have the
+    /// How long to serve the page after the end [default: on a terminal until Ctrl-C, else until open pages have the
     /// report]
     #[arg(long, value_name = "T", value_parser = duration, requires = "ui", help_heading = "Result")]
     pub ui_wait: Option<u64>,
@@ -134,7 +134,7 @@ pub struct RunArgs {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Host besides loopback that may be loaded; may be repeated
+    /// Host other than loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
 }
@@ -145,7 +145,7 @@ pub struct MetricArgs {
     /// Serve metrics as Prometheus text on this address while it runs, such as 127.0.0.1:9464
     #[arg(long, value_name = "ADDR")]
     pub prometheus: Option<std::net::SocketAddr>,
-    /// Push metrics to a collector of OpenTelemetry while it runs (OTLP over HTTP or HTTPS), such as http://127.0.0.1:4318
+    /// Push metrics to an OpenTelemetry collector while it runs (OTLP over HTTP or HTTPS), such as http://127.0.0.1:4318
     #[arg(long, value_name = "URL", value_parser = Endpoint::parse)]
     pub otlp: Option<Endpoint>,
     /// Interval between pushes
@@ -154,7 +154,7 @@ pub struct MetricArgs {
     /// Certificates to trust with the collector instead of the system's, PEM
     #[arg(long, value_name = "FILE", requires = "otlp")]
     pub otlp_ca: Option<PathBuf>,
-    /// A header of each push, such as credentials, or @FILE with one on each line; shown nowhere; may be repeated
+    /// Header of each push, such as credentials, or @FILE with one on each line; never shown; may be repeated
     #[arg(long = "otlp-header", value_name = "HEADER|@FILE", value_parser = header, requires = "otlp")]
     pub otlp_headers: Vec<Header>,
 }
@@ -180,7 +180,8 @@ impl MetricArgs {
 #[derive(Debug, Arguments)]
 #[command(after_help = "Examples:\n  loadlab check plan.yaml\n  loadlab check plan.yaml --preflight\n  \
     loadlab check --preflight\n\n\
-    With --preflight the exit code is 5 if something makes the load impossible here, and 0 with doubts alone.")]
+    With --preflight the exit code is 5 if something makes the load impossible on this machine, and 0 if there are \
+    only doubts.")]
 pub struct CheckArgs {
     /// The plan file
     #[arg(required_unless_present = "preflight")]
@@ -231,16 +232,16 @@ pub const RUNS: &str = "loadlab-runs";
     loadlab list --trend goodput --case '*10 users*' --last 50\n  \
     loadlab list --trend p50,p99,goodput --format html -o trend.html")]
 pub struct ListArgs {
-    /// The folder that holds the runs' folders
+    /// The folder that contains the runs
     #[arg(default_value = RUNS)]
     pub dir: PathBuf,
-    /// How figures of each case moved from run to run, such as goodput, p99 or errors
+    /// Show how figures of each case changed from run to run, such as goodput, p99 or errors
     #[arg(long, value_name = "FIGURE,…", value_delimiter = ',')]
     pub trend: Vec<String>,
     /// Trend: only cases whose name matches, `*` and `?` as in a shell
     #[arg(long, value_name = "GLOB", requires = "trend")]
     pub case: Option<String>,
-    /// Only runs whose name in the plan is this
+    /// Only runs whose plan has this name
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Number of runs to list, newest first
@@ -268,7 +269,7 @@ pub enum TrendFormat {
 pub struct BaselineArgs {
     /// A run's folder, its name in the list, or `last` for the newest
     pub run: Option<PathBuf>,
-    /// The folder that holds the runs' folders
+    /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
     /// Remove the baseline
@@ -280,7 +281,7 @@ pub struct BaselineArgs {
 pub struct ShowArgs {
     /// A run's folder, its name in the list, or `last` for the newest
     pub run: PathBuf,
-    /// The folder that holds the runs' folders
+    /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
 }
@@ -308,10 +309,10 @@ pub struct CompareArgs {
     /// Compare with the baseline of the plan (`loadlab baseline`), or with this run
     #[arg(long, value_name = "RUN", num_args = 0..=1, require_equals = true)]
     pub baseline: Option<Option<PathBuf>>,
-    /// The folder that holds the runs' folders
+    /// The folder that contains the runs
     #[arg(long = "runs-dir", value_name = "DIR", default_value = RUNS)]
     pub dir: PathBuf,
-    /// Ratios within this of 1 count as the same
+    /// Ratios that differ from 1 by at most this count as the same
     #[arg(long, value_name = "SHARE", value_parser = share, default_value = "2%")]
     pub equivalence_margin: f64,
     /// Exit with 1 if anything is worse
@@ -330,7 +331,7 @@ pub struct CompareArgs {
     after_help = "Examples:\n  loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --users 1..500\n  \
     loadlab find http://127.0.0.1:8080/ --expect 'p99 < 50ms' --rate 100/s..5000/s\n  \
     loadlab find plan.yaml --expect 'p99 < 200ms and errors < 0.1%' --users 10..1000 --level-duration 20s\n\n\
-    Levels are halved on a logarithmic scale; a level that does not meet the expectation, or falls behind, counts as \
+    The range is halved on a logarithmic scale; a level that does not meet the expectation, or falls behind, counts as \
     missed. Both ends of the answer are measured twice. Exit codes: 0 found · 1 not even the lowest level meets it · \
     4 loadlab itself was saturated · else as for `run`."
 )]
@@ -353,7 +354,7 @@ pub struct FindArgs {
     /// How long each level settles before it is measured [default: a fifth of the duration, at most 5s]
     #[arg(long, value_name = "T", value_parser = duration)]
     pub settle: Option<u64>,
-    /// Most levels to measure, repeats included
+    /// Maximum number of levels to measure, repeats included
     #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MAX_LEVELS,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub max_levels: u32,
@@ -383,7 +384,7 @@ pub struct FindArgs {
     pub plain: bool,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Host besides loopback that may be loaded; may be repeated
+    /// Host other than loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST")]
     pub allow_host: Vec<String>,
 }
@@ -408,7 +409,7 @@ pub enum WhenBehindArg {
 pub enum IoArg {
     /// The best the kernel allows
     Auto,
-    /// io_uring, or nothing
+    /// io_uring; fail where it is not available
     Uring,
     /// epoll
     Epoll,
@@ -422,21 +423,21 @@ pub enum IoArg {
     In the closed model (-c) each user sends its next request when its last one has ended; in the open model (-r) \
     requests fall due on a schedule, whatever the system does, and response times run from when they were due.")]
 pub struct BenchArgs {
-    /// Where to: `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`
+    /// URL to load: `http://HOST[:PORT]/PATH`, https, or `unix:/PATH/TO.sock:/URL/PATH`
     #[arg(required_unless_present = "urls", conflicts_with = "urls")]
     pub url: Option<String>,
 
-    /// Users, each on a connection of its own (closed model) [default: 50]
+    /// Users, each on its own connection (closed model) [default: 50]
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "rate", help_heading = "Load",
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub users: Option<u64>,
     /// Requests per second, such as 1000/s (open model)
     #[arg(short = 'r', long, value_name = "RATE", value_parser = rate, help_heading = "Load")]
     pub rate: Option<f64>,
-    /// How long, such as 30s or 1m30s [default: 10s]
+    /// Duration, such as 30s or 1m30s [default: 10s]
     #[arg(short = 'd', long, value_name = "T", value_parser = positive_duration, conflicts_with = "requests", help_heading = "Load")]
     pub duration: Option<u64>,
-    /// How many requests in all, instead of a duration
+    /// Number of requests in all, instead of a duration
     #[arg(short = 'n', long, value_name = "N", help_heading = "Load", value_parser = clap::value_parser!(u64).range(1..))]
     pub requests: Option<u64>,
     /// Let users or rate grow evenly over this time, which is part of the duration
@@ -464,7 +465,7 @@ pub struct BenchArgs {
     /// End the load when this holds, such as `failed > 1024`; may be repeated
     #[arg(long, value_name = "EXPR", help_heading = "Load")]
     pub stop_when: Vec<String>,
-    /// Seed of everything random
+    /// Seed of all random choices
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
@@ -480,7 +481,7 @@ pub struct BenchArgs {
     /// File with a URL on each line, taken in turn
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub urls: Option<PathBuf>,
-    /// Connect from these addresses in turn; on loopback many are taken by themselves where one has too few ports
+    /// Connect from these addresses in turn; on loopback, several are used automatically where one has too few ports
     #[arg(long, value_name = "ADDR[-ADDR]", value_parser = sources, help_heading = "Request")]
     pub source: Option<Sources>,
     /// A new connection for every request
@@ -510,7 +511,7 @@ pub struct BenchArgs {
     /// HTTP/2: concurrent requests on each connection; 200 users with 10 streams use 20 connections
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000), requires = "http2", default_value_t = 1, help_heading = "Request")]
     pub streams: u32,
-    /// Go through this proxy: a tunnel (CONNECT) for https and HTTP/2, whole URLs for all else; @FILE holds its URL
+    /// Send through this proxy: a tunnel (CONNECT) for https and HTTP/2, absolute URLs for all else; @FILE contains its URL
     #[arg(long, value_name = "URL|@FILE", help_heading = "Request")]
     pub proxy: Option<ProxyGiven>,
     /// Address to use for a host, bypassing DNS; may be repeated
@@ -519,7 +520,7 @@ pub struct BenchArgs {
     /// Fail a request after this time
     #[arg(long, value_name = "T", value_parser = positive_duration, default_value = "30s", help_heading = "Request")]
     pub timeout: u64,
-    /// Host besides loopback that may be loaded; may be repeated
+    /// Host other than loopback that may be loaded; may be repeated
     #[arg(long, value_name = "HOST", help_heading = "Request")]
     pub allow_host: Vec<String>,
 
@@ -542,7 +543,7 @@ pub struct BenchArgs {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Write resource samples of loadlab and the host to this file, JSON lines
+    /// Write resource samples of loadlab and the host to this file, as JSON Lines
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub samples: Option<PathBuf>,
 
@@ -605,9 +606,9 @@ fn range<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<(T, 
 
 fn levels((low, high): (u64, u64)) -> Result<(u64, u64), String> {
     match (low, high) {
-        (0, _) => Err("the lowest level is 1".to_owned()),
+        (0, _) => Err("the lowest level must be at least 1".to_owned()),
         (low, high) if low > high => Err(format!("{low} is more than {high}")),
-        (_, high) if high > 10_000_000 => Err("the highest level is 10000000".to_owned()),
+        (_, high) if high > 10_000_000 => Err("the highest level must be at most 10000000".to_owned()),
         levels => Ok(levels),
     }
 }

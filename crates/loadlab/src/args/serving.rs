@@ -20,7 +20,7 @@ impl FromStr for Address {
         }
         let address: SocketAddr = text
             .parse()
-            .map_err(|_| format!("`{text}` is no port, and no address such as 127.0.0.1:8089"))?;
+            .map_err(|_| format!("`{text}` is not a port or an address such as 127.0.0.1:8089"))?;
         match address.ip().is_loopback() {
             true => Ok(Address(address)),
             false => Err(format!(

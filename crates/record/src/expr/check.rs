@@ -241,7 +241,7 @@ fn mismatch(verb: &str, left: (&Num, Dim), right: (&Num, Dim), between: &str) ->
                 Some(format!("`{text}` is {} bytes", quantity.value))
             }
             (Dim::Of(Kind::Duration), Dim::Of(Kind::Bytes)) if text.ends_with('m') => {
-                Some(format!("`m` are minutes; megabytes are written `{}MB`", text.trim_end_matches('m')))
+                Some(format!("`m` means minutes; write megabytes as `{}MB`", text.trim_end_matches('m')))
             }
             _ => None,
         }
@@ -254,7 +254,7 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
         && !after.is_empty()
         && (built_in_kind(before).is_some() || known.iter().any(|k| k.as_ref() == before))
     {
-        return format!("a difference needs blanks: `{before} - {after}`");
+        return format!("a difference needs spaces: `{before} - {after}`");
     }
     let built_in = built_in_names();
     let candidates = known.iter().map(AsRef::as_ref).chain(built_in.iter().map(String::as_str));
@@ -269,8 +269,10 @@ fn hint_for<S: AsRef<str>>(name: &str, known: &[S]) -> String {
     let some: Vec<String> = known.iter().take(8).map(|k| format!("`{}`", k.as_ref())).collect();
     let more = if known.len() > some.len() { " …" } else { "" };
     match some.is_empty() {
-        true => "known are `p50` … `p99_99`, `errors`, `failed`, `rate`, `goodput` and the like".to_owned(),
-        false => format!("besides the built-in names there are {}{more}", some.join(", ")),
+        true => {
+            "known names are `p50` … `p99_99`, `errors`, `failed`, `rate`, `goodput` and others".to_owned()
+        }
+        false => format!("known besides the built-in names: {}{more}", some.join(", ")),
     }
 }
 

@@ -74,7 +74,7 @@ fn judge<'a>(cond: &'a Cond, numbers: &dyn Numbers) -> Judged<'a> {
         Cond::Steady(name, long) => {
             let holds = numbers.steady(&name.text, (long.quantity.value * 1e6).max(0.0) as u64);
             let why =
-                holds.is_none().then(|| format!("`{}` has not been watched for {}", name.text, long.text));
+                holds.is_none().then(|| format!("`{}` has not been observed for {}", name.text, long.text));
             Judged { holds, part: cond, value: None, unit: String::new(), why }
         }
     }

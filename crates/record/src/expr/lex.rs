@@ -72,17 +72,31 @@ fn punctuation(text: &str, at: usize, c: char) -> Result<(What, usize), ExprErro
         ']' => What::CloseWindow,
         ',' => What::Comma,
         '.' if rest.starts_with("..") => return Ok((What::Dots, 2)),
-        '&' => return Err(error("`&` is not known".to_owned(), at, 1, Some("write `and`"))),
-        '|' => return Err(error("`|` is not known".to_owned(), at, 1, Some("write `or`"))),
-        '=' => return Err(error("`=` compares nothing".to_owned(), at, 1, Some("write `==`"))),
+        '&' => return Err(error("unknown operator `&`".to_owned(), at, 1, Some("write `and`"))),
+        '|' => return Err(error("unknown operator `|`".to_owned(), at, 1, Some("write `or`"))),
+        '=' => return Err(error("`=` is not a comparison".to_owned(), at, 1, Some("write `==`"))),
         '!' => {
-            let hint = "turn the comparison round: `p99 >= 2s` for `not p99 < 2s`";
-            return Err(error("`!` is not known".to_owned(), at, 1, Some(hint)));
+            let hint = "invert the comparison: `p99 >= 2s` for `not p99 < 2s`";
+            return Err(error("unknown operator `!`".to_owned(), at, 1, Some(hint)));
         }
         '.' => return Err(error("a number begins with a digit".to_owned(), at, 1, Some("write `0.5`"))),
-        '/' => return Err(error("there is no division".to_owned(), at, 1, Some("multiply the other side"))),
-        '<' | '>' => return Err(error(format!("`{c}` stands alone"), at, 1, None)),
-        _ => return Err(error(format!("`{}` is not known", c.escape_debug()), at, c.len_utf8(), None)),
+        '/' => {
+            return Err(error(
+                "division is not supported".to_owned(),
+                at,
+                1,
+                Some("multiply the other side"),
+            ));
+        }
+        '<' | '>' => return Err(error(format!("`{c}` is not an operator"), at, 1, None)),
+        _ => {
+            return Err(error(
+                format!("unexpected character `{}`", c.escape_debug()),
+                at,
+                c.len_utf8(),
+                None,
+            ));
+        }
     };
     Ok((what, c.len_utf8()))
 }
@@ -95,8 +109,8 @@ fn name(text: &str, at: usize) -> Result<(What, usize), ExprError> {
     len = rest[..len].find("..").unwrap_or(len);
     let found = &rest[..len];
     if found.ends_with(['-', '.']) {
-        let message = format!("`{found}` is no name");
-        return Err(error(message, at, len, Some("put blanks around a `-` that takes away")));
+        let message = format!("`{found}` is not a name");
+        return Err(error(message, at, len, Some("put spaces around a `-` that subtracts")));
     }
     Ok((
         match found {
@@ -137,7 +151,7 @@ fn literal(text: &str, at: usize) -> Result<(What, usize), ExprError> {
         Some(quantity) => Ok((What::Literal(Literal { quantity, text: written.to_owned(), at }), len)),
         None => {
             let hint = "numbers are written `1024`, `0.1%`, `200ms`, `1m30s`, `15MiB` or `1000/s`";
-            Err(error(format!("`{written}` is no number with a unit"), at, len, Some(hint)))
+            Err(error(format!("`{written}` is not a number with a unit"), at, len, Some(hint)))
         }
     }
 }

@@ -35,8 +35,13 @@ pub(super) fn parse_num(text: &str) -> Result<Num> {
 
 fn whole<'a>(text: &'a str, what: &str) -> Result<(Parser<'a>, Any)> {
     if text.len() > MAX_BYTES {
-        let message = format!("an expression of {} bytes; at most {MAX_BYTES} are read", text.len());
-        return Err(ExprError { message, at: MAX_BYTES, len: 0, hint: Some("write several".to_owned()) });
+        let message = format!("the expression has {} bytes; at most {MAX_BYTES} are allowed", text.len());
+        return Err(ExprError {
+            message,
+            at: MAX_BYTES,
+            len: 0,
+            hint: Some("split it into several".to_owned()),
+        });
     }
     let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0 };
     if parser.peek() == &What::End {
@@ -94,13 +99,15 @@ impl Parser<'_> {
         let before = self.next.checked_sub(1).and_then(|i| self.tokens.get(i));
         let hint = match (&token.what, before.map(|b| &b.what)) {
             (What::Operator(_), _) => Some("compare two at a time: `1s < p99 and p99 < 2s`"),
-            (What::Name(_), Some(What::Literal(_))) => Some("a unit stands at its number: `15MiB`"),
+            (What::Name(_), Some(What::Literal(_))) => {
+                Some("write a unit directly after its number: `15MiB`")
+            }
             (What::Literal(_) | What::Name(_), Some(_)) => Some("join conditions with `and` or `or`"),
-            (What::Close, _) => Some("there is no `(` for it"),
-            (What::OpenWindow, _) => Some("a window stands behind a name: `p99[10s..30s]`"),
+            (What::Close, _) => Some("it has no matching `(`"),
+            (What::OpenWindow, _) => Some("a window follows a name: `p99[10s..30s]`"),
             _ => None,
         };
-        self.error(token, format!("{} is not expected here", self.shown(token)), hint)
+        self.error(token, format!("unexpected {}", self.shown(token)), hint)
     }
 
     /// Demands a condition.
@@ -237,13 +244,13 @@ impl Parser<'_> {
         let open = self.advance();
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            let message = format!("more than {MAX_DEPTH} parentheses in one another");
+            let message = format!("parentheses are nested more than {MAX_DEPTH} deep");
             return Err(self.error(&open, message, None));
         }
         let inner = self.any()?;
         if !self.take(&What::Close) {
             return Err(match self.peek() {
-                What::End => self.error(&open, "this `(` has no `)`".to_owned(), None),
+                What::End => self.error(&open, "this `(` has no matching `)`".to_owned(), None),
                 _ => self.trailing(),
             });
         }
@@ -274,7 +281,7 @@ impl Parser<'_> {
             }
             if from.quantity.value >= to.quantity.value {
                 let message = format!("the window {}..{} is empty", from.text, to.text);
-                return Err(self.spanning(start, message, "it runs from the earlier to the later time"));
+                return Err(self.spanning(start, message, "write the earlier time first"));
             }
             name.window = Some(Span { from, to });
         }
@@ -302,16 +309,16 @@ impl Parser<'_> {
         let open = self.advance();
         let name = self.name()?;
         if self.peek() == &What::OpenWindow {
-            let hint = Some("it looks back from now by the duration");
+            let hint = Some("it always looks back by its duration");
             return Err(self.error(self.token(), "`steady` takes no window".to_owned(), hint));
         }
         if !self.take(&What::Comma) {
-            return Err(self.expected("`,` and for how long, as in `steady(stored, 5s)`"));
+            return Err(self.expected("`,` and a duration, as in `steady(stored, 5s)`"));
         }
         let long = self.duration()?;
         if !self.take(&What::Close) {
             return Err(match self.peek() {
-                What::End => self.error(&open, "this `(` has no `)`".to_owned(), None),
+                What::End => self.error(&open, "this `(` has no matching `)`".to_owned(), None),
                 _ => self.expected("`)`"),
             });
         }

@@ -45,7 +45,7 @@ impl Sum {
         let mut notes = Vec::new();
         match range(&self.num, numbers, &mut notes) {
             Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
-            _ if notes.is_empty() => Err("it is no finite number".to_owned()),
+            _ if notes.is_empty() => Err("it is not a finite number".to_owned()),
             _ => Err(notes.join("; ")),
         }
     }

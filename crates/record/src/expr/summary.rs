@@ -54,7 +54,7 @@ impl<'a> SummaryNumbers<'a> {
         }
         let loss = |count: fn(&crate::summary::Loss) -> u64| match &s.loss {
             Some(loss) => plain(count(loss)),
-            None => Known::Unknown("the plan names no way to tell what was stored".to_owned()),
+            None => Known::Unknown("the plan does not say how to read what was stored".to_owned()),
         };
         Some(match name {
             "availability" => optional(s.availability, Kind::Fraction, "nothing ended"),
@@ -171,7 +171,10 @@ impl<'a> SummaryNumbers<'a> {
     fn not_covered(&self, window: Window) -> Option<String> {
         let end_s = self.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
         if !self.ticks.iter().any(|t| is_inside((t.from_s, t.to_s), window)) {
-            return Some(format!("no whole second of the load lies in {}s..{}s", window.from_s, window.to_s));
+            return Some(format!(
+                "{}s..{}s contains no whole second of the load",
+                window.from_s, window.to_s
+            ));
         }
         let short = end_s + BEYOND_S < window.to_s;
         short.then(|| format!("the load ended after {} s", format_count(end_s)))
@@ -219,7 +222,7 @@ impl Numbers for SummaryNumbers<'_> {
             None => self.whole(name),
             Some(window) => self.within(name, window),
         };
-        found.unwrap_or_else(|| Known::Unknown("the trial has no number of that name".to_owned()))
+        found.unwrap_or_else(|| Known::Unknown("the trial has no figure of that name".to_owned()))
     }
 
     /// A summary has no course of time to look back on.
@@ -244,13 +247,13 @@ fn optional(value: Option<f64>, kind: Kind, why: &str) -> Known {
 }
 
 fn no_window() -> Known {
-    Known::Unknown("it is not recorded by the second, so it has no windows".to_owned())
+    Known::Unknown("it is not recorded every second, so windows do not apply to it".to_owned())
 }
 
 /// A count by its name, and the share of errors.
 fn not_measured() -> Known {
     Known::Unknown(
-        "a program makes the load: its requests are counted, and nothing else of them is seen".to_owned(),
+        "a program makes the load: its requests are counted, but nothing else about them is known".to_owned(),
     )
 }
 
@@ -278,7 +281,7 @@ fn known_figure(distribution: &Distribution, figure: &str, least: Option<f64>) -
     }
     let value = distribution.figure(figure).flatten();
     match value {
-        _ if count == 0 => Known::Unknown("nothing was timed".to_owned()),
+        _ if count == 0 => Known::Unknown("no times were recorded".to_owned()),
         Some(_) if figure == "stdev" && censored > 0 => Known::Unknown(format!(
             "{} of {} never ended",
             format_count(censored as f64),

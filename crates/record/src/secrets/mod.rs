@@ -73,7 +73,7 @@ fn lines_of(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// A value is too short to be masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a secret of {bytes} bytes is too short: masking it would blank half of the record")]
+#[error("a secret of {bytes} bytes is too short: masking it would blank out half of the record")]
 pub struct TooShort {
     /// Its length.
     pub bytes: usize,

@@ -10,7 +10,7 @@ use crate::hlog::HlogError;
 pub enum StoreError {
     /// Something is there already, and would be mixed with the new record.
     #[error(
-        "`{}` already holds something\nhint: name another folder with --out, or remove this one",
+        "`{}` exists and is not an empty folder\nhint: choose another folder with --out, or remove this one",
         .path.display()
     )]
     Exists {
@@ -19,7 +19,8 @@ pub enum StoreError {
     },
     /// A folder was there already, and others could put files or links of theirs into the record.
     #[error(
-        "`{}` cannot hold a record: {why}\nhint: name a folder that does not exist yet, such as {}, and loadlab makes it",
+        "`{}` cannot be used for a record: {why}\nhint: choose a folder that does not exist yet, such as {}; \
+         loadlab creates it",
         .path.display(), .path.join("run").display()
     )]
     NotOwn {
@@ -30,7 +31,7 @@ pub enum StoreError {
     },
     /// A name that must be a plain folder or file name is not one.
     #[error(
-        "`{name}` cannot be a name in `{}`\nhint: it must not be empty, begin with a dot or hold a separator",
+        "`{name}` is not a valid name in `{}`\nhint: it must not be empty, begin with a dot or contain a separator",
         .path.display()
     )]
     Name {
@@ -61,7 +62,8 @@ pub enum StoreError {
     },
     /// The folder is no run directory.
     #[error(
-        "`{}` is no run directory: it has no manifest.json\nhint: name a folder that `loadlab run` made, such as loadlab-runs/NAME-TIME",
+        "`{}` is not a run directory: it has no manifest.json\nhint: choose a folder that `loadlab run` made, \
+         such as loadlab-runs/NAME-TIME",
         .path.display()
     )]
     NoManifest {
@@ -70,7 +72,8 @@ pub enum StoreError {
     },
     /// The record is of another format.
     #[error(
-        "`{}` is a record of format {found}, and this loadlab reads format {known}\nhint: read it with the loadlab that wrote it, or {}",
+        "`{}` is a record of format {found}, but this loadlab reads format {known}\nhint: read it with the \
+         loadlab that wrote it, or {}",
         .path.display(),
         if *found > u64::from(*known) { "a later one" } else { "run its plan again" }
     )]
@@ -144,11 +147,11 @@ pub(super) fn json_message(error: &serde_json::Error) -> String {
 fn hint_of(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free space there, or name a folder on another disk with --out"
+            "free space there, or choose a folder on another disk with --out"
         }
-        io::ErrorKind::PermissionDenied => "check who owns it, or name another folder with --out",
-        io::ErrorKind::ReadOnlyFilesystem => "name a folder on a writable disk with --out",
-        io::ErrorKind::NotFound => "check the path; it may have been removed while the run went on",
+        io::ErrorKind::PermissionDenied => "check who owns it, or choose another folder with --out",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a folder on a writable disk with --out",
+        io::ErrorKind::NotFound => "check the path; it may have been removed during the run",
         io::ErrorKind::InvalidFilename => "a name in it is too long or not allowed here; shorten it",
         _ => "check the disk and the path",
     }

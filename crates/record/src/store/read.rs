@@ -114,13 +114,13 @@ pub fn read_run(dir: &Path) -> Result<RunRecord> {
         }
         let trials = read_case(&case_dir, &mut notes)?;
         if trials.len() as u64 != u64::from(manifest.trials) {
-            notes.say(&case_dir, &format!("{} of {} trials are here", trials.len(), manifest.trials));
+            notes.say(&case_dir, &format!("{} of {} trials found", trials.len(), manifest.trials));
         }
         cases.push(CaseRecord { facts: facts.clone(), trials });
     }
     for name in folder(&dir.join(CASES), &mut notes)? {
         if !manifest.cases.iter().any(|case| case.dir == name) {
-            notes.say(&dir.join(CASES).join(&name), "not a case of the manifest, left out");
+            notes.say(&dir.join(CASES).join(&name), "not a case of the manifest, ignored");
         }
     }
     Ok(RunRecord { dir: dir.to_owned(), manifest, cases, notes: notes.said })
@@ -173,7 +173,7 @@ fn read_manifest(dir: &Path) -> Result<Manifest> {
     struct Versioned {
         record: u64,
     }
-    const HINT: &str = "manifest.json says what the run is; without it the folder cannot be read as a record";
+    const HINT: &str = "manifest.json describes the run; without it the folder cannot be read as a record";
     let path = dir.join(MANIFEST);
     let text = match fs::read(&path) {
         Ok(text) => text,
@@ -221,7 +221,7 @@ fn read_case(dir: &Path, notes: &mut Notes<'_>) -> Result<Vec<TrialRecord>> {
             Ok(number) if number.to_string() == name => {
                 trials.push(read_trial(number, dir.join(&name), notes)?);
             }
-            _ => notes.say(&dir.join(&name), "not a trial, left out"),
+            _ => notes.say(&dir.join(&name), "not a trial, ignored"),
         }
     }
     trials.sort_by_key(|trial| trial.number);
@@ -264,7 +264,7 @@ fn bytes_of(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Vec<u8>>> {
 }
 
 fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
-    const HINT: &str = "with the file removed the trial is read from its ticks";
+    const HINT: &str = "delete the file to read the trial from its ticks";
     let Some(bytes) = bytes_of(path, notes)? else {
         return Ok(None);
     };
@@ -272,7 +272,7 @@ fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
         Ok(summary) => Ok(Some(summary)),
         // Replaced as a whole, it is never half written by loadlab, but by a disk that lost power or a copy.
         Err(e) if e.is_eof() => {
-            notes.say(path, &format!("cut off ({}), left out", json_message(&e)));
+            notes.say(path, &format!("truncated ({}), ignored", json_message(&e)));
             Ok(None)
         }
         Err(e) => Err(StoreError::json(path, 1, &e, HINT)),
@@ -280,7 +280,7 @@ fn read_summary(path: &Path, notes: &mut Notes<'_>) -> Result<Option<Summary>> {
 }
 
 fn read_lines<T: DeserializeOwned>(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<T>> {
-    const HINT: &str = "the file is damaged here; with this line deleted the rest can be read";
+    const HINT: &str = "the file is damaged here; delete this line to read the rest";
     let Some(bytes) = bytes_of(path, notes)? else {
         return Ok(Vec::new());
     };
@@ -289,7 +289,7 @@ fn read_lines<T: DeserializeOwned>(path: &Path, notes: &mut Notes<'_>) -> Result
         match serde_json::from_slice(line) {
             Ok(value) => values.push(value),
             Err(_) if !line.ends_with(b"\n") => {
-                notes.say(path, &format!("line {number} was cut off when its writer ended, left out"));
+                notes.say(path, &format!("line {number} was truncated when its writer ended, ignored"));
             }
             Err(e) => return Err(StoreError::json(path, number, &e, HINT)),
         }
@@ -303,7 +303,7 @@ fn read_intervals(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Interval>> {
     };
     let log = hlog::read(&bytes, path)?;
     if let Some(line) = log.torn_line {
-        notes.say(path, &format!("line {line} was cut off when its writer ended, left out"));
+        notes.say(path, &format!("line {line} was truncated when its writer ended, ignored"));
     }
     Ok(log.intervals)
 }

@@ -307,7 +307,7 @@ impl<S: Sink> Appender<S> {
     /// the part is taken back, so that later lines still start at the beginning of one.
     fn append(&mut self, lines: &[u8]) -> Result<()> {
         if self.torn {
-            return Err(self.failed(io::Error::other("a line torn before could not be taken back")));
+            return Err(self.failed(io::Error::other("an earlier partial line could not be removed")));
         }
         let mut rest = lines;
         while !rest.is_empty() {
@@ -330,9 +330,9 @@ impl<S: Sink> Appender<S> {
 
     fn failed(&self, source: io::Error) -> StoreError {
         let safe = match self.lines {
-            0 => "nothing was in it yet, other files are safe".to_owned(),
-            1 => "the line before is safe".to_owned(),
-            n => format!("the {n} lines before are safe"),
+            0 => "it was still empty; other files are safe".to_owned(),
+            1 => "the line before it is safe".to_owned(),
+            n => format!("the {n} lines before it are safe"),
         };
         StoreError::Write { action: "append to", path: self.path.clone(), safe, source }
     }
@@ -404,8 +404,8 @@ mod tests {
         assert_eq!(appender.sink.writes, 2, "one write each");
         let error = appender.append(b"three\n").unwrap_err();
         insta::assert_snapshot!(error, @r"
-        cannot append to `ticks.jsonl`: no storage space; the 2 lines before are safe
-        hint: free space there, or name a folder on another disk with --out
+        cannot append to `ticks.jsonl`: no storage space; the 2 lines before it are safe
+        hint: free space there, or choose a folder on another disk with --out
         ");
         assert_eq!(appender.sink.held, b"one\ntwo\n");
         appender.sink.room = 100;
@@ -420,7 +420,7 @@ mod tests {
         assert!(appender.append(b"two\n").is_err());
         appender.sink.room = 100;
         let error = appender.append(b"three\n").unwrap_err().to_string();
-        assert!(error.contains("torn") && error.contains("the line before is safe"), "{error}");
+        assert!(error.contains("partial line") && error.contains("the line before it is safe"), "{error}");
         assert_eq!(appender.sink.held, b"one\ntw");
     }
 
@@ -431,6 +431,6 @@ mod tests {
         let error = appender.append(b"one\n").unwrap_err();
         let StoreError::Write { source, path, .. } = &error else { panic!("{error}") };
         assert_eq!((source.kind(), path.as_path()), (io::ErrorKind::StorageFull, Path::new("/dev/full")));
-        assert!(error.to_string().contains("nothing was in it yet"), "{error}");
+        assert!(error.to_string().contains("it was still empty"), "{error}");
     }
 }

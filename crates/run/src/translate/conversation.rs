@@ -80,12 +80,7 @@ pub fn parts_of<'s>(
         parts.push(PartOf { request, script, tags: &message.tags, fields: None });
     }
     pauses.push(pause_ns + talk.hold_ns);
-    parts.push(PartOf {
-        request: named(", goodbye"),
-        script: script(Part::Goodbye),
-        tags: &[],
-        fields: None,
-    });
+    parts.push(PartOf { request: named(", close"), script: script(Part::Goodbye), tags: &[], fields: None });
     Ok((strung(parts, &pauses), url))
 }
 

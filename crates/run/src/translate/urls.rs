@@ -282,7 +282,7 @@ mod tests {
         };
         check("# nothing\n\n", "list contains no URL");
         check("http://a/\n\nftp://b/\n", "list:3:1: `ftp://b/` is not a URL");
-        check("unix:a:/", "list:1:1: `unix:a:/` is no Unix socket");
+        check("unix:a:/", "list:1:1: `unix:a:/` is not a Unix socket");
         check(&"http://a/\n".repeat(MOST + 1), "list contains 65536 URLs; at most 65535 are allowed");
         std::fs::remove_file(&path).unwrap();
         assert!(read_urls(&path).unwrap_err().to_string().starts_with("cannot read "));

@@ -48,7 +48,7 @@ impl Group {
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
                     match kill::processes_in(&place.dir).as_slice() {
                         [] => Ok(()),
-                        pids => Err(format!("{} holds pid {}", place.dir.display(), pids[0])),
+                        pids => Err(format!("{} contains pid {}", place.dir.display(), pids[0])),
                     }
                 }
                 made => made.map_err(|e| format!("cannot create {}: {e}", place.dir.display())),
@@ -128,7 +128,7 @@ impl Group {
     pub(crate) fn place(&self, controller: Controller, limit: &str) -> Result<&Place, LimitError> {
         place_of(&self.places, controller).ok_or_else(|| LimitError {
             limit: limit.to_owned(),
-            why: format!("this host gives us no cgroup with the controller `{}`", controller.v1_name()),
+            why: format!("loadlab has no cgroup with the controller `{}` on this host", controller.v1_name()),
             hint: super::tree::HINT.to_owned(),
         })
     }
@@ -200,7 +200,7 @@ pub(super) fn set(file: &Path, value: &str, limit: &str) -> Result<(), LimitErro
     if back.trim() == value {
         return Ok(());
     }
-    let why = format!("{name} reads {} after {value} was written", back.trim());
+    let why = format!("{name} contains {} after writing {value}", back.trim());
     Err(fail(why, "the kernel stored another value; choose one that it keeps"))
 }
 
@@ -305,7 +305,7 @@ mod tests {
     fn a_limit_that_reads_back_differently_is_an_error() {
         // /dev/null takes everything and keeps nothing.
         let error = set(Path::new("/dev/null"), "64", "pids to 64").unwrap_err();
-        assert_eq!(error.why, "/dev/null reads  after 64 was written");
+        assert_eq!(error.why, "/dev/null contains  after writing 64");
     }
 
     #[test]
@@ -314,7 +314,7 @@ mod tests {
         let place = Place { version: Version::V2, controllers: vec![], dir: root.path().join("run") };
         let (group, unavailable) = Group::create(&[place], "db");
         assert!(group.places.is_empty());
-        assert!(unavailable[0].why.ends_with("holds pid 4711"), "{unavailable:?}");
+        assert!(unavailable[0].why.ends_with("contains pid 4711"), "{unavailable:?}");
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Group {
             return Err(LimitError {
                 limit,
                 why: "there is no disk in /sys/block".into(),
-                hint: "leave out the limits on block I/O".into(),
+                hint: "remove the limits on block I/O".into(),
             });
         }
         for ((v1_file, v2_key), value) in BLOCK.iter().zip(limits.values()) {
@@ -173,7 +173,7 @@ impl Group {
         Ok((writes && place.version == Version::V1).then(|| Unavailable {
             component: String::new(),
             what: "a limit on writes through the page cache".into(),
-            why: "cgroup v1 limits what is written at once (O_DIRECT, O_SYNC), not what the kernel writes later"
+            why: "cgroup v1 limits direct and synchronous writes (O_DIRECT, O_SYNC), not what the kernel writes later"
                 .into(),
         }))
     }
@@ -292,7 +292,7 @@ fn set_line(file: &Path, disk: &str, key: &str, value: u64, limit: &str) -> Resu
     match back {
         Some(back) if back == value => Ok(()),
         _ => Err(fail(format!(
-            "{} reads `{}` after `{line}` was written",
+            "{} contains `{}` after writing `{line}`",
             file.display(),
             of_disk.unwrap_or_default()
         ))),
@@ -412,6 +412,6 @@ mod tests {
     #[test]
     fn a_disk_that_keeps_another_limit_is_an_error() {
         let error = set_line(Path::new("/dev/null"), "8:0", "", 5, "block I/O to 5").unwrap_err();
-        assert_eq!(error.why, "/dev/null reads `` after `8:0 5` was written");
+        assert_eq!(error.why, "/dev/null contains `` after writing `8:0 5`");
     }
 }

@@ -80,7 +80,7 @@ impl RunGroups {
             let what = format!("cgroup controller `{}`", controller.v1_name());
             let known = self.unavailable.iter().any(|u| u.what == what || u.what == "cgroups");
             if !known && super::place_of(&self.places, controller).is_none() {
-                self.miss(&what, "this host does not offer it to us");
+                self.miss(&what, "not available to loadlab on this host");
             }
         }
     }

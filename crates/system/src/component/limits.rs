@@ -125,7 +125,8 @@ pub(crate) fn check_cpus(inner: &Inner) -> Result<()> {
         component: inner.spec.name.clone(),
         limit: format!("cores to {wanted:?}"),
         why: format!("the process may run on {list}"),
-        hint: "does the command set its cores itself, or is one of them off or forbidden to loadlab?".into(),
+        hint: "does the command set its own cores, or is one of them offline or not allowed for loadlab?"
+            .into(),
     })
 }
 

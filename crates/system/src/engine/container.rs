@@ -37,7 +37,7 @@ pub(crate) enum Health {
 impl ContainerHandle {
     /// Asks for it by its id; `None` when it no longer exists, or the engine does not answer.
     fn inspect(&self, within_ns: u64) -> Option<Value> {
-        let call = Call::new("look at a container", "GET", format!("/containers/{}/json", self.id));
+        let call = Call::new("inspect a container", "GET", format!("/containers/{}/json", self.id));
         self.engine.call(call.within(within_ns)).ok().filter(|a| a.status == 200).map(|a| a.body)
     }
 

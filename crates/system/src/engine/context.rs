@@ -94,7 +94,7 @@ impl<W: Write> Archive<'_, W> {
         let copied = io::copy(&mut file.take(found.len()), self.into)?;
         self.bytes += copied;
         if copied != found.len() {
-            return Err(io::Error::other("it became shorter while it was read"));
+            return Err(io::Error::other("it shrank while it was read"));
         }
         self.pad(copied)
     }

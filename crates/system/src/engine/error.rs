@@ -14,9 +14,9 @@ pub(super) const IMAGE_HINT: &str =
 pub enum EngineError {
     /// Nobody listens.
     #[error(
-        "no container engine answers; looked for {}\n\
-         hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), \
-         or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`",
+        "no container engine responds; tried {}\nhint: start Docker (`systemctl start docker`) or Podman's \
+         service (`systemctl start podman.socket`), or name the socket: \
+         DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`",
         tried.join(", ")
     )]
     None {
@@ -36,8 +36,8 @@ pub enum EngineError {
     },
     /// It is not one on this machine.
     #[error(
-        "the container engine `{host}` cannot be used: its containers are not processes of this machine\n\
-         hint: a local socket, such as `unix:///var/run/docker.sock`, `docker` or `podman`"
+        "the container engine `{host}` cannot be used: its containers are not processes of this machine\nhint: \
+         name a local socket, such as `unix:///var/run/docker.sock`, or `docker` or `podman`"
     )]
     Elsewhere {
         /// As given.
@@ -45,8 +45,8 @@ pub enum EngineError {
     },
     /// No version of the API is spoken by both.
     #[error(
-        "the container engine at {} speaks versions {least} to {most} of its API, and 1.40 to 1.47 are known here\n\
-         hint: Docker from 19.03 or Podman from 3.0 is needed",
+        "the container engine at {} supports versions {least} to {most} of its API; loadlab supports 1.40 to \
+         1.47\nhint: use Docker 19.03 or Podman 3.0, or later",
         socket.display()
     )]
     Version {
@@ -80,7 +80,11 @@ pub enum EngineError {
         hint: &'static str,
     },
     /// Somebody else was asked to pull an image, and could not.
-    #[error("cannot pull the image `{image}`, which is not here{}\nhint: {}", said_of(said), IMAGE_HINT)]
+    #[error(
+        "cannot pull the image `{image}`, which is not on this machine{}\nhint: {}",
+        said_of(said),
+        IMAGE_HINT
+    )]
     NoImage {
         /// Which.
         image: String,

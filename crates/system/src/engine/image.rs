@@ -51,7 +51,7 @@ impl Engine {
             Some((name, tag)) if !tag.contains('/') => (name, tag),
             _ => (image, "latest"),
         };
-        let doing = format!("pull the image `{image}`, which is not here");
+        let doing = format!("pull the image `{image}`, which is not on this machine");
         let path = format!("/images/create?fromImage={}&tag={}", encoded(name), encoded(tag));
         let call = Call::new(doing.clone(), "POST", path).within(LONG_NS);
         let pulled = self.stream_of_words(&call, &mut std::io::empty(), 0, cancel, &mut std::io::sink());

@@ -104,7 +104,7 @@ enum Remaining {
 }
 
 fn cut_off() -> std::io::Error {
-    std::io::Error::new(ErrorKind::UnexpectedEof, "the answer ended before it was complete")
+    std::io::Error::new(ErrorKind::UnexpectedEof, "the response ended before it was complete")
 }
 
 impl<R: Read, S: FnMut() -> bool> Body<R, S> {
@@ -127,7 +127,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
         let mut chunk = [0u8; 16 << 10];
         loop {
             if (self.stop)() {
-                return Err(std::io::Error::other("nobody waits for it any more"));
+                return Err(std::io::Error::other("no longer needed"));
             }
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Ok(false),
@@ -154,7 +154,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
                 return Ok(line);
             }
             if self.bytes.len() - self.at > LINE_BYTES {
-                return Err(std::io::Error::other("a line of its head has no end"));
+                return Err(std::io::Error::other("a line of the response head is too long"));
             }
             if !self.more()? {
                 return Err(cut_off());
@@ -167,7 +167,7 @@ impl<R: Read, S: FnMut() -> bool> Body<R, S> {
             let line = self.line()?;
             let status = line.split(' ').nth(1).and_then(|word| word.parse::<u16>().ok());
             let status = status.filter(|_| line.starts_with("HTTP/1."));
-            let status = status.ok_or_else(|| std::io::Error::other("the answer is not HTTP/1.1"))?;
+            let status = status.ok_or_else(|| std::io::Error::other("the response is not HTTP/1.1"))?;
             let mut left = Remaining::UntilClose;
             loop {
                 let line = self.line()?.to_ascii_lowercase();

@@ -236,9 +236,9 @@ pub(crate) fn refused(doing: &str, status: u16, parsed: &Value, body: &[u8]) -> 
     let hint = if has("port is already allocated") || has("address already in use") {
         "another program or container has the port; `loadlab clean` removes what a killed run left behind"
     } else if has("already in use by container") {
-        "a container of that name is there; `loadlab clean` removes what a killed run left behind"
+        "a container of that name exists; `loadlab clean` removes what a killed run left behind"
     } else if has("minimum memory limit") {
-        "the engine takes no smaller limit for a container; a process component can have any"
+        "the engine accepts no smaller limit for a container; process components can have any limit"
     } else if has("executable file not found") || has("no such file or directory") {
         "the command is looked for in the image, not on this machine"
     } else {
@@ -314,14 +314,14 @@ mod tests {
         assert_eq!(of("unix:///a/b.sock").unwrap(), "/a/b.sock");
         insta::assert_snapshot!(of("tcp://10.0.0.1:2375").unwrap_err(), @r"
         the container engine `tcp://10.0.0.1:2375` cannot be used: its containers are not processes of this machine
-        hint: a local socket, such as `unix:///var/run/docker.sock`, `docker` or `podman`
+        hint: name a local socket, such as `unix:///var/run/docker.sock`, or `docker` or `podman`
         ");
     }
 
     #[test]
     fn nobody_there_is_told_with_what_was_looked_for() {
         insta::assert_snapshot!(Engine::connect(Some("/nonexistent/engine.sock")).unwrap_err(), @r"
-        no container engine answers; looked for /nonexistent/engine.sock (No such file or directory (os error 2))
+        no container engine responds; tried /nonexistent/engine.sock (No such file or directory (os error 2))
         hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`
         ");
     }

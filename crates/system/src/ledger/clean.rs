@@ -26,7 +26,7 @@ pub(crate) fn mark_scratch(dir: &Path, mark: &str) -> Result<()> {
 pub(crate) fn remove_scratch(dir: &Path, mark: &str) -> std::io::Result<()> {
     match fs::read_to_string(dir.join(SCRATCH_MARK)) {
         Ok(text) if text == mark => fs::remove_dir_all(dir),
-        Ok(_) => Err(std::io::Error::other("it is another run's by now")),
+        Ok(_) => Err(std::io::Error::other("it now belongs to another run")),
         Err(_) if !dir.exists() => Ok(()),
         Err(e) => Err(e),
     }
@@ -123,7 +123,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
     let until_ns = clock::now_ns() + TAKEDOWN_NS;
     for dir in cgroups.iter().filter(|dir| dir.exists()) {
         let gone = dry_run || remove_run_group(dir, until_ns);
-        let result = if gone { Ok(()) } else { Err("it is in use, or not ours to remove".into()) };
+        let result = if gone { Ok(()) } else { Err("it is in use, or loadlab may not remove it".into()) };
         item(format!("cgroup {}", dir.display()), result);
     }
     for resource in &state.resources {
@@ -139,7 +139,7 @@ pub(crate) fn take_down(state: &RunState, how: Cleaning) -> Vec<CleanedItem> {
         let result = match (all_gone || forget, dry_run) {
             (true, false) => fs::remove_file(&state.file).map_err(|e| e.to_string()),
             (true, true) => Ok(()),
-            (false, _) => Err("kept, since not all of the run is gone (--forget gives it up)".into()),
+            (false, _) => Err("kept, because parts of the run remain (--forget removes it anyway)".into()),
         };
         let what = format!("state file {}", state.file.display());
         items.push(CleanedItem { run_id: state.run_id.clone(), what, result });
@@ -339,8 +339,8 @@ mod tests {
         let items = clean(state_dir.path(), CLEAN).unwrap();
         assert!(!scratch.exists() && other.exists());
         let words: Vec<_> = items.iter().map(|i| i.result.clone().err().unwrap_or_default()).collect();
-        let kept = "kept, since not all of the run is gone (--forget gives it up)";
-        assert_eq!(words, ["", "it is another run's by now", kept]);
+        let kept = "kept, because parts of the run remain (--forget removes it anyway)";
+        assert_eq!(words, ["", "it now belongs to another run", kept]);
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl Net {
         let member = members.get(component).filter(|m| m.namespace.is_some());
         let member = member.ok_or_else(|| no_link(component, "read the bandwidth of"))?;
         let line = format!("-j qdisc show dev {}", member.port());
-        let doing = format!("look at the link of component `{component}`");
+        let doing = format!("inspect the link of component `{component}`");
         let shown = output("tc", &self.own, &line, &doing)?;
         rate_in(&shown).map_err(|why| Error::Network {
             doing,
@@ -226,9 +226,8 @@ impl Net {
 
 /// Bytes a second that a rate-limited link lets through, by what `tc -j qdisc show` prints; `None` when it is not limited.
 fn rate_in(shown: &[u8]) -> std::result::Result<Option<u64>, String> {
-    let rules: Vec<serde_json::Value> = serde_json::from_slice(shown).map_err(|e| {
-        format!("what it prints cannot be read: {e}: {}", String::from_utf8_lossy(shown).trim())
-    })?;
+    let rules: Vec<serde_json::Value> = serde_json::from_slice(shown)
+        .map_err(|e| format!("cannot parse its output: {e}: {}", String::from_utf8_lossy(shown).trim()))?;
     let Some(rule) = rules.iter().find(|rule| rule["kind"] == "tbf") else { return Ok(None) };
     let rate = rule["options"]["rate"].as_u64();
     rate.map(Some).ok_or_else(|| format!("it has no rate: {rule}"))
@@ -253,7 +252,7 @@ fn os(doing: &'static str) -> impl Fn(std::io::Error) -> Error {
 
 /// This thread's namespace.
 fn here() -> Result<OwnedFd> {
-    File::open("/proc/thread-self/ns/net").map(OwnedFd::from).map_err(os("look at this network namespace"))
+    File::open("/proc/thread-self/ns/net").map(OwnedFd::from).map_err(os("open this network namespace"))
 }
 
 fn enter_new() -> Result<()> {
@@ -344,8 +343,8 @@ mod tests {
             ),
             (r#"[{"kind":"noqueue","handle":"0:","root":true,"refcnt":2,"options":{}}]"#, Ok(None)),
             ("[]", Ok(None)),
-            ("qdisc tbf 8001: root refcnt 2 rate 8Mbit", Err("what it prints cannot be read")),
-            ("", Err("what it prints cannot be read")),
+            ("qdisc tbf 8001: root refcnt 2 rate 8Mbit", Err("cannot parse its output")),
+            ("", Err("cannot parse its output")),
             (r#"[{"kind":"tbf","options":{"rate":"8Mbit"}}]"#, Err("it has no rate")),
         ] {
             match (rate_in(shown.as_bytes()), expect) {

@@ -51,10 +51,12 @@ impl OutputCommand {
     ) -> Result<Vec<u8>, String> {
         let memory = || {
             let fd = rustix::fs::memfd_create("loadlab-output", MemfdFlags::CLOEXEC);
-            fd.map(File::from).map_err(|e| format!("no memory for its output: {e}"))
+            fd.map(File::from).map_err(|e| format!("cannot allocate memory for its output: {e}"))
         };
         let (mut output, mut errors) = (memory()?, memory()?);
-        let own = |file: &File| file.try_clone().map_err(|e| format!("no descriptor for its output: {e}"));
+        let own = |file: &File| {
+            file.try_clone().map_err(|e| format!("cannot get a descriptor for its output: {e}"))
+        };
         let mut process = match &self.command {
             Command::Shell(line) => {
                 let mut process = Process::new("/bin/sh");
@@ -70,7 +72,7 @@ impl OutputCommand {
         };
         process.current_dir(&self.dir).envs(self.env.iter().map(|(n, v)| (n, v))).process_group(0);
         process.stdin(Stdio::null()).stdout(own(&output)?).stderr(own(&errors)?);
-        let mut child = process.spawn().map_err(|e| format!("it cannot be started: {e}"))?;
+        let mut child = process.spawn().map_err(|e| format!("cannot start it: {e}"))?;
         let ended = wait(&mut child, until_ns, &mut || match stop() {
             true => Some("interrupted".to_owned()),
             false => {
@@ -82,7 +84,7 @@ impl OutputCommand {
         if let Some(group) = Pid::from_raw(child.id() as i32) {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        let status = child.wait().map_err(|e| format!("its end was not seen: {e}"))?;
+        let status = child.wait().map_err(|e| format!("cannot wait for it: {e}"))?;
         ended?;
         if !status.success() {
             return Err(format!("it failed with {status}: {}", self.said(&mut errors)));
@@ -91,7 +93,7 @@ impl OutputCommand {
         let read = output
             .seek(SeekFrom::Start(0))
             .and_then(|_| (&output).take(most_bytes + 1).read_to_end(&mut bytes));
-        read.map_err(|e| format!("its output cannot be read: {e}"))?;
+        read.map_err(|e| format!("cannot read its output: {e}"))?;
         match bytes.len() as u64 > most_bytes {
             true => Err(format!("it printed more than {most_bytes} bytes")),
             false => Ok(bytes),
@@ -123,7 +125,7 @@ fn wait(
     must_end: &mut dyn FnMut() -> Option<String>,
 ) -> Result<(), String> {
     let pid = Pid::from_raw(child.id() as i32).ok_or("it has no pid")?;
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| format!("it cannot be watched: {e}"))?;
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| format!("cannot watch it: {e}"))?;
     let never = Cancel::new();
     loop {
         if let Some(why) = must_end() {
@@ -131,7 +133,7 @@ fn wait(
         }
         let now_ns = clock::now_ns();
         if now_ns >= until_ns {
-            return Err("it was not done in time".into());
+            return Err("it did not finish in time".into());
         }
         if never.wait_for(Some(pidfd.as_fd()), until_ns.min(now_ns + SLICE_NS)) == WaitOutcome::Ready {
             return Ok(());
@@ -193,7 +195,7 @@ mod tests {
             secrets: Secrets::default(),
         };
         let why = command.run(clock::now_ns() + 1, 10, &mut || false).unwrap_err();
-        assert_eq!(why, "it was not done in time");
+        assert_eq!(why, "it did not finish in time");
         assert_eq!(command.run(u64::MAX, 10, &mut || true).unwrap_err(), "interrupted");
         let mark = format!("LOADLAB_TEST_OUTPUT={}", std::process::id());
         let until_ns = clock::now_ns() + 30_000_000_000;

@@ -73,8 +73,7 @@ pub(crate) struct RelayReport {
 pub fn main(words: &[String]) -> Result<(), String> {
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
     let mut control = Control { stream: UnixStream::from(input), read: Vec::new() };
-    let (shape, links) =
-        control.begin().map_err(|e| format!("cannot read how the link is to behave: {e}"))?;
+    let (shape, links) = control.begin().map_err(|e| format!("cannot read the settings of the link: {e}"))?;
     // Waking up late would be delay of our own.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     match (<[OwnedFd; 2]>::try_from(links), words) {

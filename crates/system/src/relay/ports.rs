@@ -110,7 +110,7 @@ struct Relay {
 pub(super) fn run(pairs: &str, shape: LinkShape, mut control: Control) -> Result<(), String> {
     // A connection takes two.
     if let Err(error) = open_files::raise() {
-        return Err(format!("cannot have enough open files: {error}"));
+        return Err(format!("cannot raise the limit on open files: {error}"));
     }
     let mut relay = Relay::new(pairs, shape)?;
     let words = relay.add(control.stream.as_fd(), WORD, EventFlags::IN);
@@ -148,7 +148,7 @@ impl Relay {
         };
         for pair in pairs.split(',') {
             let ports = pair.split_once(':').and_then(|(at, to)| Some((at.parse().ok()?, to.parse().ok()?)));
-            let Some((at, to)) = ports else { return Err(format!("`{pair}` is no pair of ports")) };
+            let Some((at, to)) = ports else { return Err(format!("`{pair}` is not a pair of ports")) };
             let listening = listen_at(at).map_err(|e| format!("cannot listen on port {at}: {e}"))?;
             let added = relay.add(listening.as_fd(), FIRST_PORT + relay.ports.len() as u64, EventFlags::IN);
             added.map_err(|e| e.to_string())?;

@@ -190,7 +190,7 @@ impl System {
             system.unavailable.push(Unavailable {
                 component: String::new(),
                 what: "a guardian".into(),
-                why: "none was started: after a kill -9 of loadlab the system stays until `loadlab clean`"
+                why: "none was started: after a kill -9 of loadlab the system stays up until `loadlab clean`"
                     .into(),
             });
         }

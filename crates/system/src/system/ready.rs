@@ -194,7 +194,7 @@ impl Check {
 
     fn words(&self) -> String {
         match self {
-            Check::Alive => "it lives".into(),
+            Check::Alive => "it runs".into(),
             Check::Http { url, .. } => format!("GET {url}"),
             Check::Tcp { addr, .. } => format!("connecting to {addr}"),
             Check::Log { pattern, .. } => format!("`{pattern}` in its output"),
@@ -236,13 +236,13 @@ fn is_healthy(component: &Component) -> std::result::Result<(), String> {
     match health {
         Health::Well => Ok(()),
         Health::Unchecked if clock::now_ns() >= component.started_ns() + CONTAINER_ALIVE_NS => Ok(()),
-        Health::Unchecked => Err("it was started this moment".into()),
+        Health::Unchecked => Err("it has only just started".into()),
         Health::Not(why) => Err(why),
     }
 }
 
 fn connect(addr: &str) -> std::result::Result<(), String> {
-    let found = addr.to_socket_addrs().map_err(|e| format!("`{addr}` is no address and port: {e}"))?;
+    let found = addr.to_socket_addrs().map_err(|e| format!("`{addr}` is not an address and port: {e}"))?;
     let found: Vec<SocketAddr> = found.collect();
     match http::connect(&found, Duration::from_millis(250), u64::MAX) {
         Ok(_) => Ok(()),

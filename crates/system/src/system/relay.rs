@@ -22,7 +22,7 @@ use crate::sync::lock;
 
 /// Longer than a relay ever takes to answer.
 const ANSWER: Duration = Duration::from_secs(10);
-const HINT: &str = "what it wrote itself is in its log, beside the component's";
+const HINT: &str = "the relay's own output is in its log, next to the component's";
 
 /// The relays that are up, by their components' names.
 pub(crate) type Relays = Mutex<BTreeMap<String, Relay>>;
@@ -82,7 +82,7 @@ impl System {
     fn start_relay(&self, spec: &ComponentSpec, placement: &NetworkPlacement) -> Result<()> {
         let Some(at) = &spec.relay else { return Ok(()) };
         let failed = |why: String| failed(&spec.name, why);
-        let exe = self.exe.as_ref().ok_or_else(|| failed("this program cannot be one".to_owned()))?;
+        let exe = self.exe.as_ref().ok_or_else(|| failed("this program cannot act as a relay".to_owned()))?;
         let mut words = vec![exe.display().to_string(), ARG.to_owned()];
         if let RelayAt::Ports(pairs) = at {
             let pairs: Vec<String> = pairs.iter().map(|(at, to)| format!("{at}:{to}")).collect();
@@ -146,7 +146,7 @@ impl System {
         let Some(relay) = relays.get_mut(component) else {
             return match (LinkLimits { bytes_per_s: None, ..*new }) == LinkLimits::default() {
                 true => Ok(in_force),
-                false => Err(failed(component, "none was started".to_owned())),
+                false => Err(failed(component, "no relay was started".to_owned())),
             };
         };
         let RelayReport { shape, .. } =
@@ -159,7 +159,7 @@ impl System {
 }
 
 fn failed(component: &str, why: String) -> Error {
-    Error::Network { doing: format!("relay what goes to component `{component}`"), why, hint: HINT }
+    Error::Network { doing: format!("relay traffic to component `{component}`"), why, hint: HINT }
 }
 
 impl Relay {
@@ -169,7 +169,7 @@ impl Relay {
         shape: &LinkShape,
         links: &[OwnedFd],
     ) -> std::result::Result<RelayReport, String> {
-        let in_words = |e: &dyn std::fmt::Display| format!("the relay does not answer: {e}");
+        let in_words = |e: &dyn std::fmt::Display| format!("the relay does not respond: {e}");
         let mut line = serde_json::to_vec(shape).map_err(|e| in_words(&e))?;
         line.push(b'\n');
         if links.is_empty() {
@@ -191,7 +191,7 @@ impl Relay {
         }
         let report: RelayReport = serde_json::from_str(&answer).map_err(|e| in_words(&e))?;
         if report.shape != *shape {
-            return Err(format!("the relay took {:?} for {shape:?}", report.shape));
+            return Err(format!("the relay applied {:?} instead of {shape:?}", report.shape));
         }
         self.shape = *shape;
         Ok(report)

@@ -213,7 +213,7 @@ fn launch_failed(spec: &ComponentSpec, error: LaunchError) -> Error {
         }
         Step::Exec if source.kind() == std::io::ErrorKind::NotFound => start(
             "no such program".into(),
-            "is it installed, and in PATH? a relative path is meant from the folder above",
+            "is it installed, and in PATH? relative paths start at the folder above",
         ),
         Step::Exec => start(source.to_string(), "run the command by hand in that folder"),
     }

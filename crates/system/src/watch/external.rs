@@ -49,32 +49,33 @@ impl External {
     pub fn find(name: &str, seek: &ExternalSelector, engine: Option<&str>) -> Result<External> {
         let not =
             |what: String, hint: &'static str| Error::NotThere { component: name.to_owned(), what, hint };
-        let kind = match seek {
-            ExternalSelector::Pid(pid) => {
-                let stat = process::stat(*pid).filter(|s| !s.is_dead());
-                let hint = "name a process that runs: `ps -e` lists them";
-                let stat = stat.ok_or_else(|| not(format!("no process has the pid {pid}"), hint))?;
-                Kind::Process(ProcessId { pid: *pid, start_ticks: stat.start_ticks })
-            }
-            ExternalSelector::Command(command) => Kind::Process(by_command(command).map_err(|why| {
-                not(why, "name it by more of its command line (`ps -eo pid,args`), or by its pid")
-            })?),
-            ExternalSelector::Cgroup(path) => {
-                let dirs = groups_at(Path::new(CGROUPS), path);
-                let hint = "a path below /sys/fs/cgroup, such as `system.slice/nginx.service`";
-                if dirs.is_empty() {
-                    return Err(not(format!("there is no control group `{path}`"), hint));
+        let kind =
+            match seek {
+                ExternalSelector::Pid(pid) => {
+                    let stat = process::stat(*pid).filter(|s| !s.is_dead());
+                    let hint = "name a running process: `ps -e` lists them";
+                    let stat = stat.ok_or_else(|| not(format!("no process has the pid {pid}"), hint))?;
+                    Kind::Process(ProcessId { pid: *pid, start_ticks: stat.start_ticks })
                 }
-                Kind::Groups(dirs)
-            }
-            ExternalSelector::Container(id) => {
-                let failed = |source| Error::of_container(name, source);
-                Kind::Container(by_container(id, engine).map_err(failed)?.ok_or_else(|| {
-                    let hint = "`docker ps` lists those that run";
-                    not(format!("no container `{id}` runs"), hint)
-                })?)
-            }
-        };
+                ExternalSelector::Command(command) => Kind::Process(by_command(command).map_err(|why| {
+                    not(why, "give more of its command line (`ps -eo pid,args`), or its pid")
+                })?),
+                ExternalSelector::Cgroup(path) => {
+                    let dirs = groups_at(Path::new(CGROUPS), path);
+                    let hint = "give a path below /sys/fs/cgroup, such as `system.slice/nginx.service`";
+                    if dirs.is_empty() {
+                        return Err(not(format!("there is no control group `{path}`"), hint));
+                    }
+                    Kind::Groups(dirs)
+                }
+                ExternalSelector::Container(id) => {
+                    let failed = |source| Error::of_container(name, source);
+                    Kind::Container(by_container(id, engine).map_err(failed)?.ok_or_else(|| {
+                        let hint = "`docker ps` lists running containers";
+                        not(format!("no container `{id}` is running"), hint)
+                    })?)
+                }
+            };
         Ok(External { name: name.to_owned(), kind })
     }
 
@@ -145,7 +146,7 @@ fn groups_at(root: &Path, path: &str) -> Vec<PathBuf> {
 fn by_container(id: &str, engine: Option<&str>) -> std::result::Result<Option<ProcessId>, EngineError> {
     let engine = Engine::connect(engine)?;
     let path = format!("/containers/{}/json", encoded(id));
-    let answer = engine.call(Call::new("look at a container", "GET", path))?;
+    let answer = engine.call(Call::new("inspect a container", "GET", path))?;
     let pid = answer.body["State"]["Pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let stat = pid.filter(|pid| *pid > 0).and_then(process::stat);
     Ok(stat.map(|s| ProcessId { pid: s.pid, start_ticks: s.start_ticks }))
@@ -166,15 +167,15 @@ mod tests {
     fn what_is_not_there_is_told() {
         insta::assert_snapshot!(find(ExternalSelector::Pid(u32::MAX - 1)).unwrap_err(), @r"
         component `db`: no process has the pid 4294967294
-        hint: name a process that runs: `ps -e` lists them
+        hint: name a running process: `ps -e` lists them
         ");
         insta::assert_snapshot!(find(ExternalSelector::Command("no-such-program-here".into())).unwrap_err(), @r"
         component `db`: no process runs `no-such-program-here`
-        hint: name it by more of its command line (`ps -eo pid,args`), or by its pid
+        hint: give more of its command line (`ps -eo pid,args`), or its pid
         ");
         insta::assert_snapshot!(find(ExternalSelector::Cgroup("../../etc".into())).unwrap_err(), @r"
         component `db`: there is no control group `../../etc`
-        hint: a path below /sys/fs/cgroup, such as `system.slice/nginx.service`
+        hint: give a path below /sys/fs/cgroup, such as `system.slice/nginx.service`
         ");
     }
 

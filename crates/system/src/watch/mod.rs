@@ -186,7 +186,7 @@ impl TargetReader {
             // Reported once while it lasts.
             if late_ns > LATE_NS && !was_late {
                 let (at_s, late_ms) = (self.clock.at_s(due_ns), late_ns / 1_000_000);
-                let text = format!("the sample of second {at_s:.2} was read {late_ms} ms late");
+                let text = format!("the sample at second {at_s:.2} was read {late_ms} ms late");
                 (self.emit)(Watched::Note(text));
             }
             was_late = late_ns > LATE_NS;

@@ -33,7 +33,7 @@ pub struct Scraper {
 pub enum ScrapeError {
     /// No response.
     #[error(
-        "component `{component}`: GET {url}: {source}\nhint: is the endpoint there, and allowed to be reached from here?"
+        "component `{component}`: GET {url}: {source}\nhint: is the endpoint up, and may this machine access it?"
     )]
     Http {
         /// Whose.
@@ -45,8 +45,8 @@ pub enum ScrapeError {
     },
     /// It is no such endpoint, or not the one for these labels.
     #[error(
-        "component `{component}`: GET {url}: {why}\n\
-         hint: expected are `process_*`, `container_*` (cAdvisor) or `node_*` (node_exporter) metrics with the labels of `match`"
+        "component `{component}`: GET {url}: {why}\nhint: it needs `process_*`, `container_*` (cAdvisor) or \
+         `node_*` (node_exporter) metrics with the labels of `match`"
     )]
     Nothing {
         /// Whose.
@@ -154,7 +154,7 @@ fn sample_in(text: &str, labels: &[(String, String)]) -> std::result::Result<Sam
     };
     match sample.cpu_s.is_some() || sample.memory_bytes.is_some() {
         true => Ok(sample),
-        false => Err("it has no metric of CPU or memory".to_owned()),
+        false => Err("it has no CPU or memory metrics".to_owned()),
     }
 }
 
@@ -284,7 +284,7 @@ mod tests {
             (Some(3.0), Some(100), None, Some(7))
         );
         assert_eq!(of(text, &[]).unwrap().cpu_s, Some(7.0));
-        assert_eq!(of(text, &[("name", "c")]), Err("it has no metric of CPU or memory".into()));
+        assert_eq!(of(text, &[("name", "c")]), Err("it has no CPU or memory metrics".into()));
     }
 
     #[test]

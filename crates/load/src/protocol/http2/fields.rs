@@ -53,10 +53,10 @@ impl Facts {
         if let [b':', pseudo @ ..] = name {
             self.pseudo = true;
             if self.regular {
-                return Err("a pseudo-header field behind others");
+                return Err("a pseudo-header field after regular ones");
             }
             if pseudo != b"status" {
-                return Err("a pseudo-header field that responses do not have");
+                return Err("a pseudo-header field not allowed in responses");
             }
             if self.status != 0 {
                 return Err(":status given twice");
@@ -72,7 +72,7 @@ impl Facts {
             return Err("invalid field value");
         }
         if is_of_connection(name) {
-            return Err("a field of HTTP/1 connections");
+            return Err("a connection-specific field of HTTP/1");
         }
         if name == b"content-length" {
             let length = length(value).ok_or("content-length is not a number")?;
@@ -125,8 +125,8 @@ mod tests {
     fn malformed_heads() {
         for (fields, words) in [
             (&[(":status", "200"), (":status", "200")][..], ":status given twice"),
-            (&[("a", "b"), (":status", "200")], "a pseudo-header field behind others"),
-            (&[(":path", "/")], "a pseudo-header field that responses do not have"),
+            (&[("a", "b"), (":status", "200")], "a pseudo-header field after regular ones"),
+            (&[(":path", "/")], "a pseudo-header field not allowed in responses"),
             (&[(":status", "20")], ":status is not a status code"),
             (&[(":status", "020")], ":status is not a status code"),
             (&[(":status", "2000")], ":status is not a status code"),
@@ -138,8 +138,8 @@ mod tests {
             (&[("a\u{e9}", "b")], "invalid field name"),
             (&[("a", "b\r\nc: d")], "invalid field value"),
             (&[("a", "b\0")], "invalid field value"),
-            (&[("connection", "close")], "a field of HTTP/1 connections"),
-            (&[("transfer-encoding", "chunked")], "a field of HTTP/1 connections"),
+            (&[("connection", "close")], "a connection-specific field of HTTP/1"),
+            (&[("transfer-encoding", "chunked")], "a connection-specific field of HTTP/1"),
             (
                 &[("content-length", "1"), ("content-length", "2")],
                 "content-length given twice with different values",

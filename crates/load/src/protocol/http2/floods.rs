@@ -37,7 +37,7 @@ impl Floods {
     pub fn idle(&mut self) -> Result<(), Fault> {
         self.idle += 1;
         if self.idle > MAX_IDLE_FRAMES {
-            return Err(flood("a flood of frames that bring no response further"));
+            return Err(flood("a flood of frames that advance no response"));
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Floods {
     pub fn answer(&mut self) -> Result<(), Fault> {
         self.answers += 1;
         if self.answers > MAX_ANSWERS {
-            return Err(flood("a flood of frames that want answers, which the server does not read"));
+            return Err(flood("a flood of frames that need replies, which the server does not read"));
         }
         Ok(())
     }

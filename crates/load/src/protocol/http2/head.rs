@@ -43,11 +43,12 @@ pub enum HeadError {
     #[error("`{0}` is not an HTTP method\nhint: use one such as GET, POST or DELETE")]
     Method(String),
     /// A method that opens a tunnel.
-    #[error("CONNECT opens a tunnel, which a load cannot use\nhint: name the server itself in the URL")]
+    #[error("CONNECT opens a tunnel, which a load cannot use\nhint: give the URL of the server itself")]
     Connect,
     /// A path with blanks or control characters, or none.
     #[error(
-        "the path `{0}` is empty or holds blanks or control characters\nhint: percent-encode them (`%20` for a blank)"
+        "the path `{0}` is empty or contains spaces or control characters\nhint: percent-encode them (`%20` for \
+         a space)"
     )]
     Path(String),
     /// A header name that is no token.
@@ -55,7 +56,7 @@ pub enum HeadError {
     HeaderName(String),
     /// A header value with a line break or another control character.
     #[error(
-        "the value of header `{0}` holds a control character\nhint: headers are one line; send bytes in the body"
+        "the value of header `{0}` contains a control character\nhint: headers are single lines; send bytes in the body"
     )]
     HeaderValue(String),
     /// A header that HTTP/2 forbids.

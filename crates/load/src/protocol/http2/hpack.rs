@@ -137,11 +137,11 @@ impl Decoder {
                 field(name, value);
             } else if first & 0xe0 == 0x20 {
                 if list > 0 {
-                    return Err(fault("a table size update behind a field"));
+                    return Err(fault("a table size update after a field"));
                 }
                 let size = integer(&mut rest, 5)?;
                 if size > self.announced {
-                    return Err(fault("a table size update beyond what was announced"));
+                    return Err(fault("a table size update beyond the announced size"));
                 }
                 self.table.resize(size);
                 touched.changed = true;
@@ -261,7 +261,7 @@ impl Table {
         let text = entry.and_then(|e| self.bytes.get(e.start..e.start + e.name_len + e.value_len));
         match (entry, text) {
             (Some(entry), Some(text)) => Ok(text.split_at(entry.name_len)),
-            _ => Err(fault("an index beyond the header table")),
+            _ => Err(fault("an index outside the header table")),
         }
     }
 
@@ -505,11 +505,11 @@ pub(super) mod tests {
     #[test]
     fn what_is_refused() {
         for (block, words) in [
-            ("80", "an index beyond the header table"),
-            ("be", "an index beyond the header table"),
-            ("7f00 01 61", "an index beyond the header table"),
-            ("82 20", "a table size update behind a field"),
-            ("3f e2 1f", "a table size update beyond what was announced"),
+            ("80", "an index outside the header table"),
+            ("be", "an index outside the header table"),
+            ("7f00 01 61", "an index outside the header table"),
+            ("82 20", "a table size update after a field"),
+            ("3f e2 1f", "a table size update beyond the announced size"),
             ("40", "a header block ends inside a field"),
             ("40 05 61", "a header block ends inside a field"),
             ("40 01 61 85 ff", "a header block ends inside a field"),

@@ -87,7 +87,10 @@ impl Session {
         if data.pad_to_come {
             data.pad_to_come = false;
             data.padding = u32::from(bytes[0]);
-            data.left = data.left.checked_sub(data.padding).ok_or(protocol("more padding than frame"))?;
+            data.left = data
+                .left
+                .checked_sub(data.padding)
+                .ok_or(protocol("more padding than the frame has bytes"))?;
             used = 1;
             if data.left == 0 && !data.end {
                 self.floods.idle()?;
@@ -124,7 +127,7 @@ impl Session {
         let Some(stream) = self.streams.get(id) else { return Ok(()) };
         let token = stream.token;
         if !stream.head {
-            self.malformed(id, "DATA before a head", out, sink);
+            self.malformed(id, "DATA before the response head", out, sink);
             return Ok(());
         }
         let known = stream.left != ANY_LENGTH;
@@ -134,7 +137,7 @@ impl Session {
             stream.left -= good as u64;
         }
         let breach = if good < piece.len() {
-            Some("more body than content-length says, or than this response may have")
+            Some("more body than content-length says, or than this response is allowed")
         } else if end && known && stream.left > 0 {
             Some("less body than content-length says")
         } else {
@@ -202,7 +205,7 @@ impl Session {
         match head.kind {
             kind::PRIORITY => self.priority(head, out, sink),
             kind::SETTINGS => self.settings(head, payload, out, sink),
-            kind::PUSH_PROMISE => Err(protocol("a pushed response, though we allow none")),
+            kind::PUSH_PROMISE => Err(protocol("a pushed response, although push is disabled")),
             kind::PING => self.ping(head, payload, out),
             _ => self.go_away(head, payload, sink),
         }
@@ -223,8 +226,10 @@ impl Session {
         if head.has(flag::PADDED) {
             let (padding, rest) =
                 block.split_first().ok_or(size("a padded frame without the length of its padding"))?;
-            let kept =
-                rest.len().checked_sub(usize::from(*padding)).ok_or(protocol("more padding than frame"))?;
+            let kept = rest
+                .len()
+                .checked_sub(usize::from(*padding))
+                .ok_or(protocol("more padding than the frame has bytes"))?;
             block = &rest[..kept];
         }
         if head.has(flag::PRIORITY) {
@@ -249,11 +254,11 @@ impl Session {
         sink: &mut impl FnMut(Event<'_>),
     ) -> Result<(), Fault> {
         let Some(open) = self.head.as_mut().filter(|open| open.stream == head.stream) else {
-            return Err(protocol("a continuation of no head"));
+            return Err(protocol("a CONTINUATION without a head to continue"));
         };
         open.continuations += 1;
         if open.continuations > MAX_CONTINUATIONS {
-            return Err(flood("a head in too many pieces"));
+            return Err(flood("a head in too many frames"));
         }
         let open = *open;
         self.block.extend_from_slice(payload);
@@ -437,7 +442,7 @@ impl Session {
         match id {
             setting::HEADER_TABLE_SIZE => self.encoder.allow(value),
             setting::ENABLE_PUSH if value != 0 => {
-                return Err(protocol("a server that would take pushed responses"));
+                return Err(protocol("a server that enables push"));
             }
             setting::MAX_CONCURRENT_STREAMS => self.peer_max_streams = value,
             setting::INITIAL_WINDOW_SIZE if value > MAX_31 => return Err(flow("a window beyond 2^31 - 1")),

@@ -581,7 +581,7 @@ impl Session {
             return Err(no_http2(head));
         }
         if head.len > self.settings.max_frame {
-            return Err(size("a frame longer than we allow"));
+            return Err(size("a frame longer than allowed"));
         }
         if self.head.is_some() && head.kind != kind::CONTINUATION {
             return Err(protocol("another frame inside a head"));
@@ -631,7 +631,7 @@ fn no_http2(head: FrameHead) -> Fault {
     } else if bytes[0] == 0x15 && bytes[1] == 3 {
         protocol("the server expects TLS")
     } else {
-        protocol("the server does not begin as HTTP/2 does")
+        protocol("the server does not start with the HTTP/2 preface")
     }
 }
 

@@ -239,20 +239,24 @@ fn faults_of_the_connection() {
             C::FRAME_SIZE_ERROR,
             "a padded frame without the length of its padding",
         ),
-        (frame(kind::DATA, flag::PADDED, 1, b"\x01"), C::PROTOCOL_ERROR, "more padding than frame"),
+        (
+            frame(kind::DATA, flag::PADDED, 1, b"\x01"),
+            C::PROTOCOL_ERROR,
+            "more padding than the frame has bytes",
+        ),
         (headers(0, true, OK), C::PROTOCOL_ERROR, "a head for a stream that was not opened"),
         (headers(5, true, OK), C::PROTOCOL_ERROR, "a head for a stream that was not opened"),
         (headers(4, true, OK), C::PROTOCOL_ERROR, "a head for a stream that was not opened"),
         (h(flag::PADDED, b""), C::FRAME_SIZE_ERROR, "a padded frame without the length of its padding"),
-        (h(flag::PADDED, b"\x02\x88"), C::PROTOCOL_ERROR, "more padding than frame"),
+        (h(flag::PADDED, b"\x02\x88"), C::PROTOCOL_ERROR, "more padding than the frame has bytes"),
         (h(flag::PRIORITY, b"\0\0\0\0"), C::FRAME_SIZE_ERROR, "a frame too short for its priority"),
-        (headers(1, true, &[0x80]), C::COMPRESSION_ERROR, "an index beyond the header table"),
+        (headers(1, true, &[0x80]), C::COMPRESSION_ERROR, "an index outside the header table"),
         (headers(1, true, &[0x40]), C::COMPRESSION_ERROR, "a header block ends inside a field"),
-        (frame(kind::CONTINUATION, 4, 1, OK), C::PROTOCOL_ERROR, "a continuation of no head"),
+        (frame(kind::CONTINUATION, 4, 1, OK), C::PROTOCOL_ERROR, "a CONTINUATION without a head to continue"),
         (
             [h(0, OK), frame(kind::CONTINUATION, 4, 3, b"")].concat(),
             C::PROTOCOL_ERROR,
-            "a continuation of no head",
+            "a CONTINUATION without a head to continue",
         ),
         (
             [h(0, OK), frame(kind::PING, 0, 0, &[0; 8])].concat(),
@@ -275,14 +279,14 @@ fn faults_of_the_connection() {
         (frame(kind::SETTINGS, 0, 1, b""), C::PROTOCOL_ERROR, "SETTINGS for a stream"),
         (frame(kind::SETTINGS, 0, 0, b"12345"), C::FRAME_SIZE_ERROR, "SETTINGS of a wrong size"),
         (frame(kind::SETTINGS, 1, 0, b"123456"), C::FRAME_SIZE_ERROR, "an acknowledgement with settings"),
-        (settings_frame(&[(2, 1)]), C::PROTOCOL_ERROR, "a server that would take pushed responses"),
+        (settings_frame(&[(2, 1)]), C::PROTOCOL_ERROR, "a server that enables push"),
         (settings_frame(&[(4, 1 << 31)]), C::FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1"),
         (settings_frame(&[(5, 16_383)]), C::PROTOCOL_ERROR, "a frame size out of range"),
         (settings_frame(&[(5, 1 << 24)]), C::PROTOCOL_ERROR, "a frame size out of range"),
         (
             frame(kind::PUSH_PROMISE, 4, 1, &[0, 0, 0, 2, 0x82]),
             C::PROTOCOL_ERROR,
-            "a pushed response, though we allow none",
+            "a pushed response, although push is disabled",
         ),
         (frame(kind::PING, 0, 1, &[0; 8]), C::PROTOCOL_ERROR, "PING for a stream"),
         (frame(kind::PING, 0, 0, &[0; 7]), C::FRAME_SIZE_ERROR, "PING of a wrong size"),
@@ -303,7 +307,7 @@ fn faults_of_the_connection() {
         (
             FrameHead { len: 16_385, kind: 0xee, flags: 0, stream: 0 }.bytes().to_vec(),
             C::FRAME_SIZE_ERROR,
-            "a frame longer than we allow",
+            "a frame longer than allowed",
         ),
     ] {
         check_fault(&input, code, words);
@@ -325,9 +329,9 @@ fn servers_that_speak_something_else() {
     for (input, words) in [
         (&b"HTTP/1.1 400 Bad Request\r\n"[..], "the server speaks HTTP/1, not HTTP/2"),
         (b"\x15\x03\x01\0\x02\x02\x50....", "the server expects TLS"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", "the server does not begin as HTTP/2 does"),
-        (b"\0\0\0\x04\x01\0\0\0\0", "the server does not begin as HTTP/2 does"),
-        (b"\0\0\0\x00\x01\0\0\0\x01", "the server does not begin as HTTP/2 does"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the server does not start with the HTTP/2 preface"),
+        (b"\0\0\0\x04\x01\0\0\0\0", "the server does not start with the HTTP/2 preface"),
+        (b"\0\0\0\x00\x01\0\0\0\x01", "the server does not start with the HTTP/2 preface"),
     ] {
         for piece in 1..=input.len() {
             let mut session = Session::new(Settings::default());
@@ -348,11 +352,11 @@ fn malformed_answers_end_their_stream_alone() {
         (of(&[(":status", "20x")], true), ":status is not a status code"),
         (of(&[(":status", "200"), ("A", "b")], true), "invalid field name"),
         (of(&[(":status", "200"), ("a", "b\n")], true), "invalid field value"),
-        (of(&[(":status", "200"), ("upgrade", "h3")], true), "a field of HTTP/1 connections"),
+        (of(&[(":status", "200"), ("upgrade", "h3")], true), "a connection-specific field of HTTP/1"),
         (of(&[(":status", "101")], false), "status 101, which HTTP/2 does not have"),
         (of(&[(":status", "100")], true), "an interim head that ends the stream"),
         (of(&ok("5"), true), "less body than content-length says"),
-        (data(1, true, b"a"), "DATA before a head"),
+        (data(1, true, b"a"), "DATA before the response head"),
         (frame(kind::PRIORITY, 0, 1, &[0; 4]), "PRIORITY of a wrong size"),
         (frame(kind::WINDOW_UPDATE, 0, 1, &[0; 4]), "a window that grows by nothing"),
         (frame(kind::WINDOW_UPDATE, 0, 1, &[0x7f, 0xff, 0xff, 0xff]), "a window beyond 2^31 - 1"),
@@ -366,7 +370,7 @@ fn malformed_after_a_good_head() {
     let reset = frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 1]);
     let five = headers(1, false, &block(&[(":status", "200"), ("content-length", "5")]));
     let hello = Seen::Data(100, b"hello".to_vec(), false);
-    let longer = "more body than content-length says, or than this response may have";
+    let longer = "more body than content-length says, or than this response is allowed";
     let shorter = "less body than content-length says";
     for (input, body, words) in [
         (data(1, true, b"hello!"), Some(hello.clone()), longer),
@@ -397,7 +401,7 @@ fn answers_that_have_no_body() {
         &[headers(1, true, &of("200")), headers(3, false, &of("200")), data(3, true, b"hello")].concat(),
     );
     driven.receive(&headers(5, true, &of("304")));
-    let longer = "more body than content-length says, or than this response may have";
+    let longer = "more body than content-length says, or than this response is allowed";
     let expect = [
         Seen::Head(1, 200, true),
         Seen::Head(2, 200, false),
@@ -623,7 +627,7 @@ fn floods_end() {
             // Some may have been under way when the third stream was given up.
             assert!(frames <= MAX_IDLE_FRAMES + 10_000, "{flood:x?}");
         };
-        assert_eq!(fault.words, "a flood of frames that bring no response further");
+        assert_eq!(fault.words, "a flood of frames that advance no response");
         assert!(driven.out.len() <= 17 * (MAX_IDLE_FRAMES as usize + 2), "{}", driven.out.len());
     }
 }
@@ -680,7 +684,7 @@ fn answers_that_nobody_reads_are_bounded() {
                 break;
             }
         }
-        let words = "a flood of frames that want answers, which the server does not read";
+        let words = "a flood of frames that need replies, which the server does not read";
         let fault = Fault { code: Code::ENHANCE_YOUR_CALM, words };
         assert_eq!(driven.seen.last(), Some(&Seen::Fault(fault)));
         assert!(answers <= MAX_ANSWERS + 2, "{answers}");
@@ -724,7 +728,7 @@ fn what_was_under_way_when_streams_were_given_up_is_no_flood() {
 fn heads_without_end_are_bounded() {
     let first = frame(kind::HEADERS, 0, 1, OK);
     for (piece, words) in
-        [(&b""[..], "a head in too many pieces"), (&[0x88; 1000], "a response head is too long")]
+        [(&b""[..], "a head in too many frames"), (&[0x88; 1000], "a response head is too long")]
     {
         let mut driven = Driven::new(Settings::default(), 1);
         driven.receive(&first);

@@ -90,27 +90,26 @@ pub struct TlsParts {
 pub enum TlsConfigError {
     /// No certificate among the authorities.
     #[error(
-        "the CA file holds no certificate\nhint: give it in PEM, with lines `-----BEGIN CERTIFICATE-----`"
+        "the CA file contains no certificate\nhint: it must be PEM, with lines `-----BEGIN CERTIFICATE-----`"
     )]
     NoAuthority,
     /// One of them cannot be read.
-    #[error("the CA file is no PEM file of certificates: {0}")]
+    #[error("the CA file is not a PEM file of certificates: {0}")]
     Authority(String),
     /// The client's certificate cannot be read.
     #[error(
-        "the client certificate cannot be read: {0}\nhint: give it in PEM, followed by those that lead to its CA"
+        "the client certificate cannot be read: {0}\nhint: it must be PEM, followed by the intermediate \
+         certificates up to its CA"
     )]
     Certificate(String),
     /// Its key cannot be read.
-    #[error(
-        "the key of the client certificate cannot be read: {0}\nhint: give it in PEM and without a password"
-    )]
+    #[error("the key of the client certificate cannot be read: {0}\nhint: it must be PEM without a password")]
     Key(String),
     /// They do not belong together, or the library does not take them.
-    #[error("client certificate and key do not fit: {0}")]
+    #[error("client certificate and key do not match: {0}")]
     Identity(String),
     /// The library refuses the settings.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     Setup(String),
 }
 
@@ -157,7 +156,7 @@ impl TlsConfig {
                     CertificateDer::pem_slice_iter(&identity.certificates).collect();
                 let chain = chain.map_err(|e| TlsConfigError::Certificate(e.to_string()))?;
                 if chain.is_empty() {
-                    return Err(TlsConfigError::Certificate("it holds no certificate".into()));
+                    return Err(TlsConfigError::Certificate("it contains no certificate".into()));
                 }
                 let key = PrivateKeyDer::from_pem_slice(&identity.key)
                     .map_err(|e| TlsConfigError::Key(e.to_string()))?;
@@ -296,11 +295,11 @@ impl ServerCertVerifier for Anyone {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The name in the URL is neither a host name nor an address.
-    #[error("`{0}` is no name that a certificate could be for")]
+    #[error("`{0}` is not a name that a certificate can be issued for")]
     Name(String),
     /// The server answers in something else.
     #[error(
-        "the server does not speak TLS here\nhint: is the URL meant to begin with http://, or is the port another?"
+        "the server does not speak TLS here\nhint: should the URL begin with http://, or is the port wrong?"
     )]
     NotTls,
     /// The certificate is too old.
@@ -312,7 +311,7 @@ pub enum TlsError {
     )]
     NotYetValid,
     /// The certificate is somebody else's.
-    #[error("the server's certificate is not for `{expected}`{}\nhint: use a name it is for, or --insecure", presented_words(.presented))]
+    #[error("the server's certificate is not for `{expected}`{}\nhint: use a name that it covers, or --insecure", presented_words(.presented))]
     WrongHost {
         /// The name asked for.
         expected: String,
@@ -321,23 +320,23 @@ pub enum TlsError {
     },
     /// Nobody we believe has signed it.
     #[error(
-        "the server's certificate is self-signed, or signed by an authority that is not known here\n\
-         hint: give that authority's certificate as CA file, or use --insecure"
+        "the server's certificate is self-signed, or signed by an unknown authority\nhint: pass that \
+         authority's certificate as CA file, or use --insecure"
     )]
     UnknownIssuer,
     /// Something else is wrong with it.
     #[error("the server's certificate is not acceptable: {0}")]
     Certificate(String),
     /// None of the offered protocols.
-    #[error(
-        "the server speaks none of the protocols we offer (ALPN)\nhint: try it without --http2, or with it"
-    )]
+    #[error("the server accepts none of the offered protocols (ALPN)\nhint: try without --http2, or with it")]
     NoProtocol,
     /// No version of TLS, or nothing else, in common.
-    #[error("the server and we have no TLS in common: {0}")]
+    #[error("the server and loadlab have no TLS settings in common: {0}")]
     Incompatible(String),
     /// The server wants to know who we are.
-    #[error("the server asks for a client certificate, and {0}\nhint: give one that it trusts, with its key")]
+    #[error(
+        "the server asks for a client certificate, and {0}\nhint: use one that the server trusts, with its key"
+    )]
     WantsCertificate(&'static str),
     /// The server ended it, with its alert.
     #[error("the server refused: TLS alert {0}")]
@@ -346,7 +345,7 @@ pub enum TlsError {
     #[error("the server broke the TLS protocol: {0}")]
     Broken(String),
     /// Sent before the handshake was done, or after the end.
-    #[error("nothing can be sent on a TLS connection that is not open")]
+    #[error("cannot send on a TLS connection that is not open")]
     NotOpen,
 }
 
@@ -363,16 +362,16 @@ impl TlsError {
                 TlsError::NoProtocol
             }
             Error::AlertReceived(Alert::ProtocolVersion) => {
-                TlsError::Incompatible("it takes none of the versions we offer".into())
+                TlsError::Incompatible("it accepts none of the offered versions".into())
             }
             Error::PeerIncompatible(error) => TlsError::Incompatible(format!("{error:?}")),
-            Error::AlertReceived(Alert::CertificateRequired) => TlsError::WantsCertificate("we show none"),
+            Error::AlertReceived(Alert::CertificateRequired) => TlsError::WantsCertificate("none was sent"),
             Error::AlertReceived(
                 Alert::BadCertificate
                 | Alert::UnknownCA
                 | Alert::CertificateExpired
                 | Alert::CertificateUnknown,
-            ) => TlsError::WantsCertificate("does not take the one we show"),
+            ) => TlsError::WantsCertificate("rejects the one sent"),
             Error::AlertReceived(alert) => TlsError::Refused(format!("{alert:?}")),
             Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
                 TlsError::Broken("a record of unknown type".into())
@@ -399,7 +398,7 @@ impl TlsError {
                 TlsError::WrongHost { expected: expected.to_str().into_owned(), presented }
             }
             CertificateError::BadSignature => {
-                TlsError::Certificate("its signature is not that of the authority it names".into())
+                TlsError::Certificate("its signature is not from the authority it names".into())
             }
             other => TlsError::Certificate(other.to_string()),
         }
@@ -549,7 +548,7 @@ impl Tls {
         };
         if result.is_ok() && self.partial.len() > MAX_PARTIAL {
             self.phase = Phase::Failed;
-            return Err(TlsError::Broken("a message without end".into()));
+            return Err(TlsError::Broken("a message without an end".into()));
         }
         result
     }

@@ -287,12 +287,12 @@ fn certificates_that_are_not_believed() {
     let expect = "the server's certificate is not valid yet\nhint: compare the clocks of both machines, or use --insecure";
     assert_eq!(check(&config, &served(&young), "a.example"), expect);
     let good = served(&leaf(&["a.example", "127.0.0.1"]));
-    let expect = "the server's certificate is not for `b.example` but for a.example, 127.0.0.1\nhint: use a name it is for, or --insecure";
+    let expect = "the server's certificate is not for `b.example` but for a.example, 127.0.0.1\nhint: use a name that it covers, or --insecure";
     assert_eq!(check(&config, &good, "b.example"), expect);
-    let expect = "the server's certificate is not for `::1` but for a.example, 127.0.0.1\nhint: use a name it is for, or --insecure";
+    let expect = "the server's certificate is not for `::1` but for a.example, 127.0.0.1\nhint: use a name that it covers, or --insecure";
     assert_eq!(check(&config, &good, "[::1]"), expect);
-    let unknown = "the server's certificate is self-signed, or signed by an authority that is not known here\n\
-                   hint: give that authority's certificate as CA file, or use --insecure";
+    let unknown = "the server's certificate is self-signed, or signed by an unknown authority\nhint: pass that \
+                   authority's certificate as CA file, or use --insecure";
     let stranger = client(&parts(&self::authority()));
     assert_eq!(check(&stranger, &good, "a.example"), unknown);
     let own = key();
@@ -339,10 +339,11 @@ fn what_both_ends_do_not_have_in_common() {
     let served = || Served::of(signed(&leaf(&["a.example"]), &authority));
     let h2 = client(&TlsParts { alpn: vec![b"h2".to_vec()], ..parts(&authority) });
     let expect =
-        "the server speaks none of the protocols we offer (ALPN)\nhint: try it without --http2, or with it";
+        "the server accepts none of the offered protocols (ALPN)\nhint: try without --http2, or with it";
     assert_eq!(check(&h2, &Served { alpn: &["http/1.1"], ..served() }.config(), "a.example"), expect);
     let old = client(&TlsParts { versions: Versions::Only12, ..parts(&authority) });
-    let expect = "the server and we have no TLS in common: it takes none of the versions we offer";
+    let expect =
+        "the server and loadlab have no TLS settings in common: it accepts none of the offered versions";
     assert_eq!(check(&old, &Served { versions: Versions::Only13, ..served() }.config(), "a.example"), expect);
     let new = client(&TlsParts { versions: Versions::Only13, ..parts(&authority) });
     let found = check(&new, &Served { versions: Versions::Only12, ..served() }.config(), "a.example");
@@ -357,7 +358,7 @@ fn servers_that_want_to_know_their_clients() {
         Served { versions, wants_client_of: Some(self::authority()), ..served }
     };
     for versions in [Versions::Only12, Versions::Only13] {
-        let expect = "the server asks for a client certificate, and we show none\nhint: give one that it trusts, with its key";
+        let expect = "the server asks for a client certificate, and none was sent\nhint: use one that the server trusts, with its key";
         assert_eq!(check(&client(&parts(&authority)), &served(versions).config(), "a.example"), expect);
         let identity = |by: &Authority| {
             let (certificate, key) = signed(&leaf(&["client"]), by);
@@ -365,7 +366,7 @@ fn servers_that_want_to_know_their_clients() {
             Some(Identity { certificates, key: key.serialize_pem().into_bytes() })
         };
         let stranger = client(&TlsParts { identity: identity(&authority), ..parts(&authority) });
-        let expect = "the server asks for a client certificate, and does not take the one we show\nhint: give one that it trusts, with its key";
+        let expect = "the server asks for a client certificate, and rejects the one sent\nhint: use one that the server trusts, with its key";
         assert_eq!(check(&stranger, &served(versions).config(), "a.example"), expect);
         let known = served(versions);
         let friend = identity(known.wants_client_of.as_ref().unwrap());
@@ -400,7 +401,7 @@ fn servers_that_do_not_speak_tls() {
         (b"\x15\x03\x03\0\x02\x02\x50", TlsError::Refused("InternalError".into())),
         (
             b"\x15\x03\x03\0\x02\x02\x46",
-            TlsError::Incompatible("it takes none of the versions we offer".into()),
+            TlsError::Incompatible("it accepts none of the offered versions".into()),
         ),
     ] {
         for piece in 1..=answer.len() {
@@ -415,7 +416,7 @@ fn servers_that_do_not_speak_tls() {
     assert!(matches!(garbled, Err(TlsError::Broken(_))), "{garbled:?}");
     assert_eq!(
         server_name("a b").unwrap_err().to_string(),
-        "`a b` is no name that a certificate could be for"
+        "`a b` is not a name that a certificate can be issued for"
     );
 }
 

@@ -269,16 +269,18 @@ impl Socket {
     fn judge_head(&self) -> Result<(), Fault> {
         let [first, second, ..] = self.head;
         if first & 0x70 != 0 {
-            return Err(protocol("an extension that was not agreed on"));
+            return Err(protocol("an extension that was not negotiated"));
         }
         if second & 0x80 != 0 {
-            return Err(protocol("a masked frame, as only clients send"));
+            return Err(protocol("a masked frame, which only clients send"));
         }
         match first & 0x0f {
-            CONTINUATION if self.message.is_none() => Err(protocol("a continuation of no message")),
+            CONTINUATION if self.message.is_none() => {
+                Err(protocol("a continuation without a message to continue"))
+            }
             TEXT | BINARY if self.message.is_some() => Err(protocol("a message inside another")),
             CONTINUATION | TEXT | BINARY => Ok(()),
-            CLOSE | PING | PONG if first & 0x80 == 0 => Err(protocol("a control frame in pieces")),
+            CLOSE | PING | PONG if first & 0x80 == 0 => Err(protocol("a fragmented control frame")),
             CLOSE | PING | PONG if usize::from(second) > MAX_CONTROL => {
                 Err(protocol("a control frame of more than 125 bytes"))
             }
@@ -299,7 +301,7 @@ impl Socket {
             _ => (u64::from(short), 0),
         };
         if length < least || length >> 63 != 0 {
-            return Err(protocol("a length that is not written as it should be"));
+            return Err(protocol("an invalid length encoding"));
         }
         let opcode = first & 0x0f;
         let is_control = opcode & 8 != 0;
@@ -313,12 +315,12 @@ impl Socket {
             _ => self.control.clear(),
         }
         if !is_control && self.length > self.max_message {
-            return Err(Fault { code: 1009, words: "a message longer than the bound" });
+            return Err(Fault { code: 1009, words: "a message longer than allowed" });
         }
         if is_control || (length == 0 && first & 0x80 == 0) {
             self.idle_frames += 1;
             if self.idle_frames > MAX_IDLE_FRAMES {
-                return Err(Fault { code: 1008, words: "a flood of frames that bring no message further" });
+                return Err(Fault { code: 1008, words: "a flood of frames that advance no message" });
             }
         } else {
             self.idle_frames = 0;

@@ -19,13 +19,13 @@ pub enum OpeningError {
     #[error("the server answered {0} instead of opening a WebSocket")]
     Status(u16),
     /// The answer is no HTTP/1.1.
-    #[error("the server's answer to the opening is no HTTP/1.1 response")]
+    #[error("the server's response to the opening handshake is not HTTP/1.1")]
     Malformed,
     /// It has no end.
-    #[error("the head of the server's answer is longer than 64 KiB")]
+    #[error("the head of the server's response is longer than 64 KiB")]
     HeadTooLarge,
     /// A header is missing or says something else.
-    #[error("the server's answer to the opening has no right `{0}` header")]
+    #[error("the server's response to the opening handshake has no correct `{0}` header")]
     Header(&'static str),
     /// It uses what was not offered.
     #[error("the server chose a {0} that was not offered")]

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::system::System;
 
 /// What to do where a file cannot be read without Compose.
-const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints how it reads the file";
+const NEWER: &str = "hint: install podman-compose 1.0.4 or later, which prints the resolved file";
 
 /// What can have a name of its own in a Compose file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,15 +51,13 @@ impl Kind {
     fn hint(self) -> &'static str {
         match self {
             Kind::Volume => {
-                "give it another name in the file, or say `external: true` there: then the load works on its data, \
-                 and it stays"
+                "rename it in the file, or set `external: true` there: the load then works on its data, and it \
+                 is kept"
             }
             Kind::Network => {
-                "give it another name in the file, or say `external: true` there: then it is used, and stays"
+                "rename it in the file, or set `external: true` there: it is then used, and kept"
             }
-            Kind::Container => {
-                "give it another name in the file (`container_name`), or remove the one that is there"
-            }
+            Kind::Container => "rename it in the file (`container_name`), or remove the existing one",
         }
     }
 }
@@ -175,7 +173,7 @@ impl System {
                 kind: kind.word(),
                 name: name.to_owned(),
                 hint: if is_left {
-                    "it is of another run; `loadlab clean` removes it if that was killed"
+                    "it belongs to another run; `loadlab clean` removes it if that run was killed"
                 } else {
                     kind.hint()
                 },
@@ -196,8 +194,8 @@ fn as_written(file: &Path) -> std::result::Result<Config, String> {
     let config = Config(document);
     match config.named().into_iter().find(|(_, name)| name.contains('$')) {
         Some((kind, name)) => Err(format!(
-            "the name `{name}` of a {} has a variable in it, whose value this podman-compose does not print\n\
-             hint: write the name out, or install podman-compose 1.0.4 or later",
+            "the name `{name}` of a {} contains a variable whose value this podman-compose does not \
+             print\nhint: write the name without variables, or install podman-compose 1.0.4 or later",
             kind.word()
         )),
         None => Ok(config),
@@ -300,13 +298,16 @@ mod tests {
             ("extends: { file: broken.yaml, service: web }", "service `web` extends `broken.yaml`: "),
             ("extends: { file: base.yaml, service: shop }", "there is no service `shop` in `base.yaml`"),
             ("extends: shop", "there is no service `shop` in the file"),
-            ("extends: { file: round.yaml, service: web }", "goes round"),
-            ("extends: web", "goes round"),
-            ("extends: { file: \"${DIR}/base.yaml\", service: web }", "`${DIR}/base.yaml` has a variable"),
-            ("extends: { file: base.yaml, service: \"${S}\" }", "`${S}` has a variable"),
-            ("extends: { file: name.yaml, service: web }", "`${NAME}_1` of a container has a variable"),
-            ("extends: { file: base.yaml }", "`extends` names no service"),
-            ("extends: [ web ]", "`extends` names no service"),
+            ("extends: { file: round.yaml, service: web }", "extends itself"),
+            ("extends: web", "extends itself"),
+            (
+                "extends: { file: \"${DIR}/base.yaml\", service: web }",
+                "`${DIR}/base.yaml` contains a variable",
+            ),
+            ("extends: { file: base.yaml, service: \"${S}\" }", "`${S}` contains a variable"),
+            ("extends: { file: name.yaml, service: web }", "`${NAME}_1` of a container contains a variable"),
+            ("extends: { file: base.yaml }", "`extends` that names no service"),
+            ("extends: [ web ]", "`extends` that names no service"),
         ] {
             let why = of_web(lines).expect_err(lines);
             assert!(why.contains(expect) && why.contains("\nhint: "), "{lines}: {why}");

@@ -108,7 +108,7 @@ pub(super) fn check_limits(spec: &ComponentSpec, group: &Group) -> Result<()> {
             group.place(controller, &limit).map_err(|LimitError { limit, hint, .. }| Error::Limit {
                 component: spec.name.clone(),
                 limit,
-                why: "the engine gave it no cgroup of its own with that controller".into(),
+                why: "the engine did not give it its own cgroup with that controller".into(),
                 hint,
             })?;
         }
@@ -194,6 +194,6 @@ mod tests {
         assert!(check_limits(&spec, &Group::default()).is_ok());
         spec.limits.memory_bytes = Some(16 << 20);
         let message = check_limits(&spec, &Group::default()).unwrap_err().to_string();
-        assert!(message.contains("no cgroup of its own"), "{message}");
+        assert!(message.contains("did not give it its own cgroup"), "{message}");
     }
 }

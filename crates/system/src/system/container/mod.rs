@@ -111,7 +111,7 @@ impl System {
         logs_since_ns: Option<u128>,
     ) -> Result<Component> {
         let failed = |source: EngineError| Error::of_container(&spec.name, source);
-        let doing = "look at the container";
+        let doing = "inspect the container";
         let call = Call::new(doing, "GET", format!("/containers/{id}/json"));
         let found = engine.call(call).and_then(|a| a.found(doing)).map_err(failed)?;
         let open = |path: &Path| Log::open(path).map(|log| log.masking(&self.secrets));
@@ -339,7 +339,7 @@ fn gone(
     (follower, logs): (&mut Follower, &[Log]),
 ) -> Error {
     let look = || {
-        let call = Call::new("look at the container", "GET", format!("/containers/{id}/json"));
+        let call = Call::new("inspect the container", "GET", format!("/containers/{id}/json"));
         engine.call(call).map(|a| a.body["State"].clone()).unwrap_or_default()
     };
     let runs = |state: &Value| state["Running"].as_bool() == Some(true);
@@ -352,7 +352,10 @@ fn gone(
     }
     if runs(&state) {
         let source = EngineError::Elsewhere {
-            host: format!("{} (process {pid} of a container is not here)", engine.socket().display()),
+            host: format!(
+                "{} (process {pid} of a container is not on this machine)",
+                engine.socket().display()
+            ),
         };
         return Error::of_container(&spec.name, source);
     }

@@ -93,8 +93,8 @@ pub struct Probe {
 pub enum ProbeError {
     /// The pointer is none.
     #[error(
-        "probe `{probe}`: `{pointer}` is not a JSON pointer\n\
-         hint: it is empty or begins with `/`, such as `/stats/stored`; `~1` stands for `/` in a name, `~0` for `~`"
+        "probe `{probe}`: `{pointer}` is not a JSON pointer\nhint: a pointer is empty or begins with `/`, such \
+         as `/stats/stored`; `~1` stands for `/` in a name, `~0` for `~`"
     )]
     Pointer {
         /// Which.
@@ -287,7 +287,7 @@ mod tests {
         let spec = ProbeSpec::http("stored", "http://127.0.0.1/", Some("stored"));
         insta::assert_snapshot!(Probe::new(spec).unwrap_err(), @r"
         probe `stored`: `stored` is not a JSON pointer
-        hint: it is empty or begins with `/`, such as `/stats/stored`; `~1` stands for `/` in a name, `~0` for `~`
+        hint: a pointer is empty or begins with `/`, such as `/stats/stored`; `~1` stands for `/` in a name, `~0` for `~`
         ");
     }
 

@@ -39,7 +39,7 @@ fn metric<'a>(line: &str, name: &'a str, rest: &str) -> Result<Metric<'a>, Strin
     let rest = rest.trim_start();
     let (labels, rest) = match rest.strip_prefix('{').map(labels_of) {
         Some(Some(found)) => found,
-        Some(None) => return Err(format!("the labels of `{}` cannot be read", super::short(line))),
+        Some(None) => return Err(format!("cannot read the labels of `{}`", super::short(line))),
         None => (Vec::new(), rest),
     };
     let word = rest.split_ascii_whitespace().next().unwrap_or_default();
@@ -130,7 +130,7 @@ cut{a="b} 1
             ("queue_depth", label("queue", "x"), Err("no sample of `queue_depth` has these labels")),
             ("queue", vec![], Err("there is no metric `queue`")),
             ("broken", vec![], Err("`broken` is not a number but `NaN`")),
-            ("cut", vec![], Err("the labels of `cut{a=\"b} 1` cannot be read")),
+            ("cut", vec![], Err("cannot read the labels of `cut{a=\"b} 1`")),
         ] {
             assert_eq!(value_in(PAGE, metric, &labels), expect.map_err(str::to_owned), "{metric} {labels:?}");
         }
@@ -148,9 +148,9 @@ cut{a="b} 1
         for (line, why) in [
             ("a", "`a` is not a number but ``"),
             ("a b", "`a` is not a number but `b`"),
-            ("a{", "the labels of `a{` cannot be read"),
-            ("a{x=\"1", "the labels of `a{x=\"1` cannot be read"),
-            ("a{x=1} 2", "the labels of `a{x=1} 2` cannot be read"),
+            ("a{", "cannot read the labels of `a{`"),
+            ("a{x=\"1", "cannot read the labels of `a{x=\"1`"),
+            ("a{x=1} 2", "cannot read the labels of `a{x=1} 2`"),
         ] {
             assert_eq!(read(line).unwrap(), Err(why.to_owned()), "{line}");
         }

@@ -25,11 +25,11 @@ pub(super) fn ask(
     until_ns: u64,
     stop: &mut dyn FnMut() -> bool,
 ) -> Result<f64, String> {
-    let found = address.to_socket_addrs().map_err(|e| format!("`{address}` has no address: {e}"))?;
+    let found = address.to_socket_addrs().map_err(|e| format!("cannot resolve `{address}`: {e}"))?;
     let found: Vec<SocketAddr> = found.collect();
     let (mut stream, at) =
         http::connect(&found, Duration::from_secs(1), until_ns).map_err(|e| e.to_string())?;
-    let broken = |e: std::io::Error| format!("the connection to {at} broke: {e}");
+    let broken = |e: std::io::Error| format!("connection to {at} lost: {e}");
     stream.set_read_timeout(Some(SLICE)).map_err(broken)?;
     stream.set_write_timeout(Some(Duration::from_secs(1))).map_err(broken)?;
     stream.write_all(&command(words)).map_err(broken)?;
@@ -39,7 +39,7 @@ pub(super) fn ask(
             return Err("interrupted".into());
         }
         if clock::now_ns() >= until_ns || received.len() > MOST {
-            return Err("no complete answer in time".into());
+            return Err("no complete reply in time".into());
         }
         match stream.read(&mut chunk) {
             Ok(0) => return Err("it closed the connection".into()),
@@ -75,11 +75,11 @@ fn number_in(bytes: &[u8]) -> Option<Result<f64, String>> {
     let line = String::from_utf8_lossy(&bytes[1..end.max(1)]).into_owned();
     let number = |text: &str| {
         let number = text.trim().parse::<f64>().ok().filter(|n| n.is_finite());
-        number.ok_or_else(|| format!("the answer is not a number but `{}`", super::short(text)))
+        number.ok_or_else(|| format!("the reply is not a number but `{}`", super::short(text)))
     };
     Some(match bytes[0] {
         b':' | b',' | b'(' | b'+' => number(&line),
-        b'-' => Err(format!("it answered with the error `{}`", super::short(&line))),
+        b'-' => Err(format!("it replied with the error `{}`", super::short(&line))),
         b'_' => Err("there is nothing at this key".into()),
         b'$' => match line.parse::<i64>() {
             Ok(length) if length < 0 => Err("there is nothing at this key".into()),
@@ -87,9 +87,9 @@ fn number_in(bytes: &[u8]) -> Option<Result<f64, String>> {
                 let text = bytes.get(end + 2..)?.get(..usize::try_from(length).ok()?)?;
                 number(&String::from_utf8_lossy(text))
             }
-            Err(_) => Err(format!("`{}` is no length", super::short(&line))),
+            Err(_) => Err(format!("`{}` is not a length", super::short(&line))),
         },
-        _ => Err(format!("the answer is not a number but begins with `{}`", bytes[0] as char)),
+        _ => Err(format!("the reply is not a number but begins with `{}`", bytes[0] as char)),
     })
 }
 
@@ -114,11 +114,11 @@ mod tests {
             ("$-1\r\n", Some(Err("there is nothing at this key"))),
             ("_\r\n", Some(Err("there is nothing at this key"))),
             ("+7\r\n", Some(Ok(7.0))),
-            ("+OK\r\n", Some(Err("the answer is not a number but `OK`"))),
-            ("-WRONGTYPE x\r\n", Some(Err("it answered with the error `WRONGTYPE x`"))),
-            ("*1\r\n:1\r\n", Some(Err("the answer is not a number but begins with `*`"))),
+            ("+OK\r\n", Some(Err("the reply is not a number but `OK`"))),
+            ("-WRONGTYPE x\r\n", Some(Err("it replied with the error `WRONGTYPE x`"))),
+            ("*1\r\n:1\r\n", Some(Err("the reply is not a number but begins with `*`"))),
             ("", None),
-            ("\r\n", Some(Err("the answer is not a number but begins with `\r`"))),
+            ("\r\n", Some(Err("the reply is not a number but begins with `\r`"))),
         ] {
             assert_eq!(number_in(text.as_bytes()), expect.map(|e| e.map_err(str::to_owned)), "{text:?}");
         }

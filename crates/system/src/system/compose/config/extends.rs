@@ -50,15 +50,14 @@ fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value
         return Ok(own);
     }
     if most == 0 {
-        return Err("goes round: it extends itself\nhint: take one `extends` away".to_owned());
+        return Err("extends itself\nhint: remove one `extends`".to_owned());
     }
     let base = extends.as_str().or(extends["service"].as_str());
-    let base =
-        base.ok_or("is unclear: its `extends` names no service\nhint: write `{ file: …, service: … }`")?;
+    let base = base.ok_or("has an `extends` that names no service\nhint: write `{ file: …, service: … }`")?;
     let file = extends["file"].as_str();
     if let Some(text) = file.into_iter().chain([base]).find(|text| text.contains('$')) {
         return Err(format!(
-            "extends another: `{text}` has a variable in it, whose value this podman-compose does not print\n{NEWER}"
+            "extends another: `{text}` contains a variable whose value this podman-compose does not print\n{NEWER}"
         ));
     }
     let above = match file {
@@ -66,7 +65,7 @@ fn inherited(service: &Value, source: &Source<'_>, most: usize) -> Result<[Value
         Some(file) => {
             let path = source.dir.join(file);
             let failed = |why: String| {
-                format!("extends `{file}`: {why}\nhint: the file is looked for beside the one that names it")
+                format!("extends `{file}`: {why}\nhint: the path is relative to the file that names it")
             };
             let text = fs::read_to_string(&path).map_err(|e| failed(e.to_string()))?;
             let Config(document) = Config::parse(&text).map_err(failed)?;
@@ -92,7 +91,7 @@ fn extended(source: &Source<'_>, name: &str, most: usize) -> Result<[Value; 3], 
         Value::Null => {
             let place = source.file.map_or("the file".to_owned(), |file| format!("`{file}`"));
             Err(format!(
-                "extends another: there is no service `{name}` in {place}\nhint: name one that is there"
+                "extends another: there is no service `{name}` in {place}\nhint: name an existing one"
             ))
         }
         service => inherited(service, source, most - 1),
