@@ -61,6 +61,20 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// Most tests wait: for servers, for a second of load, for a timeout.
+const TEST_THREADS: usize = 4;
+
+/// All tests of the workspace.
+pub fn all_tests(more: &[&str]) -> Command {
+    let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
+    let mut command = cargo(&[&all[..], more].concat());
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).max(TEST_THREADS);
+        command.env("RUST_TEST_THREADS", threads.to_string());
+    }
+    command
+}
+
 thread_local! {
     /// What this thread would have printed, if it works in the background.
     static HELD_BACK: RefCell<Option<String>> = const { RefCell::new(None) };

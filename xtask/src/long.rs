@@ -5,14 +5,16 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::command::{captured, cargo, program, shown};
+use crate::command::{all_tests, captured, cargo, program, shown};
 use crate::licences::{CONFIG, in_repository, workspaces};
 use crate::peers;
-use crate::root::target;
+use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 
 /// Where it is written down.
@@ -33,6 +35,9 @@ pub struct Args {
     /// Only steps whose names contain this, and nothing is written down; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
+    /// How often all test programs run, half of the times beside two busy loops
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    rounds: u32,
 }
 
 /// Runs all of it.
@@ -42,7 +47,10 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     let mut rows = Vec::new();
-    for (name, work) in [("licences", licences as fn() -> Outcome), ("advisories", advisories)] {
+    let rounds = || rounds(args.rounds);
+    let all: [(&str, &dyn Fn() -> Outcome); 3] =
+        [("licences", &licences), ("advisories", &advisories), ("rounds", &rounds)];
+    for (name, work) in all {
         steps.step(name, || {
             let began = Instant::now();
             let outcome = work();
@@ -59,6 +67,48 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         write_page(&rows)?;
     }
     steps.finish()
+}
+
+/// All test programs again and again: a test that fails by chance is a defect of the test. Every other round has two
+/// busy loops beside it.
+fn rounds(number: u32) -> Outcome {
+    let mut failed = Vec::new();
+    for round in 1..=number {
+        let is_busy = round % 2 == 0;
+        let ends = AtomicBool::new(false);
+        let ran = thread::scope(|scope| {
+            for _ in 0..if is_busy { 2 } else { 0 } {
+                scope.spawn(|| while !ends.load(Ordering::Relaxed) {});
+            }
+            let ran = shown(&mut all_tests(&[]));
+            ends.store(true, Ordering::Relaxed);
+            ran
+        })?;
+        if !ran.status.success() {
+            let names =
+                ran.stdout.lines().filter_map(|l| l.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+            let beside = if is_busy { " beside busy loops" } else { "" };
+            failed.push(format!("round {round}{beside}: {}", names.collect::<Vec<_>>().join(", ")));
+        }
+    }
+    ensure!(failed.is_empty(), "{} of {number} rounds failed: {}", failed.len(), failed.join("; "));
+    Ok(format!("{number} rounds of all tests, {} of them beside two busy loops: no failure", number / 2))
+}
+
+/// How old the page's figures are, as a step of `cargo xtask test`: it reports and does not judge.
+///
+/// # Errors
+/// The page cannot be read, or names no revision.
+pub fn age() -> Outcome {
+    let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
+    let revision = page.split_once("revision ").and_then(|(_, rest)| rest.split([',', ' ']).next());
+    let revision = revision.with_context(|| format!("{PAGE} names no revision"))?;
+    let mut command = program("git");
+    let ran = captured(command.args(["rev-list", "--count", &format!("{revision}..HEAD")]), QUICK);
+    Ok(match ran.ok().filter(|ran| ran.status.success()) {
+        Some(ran) => format!("figures of {revision}, {} commits ago", ran.stdout.trim()),
+        None => format!("figures of {revision}, which this checkout does not have"),
+    })
 }
 
 /// Licences by their texts, sources, and crates in two versions, of all workspaces.

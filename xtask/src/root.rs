@@ -51,7 +51,9 @@ pub fn files(root: &Path) -> io::Result<BTreeSet<String>> {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let kind = entry.file_type()?;
-            let ours = !NOT_OURS.iter().any(|name| entry.file_name() == *name);
+            // Below `src` a folder is code, whatever it is called.
+            let ours = folder.iter().any(|part| part == "src")
+                || !NOT_OURS.iter().any(|name| entry.file_name() == *name);
             if kind.is_dir() && ours {
                 folders.push(entry.path());
             } else if kind.is_file()

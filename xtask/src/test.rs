@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{Ran, cargo, program, shown};
+use crate::command::{Ran, all_tests, cargo, program, shown};
 use crate::steps::{Outcome, Steps};
-use crate::{book, house, lab, licences, notices, ordinary_user, packages, page, readme, root};
+use crate::{book, house, lab, licences, long, notices, ordinary_user, packages, page, readme, root};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -34,6 +34,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step("house", house::step);
     steps.step("licences", licences::step);
     steps.step("notices", notices::step);
+    steps.step("age of the long checks", long::age);
     if args.quick {
         steps.step("clippy", clippy_of_workspace);
         steps.step("tests", quick_tests);
@@ -137,19 +138,11 @@ fn quick_tests() -> Outcome {
     Ok(format!("{crates} of libraries, {binary} of the binary"))
 }
 
-/// Most tests wait: for servers, for a second of load, for a timeout.
-const TEST_THREADS: usize = 4;
-
 /// Where all that is missing was installed, no test may be left out.
 fn tests(installed: bool) -> Outcome {
     // Unoptimised: building optimised test programs takes longer than what they save.
-    let all = ["test", "--locked", "--workspace", "--no-fail-fast"];
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(TEST_THREADS);
     let tests = |more: &[&str]| {
-        let mut command = cargo(&[&all[..], more].concat());
-        if std::env::var_os("RUST_TEST_THREADS").is_none() {
-            command.env("RUST_TEST_THREADS", threads.to_string());
-        }
+        let mut command = all_tests(more);
         if installed {
             command.env("LOADLAB_LEAVE_NO_TEST_OUT", "1");
         }

@@ -57,13 +57,13 @@ fn mistakes_are_told_with_what_there_is() {
     let check = |args: &[&str], holds: &[&str]| {
         lab.loadlab(&[&["compare"], args].concat()).expect(2, holds);
     };
-    check(&["nowhere"], &["nowhere is not the folder of a run", "hint: a run folder has a `manifest.json`"]);
+    check(&["nowhere"], &["nowhere is not a run folder", "it has no `manifest.json`"]);
     check(
         &[&run, "other"],
         &["the run has no case `other`", "hint: its cases are `free`, `half a core & 64 MiB`"],
     );
     check(&[&run, "free"], &["`free` would be compared with itself"]);
-    check(&[&run, &run, "free"], &["`free` is neither the folder of a run"]);
+    check(&[&run, &run, "free"], &["`free` is not a run folder"]);
     check(&[&run, "--equivalence-margin", "200%"], &["must be at least 0 and below 100%"]);
     check(&[&run, "--equivalence-margin", "some"], &["`some` is not a share such as `2%`"]);
 }

@@ -56,7 +56,7 @@ fn a_name_that_moves_during_a_load_is_a_doubt() {
         assert_eq!(document["requests"]["ok"], 5, "{err}");
         moved(&document)
     };
-    let evidence = "`shop.invalid` stood for 127.0.0.1 when the load was prepared and stands for 127.0.0.2 now; \
+    let evidence = "`shop.invalid` resolved to 127.0.0.1 when the load was prepared and resolves to 127.0.0.2 now; \
                     all connections went to the former";
     assert_eq!(bench(&url("shop.invalid"), &[]), [evidence]);
     for host in ["still.invalid", "127.0.0.1"] {

@@ -216,7 +216,7 @@ fn what_lives_through_the_experiment_cannot_differ() {
         lab.loadlab(&["run", "plan.yaml", "--dry-run"]).expect(code, holds);
     };
     let wrong = [
-        "lives for the whole experiment, but this differs from case to case",
+        "lives for the whole experiment, but this differs between cases",
         "because of this",
         "lifetime: case",
     ];

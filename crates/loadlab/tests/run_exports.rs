@@ -131,7 +131,7 @@ fn runs_are_listed_shown_and_followed() {
     // Oldest first: time runs downwards.
     let at = |number: u32| trend.out.find(&format!("{name}-{number}")).unwrap();
     assert!(trend.out.contains("default: goodput") && at(1) < at(2), "{}", trend.out);
-    lab.loadlab(&["list", "--trend", "p12"]).expect(2, &["no figure is called `p12`", "hint: there are"]);
+    lab.loadlab(&["list", "--trend", "p12"]).expect(2, &["no figure is named `p12`", "hint: known figures:"]);
     lab.loadlab(&["list", "nowhere"]).expect(2, &["cannot read nowhere"]);
     for run in ["last", &format!("{name}-2"), &format!("loadlab-runs/{name}-2")] {
         let shown = lab.loadlab(&["show", run]);

@@ -22,6 +22,39 @@ pub fn check(house: &House, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
+/// Files of code that pages name: `worker/mod.rs` leads to one whose path, without `crates/` and `src/`, ends so. In the
+/// map of the code folders are looked up as well: `store/`.
+pub fn code_paths(house: &House, findings: &mut Findings) -> Result<()> {
+    const MAP: &str = "ARCHITECTURE.md";
+    let short = |path: &String| format!("/{}", path.trim_start_matches("crates/").replace("/src/", "/"));
+    let paths: Vec<String> = house.paths.iter().map(short).collect();
+    let is_page =
+        |path: &str| path == MAP || path == "CONTRIBUTING.md" || path.starts_with("docs/decisions/");
+    for (page, text) in house.texts.iter().filter(|(path, _)| is_page(path)) {
+        findings.look();
+        for (number, code) in text
+            .lines()
+            .enumerate()
+            .flat_map(|(i, line)| line.split('`').skip(1).step_by(2).map(move |code| (i + 1, code)))
+        {
+            let is_path = !code.starts_with('/')
+                && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'));
+            let named = format!("/{}", code.trim_start_matches("crates/").replace("/src/", "/"));
+            let is_found = match () {
+                () if is_path && code.ends_with(".rs") => paths.iter().any(|path| path.ends_with(&named)),
+                () if is_path && code.ends_with('/') && page == MAP => {
+                    paths.iter().any(|path| path.contains(&named))
+                }
+                () => true,
+            };
+            if !is_found {
+                findings.breach(page, number, format!("there is no `{code}`"));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn resolve(house: &House, page: &str, target: &str) -> Result<(), String> {
     let (file, heading) = target.split_once('#').unwrap_or((target, ""));
     let found = if file.is_empty() {
@@ -112,6 +145,21 @@ fn headings(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::tests::breaches_in;
+
+    #[test]
+    fn code_that_pages_name_is_there() {
+        let check = |page: &str| {
+            let files = [("ARCHITECTURE.md", page), ("crates/a/src/b/mod.rs", "//! B.")];
+            breaches_in("code-paths", &files)
+        };
+        assert!(
+            check("`b/mod.rs`, `a/b/mod.rs`, `crates/a/src/b/mod.rs`, `b/`, `a::b`, `GET /x/`").is_empty()
+        );
+        assert_eq!(
+            check("\n`b.rs` and `c/`"),
+            ["ARCHITECTURE.md:2: there is no `b.rs`", "ARCHITECTURE.md:2: there is no `c/`"]
+        );
+    }
 
     #[test]
     fn links_lead_somewhere() {

@@ -113,6 +113,7 @@ pub const RULES: &[Rule] = &[
     Rule { name: "book", says: "the book's contents name every page", check: book::contents },
     Rule { name: "commands", says: "commands in Markdown are run, or say why not", check: book::commands },
     Rule { name: "links", says: "relative links lead somewhere", check: links::check },
+    Rule { name: "code-paths", says: "code that pages name is there", check: links::code_paths },
     Rule { name: "words", says: "the field's words, no idiom of our own", check: words::check },
 ];
 

@@ -186,7 +186,7 @@ mod tests {
             assert!(text(given).is_err_and(|e| e.contains("on loopback only")), "{given}");
         }
         for given in ["", "70000", "localhost:80", "127.0.0.1"] {
-            assert!(text(given).is_err_and(|e| e.contains("is no port")), "{given}");
+            assert!(text(given).is_err_and(|e| e.contains("is not a port")), "{given}");
         }
     }
 
