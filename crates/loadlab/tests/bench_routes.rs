@@ -143,7 +143,7 @@ fn a_proxy_is_sent_no_name_that_is_not_allowed() {
     for more in [&[][..], &["--allow-host", "shop.invalid"], &["--http2"]] {
         let ran = bench(&[&[shop.as_str(), "--resolve", &given], &through[..], more].concat());
         assert_eq!(ran.code, 2, "{}", ran.stderr);
-        assert!(ran.stderr.contains("`--resolve` means nothing behind a proxy"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("`--resolve` has no effect with a proxy"), "{}", ran.stderr);
     }
     assert_eq!((proxy.counts().connections, server.settled().connections), (0, 0));
     let local = format!("http://localhost:{port}/");
@@ -162,7 +162,7 @@ fn a_proxy_is_sent_no_host_but_the_urls() {
         let ran = with_host(&plain, host);
         assert_eq!(ran.code, 2, "{host}: {}", ran.stderr);
         assert!(
-            ran.stderr.contains("cannot be sent through a proxy beside `http://127.0.0.1:"),
+            ran.stderr.contains("cannot be sent through a proxy together with `http://127.0.0.1:"),
             "{}",
             ran.stderr
         );

@@ -121,7 +121,7 @@ fn what_is_wrong_with_a_container_is_told() {
     let gone = plan(&engine, &web(""), LOAD).replace(&engine.host(), "unix:///nonexistent/engine.sock");
     let _ = std::fs::remove_dir_all(lab.record().dir);
     lab.run(&gone, &[])
-        .expect(3, &["no container engine answers", "/nonexistent/engine.sock", "hint: start Docker"]);
+        .expect(3, &["no container engine responds", "/nonexistent/engine.sock", "hint: start Docker"]);
 }
 
 #[test]

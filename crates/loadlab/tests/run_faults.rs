@@ -93,7 +93,7 @@ fn a_component_that_is_never_ready() {
     let not_ready = "component `web` was not ready within 600 ms";
     ran.expect(
         3,
-        &[not_ready, "answered with status 503", "| web is listening", "not run, since an earlier trial"],
+        &[not_ready, "answered with status 503", "| web is listening", "not run, because an earlier trial"],
     );
     let record = lab.record();
     for (case, trial) in [("one", 1), ("two", 1), ("one", 2), ("two", 2)] {
@@ -320,7 +320,7 @@ fn targets_elsewhere_behind_a_port_of_the_system() {
     let lab = Lab::new();
     let load = "trials: 2\nload:\n  users: 1\n  requests: 1\n  journey: [{ get: \"http://192.0.2.1:${components.web.port}/\" }]\n";
     let ran = lab.run(&plan(&[component("web", "", &[])], load), &[]);
-    ran.expect(5, &["`192.0.2.1` (192.0.2.1) is not loopback", "not run, since an earlier trial"]);
+    ran.expect(5, &["`192.0.2.1` (192.0.2.1) is not loopback", "not run, because an earlier trial"]);
 }
 
 #[test]

@@ -149,7 +149,7 @@ fn plans_with_mistakes() {
     lab.file("plan.yaml", &good);
     lab.loadlab(&["run", "plan.yaml", "--profile", "quik"])
         .expect(2, &["no profile `quik`", "did you mean `quick`"]);
-    lab.loadlab(&["run", "plan.yaml", "--case", "none*"]).expect(2, &["no case is named like", "hint:"]);
+    lab.loadlab(&["run", "plan.yaml", "--case", "none*"]).expect(2, &["no case matches", "hint:"]);
     lab.loadlab(&["run", "plan.yaml", "--tags", "c"]).expect(2, &["no step has the tag `c`", "hint:"]);
     lab.loadlab(&["run", "plan.yaml", "--set", "load.user=3"]).expect(2, &["--set", "user"]);
     lab.loadlab(&["run", "plan.yaml", "--set", "load"]).expect(2, &["PATH=VALUE"]);

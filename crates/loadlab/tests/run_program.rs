@@ -154,8 +154,8 @@ fn it_makes_as_many_as_the_plan_says() {
     );
     // What it counts must be readable before and after it.
     let broken = program("echo 3 > n", "").replace("|| echo 0", "");
-    run(&broken, 5, &["what counts its requests cannot be read before it"]);
-    run(&program("echo many > n", ""), 5, &["load `driver`: its requests cannot be counted"]);
+    run(&broken, 5, &["cannot read the probe that counts its requests before it starts"]);
+    run(&program("echo many > n", ""), 5, &["load `driver`: cannot count its requests"]);
 }
 
 #[test]

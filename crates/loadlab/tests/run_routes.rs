@@ -136,7 +136,7 @@ fn a_proxy_must_be_allowed_and_let_us() {
         let by_name = plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", &format!("    - {step}\n"));
         lab.run(&by_name, &[]).expect(5, &["step 1 of `load`: the proxy would resolve `127.1`"]);
         lab.run(&by_name, &["--resolve", "127.1:80:127.0.0.1"])
-            .expect(2, &["`proxy` of `load`: `--resolve` means nothing behind a proxy"]);
+            .expect(2, &["`proxy` of `load`: `--resolve` has no effect with a proxy"]);
     }
     let socket = plan("  requests: 4\n  proxy: http://127.0.0.1:9\n", "    - { get: \"unix:/run/x:/\" }\n");
     lab.run(&socket, &[]).expect(2, &["`unix:/run/x` cannot be reached through a proxy"]);
