@@ -289,7 +289,7 @@ fn what_others_have_made_is_never_taken() {
     let hint = "external: true";
     run(&fixed("name: shop_data", "", ""), 3, &["the volume `shop_data`", "compose.yaml", hint]);
     run(&fixed("", "name: shop_net", ""), 3, &["the network `shop_net`", "compose.yaml", hint]);
-    run(&fixed("", "", "container_name: shop_web"), 3, &["the container `shop_web`", "another name"]);
+    run(&fixed("", "", "container_name: shop_web"), 3, &["the container `shop_web`", "rename it"]);
     assert_eq!(note("cat /data/note"), "precious\n", "none of them has run");
     // Who says that it is another's has it, and it stays.
     let external = "external: true, name: ";

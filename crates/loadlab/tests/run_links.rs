@@ -54,7 +54,7 @@ fn far_takes_longer(lab: &Lab, kept: &str) {
     assert_eq!(far["components"]["web"]["limits"]["delay_ns"], 40_000_000, "{far:#}");
     assert!(near["components"]["web"]["limits"]["delay_ns"].is_null());
     let notes = lab.record().events("far", 1, "note");
-    assert!(notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.contains("relay before `web`"))));
+    assert!(notes.iter().any(|n| n["text"].as_str().is_some_and(|t| t.contains("relay in front of `web`"))));
 }
 
 #[test]
