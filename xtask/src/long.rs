@@ -78,7 +78,11 @@ fn rounds(number: u32) -> Outcome {
         let ends = AtomicBool::new(false);
         let ran = thread::scope(|scope| {
             for _ in 0..if is_busy { 2 } else { 0 } {
-                scope.spawn(|| while !ends.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !ends.load(Ordering::Relaxed) {
+                        std::hint::spin_loop()
+                    }
+                });
             }
             let ran = shown(&mut all_tests(&[]));
             ends.store(true, Ordering::Relaxed);

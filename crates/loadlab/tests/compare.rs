@@ -20,8 +20,8 @@ fn two_trials_tell_nothing() {
     half a core & 64 MiB against free
     Ratios are second over first: 1.10 × is 10 % more
 
-    Found  cannot tell: 1 round in common: too few for an interval, or to tell
-           a difference from chance (5 are needed).
+    Found  unknown: 1 round in common: too few for an interval or a verdict (at
+           least 5 are needed).
     How    trials paired by round (1 round), Student's t on the differences of their
            logarithms; one false alarm in 20 comparisons of equal cases at most,
            however many figures (Holm). The trial is the unit, never the request.
@@ -40,12 +40,12 @@ fn two_trials_tell_nothing() {
     memory_peak          425 MiB             158 MiB  cannot tell
     errors                   0 %               6.2 %  cannot tell
     loss                       –               4.7 %  cannot tell
-    Columns are medians over trials, of an even number the worse of the middle two,
+    Columns are medians over trials (of an even number, the worse of the middle two)
     with their ranges.
-    cannot tell  1 round in common: too few for an interval, or to tell a
-                 difference from chance (5 are needed).
+    cannot tell  1 round in common: too few for an interval or a verdict (at least 5
+                 are needed).
     p99  p99 needs 1000 requests in each trial.
-    loss  loss is not told by every trial.
+    loss  loss is not reported by every trial.
     left out  trial 2 of “half a core & 64 MiB” is INVALID.
     ");
 }

@@ -184,7 +184,7 @@ fn interrupted_twice() {
     eventually("the stop signal", || lab.path().join("at").exists().then_some(()));
     assert!(running.child.try_wait().unwrap().is_none());
     running.signal(Signal::INT);
-    running.end().expect(130, &["ended at once"]);
+    running.end().expect(130, &["stopped at once"]);
     eventually("the guardian's work", || lab.left_behind().is_empty().then_some(()));
     assert_eq!(lab.record().summary("default", 1)["ended"], "interrupted");
 }
