@@ -147,6 +147,7 @@ fn start(command: &mut Command) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))
 }
 
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
     let since = Instant::now();
     loop {

@@ -134,6 +134,7 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
 
 /// The generator goes before others on this machine, so that it has nothing to be blamed for; where it has
 /// nevertheless, a busy machine is given two more chances.
+#[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_is_not_held_against_the_generator() {
     let _alone = alone();
     let frozen = || {

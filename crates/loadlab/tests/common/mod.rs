@@ -103,6 +103,7 @@ impl Running {
     }
 
     /// Its end; kills it rather than hang.
+    #[expect(clippy::disallowed_methods, reason = "between two looks at a process, in a loop with an end")]
     pub fn wait(mut self) -> Ran {
         let until = Instant::now() + server::PATIENCE;
         let status = loop {
