@@ -152,6 +152,7 @@ pub fn nanoseconds(time: rustix::time::Timespec) -> u64 {
 }
 
 /// Lets timers fire when they are due: the kernel's default slack is 50 µs.
+#[expect(unsafe_code, reason = "prctl, so that timers fire when they are due")]
 pub fn fine_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

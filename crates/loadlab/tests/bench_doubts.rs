@@ -202,6 +202,7 @@ fn without_a_file_for_one_connection() {
 }
 
 /// In a network namespace of the test's own, fifty ports to connect from.
+#[expect(unsafe_code, reason = "unshare: a network with few ports")]
 fn ports_that_run_out_are_its_own_limit() {
     let _alone = alone();
     // SAFETY: unshare takes a number. It moves this thread alone, and what it starts from here on.

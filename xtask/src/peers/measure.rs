@@ -1,5 +1,7 @@
 //! A generator on its core: started there, waited for, and its CPU time and memory as the kernel counted them.
 
+#![expect(unsafe_code, reason = "wait4, for the CPU time and memory of one child")]
+
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;

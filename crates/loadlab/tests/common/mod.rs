@@ -97,6 +97,7 @@ impl Running {
         Running { child, stdout, stderr }
     }
 
+    #[expect(unsafe_code, reason = "kill, for the signals a user sends")]
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill takes two numbers; the process is our child and not yet waited for.
         unsafe { libc::kill(self.child.id() as i32, signal) };

@@ -28,6 +28,7 @@ pub struct Guardian {
 }
 
 /// Starts the guardian: `exe arg`, where the binary must call [`main`] for that argument.
+#[expect(unsafe_code, reason = "pre_exec, to detach the guardian")]
 pub fn spawn(exe: &Path, arg: &str) -> Result<Guardian> {
     let failed = |source| Error::Guardian { exe: exe.to_owned(), source };
     let mut command = Command::new(exe);
@@ -47,6 +48,7 @@ fn detach() -> std::io::Result<()> {
     rustix::process::setsid().map(drop).map_err(Into::into)
 }
 
+#[expect(unsafe_code, reason = "signal, to detach the guardian")]
 fn ignore_signals() {
     for signal in IGNORED {
         // SAFETY: signal(2) with SIG_IGN is async-signal-safe and installs no code.
