@@ -39,6 +39,7 @@ pub struct Asked {
 }
 
 /// The end of each of these programs: what it found on one line, or what was wrong.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the end of each of these programs")]
 pub fn tell(found: Result<serde_json::Value>) -> ExitCode {
     match found {
         Ok(found) => {

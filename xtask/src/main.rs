@@ -4,6 +4,8 @@
 //!
 //! It looks at loadlab from outside, as a user would: it imports none of its crates.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
+
 mod blocks;
 mod book;
 // Tests of the report drive the same one.

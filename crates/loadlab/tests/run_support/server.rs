@@ -174,6 +174,7 @@ fn request(input: &mut impl BufRead) -> Option<(String, String)> {
     Some((method, path))
 }
 
+#[expect(clippy::print_stdout, clippy::exit, reason = "the test server is a program")]
 fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, String) {
     if path == "/health" {
         return (if ways.never_ready { 503 } else { 200 }, String::new());

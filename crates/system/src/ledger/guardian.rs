@@ -49,6 +49,10 @@ fn detach() -> std::io::Result<()> {
 }
 
 #[expect(unsafe_code, reason = "signal, to detach the guardian")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Ctrl-C between fork and exec must not end the guardian: it has to outlive what it guards"
+)]
 fn ignore_signals() {
     for signal in IGNORED {
         // SAFETY: signal(2) with SIG_IGN is async-signal-safe and installs no code.

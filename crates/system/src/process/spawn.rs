@@ -206,6 +206,10 @@ struct Child {
 
 impl Child {
     #[expect(unsafe_code, reason = "signal and close_range in the child, which no safe wrapper has")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a component starts with default signals, whatever a shell has set"
+    )]
     fn prepare(&self) -> io::Result<()> {
         for (i, procs) in self.cgroup_procs.iter().enumerate() {
             // "0" is the writer itself, in every pid namespace.
