@@ -39,6 +39,7 @@ pub struct Asked {
 }
 
 /// The end of each of these programs: what it found on one line, or what was wrong.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the end of each of these programs")]
 pub fn tell(found: Result<serde_json::Value>) -> ExitCode {
     match found {
         Ok(found) => {
@@ -152,6 +153,7 @@ pub fn nanoseconds(time: rustix::time::Timespec) -> u64 {
 }
 
 /// Lets timers fire when they are due: the kernel's default slack is 50 µs.
+#[expect(unsafe_code, reason = "prctl, so that timers fire when they are due")]
 pub fn fine_timers() {
     // SAFETY: PR_SET_TIMERSLACK takes a number and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

@@ -106,6 +106,7 @@ pub fn in_background<T>(work: impl FnOnce() -> T) -> (T, String) {
 ///
 /// # Errors
 /// It cannot be started, or takes longer than [`LONGEST`].
+#[expect(clippy::disallowed_methods, reason = "whether it is a terminal")]
 pub fn shown(command: &mut Command) -> Result<Ran> {
     say(&format!("$ {}", line_of(command)));
     let (from, to) = std::io::pipe()?;
@@ -161,6 +162,7 @@ fn start(command: &mut Command) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))
 }
 
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
     let since = Instant::now();
     loop {
@@ -215,6 +217,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 }
 
 /// Reads to the end in a thread of its own.
+#[expect(clippy::disallowed_methods, reason = "what a command prints is shown")]
 fn reader(from: impl Read + Send + 'static, show: bool) -> Receiver<String> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

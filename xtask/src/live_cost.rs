@@ -169,6 +169,7 @@ fn once(args: &Args, binary: &Path, url: &str, view: View, dir: &Path) -> Result
 }
 
 /// Runs a command to its end, with a reader of its page where it has one.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn ended(command: &mut Command, page: Option<&Path>, longest: Duration) -> Result<()> {
     let since = Instant::now();
     let mut child = command.spawn().context("cannot start the load")?;

@@ -4,6 +4,8 @@
 //!
 //! It looks at loadlab from outside, as a user would: it imports none of its crates.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program")]
+
 mod blocks;
 mod book;
 // Tests of the report drive the same one.
@@ -49,7 +51,7 @@ enum Task {
     Long(long::Args),
     /// Write the third-party notices of the binary anew
     Notices,
-    /// Check the rules of the house only: imports, budgets, purity, links and so on
+    /// Check the rules of the house only: imports, the book, links and so on
     House,
     /// Hold a million connections from one process, one request answered on each
     BenchMillion(million::Args),

@@ -187,6 +187,7 @@ fn lates(ticks: &str) -> Result<Vec<f64>> {
 }
 
 /// Waits for it to end: CPU time of its watcher, in nanoseconds.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn watched(child: &mut Child, longest: Duration) -> Result<u64> {
     let (since, mut most) = (Instant::now(), 0);
     while child.try_wait()?.is_none() {

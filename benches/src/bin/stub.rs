@@ -4,6 +4,9 @@
 //!
 //! Arrival is the kernel's own receive timestamp, so neither the freeze nor the stub's own wake-ups are in it.
 
+#![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a program")]
+#![expect(unsafe_code, reason = "receive timestamps of the kernel, which no safe wrapper reads")]
+
 use std::io::Write;
 use std::mem::MaybeUninit;
 use std::net::SocketAddrV4;

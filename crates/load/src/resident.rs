@@ -9,6 +9,7 @@ use rustix::mm::{Advice, madvise};
 
 /// Gives back what is mapped of files that nobody writes to: code and tables. What is used again is mapped again, from the page
 /// cache, by a fault that reads nothing. For the whole process, and not while a load runs.
+#[expect(unsafe_code, reason = "madvise, which gives memory back")]
 pub fn leave_start_behind() {
     let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in unwritten(&maps) {

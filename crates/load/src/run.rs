@@ -281,6 +281,7 @@ fn drive_from<'r, I: Io<'r>>(
 }
 
 /// Sleeps until shortly before a time on the monotonic clock, and looks actively from then on.
+#[expect(clippy::disallowed_methods, reason = "the load begins at a time on the clock")]
 fn wait_until(at_ns: u64, early_ns: u64) {
     let left_ns = at_ns.saturating_sub(now_ns());
     std::thread::sleep(std::time::Duration::from_nanos(left_ns.saturating_sub(early_ns)));

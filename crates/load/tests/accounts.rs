@@ -634,6 +634,7 @@ fn note_trace(case: &Case, ran: &Ran) {
 }
 
 /// All seeds of one protocol, plain or under TLS.
+#[expect(clippy::print_stderr, reason = "which case failed, so that it can be run alone")]
 fn accounts(protocol: Protocol, tls: bool) {
     let only: Option<u64> = std::env::var("LOADLAB_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = (0..SEEDS).filter(|seed| only.is_none_or(|only| only == *seed));

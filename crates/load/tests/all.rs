@@ -1,6 +1,8 @@
 //! The integration tests of this crate in one program: it links once, and its tests run side by side. `allocations` counts
 //! what its process allocates, so it is a separate program.
 
+#![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
+
 #[allow(dead_code, reason = "the tests of `loadlab` use the rest of it")]
 #[path = "../../loadlab/tests/common/chat.rs"]
 mod chat;

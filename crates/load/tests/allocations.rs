@@ -1,5 +1,7 @@
 //! What a load allocates, counted: not guessed from how its code reads.
 
+#![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one counts around another")]
+
 mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};

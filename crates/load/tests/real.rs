@@ -291,6 +291,10 @@ fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
 }
 
 /// Much has come, and the end behind it, before it is looked at: all of it is reported, and the end too.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a worker that is busy elsewhere for a while is what is tested"
+)]
 fn what_came_while_it_was_away_is_told_to_its_end<I: Io<'static>>(mut b: Driven<I>) {
     const MIB: usize = 1 << 20;
     let server = Server::start(|r: &Request| match r.on_connection {
@@ -417,6 +421,10 @@ fn ipv6<I: Io<'static>>(mut b: Driven<I>) {
 }
 
 /// Given up while it was being made: nothing of it is left in the kernel to come about later.
+#[expect(
+    unsafe_code,
+    reason = "listen again with a backlog of one: the fault under test is made with a socket call"
+)]
 fn a_connect_that_is_given_up_is_gone<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     // SAFETY: listen on a listening socket of ours only changes its backlog.
@@ -448,6 +456,10 @@ impl Script for Early {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a worker that is busy elsewhere for a while is what is tested"
+)]
 fn an_answer_is_told_before_the_send_it_cut_short<I: Io<'static>>(mut b: Driven<I>) {
     const BODY: usize = 8 << 20;
     let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {BODY}\r\n\r\n").into_bytes();

@@ -4,6 +4,8 @@
 //! terminal, so whatever is printed for people is made harmless here at the latest. Only the live screen writes past
 //! this, and sees to it itself.
 
+#![expect(clippy::disallowed_methods, reason = "the one place that prints, which makes text harmless")]
+
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 

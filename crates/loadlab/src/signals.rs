@@ -6,6 +6,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// A token that is cancelled by SIGINT, SIGTERM or SIGHUP.
+#[expect(clippy::exit, reason = "the second signal ends loadlab at once")]
 pub fn cancel_on_signal() -> std::io::Result<Cancel> {
     let cancel = Cancel::new();
     let mut signals = Signals::new([SIGINT, SIGTERM])?;

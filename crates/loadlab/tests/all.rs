@@ -1,5 +1,7 @@
 //! The integration tests of this crate in one program: it links once, and its tests run side by side.
 
+#![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
+
 mod common;
 mod run_support;
 

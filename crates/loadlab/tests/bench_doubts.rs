@@ -134,6 +134,7 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
 
 /// The generator goes before others on this machine, so that it has nothing to be blamed for. If it still sends late, a
 /// busy machine is given two more chances; after those the kernel's count of its wait for a core must account for it.
+#[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_is_not_held_against_the_generator() {
     let _alone = alone();
     let frozen = || {
@@ -205,6 +206,7 @@ fn without_a_file_for_one_connection() {
 }
 
 /// In a network namespace of the test's own, fifty ports to connect from.
+#[expect(unsafe_code, reason = "unshare: a network with few ports")]
 fn ports_that_run_out_are_its_own_limit() {
     let _alone = alone();
     // SAFETY: unshare takes a number. It moves this thread alone, and what it starts from here on.

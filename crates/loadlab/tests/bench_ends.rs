@@ -343,6 +343,7 @@ fn accepts_and_never_answers() {
 }
 
 /// Nothing accepts, and the kernel's queue is full: connects get no answer at all, and time out.
+#[expect(unsafe_code, reason = "listen again with a backlog of one")]
 fn a_backlog_that_is_full() {
     use std::os::fd::AsRawFd;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,7 @@
 //! What `loadlab bench` says and where: the document, the live view, the summary, and errors of usage.
 
+#![expect(unsafe_code, reason = "openpty: a terminal of 40 columns")]
+
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -53,6 +53,7 @@ fn check_blame(json: &serde_json::Value, code: i32) {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_shows_its_full_weight() {
     let _alone = alone();
     let server = Server::start(good);
@@ -85,6 +86,7 @@ fn a_frozen_server_shows_its_full_weight() {
     assert!(f(&json, "response_ms.p50").unwrap() < 100.0, "{json:#}");
 }
 
+#[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_and_few_slots_is_blocking() {
     let _alone = alone();
     let server = Server::start(good);
@@ -285,6 +287,7 @@ fn check_stalls(json: &serde_json::Value) {
 }
 
 /// Stopped from outside in the middle of a schedule: what it measured then is itself.
+#[expect(clippy::disallowed_methods, reason = "a generator stopped for a known time is what is tested")]
 fn a_generator_that_stalled_is_invalid() {
     let _alone = alone();
     let stand_still = |load: &[&str]| {

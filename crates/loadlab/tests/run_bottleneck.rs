@@ -86,6 +86,7 @@ fn a_slow_edge_is_not_blamed_on_its_database() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "a generator stopped for a known time is what is tested")]
 fn a_generator_that_stalled() {
     let _alone = alone();
     use rustix::process::Signal;

@@ -1,5 +1,7 @@
 //! Plans that are right: what they become.
 
+#![expect(clippy::disallowed_methods, reason = "the plans under test are files")]
+
 use std::fs;
 use std::path::Path;
 

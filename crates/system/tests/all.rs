@@ -1,6 +1,8 @@
 //! The integration tests of this crate in one program: it links once, and its tests run side by side. `figures` looks at the
 //! memory of its process, so it is a separate program.
 
+#![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
+
 mod common;
 
 mod components;

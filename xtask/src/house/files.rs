@@ -17,7 +17,7 @@ pub fn opening(house: &House, findings: &mut Findings) -> Result<()> {
         findings.look();
         let first = source.text.lines().next().unwrap_or_default();
         let words = first.strip_prefix("//!").is_some_and(|words| !words.trim().is_empty());
-        if !words && !house.exceptions.allow("opening", &source.path, 1) {
+        if !words {
             findings.breach(&source.path, 1, "does not open with `//!` and a sentence");
         }
     }

@@ -28,7 +28,10 @@ pub const TABLE: &[(&str, &[&str])] = &[
 
 /// Pure crates, and what would let them reach the machine behind the standard library's back.
 const PURE: &[&str] = &["plan", "analysis", "report"];
-const REACHES_OUT: &[&str] = &["io-uring", "libc", "mio", "nix", "rustix", "signal-hook", "socket2", "tokio"];
+const REACHES_OUT: &[&str] = &["io-uring", "libc", "mio", "nix", "rustix", "socket2", "tokio"];
+
+/// What prints past the standard library, or handles signals.
+const FOR_PROGRAMS: &[&str] = &["anstream", "ctrlc", "signal-hook"];
 
 /// Asks cargo for the manifests and holds them against the table.
 pub fn check(_: &House, findings: &mut Findings) -> Result<()> {
@@ -60,6 +63,9 @@ fn compare(metadata: &str, findings: &mut Findings) -> Result<()> {
             }
             if kind.is_empty() && PURE.contains(&name) && REACHES_OUT.contains(&full) {
                 findings.breach(&at, 0, format!("is pure and may not depend on {full}"));
+            }
+            if kind.is_empty() && name != "loadlab" && FOR_PROGRAMS.contains(&full) {
+                findings.breach(&at, 0, format!("is not the binary and may not depend on {full}"));
             }
         }
     }
@@ -106,6 +112,8 @@ mod tests {
         assert_eq!(found, ["crate record: may not import run (dev)"]);
         let found = check(|p| add(p, "report", json!({ "name": "tokio", "kind": null, "path": null })));
         assert_eq!(found, ["crate report: is pure and may not depend on tokio"]);
+        let found = check(|p| add(p, "system", json!({ "name": "signal-hook", "kind": null, "path": null })));
+        assert_eq!(found, ["crate system: is not the binary and may not depend on signal-hook"]);
         let found = check(|p| p.push(json!({ "name": "loadlab-utils", "dependencies": [] })));
         assert_eq!(found, ["crate utils: is not in the import table"]);
         let found = check(|p| p.retain(|p| p["name"] != "system"));

@@ -1,41 +1,8 @@
-//! What must not stay behind: unfinished code, tests that do not run or that sleep, traces of somebody's machine.
+//! What must not stay behind: traces of somebody's machine and of private registries.
 
 use anyhow::Result;
 
 use super::{Findings, House};
-
-/// Macros of unfinished code.
-const UNFINISHED: &[&str] = &["dbg", "todo", "unimplemented"];
-
-/// No unfinished code, no ignored test.
-pub fn macros(house: &House, findings: &mut Findings) -> Result<()> {
-    for source in &house.sources {
-        findings.look();
-        for name in UNFINISHED {
-            for line in source.find_all(&[name, "!"]) {
-                findings.breach(&source.path, line, format!("{name}!"));
-            }
-        }
-        for line in source.find_all(&["#", "[", "ignore"]) {
-            findings.breach(&source.path, line, "a test that does not run unasked");
-        }
-    }
-    Ok(())
-}
-
-/// A test that sleeps is slow on a fast machine and fails on a slow one.
-pub fn sleep(house: &House, findings: &mut Findings) -> Result<()> {
-    for source in &house.sources {
-        findings.look();
-        let called = |n: &super::rust::Named| n.path == "sleep" || n.path.ends_with("::sleep");
-        let paths = source.named().into_iter().filter(called).map(|n| n.line);
-        let lines: Vec<_> = paths.filter(|line| source.in_test(*line)).collect();
-        if !lines.is_empty() && !house.exceptions.allow("sleep", &source.path, lines.len()) {
-            lines.iter().for_each(|line| findings.breach(&source.path, *line, "a test sleeps"));
-        }
-    }
-    Ok(())
-}
 
 /// Where people and machines keep their work. In halves, so that this file does not name any.
 fn machine_paths_to_find() -> [String; 4] {
@@ -47,21 +14,15 @@ pub fn machine_paths(house: &House, findings: &mut Findings) -> Result<()> {
     let needles = machine_paths_to_find();
     for (path, text) in &house.texts {
         findings.look();
-        let mut found = Vec::new();
         for (i, line) in text.lines().enumerate() {
             for needle in &needles {
                 let starts = line.match_indices(needle.as_str());
                 let absolute =
                     |at: usize| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}$~".contains(c));
                 if starts.into_iter().any(|(at, _)| absolute(at)) {
-                    found.push((i + 1, needle));
+                    findings.breach(path, i + 1, format!("a path in {needle}"));
                 }
             }
-        }
-        if !found.is_empty() && !house.exceptions.allow("machine-path", path, found.len()) {
-            found
-                .iter()
-                .for_each(|(line, needle)| findings.breach(path, *line, format!("a path in {needle}")));
         }
     }
     Ok(())
@@ -99,32 +60,6 @@ pub fn lock_files(house: &House, findings: &mut Findings) -> Result<()> {
 mod tests {
     use super::super::tests::breaches_in;
     use super::*;
-
-    #[test]
-    fn unfinished_code_and_tests_that_do_not_run() {
-        let check = |text: &str| {
-            breaches_in("leftovers", &[("crates/a/tests/a.rs", &format!("//! A.\n{text}\n"))]).len()
-        };
-        assert_eq!(check("fn a() { \"todo!()\"; } // todo!()"), 0);
-        assert_eq!(check(&format!("fn a() {{ {}!() }}", "todo")), 1);
-        assert_eq!(check(&format!("fn a() {{ {}!(b) }}", "dbg")), 1);
-        assert_eq!(check("#[test]\n#[ignore]\nfn a() {}"), 1);
-        assert_eq!(check("#[test]\n#[ignore = \"slow\"]\nfn a() {}"), 1);
-    }
-
-    #[test]
-    fn sleeping_tests() {
-        let check =
-            |path: &str, text: &str| breaches_in("sleep", &[(path, &format!("//! A.\n{text}\n"))]).len();
-        assert_eq!(check("crates/a/src/a.rs", "fn a() { std::thread::sleep(b) }"), 0);
-        assert_eq!(check("crates/a/tests/a.rs", "fn a() { std::thread::sleep(b) }"), 1);
-        assert_eq!(check("crates/a/tests/a.rs", "fn a() { format!(\"thread::sleep(b)\") }"), 0);
-        assert_eq!(check("crates/a/src/a.rs", "#[cfg(test)]\nmod tests { use std::thread::sleep; }"), 1);
-        assert_eq!(
-            check("crates/a/src/a.rs", "#[tokio::test]\nasync fn a() { tokio::time::sleep(b).await }"),
-            1
-        );
-    }
 
     #[test]
     fn traces_of_a_machine() {

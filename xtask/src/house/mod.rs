@@ -1,18 +1,15 @@
-//! The rules of the house, as tests: each looks at all files it concerns, tells every place that breaks it, and
-//! fails when it finds nothing to look at. What may break a rule stands in `xtask/house-exceptions.txt`, with a
-//! reason; an exception that nothing needs is a breach as well.
+//! The rules that neither rustc nor clippy can check (theirs are in the root's Cargo.toml and clippy.toml), as tests:
+//! each looks at all files it concerns, reports every place that breaks it, and fails when it finds nothing to look at.
+//! No rule has an exception.
 //!
 //! Rust is parsed, never searched as text. Nothing here needs git or a network.
 
 mod book;
-mod budgets;
 mod circles;
-mod exceptions;
 mod files;
 mod imports;
 mod leftovers;
 mod links;
-mod purity;
 mod rust;
 mod words;
 
@@ -25,7 +22,6 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::root;
 use crate::steps::Outcome;
-use exceptions::Exceptions;
 use rust::Source;
 
 /// Every file of the repository, read once.
@@ -36,8 +32,6 @@ pub struct House {
     pub texts: BTreeMap<String, String>,
     /// Those that are Rust, parsed.
     pub sources: Vec<Source>,
-    /// What may break a rule.
-    pub exceptions: Exceptions,
 }
 
 /// What a rule found.
@@ -62,9 +56,9 @@ impl Findings {
     }
 }
 
-/// A rule: its name in the list of exceptions, what it says, and its check.
+/// A rule: its name, what it says, and its check.
 pub struct Rule {
-    /// As in `house-exceptions.txt`.
+    /// In a word.
     pub name: &'static str,
     /// In a sentence.
     pub says: &'static str,
@@ -84,25 +78,8 @@ pub const RULES: &[Rule] = &[
         says: "modules side by side do not import one another in a circle",
         check: circles::check,
     },
-    Rule { name: "function-lines", says: "a function has at most 70 lines", check: budgets::functions },
-    Rule { name: "file-lines", says: "a file has at most 700 lines without tests", check: budgets::files },
-    Rule {
-        name: "arguments",
-        says: "a function takes at most 5 arguments beside self",
-        check: budgets::arguments,
-    },
     Rule { name: "opening", says: "a Rust file opens with `//!`", check: files::opening },
     Rule { name: "tests", says: "every file of tests is compiled", check: files::tests },
-    Rule { name: "unsafe", says: "unsafe code is where a system call needs it", check: purity::unsafe_code },
-    Rule { name: "outside", says: "only programs print, exit and handle signals", check: purity::outside },
-    Rule { name: "terminal", says: "the binary prints in one place", check: purity::terminal },
-    Rule { name: "pure", says: "plan, analysis and report are pure", check: purity::pure },
-    Rule {
-        name: "leftovers",
-        says: "no todo!, unimplemented!, dbg! or ignored test",
-        check: leftovers::macros,
-    },
-    Rule { name: "sleep", says: "no test sleeps", check: leftovers::sleep },
     Rule {
         name: "machine-path",
         says: "no absolute path of somebody's machine",
@@ -139,8 +116,7 @@ impl House {
         let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
         let mut sources = rust.map(|(path, text)| Source::parse(path, text)).collect::<Result<Vec<_>>>()?;
         rust::mark_test_files(&mut sources);
-        let exceptions = Exceptions::parse(texts.get(exceptions::FILE).map_or("", String::as_str))?;
-        Ok(House { paths, texts, sources, exceptions })
+        Ok(House { paths, texts, sources })
     }
 
     /// Files of crates, chores and labs' services that are built into programs.
@@ -148,7 +124,7 @@ impl House {
         self.sources.iter().filter(|s| !s.is_test && is_shipped(&s.path))
     }
 
-    /// Breaches of a rule, after exceptions.
+    /// Breaches of a rule.
     fn breaches(&self, rule: &Rule) -> Result<Vec<String>> {
         let mut findings = Findings::default();
         (rule.check)(self, &mut findings)?;
@@ -200,11 +176,6 @@ pub fn step() -> Outcome {
             words.push(format!("{}: {}\n  {}", rule.name, rule.says, breaches.join("\n  ")));
         }
     }
-    let unused = house.exceptions.unused();
-    if !unused.is_empty() {
-        count += unused.len();
-        words.push(format!("exceptions that nothing needs\n  {}", unused.join("\n  ")));
-    }
     if count > 0 {
         bail!("{count} breaches\n{}", words.join("\n"));
     }
@@ -238,22 +209,5 @@ mod tests {
             let result = house.breaches(rule);
             assert!(!matches!(&result, Ok(none) if none.is_empty()), "{}", rule.name);
         }
-    }
-
-    #[test]
-    fn exceptions_are_heeded_up_to_their_number_and_must_be_needed() {
-        let long = format!("//! A.\nfn long() {{\n{}}}\n", "    a();\n".repeat(80));
-        let list = |text: &str| {
-            let files = [("crates/a/src/lib.rs", long.as_str()), (exceptions::FILE, text)];
-            let texts: BTreeMap<_, _> =
-                files.iter().map(|(p, t)| ((*p).to_owned(), (*t).to_owned())).collect();
-            let house = House::of(texts.keys().cloned().collect(), texts).unwrap();
-            let rule = RULES.iter().find(|r| r.name == "function-lines").unwrap();
-            (house.breaches(rule).unwrap().len(), house.exceptions.unused().len())
-        };
-        assert_eq!(list(""), (1, 0));
-        assert_eq!(list("function-lines | crates/a/src/lib.rs::long | 82 | a table\n"), (0, 0));
-        assert_eq!(list("function-lines | crates/a/src/lib.rs::long | 81 | a table\n"), (1, 0));
-        assert_eq!(list("function-lines | crates/a/src/lib.rs::other | 90 | a table\n"), (1, 1));
     }
 }

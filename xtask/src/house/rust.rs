@@ -44,16 +44,6 @@ pub struct Named {
     pub path: String,
 }
 
-/// A function with a body.
-pub struct Function {
-    /// Its name.
-    pub name: String,
-    /// From its `fn` to its last brace.
-    pub lines: RangeInclusive<usize>,
-    /// How many arguments it takes, beside self.
-    pub arguments: usize,
-}
-
 impl Source {
     /// Parses a file.
     ///
@@ -83,28 +73,6 @@ impl Source {
     /// Whether a line belongs to a test.
     pub fn in_test(&self, line: usize) -> bool {
         self.is_test || self.tests.iter().any(|range| range.contains(&line))
-    }
-
-    /// Lines that are no tests.
-    pub fn lines_without_tests(&self) -> usize {
-        (1..=self.text.lines().count()).filter(|line| !self.in_test(*line)).count()
-    }
-
-    /// Lines outside tests where a run of tokens begins, such as `["process", ":", ":", "exit"]`.
-    pub fn find(&self, run: &[&str]) -> Vec<usize> {
-        self.find_all(run).into_iter().filter(|line| !self.in_test(*line)).collect()
-    }
-
-    /// The same, tests included.
-    pub fn find_all(&self, run: &[&str]) -> Vec<usize> {
-        let matching =
-            self.tokens.windows(run.len()).filter(|w| w.iter().zip(run).all(|(t, r)| t.text == *r));
-        matching.map(|w| w[0].line).collect()
-    }
-
-    /// Calls of a macro, outside tests.
-    pub fn macros(&self, name: &str) -> Vec<usize> {
-        self.find(&[name, "!"])
     }
 
     /// Every path of names that is written or imported, tests included. Imports are told whole:
@@ -157,13 +125,6 @@ impl Source {
                 found.push(Named { path, line: self.tokens[start].line });
             }
         }
-    }
-
-    /// Its functions, those of tests excepted.
-    pub fn functions(&self) -> Vec<Function> {
-        let mut finder = FunctionFinder { source: self, found: Vec::new() };
-        finder.visit_file(&self.file);
-        finder.found
     }
 }
 
@@ -293,40 +254,6 @@ impl Imports<'_> {
     }
 }
 
-struct FunctionFinder<'s> {
-    source: &'s Source,
-    found: Vec<Function>,
-}
-
-impl FunctionFinder<'_> {
-    fn add(&mut self, signature: &syn::Signature, end: proc_macro2::Span) {
-        let start = signature.span().start().line;
-        if self.source.in_test(start) {
-            return;
-        }
-        let arguments = signature.inputs.iter().filter(|i| matches!(i, syn::FnArg::Typed(_))).count();
-        let lines = start..=end.end().line;
-        self.found.push(Function { name: signature.ident.to_string(), lines, arguments });
-    }
-}
-
-impl<'s> Visit<'s> for FunctionFinder<'_> {
-    fn visit_item_fn(&mut self, item: &'s syn::ItemFn) {
-        self.add(&item.sig, item.block.span());
-        syn::visit::visit_item_fn(self, item);
-    }
-
-    fn visit_impl_item_fn(&mut self, item: &'s syn::ImplItemFn) {
-        self.add(&item.sig, item.block.span());
-        syn::visit::visit_impl_item_fn(self, item);
-    }
-
-    fn visit_trait_item_fn(&mut self, item: &'s syn::TraitItemFn) {
-        self.add(&item.sig, item.span());
-        syn::visit::visit_trait_item_fn(self, item);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -364,18 +291,10 @@ mod tests {
         let source = source();
         let tests: Vec<_> = (1..=FILE.lines().count()).filter(|line| source.in_test(*line)).collect();
         assert_eq!(tests, [15, 16, 18, 19, 20, 21]);
-        assert_eq!(source.lines_without_tests(), 15);
         assert_eq!(source.test_modules, ["crates/a/src/b/helpers.rs", "crates/a/src/b/helpers/mod.rs"]);
         let mut both = [source, Source::parse("crates/a/src/b/helpers.rs", "//! Helpers.\n").unwrap()];
         mark_test_files(&mut both);
         assert_eq!(both.map(|s| s.is_test), [false, true]);
-    }
-
-    #[test]
-    fn functions_have_lines_and_arguments() {
-        let source = source();
-        let found: Vec<_> = source.functions().into_iter().map(|f| (f.name, f.lines, f.arguments)).collect();
-        assert_eq!(found, [("long".to_owned(), 6..=10, 2)]);
     }
 
     #[test]
@@ -389,15 +308,5 @@ mod tests {
             ("std::thread::sleep", 20),
         ];
         assert_eq!(found, expect.map(|(p, l)| (p.to_owned(), l)));
-    }
-
-    #[test]
-    fn runs_of_tokens_are_found_outside_of_strings_and_tests() {
-        let source = source();
-        assert_eq!(source.macros("println"), [8]);
-        assert_eq!(source.find(&["sleep", "("]), [] as [usize; 0]);
-        assert_eq!(source.find_all(&["sleep", "("]), [20]);
-        let text = Source::parse("a.rs", "//! println!()\nfn a() { b(\"println!()\") }\n").unwrap();
-        assert!(text.macros("println").is_empty());
     }
 }

@@ -48,6 +48,7 @@ pub struct Seen {
 ///
 /// # Errors
 /// The run does not start or ends too early, there is no page in time, or the browser fails.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 pub fn watch<R>(
     port: u16,
     picture: &Path,
@@ -67,6 +68,7 @@ pub fn watch<R>(
 }
 
 /// As [`Browser::until`], which gives a page half a minute: this is for what waits for the trial.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn until_at_last(browser: &mut Browser, expression: &str) {
     let since = Instant::now();
     while browser.value(expression) != json!(true) {

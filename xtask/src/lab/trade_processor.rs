@@ -161,6 +161,7 @@ impl Drop for Run {
 }
 
 /// Looks until there is something.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn soon<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T> {
     let since = Instant::now();
     loop {

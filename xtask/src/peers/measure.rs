@@ -1,5 +1,7 @@
 //! A generator on its core: started there, waited for, and its CPU time and memory as the kernel counted them.
 
+#![expect(unsafe_code, reason = "wait4, for the CPU time and memory of one child")]
+
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -88,6 +90,7 @@ pub fn measure(mut command: Command, cores: &Cores, scratch: &Path, longest: Dur
     Ok(Measured { status, stdout: text(&out)?, stderr: text(&err)?, used })
 }
 
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStatus, Used)> {
     let since = Instant::now();
     let mut seen = 0;
@@ -126,6 +129,7 @@ fn used(usage: &libc::rusage, own_peak: u64, seen: u64) -> Used {
 ///
 /// # Errors
 /// The kernel does not tell.
+#[expect(clippy::disallowed_methods, reason = "how busy the cores are shows over a time")]
 pub fn busy_share(time: Duration) -> Result<f64> {
     let before = ticks(&fs::read_to_string("/proc/stat")?)?;
     thread::sleep(time);

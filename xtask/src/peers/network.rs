@@ -23,6 +23,7 @@ const SETTINGS: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// It moved, and loopback does not come up there.
+#[expect(unsafe_code, reason = "unshare: what is measured has a separate network")]
 pub fn fresh() -> Result<Result<(), String>> {
     if find("ip").is_none() {
         return Ok(Err("ip is not installed (apt-get install iproute2)".to_owned()));

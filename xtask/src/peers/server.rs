@@ -99,6 +99,7 @@ impl Server {
         Ok(answer)
     }
 
+    #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
     fn wait_until_ready(&mut self) -> Result<()> {
         let since = Instant::now();
         loop {

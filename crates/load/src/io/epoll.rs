@@ -1,6 +1,8 @@
 //! epoll, edge-triggered: each socket is registered once; one receive and one send per exchange. Where the worker is
 //! content with answers that come together, the sends of a turn go out together as well.
 
+#![expect(unsafe_code, reason = "calls without a safe wrapper that is fast enough")]
+
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 

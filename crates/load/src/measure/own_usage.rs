@@ -1,5 +1,7 @@
 //! What the generator itself used and waited for, from the kernel's own accounts.
 
+#![expect(unsafe_code, reason = "sched_setattr and its like, and mallopt, which no safe wrapper has")]
+
 use loadlab_record::summary::Generator;
 
 /// CPU time and run-queue delay of the calling thread so far.

@@ -1,5 +1,6 @@
 //! What tests of several kinds share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(clippy::too_many_lines, reason = "a table or a story is easier to read in one piece")]
 
 pub mod http2;
 pub mod peer;

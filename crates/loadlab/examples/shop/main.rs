@@ -7,6 +7,8 @@
 //!
 //! One thread per connection. It is no example of how to write a server, and knows nothing of loadlab.
 
+#![expect(clippy::print_stdout, reason = "a program")]
+
 mod chat;
 mod http1;
 mod http2;

@@ -7,7 +7,7 @@
 
 mod draw;
 
-use std::io::{Write, stderr};
+use std::io::{Stderr, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -107,6 +107,15 @@ impl Shared {
             ended = self.end.wait_timeout(ended, PERIOD).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
+
+/// Standard error, past `output`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the screen takes the whole terminal; `disarm` makes its cells harmless"
+)]
+fn stderr() -> Stderr {
+    std::io::stderr()
 }
 
 /// The terminal behind standard error, where it is large enough.

@@ -97,12 +97,14 @@ impl Running {
         Running { child, stdout, stderr }
     }
 
+    #[expect(unsafe_code, reason = "kill, for the signals a user sends")]
     pub fn signal(&self, signal: i32) {
         // SAFETY: kill takes two numbers; the process is our child and not yet waited for.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 
     /// Its end; kills it rather than hang.
+    #[expect(clippy::disallowed_methods, reason = "between two looks at a process, in a loop with an end")]
     pub fn wait(mut self) -> Ran {
         let until = Instant::now() + server::PATIENCE;
         let status = loop {

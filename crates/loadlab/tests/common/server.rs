@@ -4,6 +4,8 @@
 //! byte is read, steps when a head is complete, steps when the request is. It must not know anything of
 //! loadlab: it counts what its sockets gave and took.
 
+#![expect(unsafe_code, reason = "a server that resets, lingers and refuses needs the socket calls for it")]
+
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -412,6 +414,10 @@ impl Connection<'_> {
     }
 
     /// Does the steps; false once the connection is over.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a scripted server that answers late: the delay is what is tested"
+    )]
     fn steps(&mut self, steps: Vec<Step>) -> bool {
         for step in steps {
             let go_on = match step {

@@ -1,5 +1,6 @@
 //! Tests that cannot be made everywhere. What is left out is said, and where nothing may be left out it fails.
 
+#![expect(clippy::print_stderr, reason = "a test that is left out says so")]
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};

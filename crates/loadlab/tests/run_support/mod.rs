@@ -227,6 +227,10 @@ fn json(path: &Path) -> Value {
 }
 
 /// Between two looks at something that others bring about.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "between two looks at what others bring about, in a loop with an end"
+)]
 fn nap() {
     std::thread::sleep(Duration::from_millis(10));
 }

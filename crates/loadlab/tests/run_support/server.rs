@@ -105,6 +105,7 @@ impl Drop for Place<'_> {
 }
 
 /// What a request costs.
+#[expect(clippy::disallowed_methods, reason = "a server that is slow: the delay is what is tested")]
 fn work(ways: &Ways, counts: &Counts) {
     let until = Instant::now() + Duration::from_micros(ways.burn_us);
     while Instant::now() < until {
@@ -173,6 +174,7 @@ fn request(input: &mut impl BufRead) -> Option<(String, String)> {
     Some((method, path))
 }
 
+#[expect(clippy::print_stdout, clippy::exit, reason = "the test server is a program")]
 fn answer(method: &str, path: &str, ways: &Ways, counts: &Counts) -> (u16, String) {
     if path == "/health" {
         return (if ways.never_ready { 503 } else { 200 }, String::new());

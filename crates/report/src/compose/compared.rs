@@ -56,7 +56,7 @@ pub fn blocks(comparisons: &[Comparison]) -> Vec<Block> {
 /// What follows from a comparison, worst first.
 pub fn found_words(comparison: &Comparison) -> String {
     if let Some(why) = &comparison.why_not {
-        return format!("unknown: {why}.");
+        return format!("cannot tell: {why}.");
     }
     let mut parts = Vec::new();
     for (call, word) in [(Call::Worse, "worse"), (Call::Better, "better")] {

@@ -125,6 +125,7 @@ pub struct Memory {
 
 /// Looks at this machine. `watch`: how long the CPUs are watched, during which the caller waits; zero leaves that out
 /// (steal is then since boot).
+#[expect(clippy::disallowed_methods, reason = "how busy the machine is shows over a time")]
 pub fn read(watch: Duration) -> Facts {
     let root = Path::new("/");
     let mut facts = read_in(root);

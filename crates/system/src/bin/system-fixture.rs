@@ -5,6 +5,8 @@
 //! `hog BYTES`, `spin` and `serve PORT BODY` are components, and
 //! `serve-all PORT BODY` is one with its own network. Unlike the library it prints: tests read it.
 
+#![expect(clippy::print_stdout, reason = "a program that the tests of `system` start and kill")]
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;

@@ -210,6 +210,7 @@ impl Inner {
     }
 
     /// Signals the group as long as its leader is not reaped: until then its number cannot be given out again.
+    #[expect(unsafe_code, reason = "killpg with signals that rustix has no names for")]
     pub fn send(&self, signal: Signal) -> bool {
         let life = lock(&self.life);
         if life.ended.is_some() {

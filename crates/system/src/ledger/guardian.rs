@@ -28,6 +28,7 @@ pub struct Guardian {
 }
 
 /// Starts the guardian: `exe arg`, where the binary must call [`main`] for that argument.
+#[expect(unsafe_code, reason = "pre_exec, to detach the guardian")]
 pub fn spawn(exe: &Path, arg: &str) -> Result<Guardian> {
     let failed = |source| Error::Guardian { exe: exe.to_owned(), source };
     let mut command = Command::new(exe);
@@ -47,6 +48,11 @@ fn detach() -> std::io::Result<()> {
     rustix::process::setsid().map(drop).map_err(Into::into)
 }
 
+#[expect(unsafe_code, reason = "signal, to detach the guardian")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "Ctrl-C between fork and exec must not end the guardian: it has to outlive what it guards"
+)]
 fn ignore_signals() {
     for signal in IGNORED {
         // SAFETY: signal(2) with SIG_IGN is async-signal-safe and installs no code.

@@ -255,6 +255,7 @@ fn here() -> Result<OwnedFd> {
     File::open("/proc/thread-self/ns/net").map(OwnedFd::from).map_err(os("open this network namespace"))
 }
 
+#[expect(unsafe_code, reason = "unshare: a network namespace of the run itself")]
 fn enter_new() -> Result<()> {
     // SAFETY: only CLONE_NEWNET: memory, files and descriptors stay as they are, and no other thread is concerned.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.map_err(|e| Error::Isolate { source: e.into() })

@@ -3,6 +3,8 @@
 //! They carry what a card would be asked to do – checksums, cutting into packets – in a header before each packet, so that
 //! as much goes over them at once as over a link within the kernel. A device is gone when its file is closed.
 
+#![expect(unsafe_code, reason = "ioctls of a network device, which no safe wrapper has")]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -105,6 +105,10 @@ const CPUS: u8 = 2;
 const NETWORK: u8 = 3;
 const JOIN: u8 = 16;
 
+#[expect(
+    unsafe_code,
+    reason = "pre_exec: cgroup, cores, limits and signals are set in the child before it is a component"
+)]
 fn launch_here(launch: Launch) -> std::result::Result<u32, LaunchError> {
     let Launch { command, dir, env, stdout, stderr, cgroup_procs, open_files, cpus, network, stdin } = launch;
     let failed = |source| LaunchError { step: Step::Exec, source };
@@ -201,6 +205,11 @@ struct Child {
 }
 
 impl Child {
+    #[expect(unsafe_code, reason = "signal and close_range in the child, which no safe wrapper has")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a component starts with default signals, whatever a shell has set"
+    )]
     fn prepare(&self) -> io::Result<()> {
         for (i, procs) in self.cgroup_procs.iter().enumerate() {
             // "0" is the writer itself, in every pid namespace.

@@ -447,6 +447,7 @@ fn add(sum: &mut Option<u64>, value: Option<u64>) {
 }
 
 /// CPU time of this process, to the microsecond.
+#[expect(unsafe_code, reason = "getrusage for loadlab's own CPU time, to the microsecond")]
 fn add_usage(sample: &mut Sample) {
     // SAFETY: an all-zero rusage is valid, and getrusage(2) writes one into it.
     let usage = unsafe {

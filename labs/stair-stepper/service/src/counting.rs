@@ -7,6 +7,8 @@
 //! Every call is passed on unchanged, `realloc` and `alloc_zeroed` included: emulating them by
 //! `alloc` and a copy would take away the very shortcuts that tell allocators apart.
 
+#![expect(unsafe_code, reason = "an allocator is an unsafe trait; this one counts around another")]
+
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};

@@ -8,6 +8,8 @@
 //! The kernel bounds a ring's table by the limit on open files. For more connections than that there are several
 //! rings, and an epoll instance reports which of them have something to report.
 
+#![expect(unsafe_code, reason = "the ring's memory, and calls without a safe wrapper that is fast enough")]
+
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

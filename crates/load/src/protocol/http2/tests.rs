@@ -227,6 +227,7 @@ fn control_frames_are_answered_or_passed_over() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table is easier to read in one piece")]
 fn faults_of_the_connection() {
     use Code as C;
     let h = |flags: u8, payload: &[u8]| frame(kind::HEADERS, flags, 1, payload);
