@@ -175,7 +175,7 @@ pub(crate) fn late_so_far(series: &Series) -> Option<Doubt> {
             figures(&series.late),
             figures(&responses)
         ),
-        "lower the rate, give loadlab more or less busy cores (`--threads`, `--cpus`), or send the load from another machine",
+        "lower the rate, give loadlab more cores, or cores that are less busy (`--threads`, `--cpus`), or send the load from another machine",
     )
 }
 
@@ -437,7 +437,7 @@ fn users_idle(summary: &Summary, grounds: &Grounds<'_>) -> Option<Doubt> {
             summary.concurrency_mean,
             percent(idle)
         ),
-        "give loadlab more or less busy cores (`--threads`, `--cpus`); throughput here is a lower bound",
+        "give loadlab more cores, or cores that are less busy (`--threads`, `--cpus`); throughput here is a lower bound",
     )
 }
 
