@@ -19,7 +19,7 @@ enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
     /// Every head of the connection.
-    Kept,
+    ExampleReason,
     /// None.
     None,
 }
@@ -95,10 +95,10 @@ pub fn target(data: &[u8]) {
     let no_body = flags & 1 == 1;
     let expected = answers(stream, no_body, Cuts::whole(), Memory::None);
     for (cuts, memory) in [
-        (Cuts::whole(), Memory::Kept),
+        (Cuts::whole(), Memory::ExampleReason),
         (Cuts::seeded(*seed), Memory::None),
-        (Cuts::seeded(*seed), Memory::Kept),
-        (Cuts::seeded(seed.wrapping_add(1)), Memory::Kept),
+        (Cuts::seeded(*seed), Memory::ExampleReason),
+        (Cuts::seeded(seed.wrapping_add(1)), Memory::ExampleReason),
     ] {
         let found = answers(stream, no_body, cuts, memory);
         // Beyond the bound on heads, which of two faults is met first depends on how much came at once.

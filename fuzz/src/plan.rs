@@ -30,7 +30,7 @@ fn good(plan: &Plan, options: &Options) {
     assert!(!plan.cases().is_empty() || !options.tags.is_empty(), "a plan without cases");
     assert!(plan.trials >= 1);
     assert_eq!(plan.schedule().len(), plan.cases().len() * plan.trials as usize);
-    assert!(!plan.words().is_empty());
+    assert!(!plan.describe().is_empty());
     for case in plan.cases() {
         assert!(!case.loads.is_empty(), "case `{}` has no load", case.name);
         for load in &case.loads {

@@ -56,29 +56,30 @@ pub struct Spread {
 impl Spread {
     /// Of the figures of trials. A value that is only known from below sorts above all known ones.
     pub fn of(values: Vec<Value>, better: Better) -> Spread {
-        let mut told: Vec<Value> =
+        let mut reported: Vec<Value> =
             values.iter().copied().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).collect();
         let key = |v: &Value| match v {
             Value::Known(v) => (0, *v),
             Value::Over(v) => (1, *v),
             _ => (2, 0.0),
         };
-        told.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
-        let untold = values.iter().copied().find(|v| matches!(v, Value::Needs(_))).unwrap_or(Value::Nothing);
+        reported.sort_by(|a, b| key(a).0.cmp(&key(b).0).then(key(a).1.total_cmp(&key(b).1)));
+        let unreported =
+            values.iter().copied().find(|v| matches!(v, Value::Needs(_))).unwrap_or(Value::Nothing);
         let middle = match better {
-            Better::More => told.len().saturating_sub(1) / 2,
-            Better::Less | Better::Neither => told.len() / 2,
+            Better::More => reported.len().saturating_sub(1) / 2,
+            Better::Less | Better::Neither => reported.len() / 2,
         };
         Spread {
-            median: told.get(middle).copied().unwrap_or(untold),
-            min: told.iter().find_map(|v| v.known()),
-            max: told.last().copied().unwrap_or(untold),
+            median: reported.get(middle).copied().unwrap_or(unreported),
+            min: reported.iter().find_map(|v| v.known()),
+            max: reported.last().copied().unwrap_or(unreported),
             values,
         }
     }
 
     /// Trials that told it.
-    pub fn told(&self) -> usize {
+    pub fn reported(&self) -> usize {
         self.values.iter().filter(|v| matches!(v, Value::Known(_) | Value::Over(_))).count()
     }
 }
@@ -132,10 +133,10 @@ impl CaseFindings<'_> {
         let fit = |t: &&TrialFindings<'_>| {
             t.record.is_some() && t.summary.as_deref().is_some_and(|s| self::fitness(s) == fitness)
         };
-        let mut told: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
+        let mut reported: Vec<&TrialFindings<'_>> = self.trials.iter().filter(fit).collect();
         let goodput = |t: &TrialFindings<'_>| t.summary.as_deref().map_or(0.0, |s| s.rate_per_s.ok);
-        told.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
-        told.get(told.len().saturating_sub(1) / 2).copied()
+        reported.sort_by(|a, b| goodput(a).total_cmp(&goodput(b)).then(a.number.cmp(&b.number)));
+        reported.get(reported.len().saturating_sub(1) / 2).copied()
     }
 }
 

@@ -312,12 +312,13 @@ pub fn compare(base: &Side<'_>, other: &Side<'_>, method: Method, options: Optio
     };
     let fewest = base_trials.len().min(other_trials.len());
     let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
-    let mut told: Vec<(Measure, Told)> =
+    let mut reported: Vec<(Measure, Reported)> =
         MEASURES.into_iter().filter_map(|m| Some((m, read(&m, &base_trials, &other_trials)?))).collect();
-    let samples: Vec<Option<Samples>> = told.iter().map(|(_, t)| t.samples.clone()).collect();
+    let samples: Vec<Option<Samples>> = reported.iter().map(|(_, t)| t.samples.clone()).collect();
     let effects = judge(&samples, method, options.confidence);
     let has_interval = why_not.is_none();
-    let rows = told.drain(..).zip(effects).map(|((m, t), judged)| row(&m, t, judged, has_interval, options));
+    let rows =
+        reported.drain(..).zip(effects).map(|((m, t), judged)| row(&m, t, judged, has_interval, options));
     Comparison {
         base: base.name.clone(),
         other: other.name.clone(),
@@ -344,7 +345,7 @@ fn too_few(trials: usize, method: Method) -> String {
 }
 
 /// A figure as the trials tell it.
-struct Told {
+struct Reported {
     base: Spread,
     other: Spread,
     /// On the scale of the comparison (logarithms of ratios); `None` if a trial does not tell it.
@@ -364,7 +365,7 @@ pub struct Samples {
 }
 
 /// `None`: nobody tells it, or it is a share that is nothing everywhere.
-fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Told> {
+fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Reported> {
     let values = |trials: &[(u32, &Summary)]| -> Vec<Value> {
         trials.iter().map(|(_, s)| (measure.read)(s)).collect()
     };
@@ -400,7 +401,7 @@ fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) 
     let samples = samples.filter(|_| note.is_none());
     let better = if measure.less_is_better { Better::Less } else { Better::More };
     let (base, other) = (Spread::of(of_base, better), Spread::of(of_other, better));
-    Some(Told { base, other, samples, bounds, note })
+    Some(Reported { base, other, samples, bounds, note })
 }
 
 /// What the trials say of one figure, on the scale of the comparison.
@@ -567,21 +568,27 @@ fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
     }
 }
 
-fn row(measure: &Measure, told: Told, judged: Option<Judged>, has_interval: bool, options: Options) -> Row {
+fn row(
+    measure: &Measure,
+    reported: Reported,
+    judged: Option<Judged>,
+    has_interval: bool,
+    options: Options,
+) -> Row {
     let same = same_range(measure.scale, options.equivalence_margin);
     let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.less_is_better));
-    let mut note = told.note;
+    let mut note = reported.note;
     // A bound says where the truth is not: it supports one direction only.
-    let unsupported = match told.bounds {
+    let unsupported = match reported.bounds {
         (false, false) => false,
         (true, false) => judged.is_none_or(|j| j.mean + j.half >= 0.0),
         (false, true) => judged.is_none_or(|j| j.mean - j.half <= 0.0),
         (true, true) => true,
     };
     // That the bound is near the other says nothing of what lies beyond it.
-    let unsupported = unsupported || call == Call::Same && told.bounds != (false, false);
-    if told.bounds != (false, false) {
-        let of = if told.bounds.0 { "the first" } else { "the second" };
+    let unsupported = unsupported || call == Call::Same && reported.bounds != (false, false);
+    if reported.bounds != (false, false) {
+        let of = if reported.bounds.0 { "the first" } else { "the second" };
         note.get_or_insert_with(|| format!("only a lower bound of {of} is known"));
         if unsupported {
             call = Call::CannotTell;
@@ -590,7 +597,7 @@ fn row(measure: &Measure, told: Told, judged: Option<Judged>, has_interval: bool
     if !has_interval {
         call = Call::CannotTell;
     }
-    let settled = call != Call::CannotTell || unsupported && told.bounds != (false, false);
+    let settled = call != Call::CannotTell || unsupported && reported.bounds != (false, false);
     let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
     let told_effect = |j: Judged| {
         let out = |v: f64| if measure.scale == Scale::Ratio { v.exp() } else { v };
@@ -607,8 +614,8 @@ fn row(measure: &Measure, told: Told, judged: Option<Judged>, has_interval: bool
         about: measure.about,
         unit: measure.unit,
         scale: measure.scale,
-        base: told.base,
-        other: told.other,
+        base: reported.base,
+        other: reported.other,
         effect: judged.map(told_effect),
         call,
         note,

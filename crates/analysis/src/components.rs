@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::limits::LimitsInForce;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{
@@ -33,7 +33,7 @@ pub fn summaries(
         by_name.entry(&sample.component).or_default().push(sample);
     }
     for event in events {
-        if let What::Up { component, .. } | What::Died { component, .. } = &event.what {
+        if let EventKind::Up { component, .. } | EventKind::Died { component, .. } = &event.what {
             by_name.entry(component).or_default();
         }
     }
@@ -134,17 +134,17 @@ fn mean_over_time(points: &[(f64, f64)]) -> Option<f64> {
 
 /// The limits that were in force when the load began.
 fn limits(name: &str, events: &[Event], during: During) -> LimitsInForce {
-    let mut told = events.iter().filter_map(|e| match &e.what {
-        What::Limited { component, limits } if component == name => Some((e.at_s, limits)),
+    let mut reported = events.iter().filter_map(|e| match &e.what {
+        EventKind::Limited { component, limits } if component == name => Some((e.at_s, limits)),
         _ => None,
     });
-    let before = told.rfind(|(at_s, _)| *at_s <= during.from_s);
+    let before = reported.rfind(|(at_s, _)| *at_s <= during.from_s);
     before.map(|(_, limits)| limits.clone()).unwrap_or_default()
 }
 
 fn oom_kill(name: &str, event: &Event) -> Option<f64> {
     match &event.what {
-        What::OutOfMemory { component, .. } if component == name => Some(event.at_s),
+        EventKind::OutOfMemory { component, .. } if component == name => Some(event.at_s),
         _ => None,
     }
 }
@@ -152,7 +152,7 @@ fn oom_kill(name: &str, event: &Event) -> Option<f64> {
 /// Events of the plan, as they were carried out.
 pub fn actions(events: &[Event]) -> Vec<ActionSummary> {
     let acted = events.iter().filter_map(|e| match &e.what {
-        What::Action { what, error, .. } => {
+        EventKind::Action { what, error, .. } => {
             Some(ActionSummary { at_s: e.at_s, what: what.clone(), error: error.clone() })
         }
         _ => None,
@@ -165,15 +165,15 @@ fn lives(name: &str, events: &[Event]) -> (u64, Option<String>) {
     let (mut ended, mut restarts, mut died) = (false, 0, None);
     for event in events {
         match &event.what {
-            What::Up { component, .. } if component == name => {
+            EventKind::Up { component, .. } if component == name => {
                 restarts += u64::from(ended);
                 ended = false;
             }
-            What::Died { component, status } if component == name => {
+            EventKind::Died { component, status } if component == name => {
                 ended = true;
                 died.get_or_insert_with(|| status.clone());
             }
-            What::Down { component, .. } if component == name => ended = true,
+            EventKind::Down { component, .. } if component == name => ended = true,
             _ => {}
         }
     }
@@ -249,15 +249,15 @@ mod tests {
             }
             sample
         };
-        let told = |samples: &[Sample]| {
+        let reported = |samples: &[Sample]| {
             let probe = probes(samples, DURING)["n"];
             (probe.first, probe.last, probe.failed)
         };
         let (one, two) = (read(0.0, Ok(1.0)), read(1.0, Ok(2.0)));
-        assert_eq!(told(&[one.clone(), two.clone()]), (Some(1.0), Some(2.0), 0));
-        assert_eq!(told(&[one.clone(), two, read(2.0, Err("gone"))]), (Some(1.0), None, 1));
-        assert_eq!(told(&[one, read(1.0, Err("gone")), read(2.0, Ok(3.0))]), (Some(1.0), Some(3.0), 1));
-        assert_eq!(told(&[read(-1.0, Err("early")), read(1.0, Err("gone"))]), (None, None, 1));
+        assert_eq!(reported(&[one.clone(), two.clone()]), (Some(1.0), Some(2.0), 0));
+        assert_eq!(reported(&[one.clone(), two, read(2.0, Err("gone"))]), (Some(1.0), None, 1));
+        assert_eq!(reported(&[one, read(1.0, Err("gone")), read(2.0, Ok(3.0))]), (Some(1.0), Some(3.0), 1));
+        assert_eq!(reported(&[read(-1.0, Err("early")), read(1.0, Err("gone"))]), (None, None, 1));
     }
 
     #[test]
@@ -269,7 +269,7 @@ mod tests {
             cpu_s: Some(7.0 + 1.25 * at_s.clamp(0.0, 10.0)),
             ..Sample::default()
         };
-        let told = |times: &[f64]| {
+        let reported = |times: &[f64]| {
             let samples: Vec<Sample> = times.iter().map(|at_s| read(*at_s)).collect();
             let during = During { from_s: 0.0, to_s: 10.0 };
             let web = &summaries(&samples, &[], &BTreeMap::new(), during, during)["web"];
@@ -280,10 +280,10 @@ mod tests {
             let mut times = vec![-0.045];
             times.extend((0..10).map(|k| f64::from(k) + phase));
             times.extend([10.0, 10.9]);
-            assert_eq!(told(&times), (12.5, 125.0, 125.0), "{phase}");
+            assert_eq!(reported(&times), (12.5, 125.0, 125.0), "{phase}");
         }
         // Readings that come now and then are no less exact.
-        assert_eq!(told(&[-0.03, 0.2, 0.9, 2.8, 3.1, 7.77, 10.0]), (12.5, 125.0, 125.0));
+        assert_eq!(reported(&[-0.03, 0.2, 0.9, 2.8, 3.1, 7.77, 10.0]), (12.5, 125.0, 125.0));
     }
 
     #[test]
@@ -310,35 +310,35 @@ mod tests {
             open_files: Some(memory / 10),
             ..Sample::default()
         };
-        let told = |samples: &[Sample], to_s: f64| {
+        let reported = |samples: &[Sample], to_s: f64| {
             let during = During { from_s: 0.0, to_s };
             let web = &summaries(samples, &[], &BTreeMap::new(), during, during)["web"];
             let memory = &web.memory_bytes;
             (memory.mean, memory.max, memory.last, memory.limit, web.open_files_max)
         };
         let between = [read(-0.5, 10), read(0.1, 20), read(1.0, 90), read(2.0, 30)];
-        assert_eq!(told(&between, 0.01), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
-        assert_eq!(told(&between, 0.1), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
-        assert_eq!(told(&between, 1.0).1, Some(90.0));
+        assert_eq!(reported(&between, 0.01), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
+        assert_eq!(reported(&between, 0.1), (Some(20.0), Some(20.0), Some(30.0), Some(100), Some(2)));
+        assert_eq!(reported(&between, 1.0).1, Some(90.0));
         // Later than that tells nothing of it.
         let late = [read(-0.5, 10), read(1.2, 20)];
-        assert_eq!(told(&late, 0.01), (None, None, Some(20.0), Some(100), None));
+        assert_eq!(reported(&late, 0.01), (None, None, Some(20.0), Some(100), None));
         let down = [read(-0.5, 10), read(5.1, 20)];
-        assert_eq!(told(&down, 5.0).1, None, "it came back after the load");
-        assert_eq!(told(&late[..1], 0.01), (None, None, Some(10.0), Some(100), None));
+        assert_eq!(reported(&down, 5.0).1, None, "it came back after the load");
+        assert_eq!(reported(&late[..1], 0.01), (None, None, Some(10.0), Some(100), None));
     }
 
     #[test]
     fn limits_are_those_of_the_loads_beginning() {
         let limited = |at_s: f64, pids: u64| Event {
             at_s,
-            what: What::Limited {
+            what: EventKind::Limited {
                 component: "web".into(),
                 limits: LimitsInForce { pids: Some(pids), ..LimitsInForce::default() },
             },
         };
-        let kill = What::OutOfMemory { component: "web".into(), kills: 1, limit_bytes: None };
-        let acted = What::Action { what: "limit web pids 3".into(), components: vec![], error: None };
+        let kill = EventKind::OutOfMemory { component: "web".into(), kills: 1, limit_bytes: None };
+        let acted = EventKind::Action { what: "limit web pids 3".into(), components: vec![], error: None };
         let events = [
             limited(-2.0, 1),
             limited(-1.0, 2),
@@ -348,7 +348,7 @@ mod tests {
         ];
         assert_eq!(limits("web", &events, DURING).pids, Some(2));
         assert!(limits("other", &events, DURING).is_empty());
-        let up = Event { at_s: -3.0, what: What::Up { component: "web".into(), pid: None } };
+        let up = Event { at_s: -3.0, what: EventKind::Up { component: "web".into(), pid: None } };
         let all = [&[up][..], &events].concat();
         assert_eq!(summaries(&[], &all, &BTreeMap::new(), DURING, DURING)["web"].oom_kills_at_s, [2.5]);
         let acted = super::actions(&events);

@@ -120,14 +120,14 @@ impl Round<'_> {
         let case = self.cases.iter().filter(fits).max_by_key(|case| case.case.facts.name.len())?;
         let figure = &name[case.case.facts.name.len() + 1..];
         let trial = case.trials.iter().find(|t| t.number == self.number);
-        let told = match trial.and_then(|t| t.summary.as_deref()) {
+        let reported = match trial.and_then(|t| t.summary.as_deref()) {
             Some(s) if !matches!(s.ended, Ended::Complete | Ended::Stopped) => Err(CUT_OFF),
             // As in comparisons: what cannot be trusted is no part of a figure.
             Some(s) if s.verdict == Verdict::Invalid => Err("is INVALID"),
             Some(summary) => Ok(summary),
             None => Err(CUT_OFF),
         };
-        Some((told, figure))
+        Some((reported, figure))
     }
 }
 
@@ -147,8 +147,8 @@ impl Numbers for Round<'_> {
 
 fn interval(ratios: &[Value]) -> Option<(f64, f64)> {
     let logs: Vec<f64> = ratios.iter().filter_map(|v| v.known()).filter(|v| *v > 0.0).map(f64::ln).collect();
-    let told = ratios.iter().filter(|v| v.known().is_some()).count();
-    if logs.len() < ROUNDS || logs.len() < told {
+    let reported = ratios.iter().filter(|v| v.known().is_some()).count();
+    if logs.len() < ROUNDS || logs.len() < reported {
         return None;
     }
     let n = logs.len() as f64;

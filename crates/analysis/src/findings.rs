@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Verdict};
@@ -178,11 +178,13 @@ fn trial_findings<'a>(
         return TrialFindings { number, summary: None, record: None, trouble: Some(why.to_owned()) };
     };
     let failed = record.events.iter().find_map(|e| match &e.what {
-        What::Failed { text } => Some(text.clone()),
+        EventKind::Failed { text } => Some(text.clone()),
         _ => None,
     });
     let died = record.events.iter().find_map(|e| match &e.what {
-        What::Died { component, status } => Some(format!("{component} died at {:.1} s: {status}", e.at_s)),
+        EventKind::Died { component, status } => {
+            Some(format!("{component} died at {:.1} s: {status}", e.at_s))
+        }
         _ => None,
     });
     // Without a second of load there is nothing to put a summary together from.

@@ -45,26 +45,26 @@ pub struct SoFar<'a> {
 /// What was told of one load.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    late: Kept,
-    throttled: Kept,
-    stalls: Kept,
-    own_limits: Kept,
-    capped: Kept,
-    dropped: Kept,
+    late: HoldTimer,
+    throttled: HoldTimer,
+    stalls: HoldTimer,
+    own_limits: HoldTimer,
+    capped: HoldTimer,
+    dropped: HoldTimer,
     /// Requests dropped up to the last look.
     dropped_before: u64,
 }
 
 /// One kind of doubt.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct HoldTimer {
     /// Seconds in a row in which it was had.
     held: u32,
     /// How bad it was when it was told, and whether it was grave.
-    told: Option<(f64, bool)>,
+    reported: Option<(f64, bool)>,
 }
 
-impl Kept {
+impl HoldTimer {
     /// What is to be told of a doubt that is so bad, or of none: once it has held for so long.
     fn look(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
         let Some((size, doubt)) = found else {
@@ -72,14 +72,14 @@ impl Kept {
             return None;
         };
         self.held += 1;
-        let is_news = match self.told {
+        let is_news = match self.reported {
             None => true,
-            Some((told, grave)) => size >= told * WORSE || doubt.grave && !grave,
+            Some((reported, grave)) => size >= reported * WORSE || doubt.grave && !grave,
         };
         if self.held < hold || !is_news {
             return None;
         }
-        self.told = Some((size, doubt.grave));
+        self.reported = Some((size, doubt.grave));
         Some(doubt)
     }
 }

@@ -1,6 +1,6 @@
 //! Names of hosts that were moved while a load ran.
 
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::summary::Doubt;
 
 use crate::doubts::doubt;
@@ -8,7 +8,7 @@ use crate::doubts::doubt;
 /// Names that stood for something else when the load was over.
 pub fn moved(events: &[Event]) -> Vec<Doubt> {
     let moved = events.iter().filter_map(|event| match &event.what {
-        What::NameMoved { host, before, after } => doubt(
+        EventKind::NameMoved { host, before, after } => doubt(
             "name_moved",
             false,
             format!(
@@ -30,12 +30,13 @@ mod tests {
     #[test]
     fn a_name_that_moved_is_a_doubt_and_no_grave_one() {
         let words = |list: &[&str]| list.iter().map(|a| (*a).to_owned()).collect();
-        let what = What::NameMoved {
+        let what = EventKind::NameMoved {
             host: "shop.test".into(),
             before: words(&["10.0.0.1", "10.0.0.2"]),
             after: words(&["10.0.0.3"]),
         };
-        let events = [Event { at_s: 9.0, what: What::Note { text: "x".into() } }, Event { at_s: 10.0, what }];
+        let events =
+            [Event { at_s: 9.0, what: EventKind::Note { text: "x".into() } }, Event { at_s: 10.0, what }];
         let [doubt] = moved(&events).try_into().unwrap();
         assert_eq!((doubt.kind.as_str(), doubt.grave), ("name_moved", false));
         assert!(doubt.evidence.contains("`shop.test` resolved to 10.0.0.1, 10.0.0.2 "), "{doubt:?}");

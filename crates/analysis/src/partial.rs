@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::manifest::CaseFacts;
 use loadlab_record::sample::Sample;
@@ -40,7 +40,7 @@ pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
 
 fn facts_of(trial: &TrialRecord, case: &CaseFacts) -> LoadFacts {
     let planned = trial.events.iter().find_map(|event| match &event.what {
-        What::Planned { load } => Some(load.as_ref().clone()),
+        EventKind::Planned { load } => Some(load.as_ref().clone()),
         _ => None,
     });
     // Cut off before its load began, or by an older loadlab.

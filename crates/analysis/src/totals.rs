@@ -81,9 +81,9 @@ impl Totals {
         self.connections.users_peak = self.connections.users_peak.max(m.connections.users_peak);
         // Users of several loads or batches are not the same: the least even load is told.
         let evenness = |p: &PerUser| p.jain;
-        let told = [self.connections.per_user, m.connections.per_user];
+        let reported = [self.connections.per_user, m.connections.per_user];
         self.connections.per_user =
-            told.into_iter().flatten().min_by(|a, b| evenness(a).total_cmp(&evenness(b)));
+            reported.into_iter().flatten().min_by(|a, b| evenness(a).total_cmp(&evenness(b)));
         self.connections.users_without_row += m.connections.users_without_row;
         self.busy_s += m.busy_s;
         self.busy_in_window_s += m.busy_in_window_s;

@@ -3,7 +3,7 @@
 use loadlab_analysis::bottleneck::{Kind, Suspect, TrialData, suspects};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::summary::{Doubt, Ended, Generator, LoadFacts, Summary};
@@ -174,7 +174,7 @@ fn what_leaves_no_choice_comes_first() {
     let mut made = made(10, 20, 18, &[("edge", limited), ("db", killed)]);
     assert_eq!(made.suspects()[0].text, "db ran out of memory: the kernel killed its processes 2 times");
     let status = "signal 9 (SIGKILL)".to_owned();
-    made.events.push(Event { at_s: 7.5, what: What::Died { component: "edge".into(), status } });
+    made.events.push(Event { at_s: 7.5, what: EventKind::Died { component: "edge".into(), status } });
     made.check(&[(Memory, Some("db")), (Died, Some("edge")), (CpuLimit, Some("edge"))]);
     // and what is measured at all comes before everything
     let grave =
@@ -307,7 +307,7 @@ fn where_requests_wait_for_one_another() {
 fn what_the_plan_did_is_told_where_nothing_else_is() {
     let act = |at_s: f64, what: &str, error: Option<&str>| Event {
         at_s,
-        what: What::Action {
+        what: EventKind::Action {
             what: what.into(),
             components: vec!["db".into()],
             error: error.map(str::to_owned),

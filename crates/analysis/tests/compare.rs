@@ -208,7 +208,7 @@ fn below_five_trials_nothing_is_told() {
             assert!(found.rows.iter().all(|r| r.effect.is_none_or(|e| e.interval.is_none())), "{found:?}");
             assert!(found.rows.iter().all(|r| r.trials_needed.is_none()), "{found:?}");
             let goodput = &found.rows[0];
-            assert_eq!((goodput.base.min, goodput.base.told()), (Some(990.0), trials));
+            assert_eq!((goodput.base.min, goodput.base.reported()), (Some(990.0), trials));
         }
     }
 }

@@ -6,7 +6,7 @@ use loadlab_analysis::case::Spread;
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_analysis::metric::{self, Better, Value};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, partial, summarise};
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Bytes, Counts, InWindow, Measured, Series, Tick, TickMs, Window};
@@ -176,7 +176,7 @@ fn trials_of_a_case_make_its_figures() {
 fn a_missing_trial_fails_its_case_and_says_why() {
     let mut never_up = trial(2, None);
     let text = "edge1 did not become ready within 10 s".to_owned();
-    never_up.events.push(Event { at_s: -1.0, what: What::Failed { text } });
+    never_up.events.push(Event { at_s: -1.0, what: EventKind::Failed { text } });
     let good = || summary(100, &["p50 < 20ms"]);
     let cases =
         vec![vec![trial(1, Some(good())), never_up], vec![trial(1, Some(summary(10, &["p50 < 5ms"])))]];
@@ -254,7 +254,7 @@ fn a_killed_trial_knows_what_was_planned() {
         protocol: "http/2".into(),
         ..LoadFacts::default()
     };
-    killed.events = vec![Event { at_s: 0.0, what: What::Planned { load: Box::new(load.clone()) } }];
+    killed.events = vec![Event { at_s: 0.0, what: EventKind::Planned { load: Box::new(load.clone()) } }];
     assert_eq!(partial(&killed, &CaseFacts::default()).load, load);
 }
 

@@ -16,7 +16,7 @@ fn closed() -> LoadFacts {
 }
 
 /// What a load came to, second by second; a function of the second changes it.
-fn told(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> Vec<(u64, String, bool)> {
+fn reported(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second)) -> Vec<(u64, String, bool)> {
     let planned = Planned { max_in_flight: Some(50), ..Planned::default() };
     let (mut live, mut series, mut out) = (Live::default(), Series::default(), Vec::new());
     for second in 1..=seconds {
@@ -60,7 +60,7 @@ struct Second {
 }
 
 fn check(facts: &LoadFacts, seconds: u64, at: impl Fn(u64, &mut Second), expect: &[(u64, &str, bool)]) {
-    let got = told(facts, seconds, at);
+    let got = reported(facts, seconds, at);
     let got: Vec<(u64, &str, bool)> =
         got.iter().map(|(s, kind, grave)| (*s, kind.as_str(), *grave)).collect();
     assert_eq!(got, expect);

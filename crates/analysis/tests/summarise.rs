@@ -6,7 +6,7 @@ use loadlab_analysis::judge::{Exit, could_not_run};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Counts, InWindow, Measured, OwnLimits, PerUser, Stragglers, Tick, Window};
 use loadlab_record::sample::Sample;
@@ -155,12 +155,12 @@ fn a_component_is_as_busy_as_it_was_while_it_was_loaded() {
 
 #[test]
 fn the_tail_of_a_load_by_number_is_told() {
-    let check = |tail_s: f64, told: bool| {
+    let check = |tail_s: f64, reported: bool| {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         runs[0].measured.stragglers.tail_s = tail_s;
         let facts = LoadFacts { duration_s: None, requests: Some(1000), ..closed(1) };
         let s = summarise(input(facts, &runs));
-        assert_eq!(kinds(&s), if told { &[("tail", false)][..] } else { &[] }, "{tail_s}");
+        assert_eq!(kinds(&s), if reported { &[("tail", false)][..] } else { &[] }, "{tail_s}");
         s
     };
     check(1.0, false);
@@ -276,7 +276,7 @@ fn users_who_think_or_keep_a_pace_can_be_sent_late() {
 fn what_was_dropped_says_what_it_waited_for() {
     let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
     (runs[0].measured.counts.due, runs[0].measured.counts.dropped) = (1100, 100);
-    let told = |facts: LoadFacts, drops_when_behind| {
+    let reported = |facts: LoadFacts, drops_when_behind| {
         let planned = Planned { drops_when_behind, ..Planned::default() };
         let s = summarise(TrialInput { planned, ..input(facts, &runs) });
         assert_eq!(kinds(&s), [("dropped", false)]);
@@ -284,12 +284,12 @@ fn what_was_dropped_says_what_it_waited_for() {
         (how, s.doubts[0].hint.split(';').next().unwrap_or_default().to_owned())
     };
     let paced = || LoadFacts { pace_s: Some(1.0), ..closed(1) };
-    for (told, how, what) in [
-        (told(open(110.0), false), "still waiting for a slot when the load ended", "rate"),
-        (told(paced(), false), "still waiting for their user when the load ended", "pace"),
-        (told(paced(), true), "as the plan asks when the system is behind", "pace"),
+    for (reported, how, what) in [
+        (reported(open(110.0), false), "still waiting for a slot when the load ended", "rate"),
+        (reported(paced(), false), "still waiting for their user when the load ended", "pace"),
+        (reported(paced(), true), "as the plan asks when the system is behind", "pace"),
     ] {
-        assert_eq!(told, (how.to_owned(), format!("the system does not keep up with this {what}")));
+        assert_eq!(reported, (how.to_owned(), format!("the system does not keep up with this {what}")));
     }
 }
 
@@ -395,7 +395,7 @@ fn a_generator_without_reserve() {
 #[test]
 fn a_wait_for_a_core_is_held_against_the_response_time() {
     // mean wait, of the time in all, response time
-    let check = |each_us: f64, share: f64, response_ms: u64, told: bool| {
+    let check = |each_us: f64, share: f64, response_ms: u64, reported: bool| {
         let runs = [load("main", 0.0, 1000, response_ms, 10.0)];
         let delay_s = share * 10.0;
         let generator = Generator {
@@ -405,7 +405,11 @@ fn a_wait_for_a_core_is_held_against_the_response_time() {
             ..Generator::default()
         };
         let s = summarise(TrialInput { generator, ..input(open(100.0), &runs) });
-        assert_eq!(kinds(&s), if told { &[("cpu_wait", false)][..] } else { &[] }, "{each_us} µs, {share}");
+        assert_eq!(
+            kinds(&s),
+            if reported { &[("cpu_wait", false)][..] } else { &[] },
+            "{each_us} µs, {share}"
+        );
         s
     };
     // a fifth of the time, in slices that no response time shows
@@ -443,7 +447,7 @@ fn limits_of_the_own_machine_are_no_failures_of_the_system() {
 
 #[test]
 fn users_that_are_starved_are_told() {
-    let check = |per_user: &[u64], failed: u64, told: bool| {
+    let check = |per_user: &[u64], failed: u64, reported: bool| {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         let m = &mut runs[0].measured;
         m.counts.due += failed;
@@ -451,7 +455,7 @@ fn users_that_are_starved_are_told() {
         m.counts.failures.add(Failure::Reset, failed);
         m.connections.per_user = PerUser::of(per_user.to_vec());
         let s = summarise(input(closed(1), &runs));
-        assert_eq!(kinds(&s), if told { &[("unfair", false)][..] } else { &[] }, "{per_user:?}");
+        assert_eq!(kinds(&s), if reported { &[("unfair", false)][..] } else { &[] }, "{per_user:?}");
         s
     };
     let mostly = |slow: usize, of: usize, fast: u64| {
@@ -481,8 +485,9 @@ fn users_that_a_feed_had_nothing_for_are_told() {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         runs[0].measured.connections.users_without_row = left;
         let s = summarise(input(closed(1), &runs));
-        let told: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
-        assert_eq!(told, evidence.map(|e| ("feed_exhausted", false, e)).into_iter().collect::<Vec<_>>());
+        let reported: Vec<_> =
+            s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
+        assert_eq!(reported, evidence.map(|e| ("feed_exhausted", false, e)).into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -550,13 +555,13 @@ fn the_usual_request_must_leave_on_time() {
 
 #[test]
 fn the_cap_is_reached_by_requests_not_by_connections() {
-    let check = |in_flight, connections, told: bool| {
+    let check = |in_flight, connections, reported: bool| {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         runs[0].measured.connections.in_flight_peak = Some(in_flight);
         runs[0].measured.connections.peak = connections;
         let planned = Planned { max_in_flight: Some(100), ..Planned::default() };
         let s = summarise(TrialInput { planned, ..input(open(100.0), &runs) });
-        assert_eq!(kinds(&s), if told { &[("in_flight_cap", false)][..] } else { &[] });
+        assert_eq!(kinds(&s), if reported { &[("in_flight_cap", false)][..] } else { &[] });
     };
     check(99, 5000, false);
     check(100, 100, true);
@@ -631,8 +636,11 @@ fn components_are_measured_over_the_load() {
         ..Sample::default()
     });
     let events = [
-        Event { at_s: 3.0, what: What::Died { component: "edge2".into(), status: "out of memory".into() } },
-        Event { at_s: 4.0, what: What::Up { component: "edge2".into(), pid: None } },
+        Event {
+            at_s: 3.0,
+            what: EventKind::Died { component: "edge2".into(), status: "out of memory".into() },
+        },
+        Event { at_s: 4.0, what: EventKind::Up { component: "edge2".into(), pid: None } },
     ];
     let loads = [load("main", 0.0, 1000, 10, 10.0)];
     let planned = Planned { cpu_limits: BTreeMap::from([("edge1".into(), 0.5)]), ..Planned::default() };

@@ -18,7 +18,7 @@ use crate::measure::own_usage::{self, ThreadUse};
 use crate::measure::recorder::{Recorder, Setup};
 use crate::run::collector::Collector;
 use crate::spec::{IoChoice, LoadSpec};
-use crate::start::{Seat, Start};
+use crate::start::{Start, StartGuard};
 use crate::worker::{ABORT, RUN, STOP, Worker, WorkerEnd, drive, open_held};
 
 mod collector;
@@ -261,7 +261,7 @@ fn drive_from<'r, I: Io<'r>>(
     io: &mut I,
     mut worker: Worker<'r>,
     start: &Start,
-    seat: Seat<'_>,
+    seat: StartGuard<'_>,
 ) -> Result<ThreadEnd, LoadError> {
     let failed = |error| LoadError::Io { backend: I::NAME, error };
     worker.take_up(io.ops());

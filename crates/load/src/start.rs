@@ -35,8 +35,8 @@ impl Start {
     }
 
     /// A thread's place among those that open connections.
-    pub fn seat(&self) -> Seat<'_> {
-        Seat(Some(self))
+    pub fn seat(&self) -> StartGuard<'_> {
+        StartGuard(Some(self))
     }
 
     /// When it is, as far as that is agreed on.
@@ -95,9 +95,9 @@ impl Meeting {
 }
 
 /// A thread's place in the meeting, which it leaves by whatever way it ends.
-pub struct Seat<'s>(Option<&'s Start>);
+pub struct StartGuard<'s>(Option<&'s Start>);
 
-impl Seat<'_> {
+impl StartGuard<'_> {
     /// Waits until every thread has opened its connections (or failed to).
     pub fn agree(mut self) {
         if let Some(start) = self.0.take()
@@ -108,7 +108,7 @@ impl Seat<'_> {
     }
 }
 
-impl Drop for Seat<'_> {
+impl Drop for StartGuard<'_> {
     fn drop(&mut self) {
         if let Some(start) = self.0 {
             start.without(1);

@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use loadlab_load::io::sim::{Books, Like, Network, Sim};
 use loadlab_load::journey::check::Checks;
-use loadlab_load::journey::order::{Course, Step};
+use loadlab_load::journey::order::{Step, StepOrder};
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Expected, Journey, Part, Script};
 use loadlab_load::protocol::http2::{HeadParts, Heads};
@@ -281,7 +281,7 @@ fn with_journey(case: &Case, choice: &mut Choice, spec: LoadSpec) -> LoadSpec {
     let count = scripts.len();
     let request = |tag: u16| Request { tags: vec![tag], ..support::get() };
     let journey = Journey {
-        course: Course { before: 0, round: count as u32, after: 0, weights: vec![], rounds },
+        course: StepOrder { before: 0, round: count as u32, after: 0, weights: vec![], rounds },
         scripts,
         sites: vec![Site {
             authority: "sim".into(),

@@ -18,7 +18,7 @@ use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::io::uring::{Size, Uring};
 use loadlab_load::journey::capture::Slots;
 use loadlab_load::journey::check::{Checks, Text};
-use loadlab_load::journey::order::Course;
+use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::Template;
@@ -130,7 +130,7 @@ fn journey() -> LoadSpec {
     target.push(Variable::User, Escape::Raw);
     let message = Message { method: "GET".into(), target, fields: Template::default(), body: None };
     let journey = Journey {
-        course: Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
+        course: StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 1 },
         scripts: vec![Script { message: Some(message), ..Script::plain() }],
         feeds: vec![],
         dealings: vec![],

@@ -3,7 +3,7 @@
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::Slots;
-use loadlab_load::journey::order::Course;
+use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::Template;
@@ -199,7 +199,7 @@ fn forgetful(elsewhere: bool) -> LoadSpec {
     let site =
         |name: &str| Site { authority: name.into(), host: name.into(), is_secure: false, by_proxy: None };
     let journey = Journey {
-        course: Course { before: 0, round: 2, after: 0, weights: vec![], rounds: 5 },
+        course: StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 5 },
         scripts: vec![ask(None, 0), ask(Some(0), u16::from(elsewhere))],
         feeds: vec![],
         dealings: vec![],
@@ -234,7 +234,7 @@ fn what_cannot_be_written_makes_and_closes_no_connection() {
     // Nor is one made where nothing else is asked for.
     let mut load = forgetful(false);
     load.journey.as_mut().unwrap().course =
-        Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 5 };
+        StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 5 };
     load.journey.as_mut().unwrap().scripts.remove(0);
     load.requests.truncate(1);
     for load in [load.clone(), support::http2::over_http2(load, 1, &[vec![]])] {
@@ -248,7 +248,7 @@ fn users_that_think_are_not_requests_in_flight() {
     let mut load = forgetful(false);
     let journey = load.journey.as_mut().unwrap();
     journey.sessions = true;
-    journey.course = Course { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
+    journey.course = StepOrder { before: 0, round: 1, after: 0, weights: vec![], rounds: 2 };
     journey.scripts.truncate(1);
     load.requests.truncate(1);
     load.think = loadlab_record::schedule::Think::Constant(S);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
-use loadlab_load::journey::order::{Course, Step};
+use loadlab_load::journey::order::{Step, StepOrder};
 use loadlab_load::journey::script::{Journey, Script};
 use loadlab_load::run::{simulate, simulate_share};
 use loadlab_load::{Arrivals, Control, LoadEvent, LoadSpec, Model, Outcome, Until, WhenBehind};
@@ -267,7 +267,7 @@ impl Server for InTurn {
 }
 
 /// A user that goes through these steps at a pace of 100 ms: its response times in ms, good ones and failed ones.
-fn paced_way(course: Course, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
+fn paced_way(course: StepOrder, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts, u128, u128) {
     let count = (course.before + course.round + course.after) as usize;
     let script = || Script { on_failure: Step::EndRound, ..Script::plain() };
     let scripts = (0..count).map(|_| script()).collect();
@@ -291,7 +291,7 @@ fn paced_way(course: Course, answers: Vec<(u64, u16)>, until_ns: u64) -> (Counts
 #[test]
 fn what_waits_behind_a_due_time_that_was_left_out_has_its_own() {
     // Two steps to log in, and two rounds of one: four requests, if none fails.
-    let course = Course { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
+    let course = StepOrder { before: 2, round: 1, after: 0, weights: vec![], rounds: 2 };
     // The first begins at 0 ms, the second at 100 and fails at 550. At 200 and 300 two fall due and wait; with those the user has
     // all it may still do, and at 400 and 500 none does. It logs in again, which makes it one request more: that of 200
     // until 650, while one of 600 falls due and waits, that of 300 until 660, and that of 600 until 670.

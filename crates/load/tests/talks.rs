@@ -6,7 +6,7 @@ use loadlab_load::io::ConnId;
 use loadlab_load::io::sim::{Reply, Server, Sim};
 use loadlab_load::journey::capture::{Capture, From, Slots};
 use loadlab_load::journey::json::Pointer;
-use loadlab_load::journey::order::{Course, Step};
+use loadlab_load::journey::order::{Step, StepOrder};
 use loadlab_load::journey::redirect::Site;
 use loadlab_load::journey::script::{Journey, Part, Script};
 use loadlab_load::protocol::websocket::Kind;
@@ -180,7 +180,7 @@ fn spec(model: Model, until: Until, scripts: Vec<Script>) -> LoadSpec {
     LoadSpec {
         tags: (0..scripts.len()).map(|i| format!("part{i}")).collect(),
         journey: Some(Box::new(Journey {
-            course: Course { before: 0, round: scripts.len() as u32, after: 0, weights: vec![], rounds },
+            course: StepOrder { before: 0, round: scripts.len() as u32, after: 0, weights: vec![], rounds },
             scripts,
             feeds: vec![],
             dealings: vec![],

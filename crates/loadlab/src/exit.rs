@@ -51,17 +51,17 @@ pub fn show(message: &str) {
             None => lines.push_str(&format!("{line}\n")),
         }
     }
-    output::tell(&format!("{red}error:{red:#} {lines}"));
+    output::write_stderr(&format!("{red}error:{red:#} {lines}"));
 }
 
 /// Shows a remark on standard error.
 pub fn note(message: &str) {
     let message = mask::text(message);
     let style = anstyle::Style::new().bold().fg_color(Some(anstyle::AnsiColor::Yellow.into()));
-    output::tell(&format!("{style}note:{style:#} {}\n", harmless_lines(&message)));
+    output::write_stderr(&format!("{style}note:{style:#} {}\n", harmless_lines(&message)));
 }
 
 /// Shows lines on standard error, as they are.
 pub fn line(text: &str) {
-    output::tell(&format!("{}\n", harmless_lines(&mask::text(text))));
+    output::write_stderr(&format!("{}\n", harmless_lines(&mask::text(text))));
 }

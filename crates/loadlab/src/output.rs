@@ -78,7 +78,7 @@ fn json_escaped(text: &str) -> String {
 }
 
 /// Writes text to standard error, colours of ours included.
-pub fn tell(text: &str) {
+pub fn write_stderr(text: &str) {
     // Nobody may be there to read it, and that is no reason to panic.
     let _ = anstream::stderr().write_all(harmless_painted(&mask::text(text)).as_bytes());
 }
@@ -88,7 +88,7 @@ pub fn tell(text: &str) {
 pub fn usage(message: &clap::Error, words: &[String]) -> std::process::ExitCode {
     let text = given::without_credentials(&message.render().ansi().to_string(), words);
     if message.use_stderr() {
-        tell(&text)
+        write_stderr(&text)
     } else {
         print(&text)
     }

@@ -15,7 +15,7 @@ use loadlab_system::Cancel;
 use crate::args::serving::{Address, Wanted};
 use crate::exit::Ended;
 use crate::live::Live;
-use crate::live::words::words;
+use crate::live::words::describe;
 use crate::mask;
 use crate::metrics::Metrics;
 use crate::output;
@@ -44,7 +44,7 @@ struct After {
 
 /// How much is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Update {
     /// Nothing.
     Nothing,
     /// Lines.
@@ -53,13 +53,13 @@ pub enum Seen {
     Screen,
 }
 
-impl Seen {
+impl Update {
     /// As the options say.
-    pub fn of(quiet: bool, plain: bool) -> Seen {
+    pub fn of(quiet: bool, plain: bool) -> Update {
         match (quiet, plain) {
-            (true, _) => Seen::Nothing,
-            (false, true) => Seen::Lines,
-            (false, false) => Seen::Screen,
+            (true, _) => Update::Nothing,
+            (false, true) => Update::Lines,
+            (false, false) => Update::Screen,
         }
     }
 }
@@ -96,18 +96,18 @@ impl View {
     ///
     /// # Errors
     /// Metrics or the page cannot be served on the address given.
-    pub fn new(seen: Seen, title: &str, serving: Serving) -> Result<Self, Ended> {
+    pub fn new(seen: Update, title: &str, serving: Serving) -> Result<Self, Ended> {
         let title = &mask::text(title);
         let metrics = Metrics::start(serving.metrics, title)?;
         let live = Arc::new(Live::new(title));
         // Told before there is a screen, so that it still stands on the terminal after it.
         let ui = serving.page.map(|address| Ui::serve(address, live.clone())).transpose()?;
         let terminal = output::err_is_terminal();
-        let screen = (terminal && seen == Seen::Screen)
+        let screen = (terminal && seen == Update::Screen)
             .then(|| Screen::start(live.clone(), output::err_has_colour()))
             .flatten();
         Ok(View {
-            quiet: seen == Seen::Nothing,
+            quiet: seen == Update::Nothing,
             terminal,
             live: (ui.is_some() || screen.is_some()).then_some(live),
             screen,
@@ -232,7 +232,7 @@ impl View {
                 if how.starts_with("stopped") { self.line(state, how) } else { self.wipe(state) }
             }
             other => {
-                if let Some(text) = words(other) {
+                if let Some(text) = describe(other) {
                     self.line(state, &text);
                 }
             }

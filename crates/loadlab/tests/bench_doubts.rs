@@ -292,7 +292,7 @@ fn doubts_are_told_as_they_arise() {
     let url = server.url("/");
     let load = [&url, "-r", "400/s", "-d", "4s", "--max-in-flight", "4", "-t", "1", "--when-behind", "drop"];
     let ran = bench_after("true", &load);
-    let told = |kind: &str| ran.stderr.lines().filter(|l| l.contains(&format!("doubt {kind}: "))).count();
-    assert_eq!((told("in_flight_cap"), told("dropped")), (1, 1), "{}", ran.stderr);
+    let reported = |kind: &str| ran.stderr.lines().filter(|l| l.contains(&format!("doubt {kind}: "))).count();
+    assert_eq!((reported("in_flight_cap"), reported("dropped")), (1, 1), "{}", ran.stderr);
     assert!(ran.stderr.contains("the cap of 4 requests in flight is reached"), "{}", ran.stderr);
 }

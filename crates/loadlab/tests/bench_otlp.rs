@@ -65,8 +65,8 @@ fn the_last_push_holds_what_the_server_counted() {
     let ran = load(&target, &server.url(""), &["--quiet"]);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let pushes = received.lock().expect("it is done");
-    let told: Vec<f64> = pushes.iter().filter_map(ok_of).collect();
-    assert!(told.is_sorted(), "a sum never shrinks: {told:?}");
+    let reported: Vec<f64> = pushes.iter().filter_map(ok_of).collect();
+    assert!(reported.is_sorted(), "a sum never shrinks: {reported:?}");
     let last = pushes.last().expect("at least the last push");
     assert_eq!(target.settled().answered, 3000);
     assert_eq!(ok_of(last), Some(3000.0));
@@ -101,8 +101,8 @@ fn a_collector_that_fails_disturbs_nothing_and_is_told_once() {
         let before = target.settled().answered;
         let ran = load(&target, url, more);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let told: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
-        assert!(told.len() == 1 && told[0].contains(expect), "{told:?} has no {expect}");
+        let reported: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
+        assert!(reported.len() == 1 && reported[0].contains(expect), "{reported:?} has no {expect}");
         assert_eq!(target.settled().answered, before + 3000);
     };
     // A port that the kernel gives to nobody.
@@ -159,8 +159,8 @@ fn over_https_with_credentials() {
     let check = |url: &str, more: &[&str], expect: &str| {
         let ran = load(&target, url, more);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
-        let told: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
-        assert!(told.len() == 1 && told[0].contains(expect), "{told:?} has no {expect}");
+        let reported: Vec<&str> = ran.stderr.lines().filter(|l| l.contains("--otlp")).collect();
+        assert!(reported.len() == 1 && reported[0].contains(expect), "{reported:?} has no {expect}");
         assert!(!ran.stderr.contains("s3cret"), "{}", ran.stderr);
     };
     check(&front.url(), &trusted, "it answered 401");

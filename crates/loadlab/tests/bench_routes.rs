@@ -86,12 +86,12 @@ fn a_proxy_that_wants_a_user_is_told_one_or_refuses() {
     assert_eq!((n(&json, "statuses.407"), failures(&json)), (10, vec![("http_4xx".to_owned(), 10)]));
     let ran = bench(&[&secure, "--proxy", &proxy.url(), "--insecure", "-c", "1", "-n", "1"]);
     assert_eq!(ran.code, 5, "{}", ran.stderr);
-    let told =
+    let reported =
         format!("cannot connect to {}: the proxy answered 407 Proxy Authentication Required", proxy.address);
-    assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+    assert!(ran.stderr.contains(&reported), "{}", ran.stderr);
     assert!(ran.stderr.contains("http://USER:PASSWORD@HOST:PORT"), "{}", ran.stderr);
-    let told = bench(&[&secure, "--proxy", &with_user, "--insecure", "-n", "5", "--json"]);
-    assert!(!told.stdout.contains("p w") && !told.stdout.contains("YWRh"), "{}", told.stdout);
+    let reported = bench(&[&secure, "--proxy", &with_user, "--insecure", "-n", "5", "--json"]);
+    assert!(!reported.stdout.contains("p w") && !reported.stdout.contains("YWRh"), "{}", reported.stdout);
 }
 
 /// Of ten requests the proxy gives the first two a tunnel and then does as it is told.
@@ -207,8 +207,8 @@ fn unix_sockets() {
     ] {
         let ran = bench(&[&path(name), "-n", "5"]);
         assert_eq!(ran.code, 5, "{}", ran.stderr);
-        let told = format!("cannot connect to {}: {why}", path(name).trim_end_matches(":/"));
-        assert!(ran.stderr.contains(&told), "{}", ran.stderr);
+        let reported = format!("cannot connect to {}: {why}", path(name).trim_end_matches(":/"));
+        assert!(ran.stderr.contains(&reported), "{}", ran.stderr);
         assert!(ran.stderr.contains("is this the socket it listens on"), "{}", ran.stderr);
     }
     let ran = bench(&["unix:relative.sock:/", "-n", "1"]);

@@ -75,13 +75,13 @@ fn a_frozen_server_shows_its_full_weight() {
     for (name, q, at_least) in
         [("p90", 0.9, 400.0), ("p99", 0.99, 1300.0), ("p99_9", 0.999, 1400.0), ("max", 1.0, 1450.0)]
     {
-        let (told, true_ms) = (f(&json, &format!("response_ms.{name}")).unwrap(), quantile(&truth, q));
+        let (reported, true_ms) = (f(&json, &format!("response_ms.{name}")).unwrap(), quantile(&truth, q));
         let allowed_ms = 0.05 * true_ms + 30.0 + late_ms;
         assert!(
-            (told - true_ms).abs() <= allowed_ms,
-            "{name}: told {told}, true {true_ms}, late by {late_ms}"
+            (reported - true_ms).abs() <= allowed_ms,
+            "{name}: told {reported}, true {true_ms}, late by {late_ms}"
         );
-        assert!(told >= at_least, "{name}: {told}");
+        assert!(reported >= at_least, "{name}: {reported}");
     }
     assert!(f(&json, "response_ms.p50").unwrap() < 100.0, "{json:#}");
 }
@@ -104,11 +104,11 @@ fn a_frozen_server_and_few_slots_is_blocking() {
     assert!(counts.peak <= 50);
     assert_eq!(n(&json, "requests.dropped"), 0, "it catches up: {json:#}");
     let true_ms = quantile(&truth(&counts, 1000.0), 0.9);
-    let told = f(&json, "response_ms.p90").unwrap();
+    let reported = f(&json, "response_ms.p90").unwrap();
     let late_ms = f(&json, "late_ms.max").unwrap();
     assert!(
-        (told - true_ms).abs() <= 0.05 * true_ms + 30.0 + late_ms,
-        "told {told}, true {true_ms}, late by {late_ms}"
+        (reported - true_ms).abs() <= 0.05 * true_ms + 30.0 + late_ms,
+        "told {reported}, true {true_ms}, late by {late_ms}"
     );
     assert!(f(&json, "blocked_ms.max").unwrap() > 700.0, "{json:#}");
     assert!(doubts(&json).contains(&"in_flight_cap".to_owned()));
@@ -214,10 +214,10 @@ fn too_few_samples_tell_no_percentile() {
         "--expect",
         "p95 < 10s",
     ]);
-    for (name, told) in
+    for (name, reported) in
         [("p50", true), ("p75", true), ("p90", true), ("p95", false), ("p99", false), ("p99_99", false)]
     {
-        assert_eq!(f(&json, &format!("response_ms.{name}")).is_some(), told, "{name}: {json:#}");
+        assert_eq!(f(&json, &format!("response_ms.{name}")).is_some(), reported, "{name}: {json:#}");
     }
     assert_eq!(json["response_ms"]["over_ms"], serde_json::json!({}));
     let (p90, p95) = (&json["expectations"][0], &json["expectations"][1]);
@@ -305,8 +305,9 @@ fn a_generator_that_stalled_is_invalid() {
         check_identities(&json);
         assert_eq!(server.settled().requests, n(&json, "requests.started"));
         // told as it went on, and not only at the end
-        let told = ran.stderr.lines().filter(|l| l.contains("doubt generator_stalled: loadlab stalled for "));
-        assert!(told.count() >= 1, "{}", ran.stderr);
+        let reported =
+            ran.stderr.lines().filter(|l| l.contains("doubt generator_stalled: loadlab stalled for "));
+        assert!(reported.count() >= 1, "{}", ran.stderr);
         (ran.code, json)
     };
     let (code, json) = stand_still(&["-r", "400/s"]);

@@ -29,7 +29,7 @@ fn loadlab(dir: &Path, args: &[&OsStr]) -> Ran {
     }
 }
 
-fn words(dir: &Path, args: &[&str]) -> Ran {
+fn describe(dir: &Path, args: &[&str]) -> Ran {
     loadlab(dir, &args.iter().map(OsStr::new).collect::<Vec<_>>())
 }
 
@@ -78,17 +78,17 @@ fn evil(request: &Request) -> Vec<Step> {
 fn what_a_server_says_steers_no_terminal() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::start(evil);
-    let ran = words(dir.path(), &["bench", &server.url("/bad"), "-n", "20", "-c", "2"]);
+    let ran = describe(dir.path(), &["bench", &server.url("/bad"), "-n", "20", "-c", "2"]);
     assert!(ran.stdout.contains("]0;owned"), "the answer is shown, made harmless: {}", ran.stdout);
     check_harmless("bench", &ran);
-    let ran = words(dir.path(), &["bench", &server.url("/"), "-n", "2", "--proxy", "http://127.0.0.1:1/"]);
+    let ran = describe(dir.path(), &["bench", &server.url("/"), "-n", "2", "--proxy", "http://127.0.0.1:1/"]);
     check_harmless("bench through nobody", &ran);
     let garbage = Server::start(|_: &Request| {
         vec![send(format!("HTTP/1.1 2\x1b[2J\u{9b}0 {EVIL}\r\n\r\n").into_bytes())]
     });
     check_harmless(
         "bench of garbage",
-        &words(dir.path(), &["bench", &garbage.url("/"), "-n", "5", "-c", "1"]),
+        &describe(dir.path(), &["bench", &garbage.url("/"), "-n", "5", "-c", "1"]),
     );
 }
 
@@ -121,11 +121,11 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
     let server = Server::start(evil);
     std::fs::write(dir.path().join("plan.yaml"), plan(&server.url("/"))).unwrap();
     for args in [&["check", "plan.yaml"][..], &["run", "plan.yaml", "--dry-run"]] {
-        let ran = words(dir.path(), args);
+        let ran = describe(dir.path(), args);
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         check_harmless(&args.join(" "), &ran);
     }
-    let ran = words(dir.path(), &["run", "plan.yaml", "--plain", "--out", "loadlab-runs/one"]);
+    let ran = describe(dir.path(), &["run", "plan.yaml", "--plain", "--out", "loadlab-runs/one"]);
     assert_eq!(ran.code, 1, "{}\n{}", ran.stdout, ran.stderr);
     check_harmless("run", &ran);
     // As if it came from elsewhere.
@@ -151,7 +151,7 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
         &["baseline"],
         &["run", "plan.yaml", "--out", "loadlab-runs/two", "--json", "--quiet"],
     ] {
-        let ran = words(dir.path(), args);
+        let ran = describe(dir.path(), args);
         assert!(ran.code < 2, "{args:?}: {}", ran.stderr);
         check_harmless(&args.join(" "), &ran);
     }
@@ -159,13 +159,13 @@ fn what_a_plan_and_its_components_say_steers_no_terminal() {
     let dying = plan(&server.url("/")).replace("sleep 1000", "exit 3");
     let dying = dying.replace("requests: 5", "duration: 20s, think: 10ms");
     std::fs::write(dir.path().join("dying.yaml"), dying).unwrap();
-    let ran = words(dir.path(), &["run", "dying.yaml", "--plain", "--out", "three"]);
+    let ran = describe(dir.path(), &["run", "dying.yaml", "--plain", "--out", "three"]);
     assert!(ran.stderr.contains("last words"), "{}", ran.stderr);
     check_harmless("run of what dies", &ran);
     std::fs::write(dir.path().join("wrong.yaml"), format!("loadlab: 1\nname: x\n\"{EVIL}\": 1\n")).unwrap();
-    check_harmless("check of what is wrong", &words(dir.path(), &["check", "wrong.yaml"]));
-    check_harmless("an unknown command", &words(dir.path(), &[EVIL]));
-    check_harmless("no such file", &words(dir.path(), &["check", EVIL]));
+    check_harmless("check of what is wrong", &describe(dir.path(), &["check", "wrong.yaml"]));
+    check_harmless("an unknown command", &describe(dir.path(), &[EVIL]));
+    check_harmless("no such file", &describe(dir.path(), &["check", EVIL]));
 }
 
 #[test]

@@ -230,8 +230,8 @@ fn killed(kind: Kind, phase: Phase, how: &str, engine: Option<&Engine>) {
         .env("DOCKER_HOST", engine.map(Engine::host).unwrap_or_default())
         .output()
         .expect("unshare is there (util-linux)");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{what}: {} {told}", output.status);
+    let reported = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{what}: {} {reported}", output.status);
     if !matches!(phase, Phase::BeforeUp | Phase::Building) {
         let own = std::fs::read_link("/proc/self/ns/net").expect("a namespace");
         let apart = lab.lines("namespaces").iter().any(|ns| Path::new(ns) != own);

@@ -51,9 +51,9 @@ fn metrics_while_it_goes_on() {
     let lab = Lab::new();
     let mut running = lab.start(&plan(&[component("web", "", &[])], LONG), &["--prometheus", "127.0.0.1:0"]);
     running.until_told("metrics on http://");
-    let told = lab.read("stderr");
+    let reported = lab.read("stderr");
     let address =
-        told.split("metrics on http://").nth(1).and_then(|t| t.split('/').next()).unwrap().to_owned();
+        reported.split("metrics on http://").nth(1).and_then(|t| t.split('/').next()).unwrap().to_owned();
     let text = eventually("the component's CPU time", || {
         scrape(&address).filter(|t| t.contains("loadlab_component_cpu_seconds_total{"))
     });

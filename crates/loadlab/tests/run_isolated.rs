@@ -50,8 +50,8 @@ fn each_component_has_a_link_of_its_own() {
     assert_eq!(summary["requests"]["ok"], REQUESTS, "{summary}");
     // Its requests came in and its answers went out, each in a packet of its own: that is known to the byte, but for
     // options of TCP. More are packets without a message, and what the link and the readiness check need.
-    for (way, told) in [("net_in_bytes", "sent"), ("net_out_bytes", "received")] {
-        let messages = summary["bytes"][told].as_u64().expect("bytes");
+    for (way, reported) in [("net_in_bytes", "sent"), ("net_out_bytes", "received")] {
+        let messages = summary["bytes"][reported].as_u64().expect("bytes");
         let (on_link, least) = (bytes("web", way), messages + REQUESTS * HEADERS);
         let most = least + REQUESTS * 3 * (HEADERS + TCP_OPTIONS) + QUIET;
         assert!((least..=most).contains(&on_link), "{way}: {on_link}, not from {least} to {most}");

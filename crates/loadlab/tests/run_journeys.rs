@@ -368,7 +368,7 @@ fn a_server_without_the_protocol_asked_for_fails_as_tls() {
     let summary = record.summary("default", 1);
     assert_eq!((&summary["failures"]["tls"], &summary["requests"]["started"]), (&2.into(), &2.into()));
     let examples = record.lines("default", 1, "examples.jsonl");
-    let told = examples[0]["error"].as_str().unwrap();
-    assert!(told.contains("protocol"), "{told}");
+    let reported = examples[0]["error"].as_str().unwrap();
+    assert!(reported.contains("protocol"), "{reported}");
     assert_eq!(server.counts().requests, 0);
 }

@@ -101,20 +101,20 @@ fn json_is_one_document() {
     let failing = plan(&[component("web", "\"die_after\": 30", &[])], LONG);
     let ran = lab.run(&failing, &["--json", "--quiet"]);
     ran.expect(1, &[]);
-    let told: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out));
-    assert_eq!((&told["ended"], &told["exit"]), (&"broken".into(), &1.into()));
-    assert_eq!(told["trials"][0]["failure"], "component `web` died: exit status 7");
+    let reported: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out));
+    assert_eq!((&reported["ended"], &reported["exit"]), (&"broken".into(), &1.into()));
+    assert_eq!(reported["trials"][0]["failure"], "component `web` died: exit status 7");
 
     let lab = Lab::new();
     let unbuilt = plan(&[component("web", "", &["build: \"echo no; false\""])], "");
     let ran = lab.run(&unbuilt, &["--json", "--quiet"]);
     ran.expect(3, &["build of web failed"]);
-    let told: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out));
+    let reported: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out));
     assert_eq!(
-        (&told["ended"], &told["exit"], &told["trials"]),
+        (&reported["ended"], &reported["exit"], &reported["trials"]),
         (&"broken".into(), &3.into(), &Value::Array(vec![]))
     );
-    assert!(told["error"].as_str().unwrap().contains("build of web failed"), "{told}");
+    assert!(reported["error"].as_str().unwrap().contains("build of web failed"), "{reported}");
 }
 
 #[test]

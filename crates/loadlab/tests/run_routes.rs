@@ -47,8 +47,8 @@ fn a_journey_goes_through_a_proxy_in_whole_urls() {
     assert_eq!((counts.connections, counts.refused, counts.tunnels.len()), (2, 0, 0));
     assert_eq!(counts.asked.get(&server.url("/in/to")), Some(&10));
     assert_eq!(server.counts().requests, 30);
-    let told = lab.loadlab(&["run", "plan.yaml", "--dry-run"]).out;
-    assert!(told.contains("through the proxy http://***@127.0.0.1:"), "{told}");
+    let reported = lab.loadlab(&["run", "plan.yaml", "--dry-run"]).out;
+    assert!(reported.contains("through the proxy http://***@127.0.0.1:"), "{reported}");
     assert_eq!(server.counts().last.unwrap().header("proxy-authorization"), None);
 }
 

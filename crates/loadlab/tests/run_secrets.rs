@@ -222,8 +222,8 @@ fn started(mut command: Command, lab: &Lab) -> Child {
 /// `127.0.0.1:PORT` and the path behind, from what was told.
 fn told_address(lab: &Lab, before: &str) -> (String, String) {
     eventually(before, || {
-        let told = lab.read("stderr");
-        let (_, rest) = told.split_once(before)?;
+        let reported = lab.read("stderr");
+        let (_, rest) = reported.split_once(before)?;
         let (url, _) = rest.split_once('\n')?;
         let rest = url.split_whitespace().next()?.strip_prefix("http://")?;
         let (address, path) = rest.split_once('/')?;

@@ -51,7 +51,7 @@ fn a_system_of_several_components() {
     lab.run(&plan(&[web, back], &format!("{ports}{load}expect: [\"errors == 0\"]\n")), &[]).expect(0, &[]);
     let record = lab.record();
     assert_eq!(record.summary("default", 1)["requests"]["ok"], 40);
-    let names: Vec<String> = words(&lab.read("names"));
+    let names: Vec<String> = describe(&lab.read("names"));
     let mut ports: Vec<&String> = names[..4].iter().collect();
     ports.sort();
     ports.dedup();
@@ -66,7 +66,7 @@ fn a_system_of_several_components() {
     assert_eq!(components, ["back1", "back2", "web"]);
 }
 
-fn words(text: &str) -> Vec<String> {
+fn describe(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -338,10 +338,10 @@ fn the_record_is_the_same_document_as_the_json_output() {
     let ran = lab.run(&plan(&[component("web", "", &[])], LOAD), &["--json", "--quiet"]);
     ran.expect(0, &[]);
     assert_eq!(ran.err, "", "quiet");
-    let told: serde_json::Value = serde_json::from_str(&ran.out).expect("one JSON document");
-    assert_eq!(told["ended"], "complete");
-    assert_eq!(told["trials"][0]["summary"], lab.record().summary("default", 1));
-    assert_eq!(told["exit"], 0);
+    let reported: serde_json::Value = serde_json::from_str(&ran.out).expect("one JSON document");
+    assert_eq!(reported["ended"], "complete");
+    assert_eq!(reported["trials"][0]["summary"], lab.record().summary("default", 1));
+    assert_eq!(reported["exit"], 0);
 }
 
 /// Where seeds differ between cases, what lives on is seeded for each.

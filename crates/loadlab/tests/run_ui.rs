@@ -17,9 +17,9 @@ use crate::run_support::{Lab, Served, component, plan};
 
 /// Where the page is, from what was told.
 #[track_caller]
-fn page_in(told: &str) -> String {
-    let url = told.split("live in the browser: ").nth(1).and_then(|t| t.lines().next());
-    url.unwrap_or_else(|| panic!("no address in {told}")).to_owned()
+fn page_in(reported: &str) -> String {
+    let url = reported.split("live in the browser: ").nth(1).and_then(|t| t.lines().next());
+    url.unwrap_or_else(|| panic!("no address in {reported}")).to_owned()
 }
 
 /// Names and counts of the outcomes the page shows.
@@ -161,10 +161,10 @@ fn bench_has_the_page_and_the_report() {
     let mut command = lab.command(&["bench", &server.url("/"), "-c", "3", "-d", "10m", "--ui", "--json"]);
     command.stderr(std::fs::File::create(lab.path().join("stderr")).unwrap());
     let child = command.spawn().unwrap();
-    let told = run_support::eventually("the page", || {
+    let reported = run_support::eventually("the page", || {
         Some(lab.read("stderr")).filter(|t| t.contains("live in the browser: ") && t.ends_with('\n'))
     });
-    browser.visit(&page_in(&told));
+    browser.visit(&page_in(&reported));
     browser.until("document.querySelector('.outcomes li[data-key=ok]')?.dataset.count > 0");
     browser.until("document.querySelector('.charts .legend output').textContent !== ''");
     keep_the_last(&mut browser);
@@ -200,10 +200,10 @@ fn a_search_has_the_page_too_and_waits_for_nobody() {
     let mut command = lab.command(&args);
     command.stderr(std::fs::File::create(lab.path().join("stderr")).unwrap());
     let child = command.spawn().unwrap();
-    let told = run_support::eventually("the page", || {
+    let reported = run_support::eventually("the page", || {
         Some(lab.read("stderr")).filter(|t| t.contains("live in the browser: ") && t.contains("trial 1"))
     });
-    let page = page_in(&told);
+    let page = page_in(&reported);
     let (address, path) = page.trim_start_matches("http://").split_once('/').unwrap();
     let events = asked(address, &format!("GET /{path}live HTTP/1.1\nHost: {address}\n\n"));
     assert!(events.contains("Content-Type: text/event-stream\r\n"), "{events}");

@@ -18,9 +18,9 @@ const NONE: [(&str, &str); 9] = [
 
 /// What is said of it, beside whatever else.
 fn refused(ran: (i32, &str), place: &str, why: &str) {
-    let (code, told) = ran;
-    assert_eq!(code, 2, "{place}: {told}");
-    assert!(told.contains(why) && told.contains("hint: "), "{place}: {told}");
+    let (code, reported) = ran;
+    assert_eq!(code, 2, "{place}: {reported}");
+    assert!(reported.contains(why) && reported.contains("hint: "), "{place}: {reported}");
 }
 
 #[test]

@@ -38,7 +38,8 @@ pub use model::journey::{
     Tls,
 };
 pub use model::part::{
-    Command, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime, Network, Part,
+    Command, ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Isolation, Lifetime,
+    Network,
 };
 pub use model::plan::{Order, Plan};
 pub use model::spec::{

@@ -122,7 +122,7 @@ impl Plan {
     }
 
     /// The experiment in words, one fact a line.
-    pub fn words(&self) -> Vec<String> {
+    pub fn describe(&self) -> Vec<String> {
         describe::of(self).iter().map(|line| self.secrets.mask(line).into_owned()).collect()
     }
 

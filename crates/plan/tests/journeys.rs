@@ -43,7 +43,7 @@ fn step(step: &str) -> String {
 
 #[test]
 fn a_journey_in_words() {
-    insta::assert_snapshot!(parsed(JOURNEY).words().join("\n"), @r#"
+    insta::assert_snapshot!(parsed(JOURNEY).describe().join("\n"), @r#"
     a shop
     one trial
     setup: POST http://127.0.0.1:8080/admin/login, captures admin, a failure ends the journey
@@ -464,7 +464,7 @@ proptest! {
         }
         let text = plan.to_string();
         if let Ok(parsed) = Plan::parse("plan.yaml", &text, &Options::default()) {
-            prop_assert!(!parsed.words().is_empty());
+            prop_assert!(!parsed.describe().is_empty());
             VALIDATOR.with(|v| {
                 let errors: Vec<String> = v.iter_errors(&plan).map(|e| format!("{}: {e}", e.instance_path())).collect();
                 prop_assert!(errors.is_empty(), "{errors:?}\n{text}");

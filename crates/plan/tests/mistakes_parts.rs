@@ -1,6 +1,6 @@
 //! Mistakes in components that are no processes: each at its place, with what to do.
 
-use loadlab_plan::{External, Image, Isolation, Options, Part, Plan};
+use loadlab_plan::{ComponentKind, External, Image, Isolation, Options, Plan};
 
 use crate::common;
 use crate::common::{HEAD, LOAD, briefly};
@@ -56,11 +56,11 @@ fn boxes_are_read() {
     let plan = common::plan("boxes", &Options::default());
     let system = &plan.cases()[0].system;
     let part = |name: &str| &system.components.iter().find(|c| c.name == name).expect("a component").part;
-    assert_eq!(part("cart"), &Part::Service("cart".into()));
-    assert_eq!(part("queue"), &Part::External(External::Command("rabbitmq-server".into())));
-    let Part::Container(web) = part("web2") else { panic!("a container") };
+    assert_eq!(part("cart"), &ComponentKind::Service("cart".into()));
+    assert_eq!(part("queue"), &ComponentKind::External(External::Command("rabbitmq-server".into())));
+    let ComponentKind::Container(web) = part("web2") else { panic!("a container") };
     assert!(matches!(&web.image, Image::Built { context, .. } if context == "lab/web"), "{:?}", web.image);
-    let Part::Container(db) = part("db") else { panic!("a container") };
+    let ComponentKind::Container(db) = part("db") else { panic!("a container") };
     let volumes: Vec<String> = db.volumes.iter().map(ToString::to_string).collect();
     assert_eq!(volumes, ["data:/data", "lab/redis.conf:/etc/redis.conf:ro"]);
     assert_eq!(db.ports, [("port".to_owned(), 6379)]);

@@ -1,6 +1,6 @@
 //! Values from environment and files: put in where they are asked for, shown nowhere.
 
-use loadlab_plan::{Auth, Body, Missing, Options, Part, Plan, Reference, Segment, Template};
+use loadlab_plan::{Auth, Body, ComponentKind, Missing, Options, Plan, Reference, Segment, Template};
 
 use crate::common;
 use crate::common::{HEAD, LOAD};
@@ -120,7 +120,7 @@ load:
     let plan = read(&text);
     let case = &plan.cases()[0];
     let web = &case.system.components[0];
-    let Part::Process(loadlab_plan::Command::Shell(run)) = &web.part else { panic!() };
+    let ComponentKind::Process(loadlab_plan::Command::Shell(run)) = &web.part else { panic!() };
     assert_eq!(filled(run), "./web --token t0ken/with+odd=chars&\"quotes\"");
     assert_eq!(web.part.text(), "./web --token ${env.TOKEN}");
     assert_eq!(web.ports[0].number, Some(8080));
@@ -135,7 +135,7 @@ load:
     assert_eq!(filled(proxy), "http://u:p%40ss%20word%3A1@127.0.0.1:8080");
     let Some(Auth::Basic { password, .. }) = &load.journey[0].auth else { panic!() };
     assert_eq!(filled(password), "p@ss word:1");
-    let words = plan.words().join("\n");
+    let words = plan.describe().join("\n");
     assert!(words.contains("${env.TOKEN}") && words.contains("for 3s"), "{words}");
     for secret in ["t0ken", "p@ss", "p%40ss", "token-from-a-file"] {
         assert!(!words.contains(secret), "{words}");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use loadlab_plan::{
-    Body, Command, Lifetime, Model, Options, Part, Plan, ReadySign, Stage, Think, Until, WhenBehind,
+    Body, Command, ComponentKind, Lifetime, Model, Options, Plan, ReadySign, Stage, Think, Until, WhenBehind,
 };
 
 use crate::common;
@@ -14,7 +14,7 @@ use crate::common::plan;
 
 #[test]
 fn the_experiment_in_words() {
-    insta::assert_snapshot!(plan("edges", &Options::default()).words().join("\n"), @r#"
+    insta::assert_snapshot!(plan("edges", &Options::default()).describe().join("\n"), @r#"
     edges under limits
     How a tier of caching proxies degrades
     when its nodes get little CPU and memory.
@@ -44,7 +44,7 @@ fn the_experiment_in_words() {
     expected: errors < 0.1%
     may load lab.example.org besides loopback
     "#);
-    insta::assert_snapshot!(plan("axes", &Options { profile: Some("quick".into()), ..Options::default() }).words().join("\n"), @r"
+    insta::assert_snapshot!(plan("axes", &Options { profile: Some("quick".into()), ..Options::default() }).describe().join("\n"), @r"
     allocators
     3 cases: allocator=system, size=medium; allocator=jemalloc, size=medium; allocator=mimalloc, size=medium
     one trial of each case (profile quick); a first look: no verdicts on differences
@@ -55,7 +55,7 @@ fn the_experiment_in_words() {
     journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/medium.json [medium] → 201
     note: `exclude` of allocator=mimalloc, size=tiny matches no combination
     ");
-    let all = plan("axes", &Options::default()).words();
+    let all = plan("axes", &Options::default()).describe();
     let varying: Vec<&str> = all.iter().map(String::as_str).filter(|l| l.contains("(in ")).collect();
     insta::assert_snapshot!(varying.join("\n"), @r"
     journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/tiny.json [tiny] → 201 (in size=tiny)
@@ -63,7 +63,7 @@ fn the_experiment_in_words() {
     journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/medium.json [medium] → 201 (in size=medium)
     journey: POST http://127.0.0.1:${components.service.port}/widgets with bodies/large.json [large] → 201 (in size=large)
     ");
-    insta::assert_snapshot!(plan("least", &Options::default()).words().join("\n"), @r"
+    insta::assert_snapshot!(plan("least", &Options::default()).describe().join("\n"), @r"
     the least there is
     one trial
     load: 100 requests due per second, spread evenly, until 1,000 requests are sent
@@ -81,7 +81,7 @@ fn components_are_expanded_by_replica_and_case() {
     let edge = &case.system.components[2];
     assert_eq!((edge.limits.cpu_cores, edge.limits.memory_bytes), (Some(0.01), Some(15 << 20)));
     assert_eq!((edge.limits.open_files, edge.ports[0].number), (Some(20_000), Some(19002)));
-    let Part::Process(Command::Shell(line)) = &edge.part else { panic!("a shell line") };
+    let ComponentKind::Process(Command::Shell(line)) = &edge.part else { panic!("a shell line") };
     assert_eq!(line.to_string(), "nginx -c /labs/edges/edge2.conf -g 'pid ${run.dir}/edge2.pid;'");
     assert_eq!(plan.cases()[0].system.components[1].limits.cpu_cores, None);
 
@@ -101,7 +101,7 @@ fn components_are_expanded_by_replica_and_case() {
         ("WORKERS", "2"),
     ];
     assert_eq!(env, expect.map(|(k, v)| (k.to_owned(), v.to_owned())));
-    let Part::Process(Command::Words(words)) = &backend.part else { panic!("a list of words") };
+    let ComponentKind::Process(Command::Words(words)) = &backend.part else { panic!("a list of words") };
     let words: Vec<String> = words.iter().map(|w| w.render(&known).expect("known names")).collect();
     assert_eq!(words, ["./backend", "--port", "1", "--admin", "2"]);
     assert_eq!(backend.dir, "/labs/edges/backend");
@@ -270,7 +270,7 @@ fn an_axis_that_nothing_uses_is_a_remark() {
 
 #[test]
 fn stages_think_times_and_starts() {
-    let words = plan("models", &Options::default()).words();
+    let words = plan("models", &Options::default()).describe();
     let loads: Vec<&str> = words.iter().map(String::as_str).filter(|w| w.starts_with("load ")).collect();
     insta::assert_snapshot!(loads.join("\n"), @r"
     load visitors: up to 100 users in stages, each sends when its last request has ended and it has thought for 1s to 3s, for 1m50s

@@ -33,7 +33,7 @@ fn a_program_is_read() {
     assert_eq!(program.env[0].1.as_text(), Some("500"));
     assert_eq!((load.start_ns, load.batches, load.pause_ns), (2_000_000_000, 2, 1_000_000_000));
     assert!(load.journey.is_empty());
-    insta::assert_snapshot!(plan.words()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, starting at `connected` in its output, counted by probe stored, at most 30s, 2 times with pauses of 1s");
+    insta::assert_snapshot!(plan.describe()[3], @"load: after 2s: 500 requests made by `./drive --count 500 --to ${run.dir}`, starting at `connected` in its output, counted by probe stored, at most 30s, 2 times with pauses of 1s");
     // ten minutes, and as many as it likes
     let least =
         parse(&format!("{HEAD}{PROBES}load: {{ command: {{ run: ./drive, counted_by: stored }} }}\n"));

@@ -10,7 +10,7 @@ fn looks_right(text: &str, result: Result<Plan, PlanErrors>) -> Result<(), TestC
     match result {
         Ok(plan) => {
             prop_assert!(!plan.cases().is_empty());
-            prop_assert!(!plan.words().is_empty());
+            prop_assert!(!plan.describe().is_empty());
             prop_assert_eq!(plan.schedule().len(), plan.cases().len() * plan.trials as usize);
         }
         Err(errors) => {

@@ -50,7 +50,7 @@ fn conversations_are_read() {
     );
     assert_eq!((first.requests(), second.requests()), (2 + 3 * 6, 2));
     assert_eq!(first.all_tags().collect::<Vec<_>>(), ["chat", "hello"]);
-    let words = plan.words();
+    let words = plan.describe();
     insta::assert_snapshot!(words.iter().find(|w| w.starts_with("journey")).unwrap(), @"journey: WebSocket wss://127.0.0.1:8443/rooms/${random(1, 6)}?as=${people.name}, 6 messages 3 times, held open for 10s [chat], captures seat, last, a failure ends the journey, then WebSocket ws://127.0.0.1:8080, 0 messages, held open for 1m");
 }
 

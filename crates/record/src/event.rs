@@ -12,14 +12,14 @@ pub struct Event {
     pub at_s: f64,
     /// What.
     #[serde(flatten)]
-    pub what: What,
+    pub what: EventKind,
 }
 
 /// What happened; each variant says what its fields are.
 #[allow(missing_docs)]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum What {
+pub enum EventKind {
     /// A component's process was started.
     Up { component: String, pid: Option<u32> },
     /// A component answered its readiness check, so long after its start.

@@ -14,7 +14,7 @@ pub const HEAD_BYTES: usize = 4096;
 /// Why an exchange was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub enum ExampleReason {
     /// Among the first of its failure.
     Failed,
     /// Among the slowest of its outcome.
@@ -25,7 +25,7 @@ pub enum Kept {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Example {
     /// Why it is here.
-    pub kept: Kept,
+    pub kept: ExampleReason,
     /// `ok`, or the failure's name.
     pub outcome: String,
     /// Which load.

@@ -59,7 +59,7 @@ impl LimitsInForce {
     }
 
     /// In words, the most important first: `1 % of a core`, `15.0 MiB of memory`.
-    pub fn words(&self) -> Vec<String> {
+    pub fn describe(&self) -> Vec<String> {
         let bytes = |n: u64| format_bytes(n as f64);
         let count = |n: u64| format_count(n as f64);
         let words = [
@@ -106,7 +106,7 @@ mod tests {
             packet_loss: Some(0.01),
             ..LimitsInForce::default()
         };
-        let words = limits.words().join(", ");
+        let words = limits.describe().join(", ");
         assert_eq!(
             words,
             "1 % of a core, 15.0 MiB of memory, 1.00 MiB/s written to each disk, cores 0-1, round trips longer by 40.0 ms ± 5.00 ms, 1 % lost on its link"

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use loadlab_record::Failure;
-use loadlab_record::event::{Event, What};
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::event::{Event, EventKind};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::{Series, TagMeasured, Tick};
 use loadlab_record::manifest::{CaseFacts, Manifest};
 use loadlab_record::sample::Sample;
@@ -71,7 +71,7 @@ fn sample(second: u32, component: &str) -> Sample {
 
 fn example(second: u32) -> Example {
     Example {
-        kept: Kept::Failed,
+        kept: ExampleReason::Failed,
         outcome: "timeout".to_owned(),
         load: "main".to_owned(),
         tag: None,
@@ -92,7 +92,7 @@ fn example(second: u32) -> Example {
 }
 
 fn event(second: u32) -> Event {
-    Event { at_s: f64::from(second), what: What::Ready { component: "edge1".to_owned(), after_s: 0.5 } }
+    Event { at_s: f64::from(second), what: EventKind::Ready { component: "edge1".to_owned(), after_s: 0.5 } }
 }
 
 /// The values of a second: 1 ms, but 5 ms in the first, which is outside the window.
@@ -397,10 +397,10 @@ fn a_killed_writer_loses_nothing_it_had_written() {
         .spawn()
         .unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
-    let told = lines.by_ref().map(|l| l.unwrap()).find(|l| l.contains("wrote 20")).unwrap();
+    let reported = lines.by_ref().map(|l| l.unwrap()).find(|l| l.contains("wrote 20")).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    let last = lines.map_while(Result::ok).last().unwrap_or(told);
+    let last = lines.map_while(Result::ok).last().unwrap_or(reported);
     let number: usize = last.trim_start_matches("wrote ").parse().unwrap_or(20);
     let record = read_run(&dir).unwrap();
     let trial = &record.cases[0].trials[0];

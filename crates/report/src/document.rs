@@ -244,7 +244,7 @@ impl Ratios {
 
 impl Ratio {
     /// `1.10 × (1.02 … 1.19)`, or nothing to tell.
-    pub fn told(&self) -> String {
+    pub fn described(&self) -> String {
         let number = |v: f64| crate::figures::number(crate::figures::round(v, 3));
         let nothing = || self.instead.clone().unwrap_or(crate::figures::NOTHING.to_owned());
         self.value.map_or_else(nothing, |v| {

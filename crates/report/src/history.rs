@@ -255,12 +255,13 @@ fn case_of<'a, 'b>(findings: &'b Findings<'a>, name: &str) -> Option<&'b CaseFin
 }
 
 fn trend_of(out: &mut String, points: &[(&Listed, Cell, Value)], width: usize, paint: Paint) {
-    let told = |cell: &Cell| match &cell.detail {
+    let described = |cell: &Cell| match &cell.detail {
         Some(detail) if width >= 72 => format!("{} ({detail})", cell.text),
         _ => cell.text.clone(),
     };
     let names = points.iter().map(|(run, ..)| width_of(&run.name)).max().unwrap_or(0).min(width / 3);
-    let values = points.iter().map(|(_, cell, _)| width_of(&told(cell))).max().unwrap_or(0).min(width / 3);
+    let values =
+        points.iter().map(|(_, cell, _)| width_of(&described(cell))).max().unwrap_or(0).min(width / 3);
     let mark = if points.iter().any(|(run, ..)| run.baseline) { BASELINE } else { "" };
     let columns = width.saturating_sub(names + values + 4 + width_of(mark)).min(40);
     let at = |value: Value| Point { median: value, min: None, max: value }.drawn();
@@ -270,7 +271,7 @@ fn trend_of(out: &mut String, points: &[(&Listed, Cell, Value)], width: usize, p
         let line = format!(
             "{}  {}  {drawn}",
             left(&cut(&run.name, names), names),
-            right(&cut(&told(cell), values), values)
+            right(&cut(&described(cell), values), values)
         );
         let line = if run.baseline { format!("{}{mark}", line.trim_end()) } else { line };
         out.push_str(line.trim_end());
@@ -288,7 +289,8 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         .collect();
     let names: Vec<String> = metrics.iter().map(|m| figures::percentile_label_of(m.id)).collect();
     let baselines = runs.iter().filter(|r| r.baseline);
-    let told: Vec<String> = baselines.map(|r| format!("{} of `{}`", r.name, r.run.manifest.name)).collect();
+    let described: Vec<String> =
+        baselines.map(|r| format!("{} of `{}`", r.name, r.run.manifest.name)).collect();
     let section = |(i, (one, case)): (usize, &(&Series<'_>, &str))| Section {
         id: format!("trend-{}", i + 1),
         title: one.titled(case, all.len()),
@@ -308,7 +310,10 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
             _ => "no runs".to_owned(),
         },
         answer: vec![
-            Fact::new("Baseline", if told.is_empty() { "none.".to_owned() } else { told.join(", ") + "." }),
+            Fact::new(
+                "Baseline",
+                if described.is_empty() { "none.".to_owned() } else { described.join(", ") + "." },
+            ),
             Fact::new(
                 "Confidence",
                 "Points are medians over valid trials. A series is one plan’s: runs of its name and of its text or its file, \

@@ -58,11 +58,11 @@ pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String 
 }
 
 fn document(name: &str, suites: &[Suite<'_>]) -> String {
-    let told: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
+    let described: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let all = || told.iter().flatten();
+    let all = || described.iter().flatten();
     let _ = writeln!(out, "<testsuites name=\"{}\" {}>", escape(name), counts(all()));
-    for (suite, tests) in suites.iter().zip(&told) {
+    for (suite, tests) in suites.iter().zip(&described) {
         let name = escape(suite.name);
         let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", counts(tests.iter()));
         for (test, time_s, came) in tests {

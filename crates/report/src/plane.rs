@@ -197,8 +197,8 @@ impl Scale {
             // Nothing is nothing in every unit.
             let words =
                 |v: f64| if v == 0.0 { "0".to_owned() } else { figures::value(Value::Known(v), axis.unit) };
-            let told = |v: f64| (v, words(v));
-            return self.round_numbers().into_iter().map(told).collect();
+            let described = |v: f64| (v, words(v));
+            return self.round_numbers().into_iter().map(described).collect();
         }
         let longest = axis.names.iter().map(|(_, name)| width_of(name)).max().unwrap_or(1).max(1);
         let step = axis.names.len().div_ceil((MOST_LETTERS / longest).clamp(2, 8)).max(1);
@@ -227,17 +227,17 @@ impl Plane {
     }
 
     /// A point in words: `64 users: p99 48.2 ms (47.9 ms … 48.4 ms) at 1,200/s`.
-    pub fn told(&self, group: &Group, spot: &Spot) -> String {
-        let up = told_around(spot.up, self.up.unit);
+    pub fn described(&self, group: &Group, spot: &Spot) -> String {
+        let up = described_around(spot.up, self.up.unit);
         let beside = match self.across.names.is_empty() && self.across.unit != Unit::Count {
-            true => format!(" at {}", told_around(spot.across, self.across.unit)),
+            true => format!(" at {}", described_around(spot.across, self.across.unit)),
             false => String::new(),
         };
         format!("{}: {} {up}{beside}", spot.name, group.name)
     }
 }
 
-fn told_around(around: Around, unit: Unit) -> String {
+fn described_around(around: Around, unit: Unit) -> String {
     let value = figures::value(Value::Known(around.value), unit);
     match figures::range(Some(around.low), Value::Known(around.high), unit) {
         Some(range) if around.low < around.high => format!("{value} ({range})"),

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use loadlab_record::Histogram;
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::Stragglers;
 use loadlab_record::summary::{
     Distribution, Doubt, Expectation, Generator, LoadFacts, Summary, ThinkFacts, Verdict,
@@ -275,7 +275,7 @@ impl Page {
     }
 
     fn examples(&self, out: &mut String, examples: &[Example]) {
-        let failed: Vec<&Example> = examples.iter().filter(|e| e.kept == Kept::Failed).collect();
+        let failed: Vec<&Example> = examples.iter().filter(|e| e.kept == ExampleReason::Failed).collect();
         if failed.is_empty() {
             return;
         }

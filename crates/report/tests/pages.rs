@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::RunRecord;
 use loadlab_report::{compose, csv, html, json, markdown, text};
@@ -46,7 +46,7 @@ fn ugly() -> RunRecord {
     record.cases[0].trials[2].summary = None;
     record.cases[0].trials[2].ticks.clear();
     let text = format!("{UGLY} did not become ready within 10 s\nhint: see its log");
-    record.cases[0].trials[2].events.push(Event { at_s: -1.0, what: What::Failed { text } });
+    record.cases[0].trials[2].events.push(Event { at_s: -1.0, what: EventKind::Failed { text } });
     record.cases[1].trials.pop();
     record.cases[3].trials.clear();
     record

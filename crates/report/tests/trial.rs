@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::{Bytes, Connections, Counts, InWindow, Measured, Stragglers, TagMeasured, Window};
 use loadlab_record::summary::{Ended, Expectation, Generator, LoadFacts, Stalls, Summary, Verdict};
 use loadlab_record::{Failure, Histogram};
@@ -114,7 +114,7 @@ fn bench() -> Summary {
 
 fn failed_example() -> Example {
     Example {
-        kept: Kept::Failed,
+        kept: ExampleReason::Failed,
         outcome: "http_5xx".into(),
         load: "main".into(),
         tag: None,
@@ -369,9 +369,9 @@ fn stragglers_are_named_and_the_rate_says_of_what_it_is() {
         text.starts_with("19,950 requests ok in 8.00 s: 1,290/s over 3.00 s, 42 failed (0.21 %)"),
         "{text}"
     );
-    let told = "32 stragglers (2 failed) began in time and ended after the load was over, the last answer 5.00 s later: \
+    let described = "32 stragglers (2 failed) began in time and ended after the load was over, the last answer 5.00 s later: \
                 their times count, in no rate.";
-    assert!(text.contains(told), "{text}");
+    assert!(text.contains(described), "{text}");
     // What every load has – answers that come a moment after its end – is nothing to tell.
     (m.window.to_s, m.elapsed_s, m.stragglers.tail_s) = (3.0, 3.004, 0.004);
     let s = summary(LoadFacts { duration_s: Some(3.0), ..LoadFacts::default() }, m);

@@ -20,7 +20,7 @@ use loadlab_record::summary::Summary;
 use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
 
 use crate::event::RunEvent;
-use crate::state::{Stage, Tell};
+use crate::state::{EventSink, TrialState};
 use crate::translate::hosts::name_moved;
 use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::unanswered::unanswered;
@@ -78,11 +78,11 @@ pub enum BenchError {
 ///
 /// # Errors
 /// Only if nothing could be measured.
-pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResult, BenchError> {
+pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<BenchResult, BenchError> {
     let secrets = &bench.spec.secrets;
-    let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(secrets));
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
-    let stage = Stage::new(None, cancel.clone(), bench.spec.secrets.clone());
+    let stage = TrialState::new(None, cancel.clone(), bench.spec.secrets.clone());
     resident::leave_start_behind();
     let zero_ns = clock::now_ns() + LEAD_NS;
     stage.set_clock(zero_ns);
@@ -90,7 +90,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
         Some(path) => Some(watch_self(path, zero_ns, secrets.clone())?),
         None => None,
     };
-    tell(RunEvent::LoadStarted {
+    emit(RunEvent::LoadStarted {
         load: bench.spec.name.clone(),
         batch: (0, 1),
         planned_s: bench.spec.schedule_ns().map(|ns| ns as f64 / 1e9),
@@ -105,15 +105,15 @@ pub fn bench(bench: &Bench, cancel: &Cancel, tell: Tell<'_>) -> Result<BenchResu
         is_warmup_found: false,
         origin,
     };
-    let measured = measure(&order, &stage, None, tell);
+    let measured = measure(&order, &stage, None, emit);
     if let Some(watcher) = watcher {
         watcher.stop();
     }
-    let trouble = stage.trouble().map(|t| t.words());
+    let trouble = stage.trouble().map(|t| t.describe());
     let Some(measured) = measured else {
         return Err(BenchError::Load(trouble.unwrap_or_else(|| "the load could not run".to_owned())));
     };
-    tell(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
+    emit(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
     let moved = bench.names.moved().into_iter();
     let events: Vec<Event> = moved.map(|m| Event { at_s: stage.now_s(), what: name_moved(m) }).collect();
     let summary = secrets.mask_value(summary_of(bench, facts, &measured, &events));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use loadlab_analysis::Exit;
 use loadlab_load::target::Allowed;
 use loadlab_plan::Plan;
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::expr::Expr;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{StoreError, TrialWriter};
@@ -15,12 +15,12 @@ use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
 
 use crate::event::RunEvent;
 use crate::manifest::Record;
-use crate::options::How;
+use crate::options::RunOptions;
 use crate::result::{RunResult, TrialEnd};
-use crate::site::Site;
+use crate::site::RunningSystem;
 use crate::site::durability::Ids;
 use crate::site::error::SiteError;
-use crate::state::{Stage, Tell};
+use crate::state::{EventSink, TrialState};
 use crate::translate::error::TranslateError;
 use crate::translate::{check_targets, journey, urls};
 use crate::trial::{Conditions, Trial, TrialOutcome};
@@ -78,19 +78,25 @@ impl RunError {
 /// # Errors
 /// Nothing could be measured: a target is not allowed, the record cannot be made, a build failed. Whatever
 /// happens later is in the result and in the record; the system is down either way.
-pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Result<RunResult, RunError> {
-    let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(&how.secrets));
+pub fn conduct(
+    plan: &Plan,
+    how: &RunOptions,
+    cancel: &Cancel,
+    emit: EventSink<'_>,
+) -> Result<RunResult, RunError> {
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
     let conditions = conditions_of(plan)?;
     let allowed = allowed_of(plan, how)?;
     let schedule = plan.schedule();
     let mut record = Record::begin(plan, how)?;
-    tell(RunEvent::Recording { dir: how.out.clone(), trials: schedule.len() });
+    emit(RunEvent::Recording { dir: how.out.clone(), trials: schedule.len() });
 
-    let mut site = match prepare(plan, how, &mut record, cancel, tell) {
+    let mut site = match prepare(plan, how, &mut record, cancel, emit) {
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, schedule.first(), error, cancel)),
     };
-    let mut course = Course { plan, how, conditions, allowed, record, cancel, tell, done: Done::default() };
+    let mut course =
+        Conductor { plan, how, conditions, allowed, record, cancel, emit, done: Done::default() };
     for place in 0..schedule.len() {
         if cancel.is_cancelled() || course.done.is_record_lost {
             break;
@@ -104,7 +110,7 @@ pub fn conduct(plan: &Plan, how: &How, cancel: &Cancel, tell: Tell<'_>) -> Resul
 ///
 /// # Errors
 /// A target that may not be loaded, or does not resolve; a list of URLs that is none.
-pub fn allowed_of(plan: &Plan, how: &How) -> Result<Allowed, RunError> {
+pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
     let hosts = [plan.allow_hosts.as_slice(), &how.allow_hosts].concat();
     let allowed = Allowed { hosts, resolved: how.resolved.clone(), ..Allowed::default() };
     check_targets(plan.cases(), &allowed)?;
@@ -113,12 +119,17 @@ pub fn allowed_of(plan: &Plan, how: &How) -> Result<Allowed, RunError> {
 }
 
 /// The stage of a trial, whose record has what was built before it, and what this host lacks.
-pub fn stage_of(record: &mut Record, writer: TrialWriter, cancel: &Cancel, site: &Site) -> Arc<Stage> {
-    let stage = Stage::new(Some(writer), cancel.clone(), record.secrets().clone());
+pub fn stage_of(
+    record: &mut Record,
+    writer: TrialWriter,
+    cancel: &Cancel,
+    site: &RunningSystem,
+) -> Arc<TrialState> {
+    let stage = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
     std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
     for missing in site.unavailable() {
         let (what, why) = (missing.what.clone(), missing.why.clone());
-        stage.event(What::Unavailable { component: "host".to_owned(), what, why });
+        stage.event(EventKind::Unavailable { component: "host".to_owned(), what, why });
     }
     Arc::new(stage)
 }
@@ -129,11 +140,11 @@ pub fn stage_of(record: &mut Record, writer: TrialWriter, cancel: &Cancel, site:
 /// What could not be prepared.
 pub fn prepare(
     plan: &Plan,
-    how: &How,
+    how: &RunOptions,
     record: &mut Record,
     cancel: &Cancel,
-    tell: Tell<'_>,
-) -> Result<Site, RunError> {
+    emit: EventSink<'_>,
+) -> Result<RunningSystem, RunError> {
     if plan.isolate != loadlab_plan::Isolation::None {
         // Known before anything is built.
         Net::check().map_err(SiteError::from)?;
@@ -145,13 +156,13 @@ pub fn prepare(
     let spec = SystemSpec::new(&run_id, &record.dir, &record.dir.join("scratch"), Some(guardian));
     let spec = SystemSpec { exe: Some(how.exe.clone()), secrets: how.secrets.clone(), ..spec };
     let (system, notices) = System::new(spec).map_err(SiteError::from)?;
-    let mut site = Site::new(system, notices, &dir_of(plan), &record.dir);
+    let mut site = RunningSystem::new(system, notices, &dir_of(plan), &record.dir);
     record.host(site.cgroup_version())?;
     for missing in site.unavailable() {
-        tell(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
+        emit(RunEvent::Note(format!("{}: {}", missing.what, missing.why)));
     }
     needs::check(plan, &site)?;
-    site.build(plan.cases(), cancel, &mut record.builds, tell)?;
+    site.build(plan.cases(), cancel, &mut record.builds, emit)?;
     if let Some(net) = isolated(plan)? {
         site.isolate(net);
     }
@@ -180,10 +191,10 @@ pub fn never_began(
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
     if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
-        let stage = Stage::new(Some(writer), cancel.clone(), record.secrets().clone());
+        let stage = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
         std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
         stage.settle_clock();
-        stage.event(What::Failed { text: error.to_string() });
+        stage.event(EventKind::Failed { text: error.to_string() });
     }
     let ended = if cancel.is_cancelled() { RunEnded::Interrupted } else { RunEnded::Broken };
     match record.end(ended) {
@@ -193,15 +204,15 @@ pub fn never_began(
 }
 
 /// A run under way.
-struct Course<'a> {
+struct Conductor<'a> {
     plan: &'a Plan,
-    how: &'a How,
+    how: &'a RunOptions,
     /// Of each case.
     conditions: Vec<Conditions>,
     allowed: Allowed,
     record: Record,
     cancel: &'a Cancel,
-    tell: Tell<'a>,
+    emit: EventSink<'a>,
     done: Done,
 }
 
@@ -222,9 +233,9 @@ struct GivenUp {
     exit: Exit,
 }
 
-impl Course<'_> {
+impl Conductor<'_> {
     /// One trial, from its folder to the end of what lived for it.
-    fn trial(&mut self, site: &mut Site, schedule: &[(usize, u32)], place: usize) {
+    fn trial(&mut self, site: &mut RunningSystem, schedule: &[(usize, u32)], place: usize) {
         let (index, number) = schedule[place];
         let case = &self.plan.cases()[index];
         let event = RunEvent::TrialStarted {
@@ -234,7 +245,7 @@ impl Course<'_> {
             of: schedule.len(),
             cpu_limits: crate::trial::cpu_limits(case),
         };
-        (self.tell)(event);
+        (self.emit)(event);
         let writer = match self.record.trial(index, number) {
             Ok(writer) => writer,
             Err(error) => return self.add(index, number, lost(&error), true),
@@ -246,7 +257,7 @@ impl Course<'_> {
             (None, Err(why)) => unsettled(&stage, why),
             (None, Ok(settled)) => {
                 for line in settled.iter().flat_map(|s| &s.words) {
-                    stage.event(What::Note { text: line.clone() });
+                    stage.event(EventKind::Note { text: line.clone() });
                 }
                 let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
@@ -254,16 +265,16 @@ impl Course<'_> {
                 let ids = Ids::of(self.plan.cases(), schedule.len());
                 let trial =
                     Trial { index, place, ids, case, conditions, plan_dir, allowed, threads, carried: None };
-                trial.run(site, &stage, self.tell)
+                trial.run(site, &stage, self.emit)
             }
         };
         let is_last = self.cancel.is_cancelled() || stage.unwritten().is_some();
         let next = schedule.get(place + 1).map(|(case, _)| *case).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
         outcome.and_then(site.end_trial(next, failed, &stage));
-        stage.notices(&site.notices, self.tell);
-        logs::mask_ended(&stage, &site.open_logs(), self.tell);
-        outcome.and_then(stage.trouble().map(|t| (t.words(), t.exit())));
+        stage.notices(&site.notices, self.emit);
+        logs::mask_ended(&stage, &site.open_logs(), self.emit);
+        outcome.and_then(stage.trouble().map(|t| (t.describe(), t.exit())));
         self.add(index, number, outcome, stage.unwritten().is_some());
     }
 
@@ -276,19 +287,19 @@ impl Course<'_> {
         }
         self.done.is_record_lost |= is_record_lost;
         self.done.exits.push(exit);
-        let (told, why) = (summary.clone().map(Box::new), failure.clone());
-        (self.tell)(RunEvent::TrialEnded { case: case.clone(), trial, summary: told, failure: why });
+        let (reported, why) = (summary.clone().map(Box::new), failure.clone());
+        (self.emit)(RunEvent::TrialEnded { case: case.clone(), trial, summary: reported, failure: why });
         self.done.trials.push(TrialEnd { case, trial, summary, failure });
     }
 
     /// The system down, the manifest closed.
-    fn end(mut self, site: Site) -> RunResult {
+    fn end(mut self, site: RunningSystem) -> RunResult {
         if let Err(error) = site.close() {
             let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
-            (self.tell)(RunEvent::Note(text));
+            (self.emit)(RunEvent::Note(text));
         }
         // Whatever lived longer than its trial has written its last.
-        logs::mask_all(&self.record.dir, &self.how.secrets, self.tell);
+        logs::mask_all(&self.record.dir, &self.how.secrets, self.emit);
         let ended = if self.cancel.is_cancelled() {
             self.done.exits.push(Exit::Interrupted);
             RunEnded::Interrupted
@@ -299,7 +310,7 @@ impl Course<'_> {
         };
         if let Err(error) = self.record.end(ended) {
             self.done.exits.push(Exit::CouldNotRun);
-            (self.tell)(RunEvent::Note(error.to_string()));
+            (self.emit)(RunEvent::Note(error.to_string()));
         }
         let Done { trials, exits, .. } = self.done;
         RunResult { dir: self.how.out.clone(), ended, trials, exit: Exit::of(exits) }
@@ -312,17 +323,17 @@ fn lost(error: &StoreError) -> TrialOutcome {
 }
 
 /// A trial of a case that was given up: it asks for what that asked for.
-fn skipped(stage: &Stage, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
+fn skipped(stage: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
     stage.settle_clock();
-    stage.event(What::Failed { text: text.clone() });
+    stage.event(EventKind::Failed { text: text.clone() });
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
 /// A trial whose limits hang on what nobody measured.
-fn unsettled(stage: &Stage, why: String) -> TrialOutcome {
+fn unsettled(stage: &TrialState, why: String) -> TrialOutcome {
     stage.settle_clock();
-    stage.event(What::Failed { text: why.clone() });
+    stage.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
 }
 

@@ -18,10 +18,10 @@ use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, p
 use crate::event::RunEvent;
 use crate::logs;
 use crate::manifest::Record;
-use crate::options::How;
-use crate::site::Site;
+use crate::options::RunOptions;
+use crate::site::RunningSystem;
 use crate::site::durability::Ids;
-use crate::state::Tell;
+use crate::state::EventSink;
 use crate::trial::carryover::Carried;
 use crate::trial::{Conditions, Trial};
 
@@ -112,11 +112,11 @@ pub struct SearchResult {
 pub fn find(
     plan: &Plan,
     request: &SearchRequest,
-    how: &How,
+    how: &RunOptions,
     cancel: &Cancel,
-    tell: Tell<'_>,
+    emit: EventSink<'_>,
 ) -> Result<SearchResult, RunError> {
-    let tell: Tell<'_> = &|event: RunEvent| tell(event.masked(&how.secrets));
+    let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(&how.secrets));
     let mut conditions = conditions_of(plan)?;
     let Some(base) = plan.cases().first().cloned() else {
         return Err(RunError::NotUp("the plan has no case".to_owned()));
@@ -129,8 +129,8 @@ pub fn find(
         ..SearchFacts::default()
     };
     let mut record = Record::begin_search(plan, how, facts.clone())?;
-    tell(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize });
-    let site = match prepare(plan, how, &mut record, cancel, tell) {
+    emit(RunEvent::Recording { dir: how.out.clone(), trials: request.max_levels as usize });
+    let site = match prepare(plan, how, &mut record, cancel, emit) {
         Ok(site) => site,
         Err(error) => return Err(never_began(&mut record, None, error, cancel)),
     };
@@ -146,7 +146,7 @@ pub fn find(
         allowed,
         record,
         cancel,
-        tell,
+        emit,
         facts,
         made: 0,
         trouble: None,
@@ -160,12 +160,12 @@ struct SearchRun<'a> {
     /// The case whose load is varied.
     base: Case,
     request: &'a SearchRequest,
-    how: &'a How,
+    how: &'a RunOptions,
     conditions: Conditions,
     allowed: Allowed,
     record: Record,
     cancel: &'a Cancel,
-    tell: Tell<'a>,
+    emit: EventSink<'a>,
     facts: SearchFacts,
     /// What goes on from level to level.
     carried: Carried,
@@ -176,7 +176,7 @@ struct SearchRun<'a> {
 }
 
 impl SearchRun<'_> {
-    fn run(mut self, mut site: Site) -> SearchResult {
+    fn run(mut self, mut site: RunningSystem) -> SearchResult {
         let mut search = Search::new(self.request.range.0, self.request.range.1, self.request.max_levels);
         let answer = loop {
             if self.cancel.is_cancelled() || self.trouble.is_some() {
@@ -201,7 +201,7 @@ impl SearchRun<'_> {
 
     /// One trial; `None` where it told nothing, which ends the search. A trial that was too short to tell is made
     /// again, as long as it takes.
-    fn measure_level(&mut self, site: &mut Site, level: u64) -> Option<Outcome> {
+    fn measure_level(&mut self, site: &mut RunningSystem, level: u64) -> Option<Outcome> {
         let (mut length_ns, mut again) = (self.request.level_ns, 0);
         loop {
             let (summary, trial) = self.measure(site, level, length_ns)?;
@@ -217,7 +217,7 @@ impl SearchRun<'_> {
                     self.request.vary.level(level),
                     loadlab_record::units::format_duration_ns(length_ns as f64)
                 );
-                (self.tell)(RunEvent::Note(text));
+                (self.emit)(RunEvent::Note(text));
                 continue;
             }
             let (outcome, why) = judge(&summary, &self.conditions.expect);
@@ -228,7 +228,7 @@ impl SearchRun<'_> {
             // Somebody else on this machine, more often than not: what was not measured is measured again.
             if outcome == Outcome::Invalid && again < INVALID_AGAIN && !self.cancel.is_cancelled() {
                 again += 1;
-                (self.tell)(RunEvent::Note(format!(
+                (self.emit)(RunEvent::Note(format!(
                     "measuring {} again: {why}",
                     self.request.vary.level(level)
                 )));
@@ -239,7 +239,7 @@ impl SearchRun<'_> {
                 Outcome::Missed => "missed",
                 Outcome::Invalid => "invalid",
             };
-            (self.tell)(RunEvent::Note(format!("{}: {word} ({why})", self.request.vary.level(level))));
+            (self.emit)(RunEvent::Note(format!("{}: {word} ({why})", self.request.vary.level(level))));
             self.facts.path.push(SearchStep { level, trial, outcome: word.to_owned(), why });
             self.record.search(&self.facts);
             if outcome != Outcome::Met {
@@ -270,7 +270,7 @@ impl SearchRun<'_> {
     }
 
     /// A trial of a level, and its number; what spoils it ends the search, but for a component that died: that is an answer.
-    fn measure(&mut self, site: &mut Site, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
+    fn measure(&mut self, site: &mut RunningSystem, level: u64, length_ns: u64) -> Option<(Summary, u32)> {
         let case = self.case_of(level, length_ns);
         let opened = self.record.level(&case);
         let (index, number) = match opened {
@@ -284,7 +284,7 @@ impl SearchRun<'_> {
             of: self.request.max_levels as usize,
             cpu_limits: crate::trial::cpu_limits(&case),
         };
-        (self.tell)(event);
+        (self.emit)(event);
         let writer = match self.record.trial(index, number) {
             Ok(writer) => writer,
             Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
@@ -303,15 +303,15 @@ impl SearchRun<'_> {
             carried: Some(&self.carried),
         };
         self.made += 1;
-        let outcome = trial.run(site, &stage, self.tell).masked(&self.how.secrets);
+        let outcome = trial.run(site, &stage, self.emit).masked(&self.how.secrets);
         let next = (!self.cancel.is_cancelled()).then_some(0);
         if next.is_none() {
             self.carried.connect_anew(|_| true);
         }
         let left = site.end_trial(next, false, &stage);
-        logs::mask_ended(&stage, &site.open_logs(), self.tell);
-        let (told, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
-        (self.tell)(RunEvent::TrialEnded { case: case.name, trial: number, summary: told, failure });
+        logs::mask_ended(&stage, &site.open_logs(), self.emit);
+        let (reported, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
+        (self.emit)(RunEvent::TrialEnded { case: case.name, trial: number, summary: reported, failure });
         if let Some((text, exit)) = left.into_iter().next() {
             return self.give_up(text, exit);
         }
@@ -352,14 +352,14 @@ impl SearchRun<'_> {
         case
     }
 
-    fn end(mut self, site: Site, answer: Option<Answer>) -> SearchResult {
+    fn end(mut self, site: RunningSystem, answer: Option<Answer>) -> SearchResult {
         // A server that is to end in good order may wait for its connections.
         self.carried.connect_anew(|_| true);
         if let Err(error) = site.close() {
             let text = format!("cleanup failed: {error}\nhint: try `loadlab clean`");
-            (self.tell)(RunEvent::Note(text));
+            (self.emit)(RunEvent::Note(text));
         }
-        logs::mask_all(&self.record.dir, &self.how.secrets, self.tell);
+        logs::mask_all(&self.record.dir, &self.how.secrets, self.emit);
         let (ended, exit) = match (&answer, &self.trouble) {
             _ if self.cancel.is_cancelled() => (RunEnded::Interrupted, Exit::Interrupted),
             (_, Some((_, exit))) => (RunEnded::Broken, *exit),
@@ -381,7 +381,7 @@ impl SearchRun<'_> {
         let mut exits = vec![exit];
         if let Err(error) = self.record.end(ended) {
             exits.push(Exit::CouldNotRun);
-            (self.tell)(RunEvent::Note(error.to_string()));
+            (self.emit)(RunEvent::Note(error.to_string()));
         }
         SearchResult {
             dir: self.how.out.clone(),
@@ -546,11 +546,11 @@ fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
 /// that is not what is missing.
 fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
     let numbers = SummaryNumbers::new(summary, &[]);
-    let untold = expect
+    let unreported = expect
         .iter()
         .zip(&summary.expectations)
         .filter(|(expr, said)| said.holds.is_none() && expr.evaluate(&Slowest(&numbers)).holds != Some(true));
-    let factors = untold.flat_map(|(expr, _)| expr.names()).filter_map(|name| {
+    let factors = unreported.flat_map(|(expr, _)| expr.names()).filter_map(|name| {
         let (prefix, figure) = name.text.rsplit_once('.').map_or(("", name.text.as_str()), |(p, f)| (p, f));
         let (_, quantile) = PERCENTILES.iter().find(|(n, _)| *n == figure)?;
         let count = match prefix.strip_prefix("tag.") {

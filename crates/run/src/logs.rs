@@ -4,27 +4,27 @@
 use std::path::{Path, PathBuf};
 
 use loadlab_record::Secrets;
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::store::LOGS;
 
 use crate::event::RunEvent;
-use crate::state::{Stage, Tell};
+use crate::state::{EventSink, TrialState};
 
 /// Masks a trial's logs, but for those that somebody still writes to.
-pub fn mask_ended(stage: &Stage, open: &[PathBuf], tell: Tell<'_>) {
+pub fn mask_ended(stage: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
     let Some(writer) = stage.writer.as_ref().filter(|_| !stage.secrets.is_empty()) else { return };
     for path in files_in(&writer.dir().join(LOGS)) {
         if !open.contains(&path)
             && let Some(text) = unmasked(&path, &stage.secrets)
         {
-            stage.event(What::Note { text: text.clone() });
-            tell(RunEvent::Note(text));
+            stage.event(EventKind::Note { text: text.clone() });
+            emit(RunEvent::Note(text));
         }
     }
 }
 
 /// Masks all logs of a run that is over: those of its trials and of its builds.
-pub fn mask_all(run_dir: &Path, secrets: &Secrets, tell: Tell<'_>) {
+pub fn mask_all(run_dir: &Path, secrets: &Secrets, emit: EventSink<'_>) {
     if secrets.is_empty() {
         return;
     }
@@ -36,7 +36,7 @@ pub fn mask_all(run_dir: &Path, secrets: &Secrets, tell: Tell<'_>) {
                 Ok(found) if found.is_dir() && !path.ends_with("scratch") => folders.push(path),
                 Ok(found) if found.is_file() && is_logs => {
                     if let Some(text) = unmasked(&path, secrets) {
-                        tell(RunEvent::Note(text));
+                        emit(RunEvent::Note(text));
                     }
                 }
                 _ => {}
@@ -82,11 +82,11 @@ mod tests {
         write("notes.txt", "s3cret/token");
         let mut secrets = Secrets::default();
         secrets.add(b"s3cret/token").unwrap();
-        let told = std::sync::Mutex::new(Vec::new());
-        mask_all(dir.path(), &secrets, &|event| told.lock().unwrap().push(format!("{event:?}")));
+        let reported = std::sync::Mutex::new(Vec::new());
+        mask_all(dir.path(), &secrets, &|event| reported.lock().unwrap().push(format!("{event:?}")));
         assert_eq!(read("cases/a/1/logs/web.out"), "got ***\n");
         assert_eq!(read("builds/web-1.log"), "using ***\n");
         assert_eq!(read("notes.txt"), "s3cret/token");
-        assert_eq!(*told.lock().unwrap(), Vec::<String>::new());
+        assert_eq!(*reported.lock().unwrap(), Vec::<String>::new());
     }
 }

@@ -12,7 +12,7 @@ use loadlab_record::store::{
 };
 
 use crate::host;
-use crate::options::How;
+use crate::options::RunOptions;
 use crate::site::Builds;
 
 /// A record under way: its writer, and what its manifest says.
@@ -32,7 +32,7 @@ impl Record {
     ///
     /// # Errors
     /// The folder holds something, or cannot be made.
-    pub fn begin(plan: &Plan, how: &How) -> Result<Record, StoreError> {
+    pub fn begin(plan: &Plan, how: &RunOptions) -> Result<Record, StoreError> {
         let manifest = manifest_of(plan, how);
         let writer = RunWriter::create_masking(&how.out, &manifest, &how.secrets)?;
         let dir = std::path::absolute(&how.out).unwrap_or_else(|_| how.out.clone());
@@ -43,7 +43,7 @@ impl Record {
     ///
     /// # Errors
     /// As [`Record::begin`].
-    pub fn begin_search(plan: &Plan, how: &How, facts: SearchFacts) -> Result<Record, StoreError> {
+    pub fn begin_search(plan: &Plan, how: &RunOptions, facts: SearchFacts) -> Result<Record, StoreError> {
         let mut manifest = manifest_of(plan, how);
         manifest.axes.retain(|axis| *axis != facts.vary);
         manifest.axes.push(facts.vary.clone());
@@ -113,7 +113,7 @@ impl Record {
     }
 }
 
-fn manifest_of(plan: &Plan, how: &How) -> Manifest {
+fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
     use sha2::{Digest, Sha256};
     let digest = Sha256::digest(how.plan_text.as_bytes());
     let cases = plan.cases();
@@ -133,7 +133,7 @@ fn manifest_of(plan: &Plan, how: &How) -> Manifest {
         how: RunEnded::Partial,
         writer: host::writer(),
         host: Host::default(),
-        words: plan.words(),
+        words: plan.describe(),
         components: first_of_each(components.map(facts), |c| c.name.clone()),
         axes: plan.axes.clone(),
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir)).collect(),

@@ -4,12 +4,12 @@
 
 use std::path::Path;
 
-use loadlab_plan::{Command, ComponentSpec, Isolation, Part, Plan};
+use loadlab_plan::{Command, ComponentKind, ComponentSpec, Isolation, Plan};
 use loadlab_system::{Engine, Error, Limits, Net, host_check};
 
 use crate::limits;
 use crate::preflight::{Finding, Severity};
-use crate::site::Site;
+use crate::site::RunningSystem;
 use crate::site::error::SiteError;
 
 /// A kind of need: its name, and what is wrong with it; `None` where the plan has no such need.
@@ -19,7 +19,7 @@ type Tried = (&'static str, Option<Result<(), SiteError>>);
 ///
 /// # Errors
 /// The first that this machine does not give.
-pub fn check(plan: &Plan, site: &Site) -> Result<(), SiteError> {
+pub fn check(plan: &Plan, site: &RunningSystem) -> Result<(), SiteError> {
     try_all(plan, Some(site)).into_iter().filter_map(|(_, tried)| tried).collect()
 }
 
@@ -40,7 +40,7 @@ pub fn findings(plan: &Plan) -> Vec<Finding> {
     try_all(plan, None).into_iter().filter_map(finding).collect()
 }
 
-fn try_all(plan: &Plan, site: Option<&Site>) -> Vec<Tried> {
+fn try_all(plan: &Plan, site: Option<&RunningSystem>) -> Vec<Tried> {
     vec![
         ("limits", limits_given(plan, site)),
         ("networks", networks_given(plan)),
@@ -55,9 +55,9 @@ fn components(plan: &Plan) -> impl Iterator<Item = &ComponentSpec> {
     plan.cases().iter().flat_map(|case| &case.system.components)
 }
 
-fn limits_given(plan: &Plan, site: Option<&Site>) -> Option<Result<(), SiteError>> {
+fn limits_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), SiteError>> {
     let mut wanted: Vec<(&str, Limits)> = Vec::new();
-    for component in components(plan).filter(|c| matches!(c.part, Part::Process(_))) {
+    for component in components(plan).filter(|c| matches!(c.part, ComponentKind::Process(_))) {
         let limits = limits::of_plan(&component.limits);
         let of_groups = Limits { open_files: None, link: Default::default(), ..limits };
         let one = (component.name.as_str(), of_groups);
@@ -78,8 +78,10 @@ fn networks_given(plan: &Plan) -> Option<Result<(), SiteError>> {
     (plan.isolate != Isolation::None).then(|| Net::check().map_err(SiteError::from))
 }
 
-fn engine_given(plan: &Plan, site: Option<&Site>) -> Option<Result<(), SiteError>> {
-    let needs = |component: &&ComponentSpec| matches!(component.part, Part::Container(_) | Part::Service(_));
+fn engine_given(plan: &Plan, site: Option<&RunningSystem>) -> Option<Result<(), SiteError>> {
+    let needs = |component: &&ComponentSpec| {
+        matches!(component.part, ComponentKind::Container(_) | ComponentKind::Service(_))
+    };
     let mut needed = plan.cases().iter().filter_map(|case| {
         let component = case.system.components.iter().find(needs)?;
         Some((case.system.engine.as_deref(), component.name.as_str()))
@@ -126,7 +128,7 @@ fn programs_there(plan: &Plan) -> Option<Result<(), SiteError>> {
             component.build.iter().for_each(|build| want(build, &format!("build of `{}`", component.group)));
             // One with a PATH of its own is looked for there.
             let has_path = component.env.iter().any(|(name, _)| name == "PATH");
-            if let (Part::Process(run), false) = (&component.part, has_path) {
+            if let (ComponentKind::Process(run), false) = (&component.part, has_path) {
                 want(run, &format!("component `{}`", component.group));
             }
         }

@@ -6,16 +6,16 @@ use loadlab_load::target::Resolved;
 use loadlab_record::Secrets;
 
 /// How a plan is to be run.
-pub struct How {
+pub struct RunOptions {
     /// The plan's text as its file has it: its hash is recorded. The record shows [`loadlab_plan::Plan::shown_text`].
     pub plan_text: String,
     /// Options as given, for the record.
     pub options: Vec<String>,
     /// The record's folder; must not hold anything.
     pub out: PathBuf,
-    /// This program, which serves as guardian when started with [`How::guardian_arg`].
+    /// This program, which serves as guardian when started with [`RunOptions::guardian_arg`].
     pub exe: PathBuf,
-    /// See [`How::exe`].
+    /// See [`RunOptions::exe`].
     pub guardian_arg: String,
     /// Hosts that may be loaded beside loopback, from the command line.
     pub allow_hosts: Vec<String>,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use loadlab_analysis::Exit;
 use loadlab_record::Secrets;
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::ids::{IdLine, SentIds};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{StoreError, TrialWriter};
@@ -18,43 +18,43 @@ use crate::event::RunEvent;
 use crate::readings::Readings;
 
 /// Where events are told. Called from several threads.
-pub type Tell<'a> = &'a (dyn Fn(RunEvent) + Sync);
+pub type EventSink<'a> = &'a (dyn Fn(RunEvent) + Sync);
 
 /// A trial under way.
-pub struct Stage {
+pub struct TrialState {
     /// Its record; none for a bench.
     pub writer: Option<TrialWriter>,
     /// Ctrl-C.
     pub cancel: Cancel,
     /// What nothing that is seen here may show.
     pub secrets: Secrets,
-    seen: Mutex<Seen>,
+    seen: Mutex<Observed>,
     spoiled: AtomicBool,
 }
 
 /// What was seen.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     clock: Option<TrialClock>,
     /// Before the clock's zero is known, events wait here with their time.
-    waiting: Vec<(u64, What)>,
+    waiting: Vec<(u64, EventKind)>,
     events: Vec<Event>,
     samples: Vec<Sample>,
     /// How many of them were told.
-    told: usize,
+    reported: usize,
     readings: Readings,
     /// Kills for memory that were told, by component.
     kills: HashMap<ProcessId, u64>,
     /// Processes whose death spoils this trial. Others died before it or were taken down by us.
     members: Vec<ProcessId>,
-    trouble: Option<Trouble>,
+    trouble: Option<AbortReason>,
     /// The record could not be written, whatever else troubled the trial before.
     unwritten: Option<Arc<StoreError>>,
 }
 
 /// What ends a trial early.
 #[derive(Clone, Debug)]
-pub enum Trouble {
+pub enum AbortReason {
     /// A component died.
     Died {
         /// Which.
@@ -72,13 +72,13 @@ pub enum Trouble {
     Command(String),
 }
 
-impl Stage {
+impl TrialState {
     /// Nothing has happened.
     pub fn new(writer: Option<TrialWriter>, cancel: Cancel, secrets: Secrets) -> Self {
-        Stage { writer, cancel, secrets, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
+        TrialState { writer, cancel, secrets, seen: Mutex::default(), spoiled: AtomicBool::new(false) }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Observed> {
         // A panic elsewhere must not hide what was seen before.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,14 +103,14 @@ impl Stage {
     }
 
     /// Something happened now.
-    pub fn event(&self, what: What) {
+    pub fn event(&self, what: EventKind) {
         self.event_at(clock::now_ns(), what);
     }
 
     /// Something happened then, on the clock of [`clock::now_ns`].
-    pub fn event_at(&self, at_ns: u64, what: What) {
+    pub fn event_at(&self, at_ns: u64, what: EventKind) {
         let withheld =
-            || What::Failed { text: "an event could not be masked, so it is not recorded".to_owned() };
+            || EventKind::Failed { text: "an event could not be masked, so it is not recorded".to_owned() };
         let what = self.secrets.mask_value(what).unwrap_or_else(withheld);
         let event = {
             let mut seen = self.seen();
@@ -127,7 +127,7 @@ impl Stage {
         if let Some(Err(error)) = self.writer.as_ref().map(write) {
             let error = Arc::new(error);
             self.seen().unwritten.get_or_insert(error.clone());
-            self.spoil(Trouble::Store(error));
+            self.spoil(AbortReason::Store(error));
         }
     }
 
@@ -142,14 +142,14 @@ impl Stage {
     }
 
     /// Ends the trial early. The first trouble counts.
-    pub fn spoil(&self, trouble: Trouble) {
+    pub fn spoil(&self, trouble: AbortReason) {
         let trouble = trouble.masked(&self.secrets);
         self.seen().trouble.get_or_insert(trouble);
         self.spoiled.store(true, Ordering::Release);
     }
 
     /// What ended it early.
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn trouble(&self) -> Option<AbortReason> {
         self.seen().trouble.clone()
     }
 
@@ -177,13 +177,13 @@ impl Stage {
                 seen.samples.extend(samples);
             }
             Watched::Note(text) => {
-                self.event(What::Note { text });
+                self.event(EventKind::Note { text });
             }
         }
     }
 
     /// Takes what the system noticed: deaths end the trial.
-    pub fn notices(&self, notices: &Mutex<Receiver<Notice>>, tell: Tell<'_>) {
+    pub fn notices(&self, notices: &Mutex<Receiver<Notice>>, emit: EventSink<'_>) {
         let Ok(receiver) = notices.try_lock() else { return };
         while let Ok(notice) = receiver.try_recv() {
             match notice {
@@ -193,9 +193,12 @@ impl Stage {
                         self.out_of_memory(&component, at_ns);
                     }
                     let (component, status) = (component.name().to_owned(), status.to_string());
-                    self.event_at(at_ns, What::Died { component: component.clone(), status: status.clone() });
-                    tell(RunEvent::Died { component: component.clone(), status: status.clone() });
-                    self.spoil(Trouble::Died { component, status });
+                    self.event_at(
+                        at_ns,
+                        EventKind::Died { component: component.clone(), status: status.clone() },
+                    );
+                    emit(RunEvent::Died { component: component.clone(), status: status.clone() });
+                    self.spoil(AbortReason::Died { component, status });
                 }
                 Notice::OutOfMemory { component, kills, at_ns } => {
                     let text = format!(
@@ -203,7 +206,7 @@ impl Stage {
                         component.name()
                     );
                     self.out_of_memory(&component, at_ns);
-                    tell(RunEvent::Note(text));
+                    emit(RunEvent::Note(text));
                 }
                 Notice::LogCut { component, path, at_ns } => {
                     let text = format!(
@@ -211,53 +214,53 @@ impl Stage {
                         path.display(),
                         component.name()
                     );
-                    self.event_at(at_ns, What::Note { text: text.clone() });
-                    tell(RunEvent::Note(text));
+                    self.event_at(at_ns, EventKind::Note { text: text.clone() });
+                    emit(RunEvent::Note(text));
                 }
                 _ => {}
             }
         }
-        self.tell_samples(tell);
+        self.emit_samples(emit);
     }
 
     /// Tells what was read since the last time. The watcher's own thread must not wait for whoever listens.
-    fn tell_samples(&self, tell: Tell<'_>) {
+    fn emit_samples(&self, emit: EventSink<'_>) {
         let new = {
             let mut seen = self.seen();
             let so_far = seen.samples.len();
-            let from = std::mem::replace(&mut seen.told, so_far);
+            let from = std::mem::replace(&mut seen.reported, so_far);
             seen.samples.get(from..).unwrap_or_default().to_vec()
         };
         if !new.is_empty() {
-            tell(RunEvent::Watched(new));
+            emit(RunEvent::Watched(new));
         }
     }
 
     fn out_of_memory(&self, component: &Component, at_ns: u64) {
         let kills = component.oom_kills().unwrap_or(0);
         // A kill may be noticed by its count and, a moment later, by the death it brought.
-        let told = self.seen().kills.insert(component.process(), kills);
-        if told.is_some_and(|told| told >= kills) {
+        let reported = self.seen().kills.insert(component.process(), kills);
+        if reported.is_some_and(|reported| reported >= kills) {
             return;
         }
         let limit_bytes = component.limits().memory_bytes;
         self.event_at(
             at_ns,
-            What::OutOfMemory { component: component.name().to_owned(), kills, limit_bytes },
+            EventKind::OutOfMemory { component: component.name().to_owned(), kills, limit_bytes },
         );
     }
 
     /// A relay that was started before its component: its end spoils the trial as the component's would.
     pub fn relay(&self, relay: &Component) {
         self.member(relay.process());
-        self.event(What::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });
+        self.event(EventKind::Up { component: relay.name().to_owned(), pid: Some(relay.process().pid) });
     }
 
     /// The limits of a component as the kernel has them now.
     pub fn limits(&self, component: &Component) {
         let limits = component.limits_in_force();
         if !limits.is_empty() {
-            self.event(What::Limited { component: component.name().to_owned(), limits });
+            self.event(EventKind::Limited { component: component.name().to_owned(), limits });
         }
     }
 
@@ -311,36 +314,38 @@ impl Stage {
     }
 }
 
-impl Trouble {
+impl AbortReason {
     /// What it asks for.
     pub fn exit(&self) -> Exit {
         match self {
-            Trouble::Died { .. } => Exit::Failed,
-            Trouble::Store(_) | Trouble::Unreachable(_) | Trouble::Load(_) => Exit::CouldNotRun,
-            Trouble::Command(_) => Exit::NotUp,
+            AbortReason::Died { .. } => Exit::Failed,
+            AbortReason::Store(_) | AbortReason::Unreachable(_) | AbortReason::Load(_) => Exit::CouldNotRun,
+            AbortReason::Command(_) => Exit::NotUp,
         }
     }
 
     /// The same without secrets. What is wrong with the record's files is not theirs to tell.
-    fn masked(self, secrets: &Secrets) -> Trouble {
+    fn masked(self, secrets: &Secrets) -> AbortReason {
         let text = |text: String| secrets.mask(&text).into_owned();
         match self {
-            Trouble::Died { component, status } => {
-                Trouble::Died { component: text(component), status: text(status) }
+            AbortReason::Died { component, status } => {
+                AbortReason::Died { component: text(component), status: text(status) }
             }
-            Trouble::Store(error) => Trouble::Store(error),
-            Trouble::Unreachable(why) => Trouble::Unreachable(text(why)),
-            Trouble::Load(why) => Trouble::Load(text(why)),
-            Trouble::Command(why) => Trouble::Command(text(why)),
+            AbortReason::Store(error) => AbortReason::Store(error),
+            AbortReason::Unreachable(why) => AbortReason::Unreachable(text(why)),
+            AbortReason::Load(why) => AbortReason::Load(text(why)),
+            AbortReason::Command(why) => AbortReason::Command(text(why)),
         }
     }
 
     /// In words, for the record and the user.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
-            Trouble::Died { component, status } => format!("component `{component}` died: {status}"),
-            Trouble::Store(error) => error.to_string(),
-            Trouble::Unreachable(text) | Trouble::Load(text) | Trouble::Command(text) => text.clone(),
+            AbortReason::Died { component, status } => format!("component `{component}` died: {status}"),
+            AbortReason::Store(error) => error.to_string(),
+            AbortReason::Unreachable(text) | AbortReason::Load(text) | AbortReason::Command(text) => {
+                text.clone()
+            }
         }
     }
 }

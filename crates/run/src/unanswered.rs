@@ -2,7 +2,7 @@
 
 use loadlab_analysis::judge::could_not_run;
 use loadlab_record::Failure;
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::summary::Summary;
 
 /// The reason and what to do about it, if no request ever had a connection that it could be sent on.
@@ -11,7 +11,7 @@ pub fn unanswered(summary: &Summary, examples: &[Example]) -> Option<String> {
         return None;
     }
     let most = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind)?;
-    let example = examples.iter().find(|e| e.kept == Kept::Failed && e.outcome == most.name());
+    let example = examples.iter().find(|e| e.kept == ExampleReason::Failed && e.outcome == most.name());
     let address = example.map_or_else(|| summary.load.url.clone(), |e| e.address.clone());
     let why = example.and_then(|e| e.error.clone()).unwrap_or_else(|| "no request was answered".to_owned());
     Some(match most {

@@ -222,9 +222,10 @@ fn a_collector_that_fell_behind() {
     let check = |until_ns: u64, expect: Option<&str>| {
         let sim = Sim::new(Stub::new(|_, _| MS)).uncollected(2_500 * MS, until_ns);
         let s = go(&spec(users(4)), sim);
-        let told: Vec<_> = s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
+        let reported: Vec<_> =
+            s.doubts.iter().map(|d| (d.kind.as_str(), d.grave, d.evidence.as_str())).collect();
         assert_eq!(
-            told,
+            reported,
             expect.map(|evidence| ("coarse_ticks", false, evidence)).into_iter().collect::<Vec<_>>()
         );
         s.requests

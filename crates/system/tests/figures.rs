@@ -172,7 +172,7 @@ fn limits_of_a_living_component_change() {
     spec.cpus = vec![0];
     let component = bench.system.up(&spec).unwrap();
     eventually("two processes", || (component.pids().len() == 2).then_some(()));
-    let words = || component.limits_in_force().words().join(", ");
+    let words = || component.limits_in_force().describe().join(", ");
     assert_eq!(words(), "50 % of a core, 50 open files, cores 0");
     let other =
         Limits { memory_bytes: Some(64 << 20), memory_swap_bytes: Some(96 << 20), ..Limits::default() };

@@ -1,7 +1,7 @@
 //! Where nothing is at its end: conclusions from outside. A few requests at a time, or the component that the latency is
 //! inside. They say so.
 
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::sample::Sample;
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
@@ -36,9 +36,11 @@ fn holders(trial: &TrialData<'_>) -> Vec<(String, f64)> {
         // What it has open without a load is its own: read before it (at rest), or after it, when connections may still be
         // about to close. Where nobody looked then, a small server's few.
         let least = |values: Vec<f64>| values.into_iter().reduce(f64::min);
-        let told = trial.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
-        let own =
-            told.or_else(|| least(files(false))).or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
+        let reported =
+            trial.summary.components.get(name).and_then(|c| c.open_files_at_rest).map(|n| n as f64);
+        let own = reported
+            .or_else(|| least(files(false)))
+            .or_else(|| least(files(true)).map(|n| n.min(OWN_FILES)))?;
         Some((name.clone(), (loaded - own).max(0.0)))
     });
     held.filter(|(_, n)| *n >= HOLDS_SHARE * in_flight.max(1.0)).collect()
@@ -85,7 +87,7 @@ pub fn inside(trial: &TrialData<'_>) -> Suspect {
     let mut suspect = inside_whom(trial);
     let load = during(trial);
     let acts = trial.events.iter().filter_map(|e| match &e.what {
-        What::Action { what, error: None, .. } if load.has(e.at_s) => {
+        EventKind::Action { what, error: None, .. } if load.has(e.at_s) => {
             Some(format!("`{what}` at {}", seconds(e.at_s)))
         }
         _ => None,

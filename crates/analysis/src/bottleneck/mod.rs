@@ -21,7 +21,7 @@
 mod inferred;
 
 use loadlab_record::Failure;
-use loadlab_record::event::{Event, What};
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::load::Tick;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, Summary};
@@ -176,17 +176,17 @@ fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
         let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
         (!stem.is_empty() && stem.len() < name.len()).then_some(stem)
     }
-    let mut told: Vec<(Suspect, Vec<String>)> = Vec::new();
+    let mut reported: Vec<(Suspect, Vec<String>)> = Vec::new();
     for suspect in sorted {
         let like = |(first, _): &&mut (Suspect, Vec<String>)| {
             first.kind == suspect.kind && stem(first).is_some() && stem(first) == stem(&suspect)
         };
-        match (told.iter_mut().find(like), &suspect.who) {
+        match (reported.iter_mut().find(like), &suspect.who) {
             (Some((_, others)), Some(name)) => others.push(name.clone()),
-            _ => told.push((suspect, Vec::new())),
+            _ => reported.push((suspect, Vec::new())),
         }
     }
-    let worded = told.into_iter().map(|(mut first, mut others)| {
+    let worded = reported.into_iter().map(|(mut first, mut others)| {
         if !others.is_empty() {
             others.sort();
             first.text = format!("{}; likewise {}", first.text, others.join(", "));
@@ -256,7 +256,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
 
 fn died(trial: &TrialData<'_>) -> Vec<Suspect> {
     let died = trial.events.iter().filter_map(|e| match &e.what {
-        What::Died { component, status } => Some(Suspect {
+        EventKind::Died { component, status } => Some(Suspect {
             kind: Kind::Died,
             who: Some(component.clone()),
             at_s: Some(e.at_s),

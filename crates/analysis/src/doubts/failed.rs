@@ -21,7 +21,7 @@ pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
         .map(|(kind, n)| format!("{} {}", kind.name(), format_count(n as f64)))
         .collect();
     let statuses: Vec<String> = summary.statuses.keys().map(u16::to_string).collect();
-    let told = match statuses.is_empty() {
+    let reported = match statuses.is_empty() {
         true => String::new(),
         false => format!(", status {}", statuses.join(", ")),
     };
@@ -31,7 +31,7 @@ pub(super) fn all_failed(summary: &Summary) -> Option<Doubt> {
     };
     let worst = summary.failures.nonzero().max_by_key(|(_, n)| *n).map(|(kind, _)| kind);
     let hint = hint_for_failures(worst?, &summary.statuses);
-    doubt("all_failed", false, format!("{all}: {}{told}", kinds.join(", ")), hint)
+    doubt("all_failed", false, format!("{all}: {}{reported}", kinds.join(", ")), hint)
 }
 
 /// What to look at where nothing but this happens.

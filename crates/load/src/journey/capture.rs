@@ -54,7 +54,7 @@ pub enum Fault {
 
 impl Fault {
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Fault::Nothing => "there was nothing to capture",
             Fault::NotJson => "there was nothing to capture: the body is not JSON",

@@ -1,6 +1,6 @@
 //! When an answer is good: checks of its status, head, body, size and time, and which one failed.
 //!
-//! Judging stops at the first check that does not hold. Its words are made only for those who ask ([`Checks::words`]),
+//! Judging stops at the first check that does not hold. Its words are made only for those who ask ([`Checks::describe`]),
 //! since few failures are shown and all are counted.
 
 use loadlab_record::Secrets;
@@ -182,14 +182,14 @@ impl Checks {
 
     /// A failed check in words, with what the answer had instead, and none of the secrets.
     #[cold]
-    pub fn words(&self, failed: Failed, answer: &Answer<'_>, secrets: &Secrets) -> String {
+    pub fn describe(&self, failed: Failed, answer: &Answer<'_>, secrets: &Secrets) -> String {
         let quoted = |bytes: &[u8]| quoted(&secrets.mask_bytes(bytes));
         let missing = || "a check failed".to_owned();
         match failed {
             Failed::Status => format!("status {} is not {}", answer.status, self.good_statuses()),
             Failed::Header(at) => self.headers.get(usize::from(at)).map_or_else(missing, |(name, expect)| {
                 let found = header(answer.head, name).map_or("not present".to_owned(), &quoted);
-                format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.words(&quoted))
+                format!("header `{}` {}: {found}", String::from_utf8_lossy(name), expect.describe(&quoted))
             }),
             Failed::Contains(at) => {
                 let fixed = self.contains.iter().map(|text| text.0.needle());
@@ -205,7 +205,7 @@ impl Checks {
                     Ok(None) => "not present".to_owned(),
                     Err(_) => "the body is not JSON".to_owned(),
                 };
-                format!("JSON `{}` {}: {found}", check.shown, check.expect.words(&quoted))
+                format!("JSON `{}` {}: {found}", check.shown, check.expect.describe(&quoted))
             }),
             Failed::Size(at) => self.size.get(usize::from(at)).map_or_else(missing, |bound| {
                 format!("size {} B is not {} {} B", answer.size, bound.operator.sign(), bound.value)
@@ -267,7 +267,7 @@ impl Expect {
     }
 
     /// What does not hold.
-    fn words(&self, quoted: &dyn Fn(&[u8]) -> String) -> String {
+    fn describe(&self, quoted: &dyn Fn(&[u8]) -> String) -> String {
         match self {
             Expect::Exists(true) => "is missing".to_owned(),
             Expect::Exists(false) => "should not be present".to_owned(),
@@ -319,7 +319,7 @@ mod tests {
             Answer { status: 200, head: HEAD, body: BODY, size: BODY.len() as u64, time_ns: 5_000_000 };
         match checks.judge(&answer) {
             Ok(()) => "good".to_owned(),
-            Err(failed) => checks.words(failed, &answer, &Secrets::default()),
+            Err(failed) => checks.describe(failed, &answer, &Secrets::default()),
         }
     }
 
@@ -403,7 +403,7 @@ mod tests {
         let answer = Answer { status: 200, head: b"", body: b"<html>", size: 6, time_ns: 0 };
         let failed = checks.judge(&answer).unwrap_err();
         assert_eq!(
-            checks.words(failed, &answer, &Secrets::default()),
+            checks.describe(failed, &answer, &Secrets::default()),
             "JSON `/a` should not be present: the body is not JSON"
         );
     }

@@ -19,7 +19,7 @@ pub enum Fault {
 
 impl Fault {
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Fault::Unknown => "the body has a content encoding other than gzip and deflate",
             Fault::Broken => "the body cannot be decoded as its content-encoding says",

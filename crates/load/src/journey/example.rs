@@ -4,7 +4,7 @@
 use loadlab_record::Secrets;
 use loadlab_record::secrets::MASK;
 
-use crate::journey::order::Course;
+use crate::journey::order::StepOrder;
 
 /// Longest value that is shown, in characters.
 const SHOWN: usize = 200;
@@ -59,7 +59,7 @@ pub fn with_captured<'a>(
 }
 
 /// Which step a request is, as people count.
-pub fn step_of(course: &Course, request: u32) -> String {
+pub fn step_of(course: &StepOrder, request: u32) -> String {
     let in_round = course.before + course.round;
     match request {
         _ if request < course.before => format!("before {}", request + 1),
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn steps_are_counted_in_their_part() {
-        let course = Course { before: 1, round: 2, after: 1, ..Course::default() };
+        let course = StepOrder { before: 1, round: 2, after: 1, ..StepOrder::default() };
         let all: Vec<String> = (0..4).map(|request| step_of(&course, request)).collect();
         assert_eq!(all, ["before 1", "step 1", "step 2", "after 1"]);
     }

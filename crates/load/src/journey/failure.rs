@@ -31,18 +31,18 @@ impl StepFailure {
     }
 
     /// In words that hold for every answer.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
-            StepFailure::Unwritten(fault) => fault.words(),
+            StepFailure::Unwritten(fault) => fault.describe(),
             StepFailure::Check(Failed::Status) => "check failed: status",
             StepFailure::Check(Failed::Header(_)) => "check failed: header",
             StepFailure::Check(Failed::Contains(_)) => "check failed: the body does not contain the text",
             StepFailure::Check(Failed::Json(_)) => "check failed: JSON",
             StepFailure::Check(Failed::Size(_)) => "check failed: size",
             StepFailure::Check(Failed::Time(_)) => "check failed: time",
-            StepFailure::Capture(_, fault) => fault.words(),
-            StepFailure::Redirect(fault) => fault.words(),
-            StepFailure::Encoded(fault) => fault.words(),
+            StepFailure::Capture(_, fault) => fault.describe(),
+            StepFailure::Redirect(fault) => fault.describe(),
+            StepFailure::Encoded(fault) => fault.describe(),
             StepFailure::NoEcho => "check failed: the message does not contain the text",
             StepFailure::NotText => "the text to send is not UTF-8",
             StepFailure::TooLong => "the body is too long for checks and captures",

@@ -6,7 +6,7 @@ use crate::random::Random;
 
 /// How the requests of a load are gone through. They lie in this order: before, round, after.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Course {
+pub struct StepOrder {
     /// So many are made once, before a user's first round.
     pub before: u32,
     /// So many make a round.
@@ -35,7 +35,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum Phase {
     #[default]
     Outside,
     Before,
@@ -47,14 +47,14 @@ enum Stage {
 /// Where a user is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    stage: Stage,
+    stage: Phase,
     /// The request it makes, or makes next.
     pub request: u32,
     /// Rounds it has behind it.
     pub rounds: u64,
 }
 
-impl Course {
+impl StepOrder {
     /// The request of a round of which only its number is known, where nobody goes through them all.
     pub fn of_number(&self, number: u64, seed: u64) -> u32 {
         match self.weights.last() {
@@ -85,29 +85,29 @@ impl Course {
 impl Progress {
     /// It has left, or never had anything to do.
     pub fn is_gone(&self) -> bool {
-        self.stage == Stage::Gone
+        self.stage == Phase::Gone
     }
 
     /// It has not yet begun.
     pub fn is_outside(&self) -> bool {
-        self.stage == Stage::Outside
+        self.stage == Phase::Outside
     }
 
     /// It is at what comes after its rounds.
     pub fn is_leaving(&self) -> bool {
-        self.stage == Stage::After
+        self.stage == Phase::After
     }
 
     /// A round begins with the request that comes next: time to take new rows of the feeds.
-    pub fn begins_round(&self, course: &Course) -> bool {
+    pub fn begins_round(&self, course: &StepOrder) -> bool {
         match self.stage {
-            Stage::Round => self.request == course.before || !course.weights.is_empty(),
+            Phase::Round => self.request == course.before || !course.weights.is_empty(),
             _ => false,
         }
     }
 
     /// How many requests it may still make, the present one included, if none of them fails.
-    pub fn most_left(&self, course: &Course) -> u64 {
+    pub fn most_left(&self, course: &StepOrder) -> u64 {
         let [before, round, after] = [course.before, course.round, course.after].map(u64::from);
         if !course.weights.is_empty() {
             return u64::MAX;
@@ -115,72 +115,72 @@ impl Progress {
         let rounds = |left: u64| left.saturating_mul(round).saturating_add(after);
         let (at, left) = (u64::from(self.request), course.rounds.saturating_sub(self.rounds));
         match self.stage {
-            Stage::Outside => before.saturating_add(rounds(left)),
-            Stage::Before => (before - at).saturating_add(rounds(left)),
-            Stage::Round => (before + round - at).saturating_add(rounds(left.saturating_sub(1))),
-            Stage::After => before + round + after - at,
-            Stage::Gone => 0,
+            Phase::Outside => before.saturating_add(rounds(left)),
+            Phase::Before => (before - at).saturating_add(rounds(left)),
+            Phase::Round => (before + round - at).saturating_add(rounds(left.saturating_sub(1))),
+            Phase::After => before + round + after - at,
+            Phase::Gone => 0,
         }
     }
 
-    /// Begins with what [`Course::first_of`] says.
-    pub fn begin_with(&mut self, course: &Course, request: u32) {
-        let stage = if course.before > 0 { Stage::Before } else { Stage::Round };
+    /// Begins with what [`StepOrder::first_of`] says.
+    pub fn begin_with(&mut self, course: &StepOrder, request: u32) {
+        let stage = if course.before > 0 { Phase::Before } else { Phase::Round };
         *self = Progress { stage, request, rounds: 0 };
     }
 
     /// Goes to the next request; false if there is none.
-    pub fn step(&mut self, course: &Course, random: &mut Random, step: Step) -> bool {
+    pub fn step(&mut self, course: &StepOrder, random: &mut Random, step: Step) -> bool {
         let in_round = course.before + course.round;
         match (self.stage, step) {
             (_, Step::Past(requests)) => {
                 self.request += requests;
                 return self.step(course, random, Step::On);
             }
-            (Stage::Before | Stage::Round | Stage::After, Step::Ahead(requests)) => self.request += requests,
-            (Stage::Outside, Step::Leave) | (Stage::After, Step::EndRound | Step::Leave) => {
-                self.stage = Stage::Gone
+            (Phase::Before | Phase::Round | Phase::After, Step::Ahead(requests)) => self.request += requests,
+            (Phase::Outside, Step::Leave) | (Phase::After, Step::EndRound | Step::Leave) => {
+                self.stage = Phase::Gone
             }
-            (Stage::Gone, _) => {}
-            (Stage::Before | Stage::Round, Step::Leave) => self.leave(course),
-            (Stage::Outside, _) => self.begin(course, random),
-            (Stage::Before, Step::On) if self.request + 1 < course.before => self.request += 1,
-            (Stage::Before, Step::On) => self.begin_round(course, random),
+            (Phase::Gone, _) => {}
+            (Phase::Before | Phase::Round, Step::Leave) => self.leave(course),
+            (Phase::Outside, _) => self.begin(course, random),
+            (Phase::Before, Step::On) if self.request + 1 < course.before => self.request += 1,
+            (Phase::Before, Step::On) => self.begin_round(course, random),
             // A user that could not log in tries again; each try counts, or it would do so for ever.
-            (Stage::Before, Step::EndRound) => {
+            (Phase::Before, Step::EndRound) => {
                 self.rounds += 1;
                 self.begin(course, random);
             }
-            (Stage::Round, Step::On) if course.weights.is_empty() && self.request + 1 < in_round => {
+            (Phase::Round, Step::On) if course.weights.is_empty() && self.request + 1 < in_round => {
                 self.request += 1
             }
-            (Stage::Round, _) => {
+            (Phase::Round, _) => {
                 self.rounds += 1;
                 self.begin_round(course, random);
             }
-            (Stage::After, Step::On) if self.request + 1 < in_round + course.after => self.request += 1,
-            (Stage::After, Step::On) => self.stage = Stage::Gone,
+            (Phase::After, Step::On) if self.request + 1 < in_round + course.after => self.request += 1,
+            (Phase::After, Step::On) => self.stage = Phase::Gone,
         }
-        self.stage != Stage::Gone
+        self.stage != Phase::Gone
     }
 
-    fn begin(&mut self, course: &Course, random: &mut Random) {
+    fn begin(&mut self, course: &StepOrder, random: &mut Random) {
         if course.before == 0 || self.rounds >= course.rounds {
             return self.begin_round(course, random);
         }
-        (self.stage, self.request) = (Stage::Before, 0);
+        (self.stage, self.request) = (Phase::Before, 0);
     }
 
-    fn begin_round(&mut self, course: &Course, random: &mut Random) {
+    fn begin_round(&mut self, course: &StepOrder, random: &mut Random) {
         if self.rounds >= course.rounds || course.round == 0 {
             return self.leave(course);
         }
-        (self.stage, self.request) = (Stage::Round, course.before + course.draw(random));
+        (self.stage, self.request) = (Phase::Round, course.before + course.draw(random));
     }
 
-    fn leave(&mut self, course: &Course) {
+    fn leave(&mut self, course: &StepOrder) {
         let first = course.before + course.round;
-        (self.stage, self.request) = (if course.after > 0 { Stage::After } else { Stage::Gone }, first);
+        (self.stage, self.request) = (if course.after > 0 { Phase::After } else { Phase::Gone }, first);
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     /// The requests of a user, for each what follows it.
-    fn way(course: &Course, steps: &[Step]) -> Vec<u32> {
+    fn way(course: &StepOrder, steps: &[Step]) -> Vec<u32> {
         let (mut progress, mut random) = (Progress::default(), Random::new(1));
         let mut way = Vec::new();
         let mut steps = steps.iter();
@@ -202,8 +202,8 @@ mod tests {
         way
     }
 
-    fn course(before: u32, round: u32, after: u32, rounds: u64) -> Course {
-        Course { before, round, after, weights: Vec::new(), rounds }
+    fn course(before: u32, round: u32, after: u32, rounds: u64) -> StepOrder {
+        StepOrder { before, round, after, weights: Vec::new(), rounds }
     }
 
     #[test]
@@ -233,7 +233,7 @@ mod tests {
         }
         assert_eq!(left, [9, 8, 7, 6, 5, 4, 3, 2, 1]);
         assert_eq!((Progress::default().most_left(&course), progress.most_left(&course)), (9, 0));
-        let endless = Course { rounds: u64::MAX, ..course };
+        let endless = StepOrder { rounds: u64::MAX, ..course };
         assert_eq!(Progress::default().most_left(&endless), u64::MAX);
     }
 
@@ -243,13 +243,13 @@ mod tests {
         // Requests 0, 1 and 2 are one step.
         assert_eq!(way(&course(0, 4, 0, 2), &[Ahead(1), Ahead(1), On, On, Past(2), On]), [0, 1, 2, 3, 0, 3]);
         assert_eq!(way(&course(0, 4, 0, 1), &[Ahead(2), On]), [0, 2, 3]);
-        let mix = Course { weights: vec![1, 1, 1], ..course(0, 3, 0, 2) };
+        let mix = StepOrder { weights: vec![1, 1, 1], ..course(0, 3, 0, 2) };
         assert_eq!(way(&mix, &[Ahead(1), Ahead(1), On, Past(2)]), [0, 1, 2, 0]);
     }
 
     #[test]
     fn a_mix_draws_by_weight() {
-        let course = Course { before: 1, round: 3, after: 0, weights: vec![7, 7, 10], rounds: 30_000 };
+        let course = StepOrder { before: 1, round: 3, after: 0, weights: vec![7, 7, 10], rounds: 30_000 };
         let (mut progress, mut random) = (Progress::default(), Random::new(7));
         let mut counts = [0u32; 4];
         while progress.step(&course, &mut random, Step::On) {

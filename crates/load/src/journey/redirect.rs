@@ -27,7 +27,7 @@ pub enum Fault {
 
 impl Fault {
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Fault::Elsewhere => "it is redirected to a host that no step of the load uses",
             Fault::Unreadable => "the location of the redirect is not valid",

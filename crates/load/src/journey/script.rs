@@ -10,7 +10,7 @@ use crate::journey::capture::{Capture, Slots};
 use crate::journey::check::{Checks, Expect, Failed};
 use crate::journey::example::Remembered;
 use crate::journey::failure::StepFailure;
-use crate::journey::order::{Course, Step};
+use crate::journey::order::{Step, StepOrder};
 use crate::journey::redirect::Site;
 use crate::journey::response::{BufferedResponse, Buffering, Ended};
 use crate::journey::rows::{Dealing, Rows};
@@ -141,7 +141,7 @@ pub struct Written {
 #[derive(Clone, Debug)]
 pub struct Journey {
     /// Their order.
-    pub course: Course,
+    pub course: StepOrder,
     /// One for each request.
     pub scripts: Vec<Script>,
     /// The load's hosts, in the same order.
@@ -287,9 +287,9 @@ impl Script {
             (StepFailure::Check(failed), _) => {
                 let empty = BufferedResponse::default();
                 let kept = kept.unwrap_or(&empty);
-                self.checks.words(failed, &kept.answer(ended), secrets)
+                self.checks.describe(failed, &kept.answer(ended), secrets)
             }
-            (other, _) => other.words().to_owned(),
+            (other, _) => other.describe().to_owned(),
         }
     }
 }

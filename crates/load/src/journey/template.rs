@@ -25,7 +25,7 @@ pub enum Fault {
 
 impl Fault {
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Fault::Unset(_) => "a value it needs was not captured",
             Fault::NoRow(_) => "a data feed is exhausted",

@@ -4,7 +4,7 @@
 //! slower and slower does not allocate.
 
 use loadlab_record::Secrets;
-use loadlab_record::example::{BODY_BYTES, Example, HEAD_BYTES, KEPT, Kept};
+use loadlab_record::example::{BODY_BYTES, Example, ExampleReason, HEAD_BYTES, KEPT};
 use loadlab_record::outcome::{Failure, Outcome};
 
 use crate::journey::example::Shown;
@@ -76,7 +76,7 @@ impl std::fmt::Display for Reason {
             Reason::Tls => f.write_str("no TLS connection with the server"),
             Reason::WebSocket => f.write_str("the WebSocket failed"),
             Reason::Proxy => f.write_str("the proxy did not open a tunnel"),
-            Reason::Script(trouble) => f.write_str(trouble.words()),
+            Reason::Script(trouble) => f.write_str(trouble.describe()),
             Reason::Os(number) => {
                 let text = std::io::Error::from_raw_os_error(*number).to_string();
                 f.write_str(text.split(" (os error").next().unwrap_or(&text).to_lowercase().as_str())
@@ -158,7 +158,7 @@ impl ExampleStore {
         }
         first.then(|| {
             let slot = Slot::of(exchange, number, Vec::new());
-            self.example(&slot, exchange.request, exchange.outcome, Kept::Failed)
+            self.example(&slot, exchange.request, exchange.outcome, ExampleReason::Failed)
         })
     }
 
@@ -170,12 +170,14 @@ impl ExampleStore {
                 0 => Outcome::Ok,
                 n => Outcome::Failed(Failure::ALL[n - 1]),
             };
-            out.extend(group.slow.iter().map(|s| self.example(s, &requests[s.label], outcome, Kept::Slow)));
+            out.extend(
+                group.slow.iter().map(|s| self.example(s, &requests[s.label], outcome, ExampleReason::Slow)),
+            );
         }
         out
     }
 
-    fn example(&self, slot: &Slot, request: &Request, outcome: Outcome, kept: Kept) -> Example {
+    fn example(&self, slot: &Slot, request: &Request, outcome: Outcome, kept: ExampleReason) -> Example {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let head_end = slot.head_end.unwrap_or(slot.bytes.len()).min(slot.bytes.len());
         let (head, body) = slot.bytes.split_at(head_end);

@@ -25,7 +25,7 @@ pub enum Fault {
 
 impl Fault {
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Fault::Malformed(words) => words,
             Fault::HeadTooLarge => "response head longer than 64 KiB",
@@ -324,7 +324,7 @@ fn parse_head(bytes: &[u8], no_body: bool) -> Result<Option<(Head, usize)>, Faul
     let used = match config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers) {
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(error) => return Err(Fault::Malformed(words(error))),
+        Err(error) => return Err(Fault::Malformed(describe(error))),
     };
     if used > MAX_HEAD {
         return Err(Fault::HeadTooLarge);
@@ -394,7 +394,7 @@ fn last_item_is(value: &[u8], item: &[u8]) -> bool {
     value.rsplit(|b| *b == b',').next().is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(item))
 }
 
-fn words(error: httparse::Error) -> &'static str {
+fn describe(error: httparse::Error) -> &'static str {
     match error {
         httparse::Error::HeaderName => "invalid header name",
         httparse::Error::HeaderValue => "invalid header value",
@@ -533,7 +533,7 @@ mod tests {
                     }
                     Ok(fed) => assert_eq!(fed.used, part.len()),
                     Err(fault) => {
-                        result = Err(fault.words());
+                        result = Err(fault.describe());
                         break;
                     }
                 }
@@ -597,7 +597,7 @@ mod tests {
                 let mut reader = Reader::default();
                 bytes.chunks(piece).find_map(|part| match reader.feed(part, false, memo) {
                     Ok(fed) => fed.done.then_some(Ok(())),
-                    Err(fault) => Some(Err(fault.words())),
+                    Err(fault) => Some(Err(fault.describe())),
                 })
             };
             // As many again with the next answer.
@@ -626,7 +626,7 @@ mod tests {
         ] {
             let mut reader = Reader::default();
             let result = reader.feed(input.as_bytes(), false, &mut Memo::default());
-            assert_eq!(result.unwrap_err().words(), words, "{input}");
+            assert_eq!(result.unwrap_err().describe(), words, "{input}");
         }
     }
 

@@ -269,7 +269,7 @@ impl<'r> Worker<'r> {
                     Fault::HeadTooLarge => Failure::TooLarge,
                     Fault::Malformed(_) => Failure::Protocol,
                 };
-                self.fail(ops, exchange_id, failure, Reason::Words(fault.words()));
+                self.fail(ops, exchange_id, failure, Reason::Words(fault.describe()));
             }
         }
     }

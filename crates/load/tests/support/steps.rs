@@ -1,7 +1,7 @@
 //! Steps of journeys: requests that are written anew each time.
 
 use loadlab_load::journey::capture::Slots;
-use loadlab_load::journey::order::Course;
+use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Journey, Message, Script};
 use loadlab_load::journey::template::Template;
 use loadlab_record::escape::Escape;
@@ -47,7 +47,7 @@ pub fn step(head: &str, body: Option<&str>) -> Script {
 /// Nothing to do, and nothing to remember.
 pub fn plain_journey() -> Journey {
     Journey {
-        course: Course::default(),
+        course: StepOrder::default(),
         scripts: vec![],
         sites: vec![],
         cookies: false,

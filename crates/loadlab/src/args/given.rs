@@ -211,13 +211,13 @@ fn behind_option(word: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    fn words(words: &[&str]) -> Vec<String> {
+    fn describe(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
     #[test]
     fn credentials_that_are_typed_are_found() {
-        let typed = words(&[
+        let typed = describe(&[
             "bench",
             "http://127.0.0.1:1/",
             "-H",
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn messages_about_the_command_line_show_none() {
-        let typed = words(&[
+        let typed = describe(&[
             "bench",
             "--header=k=v",
             "-H",

@@ -87,7 +87,7 @@ fn words_of(choice: &PlanChoice, set: &[String]) -> Vec<String> {
 /// The experiment in words, and the trials in the order they would run.
 pub fn describe(plan: &Plan) -> String {
     let mut out = String::new();
-    for word in plan.words() {
+    for word in plan.describe() {
         out.push_str(&format!("{word}\n"));
     }
     let schedule = plan.schedule();

@@ -195,8 +195,8 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
 }
 
 /// Tells of cases that nothing is compared with: whoever reads that nothing is worse is to know of what.
-fn lone(run: &RunRecord, told: &Findings<'_>, compared: &[usize]) {
-    for (_, case) in told.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
+fn lone(run: &RunRecord, reported: &Findings<'_>, compared: &[usize]) {
+    for (_, case) in reported.cases.iter().enumerate().filter(|(place, _)| !compared.contains(place)) {
         let (name, dir) = (&case.case.facts.name, run.dir.display());
         note(&format!("case `{name}` of {dir} is not compared: the other run has no such case"));
     }

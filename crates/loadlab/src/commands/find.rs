@@ -6,7 +6,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Options, Plan};
 use loadlab_record::store::read_run;
-use loadlab_run::{How, RunError, RunEvent, SearchRequest, SearchResult, Variable, find};
+use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, find};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -16,7 +16,7 @@ use super::run::{GUARDIAN, default_out};
 use crate::args::given;
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::{Ended, note};
-use crate::view::{Seen, Serving, View};
+use crate::view::{Serving, Update, View};
 use crate::{mask, output, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -51,18 +51,18 @@ pub fn command(args: &FindArgs) -> Ended {
     resident::leave_start_behind();
     let title = opening(args, &request);
     let serving = Serving { page: args.ui.ui, ..Serving::default() };
-    let view = match View::new(Seen::of(args.quiet, args.plain), &title, serving) {
+    let view = match View::new(Update::of(args.quiet, args.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
     view.title(&title);
     // That a level is too much is what a trial asks: it is an outcome, and no doubt.
-    let tell = |event: RunEvent| {
+    let write_stderr = |event: RunEvent| {
         if !matches!(event, RunEvent::Doubt { .. }) {
             view.event(&event);
         }
     };
-    let result = find(&read.plan, &request, &how, &cancel, &tell);
+    let result = find(&read.plan, &request, &how, &cancel, &write_stderr);
     view.done();
     // A record that was there before is none of ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());
@@ -192,14 +192,14 @@ fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
     }
 }
 
-fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<How, Ended> {
+fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let exe = std::env::current_exe().map_err(|e| {
         Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
     })?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     let name = if is_url(&args.target) { "url".to_owned() } else { read.plan.name.clone() };
-    Ok(How {
+    Ok(RunOptions {
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out(&format!("find-{name}"))),
@@ -213,7 +213,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<How, Ended> {
 }
 
 /// Nothing was measured; if it came to a record, that says why.
-fn never_began(args: &FindArgs, how: &How, error: &RunError) -> Ended {
+fn never_began(args: &FindArgs, how: &RunOptions, error: &RunError) -> Ended {
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     if is_ours && Path::new(&how.out).join("manifest.json").is_file() && !args.quiet {
         note(&format!("the record so far is in {}", how.out.display()));

@@ -17,7 +17,7 @@ use crate::runs::{found, runs_in};
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
-    let told = metrics(&args.trend).and_then(|metrics| {
+    let reported = metrics(&args.trend).and_then(|metrics| {
         let runs = runs_in(&args.dir, args.name.as_deref())?;
         let all = runs.len();
         // A trend is read against the baseline, however old that is.
@@ -31,8 +31,8 @@ pub fn list(args: &ListArgs) -> Ended {
         };
         Ok((text, all, shown.len()))
     });
-    let (text, all, shown) = match told {
-        Ok(told) => told,
+    let (text, all, shown) = match reported {
+        Ok(reported) => reported,
         Err(error) => return Ended::error(Exit::BadPlan, error),
     };
     let form = match args.format {

@@ -8,7 +8,7 @@ use loadlab_load::resident;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::read_run;
 use loadlab_run::preflight;
-use loadlab_run::{How, RunError, RunResult, conduct, rfc3339_now};
+use loadlab_run::{RunError, RunOptions, RunResult, conduct, rfc3339_now};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -16,7 +16,7 @@ use super::check::{self, ReadPlan};
 use super::report;
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
-use crate::view::{Seen, Serving, View};
+use crate::view::{Serving, Update, View};
 use crate::{mask, output, signals};
 
 /// The argument that turns this program into a run's guardian.
@@ -51,7 +51,7 @@ pub fn command(args: &RunArgs) -> Ended {
         note(remark);
     }
     let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(Seen::of(args.quiet, args.plain), &read.plan.name, serving) {
+    let view = match View::new(Update::of(args.quiet, args.plain), &read.plan.name, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
@@ -68,7 +68,7 @@ pub fn command(args: &RunArgs) -> Ended {
 }
 
 /// Nothing was measured; if it came to a record, that says why.
-fn never_began(args: &RunArgs, how: &How, error: &RunError) -> Ended {
+fn never_began(args: &RunArgs, how: &RunOptions, error: &RunError) -> Ended {
     // A record that was there before is none of ours.
     let is_ours = !matches!(error, RunError::Store(error) if error.is_in_the_way());
     let written = is_ours && read_run(&how.out).is_ok_and(|run| report::write_reports(&run).is_ok());
@@ -89,14 +89,14 @@ fn never_began(args: &RunArgs, how: &How, error: &RunError) -> Ended {
     Ended::error(error.exit(), error)
 }
 
-fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<How, Ended> {
+fn how_of(args: &RunArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let exe = std::env::current_exe().map_err(|e| {
         Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
     })?;
     let mut options = read.options.clone();
     options.extend(args.allow_host.iter().map(|h| format!("--allow-host {h}")));
     options.extend(args.resolve.iter().map(|r| format!("--resolve {r}")));
-    Ok(How {
+    Ok(RunOptions {
         plan_text: read.text.clone(),
         options,
         out: args.out.clone().unwrap_or_else(|| default_out(&read.plan.name)),
@@ -146,7 +146,7 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     let junit = args.junit.as_ref().map(|path| output::write_file(path, &loadlab_report::junit(&run)));
     let written = report::write_reports(&run).and(junit.unwrap_or(Ok(())));
     if args.quiet {
-        tell_failures(result);
+        report_failures(result);
     }
     if !args.json {
         output::print(&report::brief(&run));
@@ -169,15 +169,15 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
 }
 
 /// What spoiled trials, which nobody was told while they ran. What follows from the same is told once.
-fn tell_failures(result: &RunResult) {
-    let mut told: Vec<&str> = Vec::new();
+fn report_failures(result: &RunResult) {
+    let mut reported: Vec<&str> = Vec::new();
     for trial in &result.trials {
         let Some(failure) = trial.failure.as_deref() else { continue };
-        if told.iter().any(|known| failure.contains(known)) {
+        if reported.iter().any(|known| failure.contains(known)) {
             continue;
         }
         exit::show(&format!("{}, trial {}: {failure}", trial.case, trial.trial));
-        told.extend(failure.lines().next());
+        reported.extend(failure.lines().next());
     }
 }
 

@@ -10,7 +10,7 @@ use loadlab_record::units::{format_count, format_duration_ns};
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
-use super::words::{doubt_words, words};
+use super::words::{describe, doubt_words};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
@@ -191,7 +191,7 @@ impl State {
             RunEvent::TrialEnded { failure: Some(_), .. } => Weight::Bad,
             _ => Weight::Plain,
         };
-        if let Some(text) = words(event) {
+        if let Some(text) = describe(event) {
             self.say(now_s, weight, &text);
         }
     }

@@ -5,7 +5,7 @@ use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plur
 use loadlab_run::RunEvent;
 
 /// A line for everything that is not progress.
-pub fn words(event: &RunEvent) -> Option<String> {
+pub fn describe(event: &RunEvent) -> Option<String> {
     Some(match event {
         RunEvent::Recording { dir, trials } => {
             format!("recording {} in {}", plural(*trials as u64, "trial", "trials"), dir.display())

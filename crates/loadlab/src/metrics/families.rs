@@ -107,8 +107,11 @@ fn loads(all: &mut Families, loads: &[Load]) {
     let connections = each(&|p, _| one(p.connections as f64));
     all.add(("connections", "", "{connection}", Kind::Gauge), "Connections open", connections);
     let quantiles = each(&|p, _| {
-        let told = [("0.5", p.p50_ms), ("0.99", p.p99_ms)];
-        told.into_iter().filter_map(|(q, ms)| Some((vec![("quantile", q.to_owned())], ms? / 1e3))).collect()
+        let reported = [("0.5", p.p50_ms), ("0.99", p.p99_ms)];
+        reported
+            .into_iter()
+            .filter_map(|(q, ms)| Some((vec![("quantile", q.to_owned())], ms? / 1e3)))
+            .collect()
     });
     let help = "Response times of ok outcomes since the load began";
     all.add(("response", "_seconds", "s", Kind::Gauge), help, quantiles);
@@ -160,7 +163,7 @@ mod tests {
     #[test]
     fn counters_go_on_over_batches() {
         let mut state = State::default();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for batch in 1..=3 {
             let (load, planned_s, planned_requests) = ("main".to_owned(), None, Some(40));
             state.event(0.0, &RunEvent::LoadStarted { load, batch: (batch, 3), planned_s, planned_requests });
@@ -170,9 +173,9 @@ mod tests {
                 state.event(0.0, &RunEvent::Progress(progress));
                 let all = families(&state);
                 let requests = all.iter().find(|f| f.name == "requests").expect("there are some");
-                told.push(requests.points[0].1);
+                reported.push(requests.points[0].1);
             }
         }
-        assert_eq!(told, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
+        assert_eq!(reported, [15.0, 40.0, 55.0, 80.0, 95.0, 120.0]);
     }
 }

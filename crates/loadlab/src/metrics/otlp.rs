@@ -68,10 +68,10 @@ impl Sender {
     /// Sends one document.
     fn push(&self, body: &str) -> Result<(), String> {
         let host = self.endpoint.host.trim_start_matches('[').trim_end_matches(']');
-        let addresses = (host, self.endpoint.port).to_socket_addrs().map_err(words)?;
+        let addresses = (host, self.endpoint.port).to_socket_addrs().map_err(describe)?;
         let mut stream = Err("the name has no address".to_owned());
         for address in addresses {
-            stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(words);
+            stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(describe);
             if stream.is_ok() {
                 break;
             }
@@ -90,7 +90,7 @@ impl Sender {
     fn exchange(&self, mut stream: impl Read + Write, body: &str) -> Result<(), String> {
         let request = RequestParts { body: Some(body.into()), ..self.request.clone() };
         let request = request.build().map_err(|e| e.to_string())?;
-        stream.write_all(&request.bytes).and_then(|()| stream.flush()).map_err(words)?;
+        stream.write_all(&request.bytes).and_then(|()| stream.flush()).map_err(describe)?;
         answer(stream)
     }
 }
@@ -100,7 +100,7 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-fn words(error: io::Error) -> String {
+fn describe(error: io::Error) -> String {
     match error.kind() {
         ErrorKind::TimedOut | ErrorKind::WouldBlock => format!("not within {} s", PATIENCE.as_secs()),
         _ => first_line(&error.to_string()),
@@ -111,14 +111,14 @@ fn words(error: io::Error) -> String {
 fn answer(stream: impl Read) -> Result<(), String> {
     let mut reader = BufReader::new(stream.take(MOST_ANSWER));
     let (mut line, mut length) = (String::new(), None);
-    reader.read_line(&mut line).map_err(|e| format!("no answer came: {}", words(e)))?;
+    reader.read_line(&mut line).map_err(|e| format!("no answer came: {}", describe(e)))?;
     let status: u16 = line.split(' ').nth(1).and_then(|s| s.parse().ok()).ok_or("what came is not HTTP")?;
     if !(200..300).contains(&status) {
         return Err(format!("it answered {}", line.trim().split_once(' ').map_or("", |(_, rest)| rest)));
     }
     loop {
         let mut header = String::new();
-        if reader.read_line(&mut header).map_err(words)? == 0 || header.trim().is_empty() {
+        if reader.read_line(&mut header).map_err(describe)? == 0 || header.trim().is_empty() {
             break;
         }
         let (name, value) = header.split_once(':').unwrap_or_default();
@@ -129,8 +129,8 @@ fn answer(stream: impl Read) -> Result<(), String> {
     // Without a length the connection's end would have to be waited for, and the answer was good.
     let mut body = Vec::new();
     let _ = reader.take(length.unwrap_or(0)).read_to_end(&mut body);
-    let told: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let partial = &told["partialSuccess"];
+    let reported: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let partial = &reported["partialSuccess"];
     let rejected = match &partial["rejectedDataPoints"] {
         Value::String(text) => text.parse().unwrap_or(0),
         other => other.as_u64().unwrap_or(0),
@@ -159,7 +159,7 @@ enum Message {
 #[derive(Default)]
 struct Fault {
     first: Option<String>,
-    told: bool,
+    reported: bool,
 }
 
 impl Fault {
@@ -210,8 +210,8 @@ impl Pusher {
     /// What went wrong first; once.
     pub fn fault(&self) -> Option<String> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = fault.first.clone().filter(|_| !fault.told)?;
-        fault.told = true;
+        let first = fault.first.clone().filter(|_| !fault.reported)?;
+        fault.reported = true;
         Some(first)
     }
 }

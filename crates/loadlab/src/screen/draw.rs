@@ -140,12 +140,12 @@ impl Page {
             lead.push_str(&format!("batch {}/{}  ", load.batch.0 + 1, load.batch.1));
         }
         let lead = cut(&lead, self.width / 2);
-        let (share, told) = display::far(load);
-        let Some(share) = share else { return Line::from(cut(&format!("{lead}{told}"), self.width)) };
-        let columns = self.width.saturating_sub(width_of(&lead) + width_of(&told) + 2).min(60);
+        let (share, reported) = display::far(load);
+        let Some(share) = share else { return Line::from(cut(&format!("{lead}{reported}"), self.width)) };
+        let columns = self.width.saturating_sub(width_of(&lead) + width_of(&reported) + 2).min(60);
         let mut spans = vec![Span::raw(lead)];
         spans.extend(self.gauge(share.clamp(0.0, 1.0), columns, Weight::Plain));
-        spans.push(Span::raw(format!("  {told}")));
+        spans.push(Span::raw(format!("  {reported}")));
         Line::from(spans)
     }
 
@@ -187,7 +187,7 @@ impl Page {
     fn used(&self, label: &str, used: &display::Use, gauge: usize) -> Vec<Span<'static>> {
         let weight = display::weight_of(used.share);
         let mut spans = vec![Span::styled(format!("  {label} "), self.dim())];
-        let now = used.told.as_deref().unwrap_or(figures::NOTHING);
+        let now = used.reported.as_deref().unwrap_or(figures::NOTHING);
         if gauge == 0 {
             spans.push(self.span(weight, &right(now, 8)));
             return spans;

@@ -137,8 +137,12 @@ mod tests {
     #[track_caller]
     fn check(request: &str, expect: Result<&str, u16>) {
         let head = request.replace("TOKEN", TOKEN_OF_TESTS).replace('\n', "\r\n") + "\r\n\r\n";
-        let told = admit(head.as_bytes(), TOKEN_OF_TESTS);
-        assert_eq!(told.as_ref().map(|a| a.path).map_err(|r| r.status), expect, "{request}\n{told:?}");
+        let reported = admit(head.as_bytes(), TOKEN_OF_TESTS);
+        assert_eq!(
+            reported.as_ref().map(|a| a.path).map_err(|r| r.status),
+            expect,
+            "{request}\n{reported:?}"
+        );
     }
 
     #[test]

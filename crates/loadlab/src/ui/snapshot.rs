@@ -51,7 +51,7 @@ struct LoadFrame {
 struct OutcomeFrame {
     name: &'static str,
     count: u64,
-    told: String,
+    reported: String,
     weight: &'static str,
 }
 
@@ -67,7 +67,7 @@ struct ComponentFrame {
 
 #[derive(Serialize)]
 struct UseFrame {
-    told: String,
+    reported: String,
     share: Option<f64>,
     limit: Option<String>,
     weight: &'static str,
@@ -76,7 +76,7 @@ struct UseFrame {
 #[derive(Serialize)]
 struct ProbeFrame {
     name: String,
-    told: String,
+    reported: String,
     over: Over,
 }
 
@@ -136,7 +136,7 @@ fn load_frame(load: &Load, tail: usize) -> LoadFrame {
             .map(|o| OutcomeFrame {
                 name: o.name,
                 count: o.count,
-                told: format_count(o.count as f64),
+                reported: format_count(o.count as f64),
                 weight: name_of(o.weight),
             })
             .collect(),
@@ -161,7 +161,7 @@ fn component_frame(c: &Component, tail: usize) -> ComponentFrame {
 
 fn use_frame(used: display::Use) -> UseFrame {
     UseFrame {
-        told: used.told.unwrap_or_else(|| figures::NOTHING.to_owned()),
+        reported: used.reported.unwrap_or_else(|| figures::NOTHING.to_owned()),
         share: used.share.map(|s| s.clamp(0.0, 1.0)),
         limit: used.limit,
         weight: name_of(display::weight_of(used.share)),
@@ -172,7 +172,7 @@ fn probe_frame(probe: &crate::live::state::Probe, tail: usize) -> ProbeFrame {
     let last = probe.values.back().copied().flatten();
     ProbeFrame {
         name: harmless(&probe.name),
-        told: last.map_or(figures::NOTHING.to_owned(), figures::number),
+        reported: last.map_or(figures::NOTHING.to_owned(), figures::number),
         over: over(probe.readings, tail, &[&probe.values]),
     }
 }

@@ -151,11 +151,14 @@ impl Running {
     #[track_caller]
     pub fn until_told(&mut self, text: &str) {
         let ended = |child: &mut Child| child.try_wait().expect("it can be waited for").is_some();
-        let told = || std::fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
+        let reported = || std::fs::read_to_string(self.dir.join("stderr")).unwrap_or_default();
         let until = Instant::now() + PATIENCE;
-        while !told().contains(text) {
-            let told = told();
-            assert!(Instant::now() < until && !ended(&mut self.child), "never told `{text}`, but:\n{told}");
+        while !reported().contains(text) {
+            let reported = reported();
+            assert!(
+                Instant::now() < until && !ended(&mut self.child),
+                "never told `{text}`, but:\n{reported}"
+            );
             nap();
         }
     }

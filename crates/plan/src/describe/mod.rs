@@ -11,7 +11,7 @@ use loadlab_record::schedule::{Arrivals, Think, Until, WhenBehind};
 use loadlab_record::units::{format_bytes, format_count, plural};
 
 use crate::model::journey::Step;
-use crate::model::part::{Command, Lifetime, Part};
+use crate::model::part::{Command, ComponentKind, Lifetime};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{
     Case, CommandLoad, ComponentSpec, Limits, LoadSpec, Model, Persisted, ProbeSource, ReadySign,
@@ -216,9 +216,9 @@ fn probe_line(source: &ProbeSource, command: &dyn Fn(&Command) -> String) -> Str
 }
 
 /// What a component is, with its command as the plan has it.
-fn part(part: &Part, command: &dyn Fn(&Command) -> String) -> String {
+fn part(part: &ComponentKind, command: &dyn Fn(&Command) -> String) -> String {
     match part {
-        Part::Process(run) => command(run),
+        ComponentKind::Process(run) => command(run),
         other => other.text(),
     }
 }

@@ -12,7 +12,7 @@ use crate::expand::matrix::Matrix;
 use crate::keys::{self, MAX_EXPANDED, MAX_TRIALS};
 use crate::model::case_values::CaseValues;
 use crate::model::journey::Setup;
-use crate::model::part::{Isolation, Lifetime, Part};
+use crate::model::part::{ComponentKind, Isolation, Lifetime};
 use crate::model::plan::{Order, Plan};
 use crate::model::spec::{Case, ComponentSpec, DurabilitySpec, EventSpec, LoadSpec, SystemSpec};
 use crate::read::conditions::{self, Conditions};
@@ -81,9 +81,11 @@ pub(crate) fn check(root: &Node, from: From<'_>) -> Checked {
 /// What is not in the run's own network cannot be reached from there.
 fn isolation_fits(plan: &Plan, fields: &Fields<'_>, problems: &mut Problems) {
     let outside = |c: &ComponentSpec| match &c.part {
-        Part::Process(_) => None,
-        Part::Container(_) | Part::Service(_) => Some("a container already has its own network"),
-        Part::External(_) => Some("it already runs, outside that network"),
+        ComponentKind::Process(_) => None,
+        ComponentKind::Container(_) | ComponentKind::Service(_) => {
+            Some("a container already has its own network")
+        }
+        ComponentKind::External(_) => Some("it already runs, outside that network"),
     };
     let all = plan.cases.iter().flat_map(|c| &c.system.components);
     let found = all.filter_map(|c| Some((c, outside(c)?))).next();

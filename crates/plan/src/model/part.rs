@@ -25,7 +25,7 @@ pub enum Lifetime {
 
 /// What a component is.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum ComponentKind {
     /// A process: what starts it.
     Process(Command),
     /// A container.
@@ -146,30 +146,30 @@ pub enum Isolation {
     Each,
 }
 
-impl Part {
+impl ComponentKind {
     /// What it runs, for reading.
     pub fn text(&self) -> String {
         match self {
-            Part::Process(command) => command_text(command),
-            Part::Container(container) => {
+            ComponentKind::Process(command) => command_text(command),
+            ComponentKind::Container(container) => {
                 let command = container.command.as_ref().map(|c| format!(" {}", command_text(c)));
                 format!("container {}{}", container.image.text(), command.unwrap_or_default())
             }
-            Part::Service(service) => format!("service {service} of the Compose file"),
-            Part::External(external) => format!("running already: {}", external.text()),
+            ComponentKind::Service(service) => format!("service {service} of the Compose file"),
+            ComponentKind::External(external) => format!("running already: {}", external.text()),
         }
     }
 
     /// All texts in it that may have names left.
     pub fn templates(&self) -> Vec<&Template> {
         match self {
-            Part::Process(command) => texts_of(command).collect(),
-            Part::Container(container) => {
+            ComponentKind::Process(command) => texts_of(command).collect(),
+            ComponentKind::Container(container) => {
                 let command = container.command.iter().flat_map(texts_of);
                 command.chain(&container.entrypoint).chain(&container.volumes).collect()
             }
-            Part::External(External::Prometheus { url, .. }) => vec![url],
-            Part::Service(_) | Part::External(_) => Vec::new(),
+            ComponentKind::External(External::Prometheus { url, .. }) => vec![url],
+            ComponentKind::Service(_) | ComponentKind::External(_) => Vec::new(),
         }
     }
 }

@@ -8,7 +8,7 @@ use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 use crate::model::journey::Step;
 use crate::model::journey::{Http, Place, Script, Setup};
 use crate::model::part::{Command, Lifetime};
-use crate::model::part::{ComposeSpec, Part};
+use crate::model::part::{ComponentKind, ComposeSpec};
 use crate::model::template::Template;
 
 /// One point of the matrix with everything it means.
@@ -227,7 +227,7 @@ pub struct ComponentSpec {
     /// How many there are.
     pub replicas: u32,
     /// What it is, and what starts it.
-    pub part: Part,
+    pub part: ComponentKind,
     /// What builds it, one after another, in `dir`; the same for replicas unless the plan uses `${replica}`.
     pub build: Vec<Command>,
     /// Environment variables, beside those that are inherited.

@@ -16,11 +16,11 @@ use loadlab_record::variable::Variable;
 /// Texts of a journey's steps can hold [`Variable`]s beside them, which change from request to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Name(String, Escape),
     Given(Given),
@@ -91,12 +91,12 @@ impl Template {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Given(given) => out.push_str(&given.value),
-                Part::Name(name, _) => {
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Given(given) => out.push_str(&given.value),
+                TemplatePart::Name(name, _) => {
                     out.push_str(&value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?);
                 }
-                Part::Variable { written, .. } => return Err(UnknownName { name: written.clone() }),
+                TemplatePart::Variable { written, .. } => return Err(UnknownName { name: written.clone() }),
             }
         }
         Ok(out)
@@ -110,13 +110,15 @@ impl Template {
         let mut out = Vec::new();
         for part in &self.parts {
             out.push(match part {
-                Part::Text(text) => Segment::Text { text: text.clone(), escape: Escape::Raw },
-                Part::Given(given) => Segment::Text { text: given.value.clone(), escape: Escape::Raw },
-                Part::Name(name, escape) => {
+                TemplatePart::Text(text) => Segment::Text { text: text.clone(), escape: Escape::Raw },
+                TemplatePart::Given(given) => {
+                    Segment::Text { text: given.value.clone(), escape: Escape::Raw }
+                }
+                TemplatePart::Name(name, escape) => {
                     let text = value_of(name).ok_or_else(|| UnknownName { name: name.clone() })?;
                     Segment::Text { text, escape: *escape }
                 }
-                Part::Variable { variable, escape, .. } => {
+                TemplatePart::Variable { variable, escape, .. } => {
                     Segment::Variable { variable: *variable, escape: *escape }
                 }
             });
@@ -126,11 +128,11 @@ impl Template {
 
     /// For people: with names put in as far as they are known, variables and secrets as the plan has them.
     pub fn shown(&self, value_of: &dyn Fn(&str) -> Option<String>) -> String {
-        let part = |part: &Part| match part {
-            Part::Text(text) => text.clone(),
-            Part::Given(given) => given.shown(),
-            Part::Name(name, _) => value_of(name).unwrap_or_else(|| format!("${{{name}}}")),
-            Part::Variable { written, .. } => format!("${{{written}}}"),
+        let part = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => text.clone(),
+            TemplatePart::Given(given) => given.shown(),
+            TemplatePart::Name(name, _) => value_of(name).unwrap_or_else(|| format!("${{{name}}}")),
+            TemplatePart::Variable { written, .. } => format!("${{{written}}}"),
         };
         self.parts.iter().map(part).collect()
     }
@@ -138,7 +140,7 @@ impl Template {
     /// The variables in it, in order, with repetitions.
     pub fn variables(&self) -> impl Iterator<Item = Variable> {
         self.parts.iter().filter_map(|p| match p {
-            Part::Variable { variable, .. } => Some(*variable),
+            TemplatePart::Variable { variable, .. } => Some(*variable),
             _ => None,
         })
     }
@@ -148,10 +150,10 @@ impl Template {
         let (mut out, mut first) = (String::new(), None);
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Given(given) => out.push_str(&given.value),
-                Part::Name(..) => out.push('1'),
-                Part::Variable { escape, .. } => {
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Given(given) => out.push_str(&given.value),
+                TemplatePart::Name(..) => out.push('1'),
+                TemplatePart::Variable { escape, .. } => {
                     first = first.or(Some((out.len(), *escape)));
                     out.push('1');
                 }
@@ -163,7 +165,7 @@ impl Template {
     /// A URL whose first variable stands right behind the host, and is path and query from their beginning.
     pub(crate) fn starting_at_path(mut self) -> Template {
         let first = self.parts.iter_mut().find_map(|p| match p {
-            Part::Variable { escape, .. } => Some(escape),
+            TemplatePart::Variable { escape, .. } => Some(escape),
             _ => None,
         });
         if let Some(escape) = first {
@@ -183,7 +185,7 @@ impl Template {
     /// Whether it is one variable and nothing else.
     pub(crate) fn as_variable(&self) -> Option<Variable> {
         match self.parts.as_slice() {
-            [Part::Variable { variable, .. }] => Some(*variable),
+            [TemplatePart::Variable { variable, .. }] => Some(*variable),
             _ => None,
         }
     }
@@ -192,7 +194,7 @@ impl Template {
     pub fn as_text(&self) -> Option<&str> {
         match self.parts.as_slice() {
             [] => Some(""),
-            [Part::Text(text)] => Some(text),
+            [TemplatePart::Text(text)] => Some(text),
             _ => None,
         }
     }
@@ -203,20 +205,20 @@ impl Template {
         let mut out = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.push_str(text),
-                Part::Given(given) => out.push_str(&given.value),
-                Part::Variable { .. } => break,
-                Part::Name(..) => return None,
+                TemplatePart::Text(text) => out.push_str(text),
+                TemplatePart::Given(given) => out.push_str(&given.value),
+                TemplatePart::Variable { .. } => break,
+                TemplatePart::Name(..) => return None,
             }
         }
-        let starts_late = matches!(self.parts.first(), Some(Part::Variable { .. }));
+        let starts_late = matches!(self.parts.first(), Some(TemplatePart::Variable { .. }));
         (!starts_late).then_some(out)
     }
 
     /// The names left, in order, with repetitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|p| match p {
-            Part::Name(name, _) => Some(name.as_str()),
+            TemplatePart::Name(name, _) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -224,29 +226,29 @@ impl Template {
     pub(crate) fn push_text(&mut self, text: &str) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}
-            Some(Part::Text(last)) => last.push_str(text),
-            _ => self.parts.push(Part::Text(text.to_owned())),
+            Some(TemplatePart::Text(last)) => last.push_str(text),
+            _ => self.parts.push(TemplatePart::Text(text.to_owned())),
         }
     }
 
     pub(crate) fn push_name(&mut self, name: &str, escape: Escape) {
-        self.parts.push(Part::Name(name.to_owned(), escape));
+        self.parts.push(TemplatePart::Name(name.to_owned(), escape));
     }
 
     /// `written` is what a secret is shown as.
     pub(crate) fn push_given(&mut self, value: String, written: Option<String>) {
-        self.parts.push(Part::Given(Given { value, written }));
+        self.parts.push(TemplatePart::Given(Given { value, written }));
     }
 
     pub(crate) fn push_variable(&mut self, variable: Variable, escape: Escape, written: &str) {
-        self.parts.push(Part::Variable { variable, escape, written: written.to_owned() });
+        self.parts.push(TemplatePart::Variable { variable, escape, written: written.to_owned() });
     }
 
     /// Appends another, its texts changed by `f`: to put a template into JSON or a form.
     pub(crate) fn push_mapped(&mut self, other: &Template, f: &dyn Fn(&str) -> String) {
         for part in &other.parts {
             match part {
-                Part::Text(text) => self.push_text(&f(text)),
+                TemplatePart::Text(text) => self.push_text(&f(text)),
                 other => self.parts.push(other.clone()),
             }
         }
@@ -258,10 +260,10 @@ impl fmt::Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
             match part {
-                Part::Text(text) => f.write_str(text)?,
-                Part::Given(given) => f.write_str(&given.shown())?,
-                Part::Name(name, _) => write!(f, "${{{name}}}")?,
-                Part::Variable { written, .. } => write!(f, "${{{written}}}")?,
+                TemplatePart::Text(text) => f.write_str(text)?,
+                TemplatePart::Given(given) => f.write_str(&given.shown())?,
+                TemplatePart::Name(name, _) => write!(f, "${{{name}}}")?,
+                TemplatePart::Variable { written, .. } => write!(f, "${{{written}}}")?,
             }
         }
         Ok(())

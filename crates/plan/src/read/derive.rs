@@ -27,7 +27,7 @@ pub(crate) fn read(r: &mut Reader<'_>, fields: &Fields<'_>, cases: &[Case]) -> V
                 if let (Some((_, kind)), Some((node, Some((_, other))))) = (&value, &against)
                     && kind != other
                 {
-                    let message = format!("{} cannot be compared with {}", kind.words(), other.words());
+                    let message = format!("{} cannot be compared with {}", kind.describe(), other.describe());
                     r.push(Problem::new(node.span, message).hint("both sides must be of the same kind"));
                 }
                 (value, against.and_then(|(_, sum)| sum))

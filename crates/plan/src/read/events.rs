@@ -5,7 +5,7 @@ use loadlab_record::variable::Variable;
 use crate::keys::{self, renamed};
 use crate::model::journey::PartContent;
 use crate::model::journey::{Body, Step};
-use crate::model::part::{Isolation, Part};
+use crate::model::part::{ComponentKind, Isolation};
 use crate::model::spec::{Action, DurabilitySpec, EventSpec, LimitName, LoadSpec, Persisted, ProbeSpec};
 use crate::read::probes::read_pointer;
 use crate::read::reader::{Fields, Reader, Scalar};
@@ -109,11 +109,11 @@ fn limit_of(r: &mut Reader<'_>, scalar: &Scalar, limit: &str, value: &str) -> Op
 /// What cannot be done to such a component, and what could.
 pub(crate) fn unfit(
     event: &EventSpec,
-    part: &Part,
+    part: &ComponentKind,
     isolate: Isolation,
 ) -> Option<(&'static str, &'static str)> {
     match (event.action, part) {
-        (_, Part::External(_)) => {
+        (_, ComponentKind::External(_)) => {
             Some(("loadlab only watches components that run already", "name a component that loadlab starts"))
         }
         (Action::Disconnect | Action::Reconnect | Action::Limit { limit: LimitName::Bandwidth, .. }, _)

@@ -2,7 +2,7 @@
 
 use crate::keys::{BUILD, COMPOSE, CONTAINER, EXTERNAL, HEALTH};
 use crate::model::part::Lifetime;
-use crate::model::part::{ComposeSpec, ContainerSpec, External, HealthSpec, Image, Network, Part};
+use crate::model::part::{ComponentKind, ComposeSpec, ContainerSpec, External, HealthSpec, Image, Network};
 use crate::model::template::Template;
 use crate::read::reader::{Fields, Reader};
 use crate::read::texts::{in_folder, read_command, read_env, read_url};
@@ -14,13 +14,13 @@ use crate::text::span::Span;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// What a component is: one of the four keys.
-pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Part> {
+pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<ComponentKind> {
     if let Some(node) = fields.get("run") {
-        return read_command(r, node).map(Part::Process);
+        return read_command(r, node).map(ComponentKind::Process);
     }
     if let Some(node) = fields.get("container") {
         let container = read_container(r, node, fields)?;
-        return Some(Part::Container(Box::new(container)));
+        return Some(ComponentKind::Container(Box::new(container)));
     }
     if let Some(node) = fields.get("compose") {
         refuse(
@@ -29,12 +29,12 @@ pub(crate) fn read_part(r: &mut Reader<'_>, fields: &Fields<'_>) -> Option<Part>
             &["replicas", "dir", "port", "ports", "lifetime", "stop", "build"],
             "the Compose file sets it",
         );
-        return r.scalar(node, "the name of a service").map(|s| Part::Service(s.text));
+        return r.scalar(node, "the name of a service").map(|s| ComponentKind::Service(s.text));
     }
     let node = fields.get("external")?;
     let keys = ["replicas", "dir", "port", "ports", "lifetime", "stop", "build", "limits", "env"];
     refuse(r, fields, &keys, "it runs already");
-    read_external(r, node, fields.key_span("external")).map(Part::External)
+    read_external(r, node, fields.key_span("external")).map(ComponentKind::External)
 }
 
 /// Keys that mean nothing for such a component.

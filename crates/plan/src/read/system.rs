@@ -2,7 +2,7 @@
 
 use crate::keys::MAX_EXPANDED;
 use crate::keys::{self, MAX_REPLICAS, SIGNALS};
-use crate::model::part::{Command, Lifetime, Part};
+use crate::model::part::{Command, ComponentKind, Lifetime};
 use crate::model::spec::{ComponentSpec, PortSpec, ReadySign, ReadySpec, StopSpec, SystemSpec};
 use crate::model::template::Template;
 use crate::read::part::{read_compose, read_part};
@@ -31,7 +31,7 @@ pub(crate) fn read(r: &mut Reader<'_>, node: &Node, at: Span) -> SystemSpec {
             for entry in entries {
                 r.used_case = None;
                 let read = read_component(r, entry);
-                let is_service = |c: &ComponentSpec| matches!(c.part, Part::Service(_));
+                let is_service = |c: &ComponentSpec| matches!(c.part, ComponentKind::Service(_));
                 differs = differs.or(r.used_case.filter(|_| read.iter().any(is_service)));
                 spec.components.extend(read);
             }
@@ -227,12 +227,17 @@ fn read_replica(r: &mut Reader<'_>, fields: &Fields<'_>, replicas: u32) -> Optio
 }
 
 /// Signs that this kind of component cannot give.
-fn check_ready(r: &mut Reader<'_>, fields: &Fields<'_>, part: Option<&Part>, ready: Option<&ReadySpec>) {
+fn check_ready(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    part: Option<&ComponentKind>,
+    ready: Option<&ReadySpec>,
+) {
     let (message, hint) = match (part, ready.map(|r| &r.sign)) {
-        (Some(Part::Process(_)), Some(ReadySign::Health)) => {
+        (Some(ComponentKind::Process(_)), Some(ReadySign::Health)) => {
             ("a process has no health check", "use `http`, `tcp` or `log`")
         }
-        (Some(Part::External(_)), Some(ReadySign::Log(_) | ReadySign::Health)) => {
+        (Some(ComponentKind::External(_)), Some(ReadySign::Log(_) | ReadySign::Health)) => {
             ("it runs already, so loadlab cannot read its output", "use `http` or `tcp`")
         }
         _ => return,

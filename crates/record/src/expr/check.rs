@@ -66,11 +66,11 @@ impl Dim {
         }
     }
 
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn describe(self) -> &'static str {
         match self {
             Dim::Any => "a number",
-            Dim::Share => Kind::Percent.words(),
-            Dim::Of(kind) => kind.words(),
+            Dim::Share => Kind::Percent.describe(),
+            Dim::Of(kind) => kind.describe(),
         }
     }
 }
@@ -122,14 +122,14 @@ impl Name {
 }
 
 impl Cond {
-    fn each_name(&self, tell: &mut dyn FnMut(&Name)) {
+    fn each_name(&self, report: &mut dyn FnMut(&Name)) {
         match self {
-            Cond::And(conds) | Cond::Or(conds) => conds.iter().for_each(|c| c.each_name(tell)),
+            Cond::And(conds) | Cond::Or(conds) => conds.iter().for_each(|c| c.each_name(report)),
             Cond::Compare(c) => {
-                c.left.each_name(tell);
-                c.right.each_name(tell);
+                c.left.each_name(report);
+                c.right.each_name(report);
             }
-            Cond::Steady(name, _) => tell(name),
+            Cond::Steady(name, _) => report(name),
         }
     }
 
@@ -151,12 +151,12 @@ impl Cond {
 }
 
 impl Num {
-    pub(super) fn each_name(&self, tell: &mut dyn FnMut(&Name)) {
+    pub(super) fn each_name(&self, report: &mut dyn FnMut(&Name)) {
         match self {
             Num::Literal(_) => {}
-            Num::Name(name) => tell(name),
-            Num::Sum(terms) => terms.iter().for_each(|(_, n)| n.each_name(tell)),
-            Num::Product(factors) => factors.iter().for_each(|n| n.each_name(tell)),
+            Num::Name(name) => report(name),
+            Num::Sum(terms) => terms.iter().for_each(|(_, n)| n.each_name(report)),
+            Num::Product(factors) => factors.iter().for_each(|n| n.each_name(report)),
         }
     }
 
@@ -224,9 +224,9 @@ fn mismatch(verb: &str, left: (&Num, Dim), right: (&Num, Dim), between: &str) ->
     let message = format!(
         "cannot {verb} `{}` ({}) and `{}` ({}) in `{}{between}{}`",
         left.0,
-        left.1.words(),
+        left.1.describe(),
         right.0,
-        right.1.words(),
+        right.1.describe(),
         left.0,
         right.0
     );

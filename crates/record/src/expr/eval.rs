@@ -188,7 +188,7 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
                     Operator::NotEqual => equal(a, b).map(|same| !same),
                 };
             }
-            None => notes.push(format!("{} cannot be compared with {}", a.dim.words(), b.dim.words())),
+            None => notes.push(format!("{} cannot be compared with {}", a.dim.describe(), b.dim.describe())),
         }
     }
     judged.why = (!notes.is_empty()).then(|| notes.join("; "));
@@ -248,7 +248,7 @@ fn together(
     let (a, b) = (a?, b?);
     let result = how(a, b);
     if result.is_none() {
-        notes.push(format!("{} and {} cannot be {done}", a.dim.words(), b.dim.words()));
+        notes.push(format!("{} and {} cannot be {done}", a.dim.describe(), b.dim.describe()));
     }
     result
 }

@@ -7,13 +7,13 @@ use crate::units;
 /// A token and where it stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    pub(super) what: What,
+    pub(super) what: TokenKind,
     pub(super) at: usize,
     pub(super) len: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum TokenKind {
     Name(String),
     Literal(Literal),
     Operator(Operator),
@@ -35,7 +35,7 @@ fn error(message: String, at: usize, len: usize, hint: Option<&str>) -> ExprErro
     ExprError { message, at, len, hint: hint.map(str::to_owned) }
 }
 
-/// All tokens of a text; the last one is [`What::End`].
+/// All tokens of a text; the last one is [`TokenKind::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ExprError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -53,25 +53,25 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, ExprError> {
         tokens.push(Token { what, at, len });
         at += len;
     }
-    tokens.push(Token { what: What::End, at: text.len(), len: 0 });
+    tokens.push(Token { what: TokenKind::End, at: text.len(), len: 0 });
     Ok(tokens)
 }
 
-fn punctuation(text: &str, at: usize, c: char) -> Result<(What, usize), ExprError> {
+fn punctuation(text: &str, at: usize, c: char) -> Result<(TokenKind, usize), ExprError> {
     let rest = &text[at..];
     if let Some((sign, operator)) = Operator::ALL.into_iter().find(|(sign, _)| rest.starts_with(sign)) {
-        return Ok((What::Operator(operator), sign.len()));
+        return Ok((TokenKind::Operator(operator), sign.len()));
     }
     let what = match c {
-        '+' => What::Plus,
-        '-' => What::Minus,
-        '*' => What::Times,
-        '(' => What::Open,
-        ')' => What::Close,
-        '[' => What::OpenWindow,
-        ']' => What::CloseWindow,
-        ',' => What::Comma,
-        '.' if rest.starts_with("..") => return Ok((What::Dots, 2)),
+        '+' => TokenKind::Plus,
+        '-' => TokenKind::Minus,
+        '*' => TokenKind::Times,
+        '(' => TokenKind::Open,
+        ')' => TokenKind::Close,
+        '[' => TokenKind::OpenWindow,
+        ']' => TokenKind::CloseWindow,
+        ',' => TokenKind::Comma,
+        '.' if rest.starts_with("..") => return Ok((TokenKind::Dots, 2)),
         '&' => return Err(error("unknown operator `&`".to_owned(), at, 1, Some("write `and`"))),
         '|' => return Err(error("unknown operator `|`".to_owned(), at, 1, Some("write `or`"))),
         '=' => return Err(error("`=` is not a comparison".to_owned(), at, 1, Some("write `==`"))),
@@ -101,7 +101,7 @@ fn punctuation(text: &str, at: usize, c: char) -> Result<(What, usize), ExprErro
     Ok((what, c.len_utf8()))
 }
 
-fn name(text: &str, at: usize) -> Result<(What, usize), ExprError> {
+fn name(text: &str, at: usize) -> Result<(TokenKind, usize), ExprError> {
     let rest = &text[at..];
     let in_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '-');
     let mut len = rest.find(|c| !in_name(c)).unwrap_or(rest.len());
@@ -114,9 +114,9 @@ fn name(text: &str, at: usize) -> Result<(What, usize), ExprError> {
     }
     Ok((
         match found {
-            "and" | "AND" => What::And,
-            "or" | "OR" => What::Or,
-            _ => What::Name(canonical(found)),
+            "and" | "AND" => TokenKind::And,
+            "or" | "OR" => TokenKind::Or,
+            _ => TokenKind::Name(canonical(found)),
         },
         len,
     ))
@@ -134,21 +134,21 @@ fn canonical(name: &str) -> String {
     name.to_owned()
 }
 
-fn quoted(text: &str, at: usize, quote: char) -> Result<(What, usize), ExprError> {
+fn quoted(text: &str, at: usize, quote: char) -> Result<(TokenKind, usize), ExprError> {
     let rest = &text[at + 1..];
     match rest.find(quote) {
         Some(0) => Err(error("the name is empty".to_owned(), at, 2, None)),
-        Some(end) => Ok((What::Name(canonical(&rest[..end])), end + 2)),
+        Some(end) => Ok((TokenKind::Name(canonical(&rest[..end])), end + 2)),
         None => Err(error(format!("the name has no closing {quote}"), at, text.len() - at, None)),
     }
 }
 
-fn literal(text: &str, at: usize) -> Result<(What, usize), ExprError> {
+fn literal(text: &str, at: usize) -> Result<(TokenKind, usize), ExprError> {
     let rest = &text[at..];
     let len = literal_len(rest);
     let written = &rest[..len];
     match quantity(written) {
-        Some(quantity) => Ok((What::Literal(Literal { quantity, text: written.to_owned(), at }), len)),
+        Some(quantity) => Ok((TokenKind::Literal(Literal { quantity, text: written.to_owned(), at }), len)),
         None => {
             let hint = "numbers are written `1024`, `0.1%`, `200ms`, `1m30s`, `15MiB` or `1000/s`";
             Err(error(format!("`{written}` is not a number with a unit"), at, len, Some(hint)))

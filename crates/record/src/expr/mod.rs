@@ -61,7 +61,7 @@ pub enum Kind {
 
 impl Kind {
     /// In words, with its article.
-    pub const fn words(self) -> &'static str {
+    pub const fn describe(self) -> &'static str {
         match self {
             Kind::Plain => "a plain number",
             Kind::Fraction => "a share",

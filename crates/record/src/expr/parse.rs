@@ -3,7 +3,7 @@
 //! A parenthesis may hold a condition or a number, hence every level returns either and asks for what it
 //! needs. Depth is bounded by parentheses alone: chains of one level are lists, never nested.
 
-use super::lex::{Token, What, tokens};
+use super::lex::{Token, TokenKind, tokens};
 use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, Span};
 
 /// Either of the two, and where it stands.
@@ -44,11 +44,11 @@ fn whole<'a>(text: &'a str, what: &str) -> Result<(Parser<'a>, Any)> {
         });
     }
     let mut parser = Parser { text, tokens: tokens(text)?, next: 0, depth: 0 };
-    if parser.peek() == &What::End {
+    if parser.peek() == &TokenKind::End {
         return Err(parser.expected(what));
     }
     let any = parser.any()?;
-    if parser.peek() != &What::End {
+    if parser.peek() != &TokenKind::End {
         return Err(parser.trailing());
     }
     Ok((parser, any))
@@ -60,7 +60,7 @@ impl Parser<'_> {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    fn peek(&self) -> &What {
+    fn peek(&self) -> &TokenKind {
         &self.token().what
     }
 
@@ -70,7 +70,7 @@ impl Parser<'_> {
         token
     }
 
-    fn take(&mut self, what: &What) -> bool {
+    fn take(&mut self, what: &TokenKind) -> bool {
         let found = self.peek() == what;
         self.next += usize::from(found);
         found
@@ -83,7 +83,7 @@ impl Parser<'_> {
     /// What a token reads like.
     fn shown(&self, token: &Token) -> String {
         match token.what {
-            What::End => "the end".to_owned(),
+            TokenKind::End => "the end".to_owned(),
             _ => format!("`{}`", self.text.get(token.at..token.at + token.len).unwrap_or_default()),
         }
     }
@@ -98,13 +98,15 @@ impl Parser<'_> {
         let token = self.token();
         let before = self.next.checked_sub(1).and_then(|i| self.tokens.get(i));
         let hint = match (&token.what, before.map(|b| &b.what)) {
-            (What::Operator(_), _) => Some("compare two at a time: `1s < p99 and p99 < 2s`"),
-            (What::Name(_), Some(What::Literal(_))) => {
+            (TokenKind::Operator(_), _) => Some("compare two at a time: `1s < p99 and p99 < 2s`"),
+            (TokenKind::Name(_), Some(TokenKind::Literal(_))) => {
                 Some("write a unit directly after its number: `15MiB`")
             }
-            (What::Literal(_) | What::Name(_), Some(_)) => Some("join conditions with `and` or `or`"),
-            (What::Close, _) => Some("it has no matching `(`"),
-            (What::OpenWindow, _) => Some("a window follows a name: `p99[10s..30s]`"),
+            (TokenKind::Literal(_) | TokenKind::Name(_), Some(_)) => {
+                Some("join conditions with `and` or `or`")
+            }
+            (TokenKind::Close, _) => Some("it has no matching `(`"),
+            (TokenKind::OpenWindow, _) => Some("a window follows a name: `p99[10s..30s]`"),
             _ => None,
         };
         self.error(token, format!("unexpected {}", self.shown(token)), hint)
@@ -141,17 +143,17 @@ impl Parser<'_> {
     }
 
     fn any(&mut self) -> Result<Any> {
-        self.joined(&What::Or, Self::and, Cond::Or)
+        self.joined(&TokenKind::Or, Self::and, Cond::Or)
     }
 
     fn and(&mut self) -> Result<Any> {
-        self.joined(&What::And, Self::comparison, Cond::And)
+        self.joined(&TokenKind::And, Self::comparison, Cond::And)
     }
 
     /// One or more of `part`, joined by one word.
     fn joined(
         &mut self,
-        word: &What,
+        word: &TokenKind,
         part: fn(&mut Self) -> Result<Any>,
         all: fn(Vec<Cond>) -> Cond,
     ) -> Result<Any> {
@@ -172,7 +174,7 @@ impl Parser<'_> {
     fn comparison(&mut self) -> Result<Any> {
         let start = self.next;
         let left = self.sum()?;
-        let What::Operator(operator) = *self.peek() else {
+        let TokenKind::Operator(operator) = *self.peek() else {
             return Ok(left);
         };
         let left = self.num(left, start)?;
@@ -185,15 +187,15 @@ impl Parser<'_> {
 
     fn sum(&mut self) -> Result<Any> {
         let mut start = self.next;
-        let mut minus = self.take(&What::Minus);
+        let mut minus = self.take(&TokenKind::Minus);
         let first = self.product()?;
-        let more = matches!(self.peek(), What::Plus | What::Minus);
+        let more = matches!(self.peek(), TokenKind::Plus | TokenKind::Minus);
         if !minus && !more {
             return Ok(first);
         }
         let mut terms = vec![(minus, self.num(first, start)?)];
-        while matches!(self.peek(), What::Plus | What::Minus) {
-            minus = self.advance().what == What::Minus;
+        while matches!(self.peek(), TokenKind::Plus | TokenKind::Minus) {
+            minus = self.advance().what == TokenKind::Minus;
             start = self.next;
             let term = self.product()?;
             terms.push((minus, self.num(term, start)?));
@@ -204,11 +206,11 @@ impl Parser<'_> {
     fn product(&mut self) -> Result<Any> {
         let mut start = self.next;
         let first = self.primary()?;
-        if self.peek() != &What::Times {
+        if self.peek() != &TokenKind::Times {
             return Ok(first);
         }
         let mut factors = vec![self.num(first, start)?];
-        while self.take(&What::Times) {
+        while self.take(&TokenKind::Times) {
             start = self.next;
             let factor = self.primary()?;
             factors.push(self.num(factor, start)?);
@@ -218,17 +220,17 @@ impl Parser<'_> {
 
     fn primary(&mut self) -> Result<Any> {
         match self.peek().clone() {
-            What::Open => self.parenthesis(),
-            What::Literal(literal) => {
+            TokenKind::Open => self.parenthesis(),
+            TokenKind::Literal(literal) => {
                 self.advance();
                 Ok(Any::Num(Num::Literal(literal)))
             }
-            What::Name(_) => {
+            TokenKind::Name(_) => {
                 let name = self.name()?;
                 let unquoted = self.text.get(name.at..).is_some_and(|t| t.starts_with("steady"));
                 match self.peek() {
-                    What::Open if name.text == "steady" && unquoted => self.steady(),
-                    What::Open => {
+                    TokenKind::Open if name.text == "steady" && unquoted => self.steady(),
+                    TokenKind::Open => {
                         let message = format!("there is no function `{}`", name.text);
                         let hint = Some("the only one is `steady(NAME, 5s)`".to_owned());
                         Err(ExprError { message, at: name.at, len: name.len, hint })
@@ -248,9 +250,9 @@ impl Parser<'_> {
             return Err(self.error(&open, message, None));
         }
         let inner = self.any()?;
-        if !self.take(&What::Close) {
+        if !self.take(&TokenKind::Close) {
             return Err(match self.peek() {
-                What::End => self.error(&open, "this `(` has no matching `)`".to_owned(), None),
+                TokenKind::End => self.error(&open, "this `(` has no matching `)`".to_owned(), None),
                 _ => self.trailing(),
             });
         }
@@ -260,7 +262,7 @@ impl Parser<'_> {
 
     fn name(&mut self) -> Result<Name> {
         let token = self.token().clone();
-        let What::Name(text) = token.what else {
+        let TokenKind::Name(text) = token.what else {
             return Err(self.expected("a name"));
         };
         self.advance();
@@ -270,13 +272,13 @@ impl Parser<'_> {
     /// The window behind a name, if there is one.
     fn window(&mut self, mut name: Name) -> Result<Name> {
         let start = self.next;
-        if self.take(&What::OpenWindow) {
+        if self.take(&TokenKind::OpenWindow) {
             let from = self.duration()?;
-            if !self.take(&What::Dots) {
+            if !self.take(&TokenKind::Dots) {
                 return Err(self.expected("`..` and the window's end"));
             }
             let to = self.duration()?;
-            if !self.take(&What::CloseWindow) {
+            if !self.take(&TokenKind::CloseWindow) {
                 return Err(self.expected("`]`"));
             }
             if from.quantity.value >= to.quantity.value {
@@ -290,7 +292,7 @@ impl Parser<'_> {
 
     fn duration(&mut self) -> Result<Literal> {
         let token = self.token().clone();
-        let What::Literal(mut literal) = token.what else {
+        let TokenKind::Literal(mut literal) = token.what else {
             return Err(self.expected("a duration such as `10s`"));
         };
         // 0 needs no unit
@@ -308,17 +310,17 @@ impl Parser<'_> {
     fn steady(&mut self) -> Result<Any> {
         let open = self.advance();
         let name = self.name()?;
-        if self.peek() == &What::OpenWindow {
+        if self.peek() == &TokenKind::OpenWindow {
             let hint = Some("it always looks back by its duration");
             return Err(self.error(self.token(), "`steady` takes no window".to_owned(), hint));
         }
-        if !self.take(&What::Comma) {
+        if !self.take(&TokenKind::Comma) {
             return Err(self.expected("`,` and a duration, as in `steady(stored, 5s)`"));
         }
         let long = self.duration()?;
-        if !self.take(&What::Close) {
+        if !self.take(&TokenKind::Close) {
             return Err(match self.peek() {
-                What::End => self.error(&open, "this `(` has no matching `)`".to_owned(), None),
+                TokenKind::End => self.error(&open, "this `(` has no matching `)`".to_owned(), None),
                 _ => self.expected("`)`"),
             });
         }

@@ -313,16 +313,20 @@ proptest! {
 /// A secret may be a name that the record itself uses: what holds it stays readable, and its texts are masked.
 #[test]
 fn names_of_the_record_survive_secrets_that_equal_them() {
-    use crate::event::{Event, What};
+    use crate::event::{Event, EventKind};
     use crate::load::Tick;
     for name in ["component", "load_started", "statuses", "in_flight", "failures"] {
         let of = secrets(&[name, "hunter22"]);
         let text = |text: &str| text.to_owned();
-        let died = What::Died { component: text("web"), status: text("exit 1: hunter22") };
+        let died = EventKind::Died { component: text("web"), status: text("exit 1: hunter22") };
         let event = Event { at_s: 1.0, what: died };
         let masked = of.mask_value(event).expect("an event");
-        assert_eq!(masked.what, What::Died { component: text("web"), status: text("exit 1: ***") }, "{name}");
-        let began = Event { at_s: 0.0, what: What::LoadStarted { load: text("browse"), batch: 0 } };
+        assert_eq!(
+            masked.what,
+            EventKind::Died { component: text("web"), status: text("exit 1: ***") },
+            "{name}"
+        );
+        let began = Event { at_s: 0.0, what: EventKind::LoadStarted { load: text("browse"), batch: 0 } };
         assert_eq!(of.mask_value(began.clone()), Some(began), "{name}");
         let mut tick = Tick { load: text("hunter22"), ..Tick::default() };
         tick.counts.started = 3;

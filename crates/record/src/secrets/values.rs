@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Secrets;
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
 use crate::example::Example;
 use crate::load::Tick;
 use crate::sample::Sample;
@@ -33,7 +33,7 @@ macro_rules! maskable {
 
 maskable!(Doubt, Event, Example, Sample, Summary, Tick);
 
-impl Maskable for What {
+impl Maskable for EventKind {
     fn masked(self, secrets: &Secrets) -> Option<Self> {
         Event { at_s: 0.0, what: self }.masked(secrets).map(|event| event.what)
     }

@@ -11,7 +11,7 @@ use loadlab_analysis::components::{cpu_s, probe_name};
 use loadlab_analysis::counter::{Counter, During};
 use loadlab_analysis::metric::Unit;
 use loadlab_record::Failure;
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::load::{Tick, TickMs};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::TrialRecord;
@@ -438,14 +438,14 @@ fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> 
     }
     let mut out_of_sight = Vec::new();
     for (limit, names) in by_limit {
-        let told = figures::value(loadlab_analysis::metric::Value::Known(limit), unit);
+        let described = figures::value(loadlab_analysis::metric::Value::Known(limit), unit);
         if limit > most * LIMIT_IN_SIGHT {
-            out_of_sight.push(format!("{} of {}", told, names.join(", ")));
+            out_of_sight.push(format!("{} of {}", described, names.join(", ")));
             continue;
         }
         let first = lines.iter().find(|l| l.of.first() == names.first());
         let (colour, moments) = first.map_or((0, 0), |l| (l.colour, l.values.len()));
-        let name = format!("limit of {} ({told})", names.join(", "));
+        let name = format!("limit of {} ({described})", names.join(", "));
         lines.push(Line { name, values: vec![Some(limit); moments], colour, limit: true, of: names });
     }
     let note =
@@ -455,18 +455,18 @@ fn with_limits(mut lines: Vec<Line>, limits: Vec<(String, f64)>, unit: Unit) -> 
 
 fn marks(record: &TrialRecord) -> Vec<Mark> {
     let from_s = record.ticks.first().map_or(0.0, |t| t.from_s) - 5.0;
-    let text = |what: &What| match what {
-        What::Died { component, status } => Some(format!("{component} died: {status}")),
-        What::Note { text } | What::Failed { text } => Some(text.clone()),
-        What::Up { component, .. } => Some(format!("{component} started")),
-        What::Down { component, .. } => Some(format!("{component} down")),
+    let text = |what: &EventKind| match what {
+        EventKind::Died { component, status } => Some(format!("{component} died: {status}")),
+        EventKind::Note { text } | EventKind::Failed { text } => Some(text.clone()),
+        EventKind::Up { component, .. } => Some(format!("{component} started")),
+        EventKind::Down { component, .. } => Some(format!("{component} down")),
         _ => None,
     };
     // Coming up before and going down after the load is the plan; in between it is news.
     let to_s = record.ticks.iter().map(|t| t.to_s).fold(0.0, f64::max);
     let news = |e: &&loadlab_record::event::Event| {
-        let planned =
-            matches!(e.what, What::Up { .. } | What::Down { .. }) && !(0.0..=to_s).contains(&e.at_s);
+        let planned = matches!(e.what, EventKind::Up { .. } | EventKind::Down { .. })
+            && !(0.0..=to_s).contains(&e.at_s);
         e.at_s >= from_s && !planned
     };
     record
@@ -484,7 +484,7 @@ const TURNS: usize = 12;
 fn turns(record: &TrialRecord, facts: &LoadFacts) -> Vec<Mark> {
     let mut marks = Vec::new();
     for event in &record.events {
-        let What::LoadStarted { load, batch } = &event.what else { continue };
+        let EventKind::LoadStarted { load, batch } = &event.what else { continue };
         let own = facts.loads.get(load).unwrap_or(facts);
         let name = if facts.loads.is_empty() { String::new() } else { format!("{load}, ") };
         if *batch == 0 && own.start_s > 0.0 && !facts.loads.is_empty() {
@@ -535,8 +535,9 @@ fn bands(record: &TrialRecord) -> Vec<Band> {
     if let Some((from_s, to_s)) = ends.filter(|(from_s, to_s)| to_s - from_s > 0.5) {
         bands.push(Band { from_s, to_s, text: "stragglers".into() });
     }
-    let at = |wanted: fn(&What) -> bool| record.events.iter().find(|e| wanted(&e.what)).map(|e| e.at_s);
-    let drain = at(|w| matches!(w, What::DrainStarted { .. })).zip(at(|w| matches!(w, What::Drained { .. })));
+    let at = |wanted: fn(&EventKind) -> bool| record.events.iter().find(|e| wanted(&e.what)).map(|e| e.at_s);
+    let drain = at(|w| matches!(w, EventKind::DrainStarted { .. }))
+        .zip(at(|w| matches!(w, EventKind::Drained { .. })));
     if let Some((from_s, to_s)) = drain.filter(|(from_s, to_s)| to_s > from_s) {
         bands.push(Band { from_s, to_s, text: "drain".into() });
     }

@@ -47,7 +47,7 @@ pub fn compose(run: &RunRecord) -> Document {
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case)).collect(),
         sections,
     };
-    search::told(document, &run.manifest, &findings)
+    search::described(document, &run.manifest, &findings)
 }
 
 /// Components as the plan names them, which is the way of a request more often than the alphabet is.
@@ -81,8 +81,8 @@ fn link(index: usize, case: &CaseFindings<'_>) -> CaseLink {
         0 => "nothing was measured".to_owned(),
         _ => {
             let parts = [("goodput", ""), ("p50", "p50 "), ("p99", "p99 "), ("errors", "errors ")];
-            let told = parts.map(|(id, name)| format!("{name}{}", figure(id).unwrap_or_default()));
-            told.join(" · ")
+            let described = parts.map(|(id, name)| format!("{name}{}", figure(id).unwrap_or_default()));
+            described.join(" · ")
         }
     };
     CaseLink { name: case.case.facts.name.clone(), verdict: case.verdict, section: case_id(index), line }
@@ -159,6 +159,6 @@ fn spread_cell(case: &CaseFindings<'_>, metric: &Metric) -> Cell {
 
 /// The same for any spread.
 pub(crate) fn ranged(spread: &Spread, unit: Unit) -> Cell {
-    let detail = (spread.told() > 1).then(|| figures::range(spread.min, spread.max, unit)).flatten();
+    let detail = (spread.reported() > 1).then(|| figures::range(spread.min, spread.max, unit)).flatten();
     Cell { detail, ..Cell::new(figures::value(spread.median, unit)) }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
-use loadlab_record::event::{Event, What};
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::event::{Event, EventKind};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::summary::Expectation;
 
 use crate::document::{Block, Remark, Section, Weight};
@@ -127,60 +127,64 @@ pub fn events(case: &CaseFindings<'_>) -> Option<Block> {
 /// An event in words.
 pub fn event_words(event: &Event) -> String {
     match &event.what {
-        What::Up { component, pid: Some(pid) } => format!("{component} started (process {pid})"),
-        What::Up { component, pid: None } => format!("{component} started"),
-        What::Ready { component, after_s } => {
+        EventKind::Up { component, pid: Some(pid) } => format!("{component} started (process {pid})"),
+        EventKind::Up { component, pid: None } => format!("{component} started"),
+        EventKind::Ready { component, after_s } => {
             format!("{component} ready after {}", figures::seconds(*after_s))
         }
-        What::Unavailable { component, what, why } => format!("{component}: {what} is not available: {why}"),
-        What::Command { name, command, exit, took_s } => {
+        EventKind::Unavailable { component, what, why } => {
+            format!("{component}: {what} is not available: {why}")
+        }
+        EventKind::Command { name, command, exit, took_s } => {
             let exit = exit.map_or("still running".to_owned(), |code| format!("exit {code}"));
             format!("{name}: `{command}` ({exit}, {})", figures::seconds(*took_s))
         }
-        What::Planned { load } => format!("planned: {} model, {}", load.model, load.protocol),
-        What::LoadStarted { load, batch } => format!("load {load} began (batch {})", batch + 1),
-        What::LoadEnded { load, batch, how } => format!("load {load} ended (batch {}): {how}", batch + 1),
-        What::DrainStarted { until } => format!("draining until {until}"),
-        What::Drained { took_s, done: true } => format!("drained in {}", figures::seconds(*took_s)),
-        What::Drained { took_s, done: false } => {
+        EventKind::Planned { load } => format!("planned: {} model, {}", load.model, load.protocol),
+        EventKind::LoadStarted { load, batch } => format!("load {load} began (batch {})", batch + 1),
+        EventKind::LoadEnded { load, batch, how } => {
+            format!("load {load} ended (batch {}): {how}", batch + 1)
+        }
+        EventKind::DrainStarted { until } => format!("draining until {until}"),
+        EventKind::Drained { took_s, done: true } => format!("drained in {}", figures::seconds(*took_s)),
+        EventKind::Drained { took_s, done: false } => {
             format!("not drained within {}", figures::seconds(*took_s))
         }
-        What::Died { component, status } => format!("{component} died: {status}"),
-        What::Down { component, how } => format!("{component} down ({how})"),
-        What::Limited { component, limits } => {
-            format!("{component} is limited to {} (read back)", limits.words().join(", "))
+        EventKind::Died { component, status } => format!("{component} died: {status}"),
+        EventKind::Down { component, how } => format!("{component} down ({how})"),
+        EventKind::Limited { component, limits } => {
+            format!("{component} is limited to {} (read back)", limits.describe().join(", "))
         }
-        What::OutOfMemory { component, kills, limit_bytes } => {
+        EventKind::OutOfMemory { component, kills, limit_bytes } => {
             let limit = limit_bytes
                 .map_or(String::new(), |n| format!(" at its limit of {}", figures::bytes(n as f64)));
             format!("the kernel killed a process of {component}: out of memory{limit} ({kills} so far)")
         }
-        What::Action { what, error: None, .. } => format!("event: {what}"),
-        What::Action { what, error: Some(why), .. } => format!("event: {what} failed: {why}"),
-        What::Compared { accepted, persisted, lost_max, missing } => {
+        EventKind::Action { what, error: None, .. } => format!("event: {what}"),
+        EventKind::Action { what, error: Some(why), .. } => format!("event: {what} failed: {why}"),
+        EventKind::Compared { accepted, persisted, lost_max, missing } => {
             let ids: Vec<String> = missing.iter().map(u64::to_string).collect();
             let ids =
                 if ids.is_empty() { String::new() } else { format!("; missing: {} …", ids.join(", ")) };
             format!("{accepted} accepted, {persisted} stored, {lost_max} lost{ids}")
         }
-        What::NameMoved { host, before, after } => {
+        EventKind::NameMoved { host, before, after } => {
             format!("{host} resolved to {} and now resolves to {}", before.join(", "), after.join(", "))
         }
-        What::Note { text } => text.clone(),
-        What::Failed { text } => format!("failed: {text}"),
+        EventKind::Note { text } => text.clone(),
+        EventKind::Failed { text } => format!("failed: {text}"),
     }
 }
 
 /// Exchanges that failed and exchanges that were slow, a few of each outcome.
 pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
-    let of = |kept: Kept| -> Vec<Remark> {
+    let of = |kept: ExampleReason| -> Vec<Remark> {
         let mut by_outcome: BTreeMap<&str, Vec<&Example>> = BTreeMap::new();
         let records = case.trials.iter().filter_map(|t| t.record);
         for example in records.flat_map(|r| &r.examples).filter(|e| e.kept == kept) {
             by_outcome.entry(&example.outcome).or_default().push(example);
         }
         let few = by_outcome.into_values().flat_map(|mut list| {
-            if kept == Kept::Slow {
+            if kept == ExampleReason::Slow {
                 list.sort_by(|a, b| b.response_ms.total_cmp(&a.response_ms));
             }
             list.truncate(EXAMPLES);
@@ -195,7 +199,9 @@ pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
         shown
     };
     let mut blocks = Vec::new();
-    for (kept, title) in [(Kept::Failed, "Examples of failures"), (Kept::Slow, "Examples of slow requests")] {
+    for (kept, title) in
+        [(ExampleReason::Failed, "Examples of failures"), (ExampleReason::Slow, "Examples of slow requests")]
+    {
         let remarks = of(kept);
         if !remarks.is_empty() {
             blocks.push(Block::Heading(title.into()));
@@ -205,7 +211,7 @@ pub fn examples(case: &CaseFindings<'_>) -> Vec<Block> {
     blocks
 }
 
-fn remark(example: &Example, kept: Kept) -> Remark {
+fn remark(example: &Example, kept: ExampleReason) -> Remark {
     let body = example.response_body.as_deref().map(str::trim).filter(|b| !b.is_empty());
     let captured: Vec<String> =
         example.captured.iter().map(|(name, value)| format!("{name} = {value}")).collect();
@@ -214,7 +220,7 @@ fn remark(example: &Example, kept: Kept) -> Remark {
     let hints: Vec<String> =
         captured.into_iter().chain(body.map(|b| format!("body: {b}"))).map(shown).collect();
     Remark {
-        weight: if kept == Kept::Failed { Weight::Bad } else { Weight::Doubtful },
+        weight: if kept == ExampleReason::Failed { Weight::Bad } else { Weight::Doubtful },
         label: example.outcome.clone(),
         text: example_words(example).split_once(": ").map_or_else(String::new, |(_, text)| text.to_owned()),
         hint: (!hints.is_empty()).then(|| hints.join(" · ")),

@@ -91,7 +91,7 @@ fn throughput(curve: &Scalability) -> Plane {
 /// The peak, as far as it lies where somebody has been, and the knee: of the law, or else as measured.
 fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
     let largest = curve.levels.last().map_or(0.0, |l| l.users as f64);
-    let told = |what: &str, users: f64| format!("{what} {}", figures::number(users.round()));
+    let described = |what: &str, users: f64| format!("{what} {}", figures::number(users.round()));
     let measured = match curve.knee {
         Some(Knee::At(level)) => Some(level),
         // Only one side of it is known.
@@ -99,10 +99,10 @@ fn marks(curve: &Scalability, fit: Option<&Fit>) -> Vec<Mark> {
     };
     let knee = fit.and_then(|f| f.knee_users).or(measured);
     let mut marks: Vec<Mark> =
-        knee.map(|at| Mark { at, between: None, text: told("knee", at) }).into_iter().collect();
+        knee.map(|at| Mark { at, between: None, text: described("knee", at) }).into_iter().collect();
     if let Some(peak) = fit.and_then(|f| f.peak.as_ref().ok()).filter(|p| p.users.value <= largest) {
         let Interval { value: at, low, high } = peak.users;
-        marks.push(Mark { at, between: Some((low, high)), text: told("peak", at) });
+        marks.push(Mark { at, between: Some((low, high)), text: described("peak", at) });
     }
     marks
 }

@@ -10,7 +10,7 @@ use crate::figures;
 
 /// Turns the report of a run that is a search into one: what was found stands first, and a level that missed is no
 /// failure of the run.
-pub fn told(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
+pub fn described(mut document: Document, manifest: &Manifest, findings: &Findings<'_>) -> Document {
     let Some(search) = &manifest.search else { return document };
     let found = search.found.clone().unwrap_or_else(|| "nothing yet: the search did not finish".to_owned());
     let tested = format!(

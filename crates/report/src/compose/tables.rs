@@ -133,18 +133,20 @@ pub fn latency_block(findings: &Findings<'_>) -> Table {
 
 /// Drain and loss, where the plan can tell.
 pub fn after(findings: &Findings<'_>) -> Option<Table> {
-    let told: Vec<Metric> =
-        metric::AFTER.into_iter().filter(|m| findings.cases.iter().any(|c| c.spread(m).told() > 0)).collect();
-    if told.is_empty() {
+    let described: Vec<Metric> = metric::AFTER
+        .into_iter()
+        .filter(|m| findings.cases.iter().any(|c| c.spread(m).reported() > 0))
+        .collect();
+    if described.is_empty() {
         return None;
     }
-    let head = told.iter().map(|m| match m.id {
+    let head = described.iter().map(|m| match m.id {
         "lost_min" => "lost, at least".to_owned(),
         "lost_max" => "lost, at most".to_owned(),
         id => id.to_owned(),
     });
     let row = |case: &CaseFindings<'_>| {
-        let cells = told.iter().map(|m| {
+        let cells = described.iter().map(|m| {
             let cell = spread_cell(case, m);
             let lost = m.id.starts_with("lost") && case.spread(m).median.known().is_some_and(|v| v > 0.0);
             if lost { cell.weighing(Weight::Bad) } else { cell }
@@ -195,9 +197,9 @@ pub fn derived(findings: &Findings<'_>) -> Option<Table> {
         rows: findings.derived.iter().map(row).collect(),
         note: None,
     };
-    let untold = findings.derived.iter().filter_map(|d| Some((&d.facts.name, d.why_not.as_ref()?)));
-    let untold: Vec<String> = untold.map(|(name, why)| format!("“{name}”: {why}")).collect();
-    table.note = (!untold.is_empty()).then(|| format!("Not known in every round: {}.", untold.join("; ")));
+    let unknown = findings.derived.iter().filter_map(|d| Some((&d.facts.name, d.why_not.as_ref()?)));
+    let unknown: Vec<String> = unknown.map(|(name, why)| format!("“{name}”: {why}")).collect();
+    table.note = (!unknown.is_empty()).then(|| format!("Not known in every round: {}.", unknown.join("; ")));
     drop_untold(&mut table);
     Some(table)
 }
@@ -303,7 +305,7 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
             }
         };
         if !c.limits.is_empty() {
-            say(format!("limited to {}", c.limits.words().join(", ")));
+            say(format!("limited to {}", c.limits.describe().join(", ")));
         } else if let Some(limit) = c.cpu_limit {
             say(format!("CPU limit {}", figures::cpu_percent(limit * 100.0)));
         }
@@ -325,11 +327,11 @@ fn component_remarks(case: &CaseFindings<'_>, name: &str) -> Cell {
 
 /// A column that nobody could tell anything about says nothing.
 pub(super) fn drop_untold(table: &mut Table) {
-    let told: Vec<bool> = (0..table.head.len())
+    let described: Vec<bool> = (0..table.head.len())
         .map(|i| table.rows.iter().any(|r| !matches!(r[i].text.as_str(), "" | NOTHING)))
         .collect();
     let words: Vec<String> = table.words.iter().map(|i| table.head[*i].clone()).collect();
-    let keep = |i: usize| i == 0 || told[i];
+    let keep = |i: usize| i == 0 || described[i];
     let mut at = 0..;
     table.head.retain(|_| at.next().is_some_and(keep));
     for row in &mut table.rows {

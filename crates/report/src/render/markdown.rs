@@ -132,8 +132,13 @@ fn ratios(out: &mut String, ratios: &Ratios) {
     let _ = writeln!(out, "**{}**\n\n| figure | | ratio | |\n|---|---|---:|---|", escape(&ratios.title));
     for row in &ratios.rows {
         let drawn = ratio_line(ratios, row, SPARK + 1).replace(' ', "\u{2007}");
-        let _ =
-            writeln!(out, "| {} | {} | {} | {drawn} |", cell(&row.name), cell(&row.call), cell(&row.told()));
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {drawn} |",
+            cell(&row.name),
+            cell(&row.call),
+            cell(&row.described())
+        );
     }
     out.push('\n');
     if let Some(note) = &ratios.note {

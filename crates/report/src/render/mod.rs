@@ -104,7 +104,7 @@ const SIGNS: [char; 4] = ['●', '○', '◆', '◇'];
 /// axes' ends beside and below, and last which sign is what.
 fn plane_lines(plane: &Plane, width: usize, rows: usize) -> Vec<String> {
     let (across, up) = plane.scales();
-    let told = |v: f64, unit| figures::value(Value::Known(v), unit);
+    let described = |v: f64, unit| figures::value(Value::Known(v), unit);
     let heights: Vec<(usize, String)> = up
         .labels(&plane.up)
         .into_iter()
@@ -138,7 +138,7 @@ fn plane_lines(plane: &Plane, width: usize, rows: usize) -> Vec<String> {
     let below: Vec<(usize, String)> =
         across.labels(&plane.across).into_iter().map(|(v, text)| (x(v), harmless(&text))).collect();
     lines.push(format!("{}  {}", " ".repeat(beside), labels_line(&below, columns)));
-    lines.push(format!("{}  {}", " ".repeat(beside), legend_words(plane, &told)));
+    lines.push(format!("{}  {}", " ".repeat(beside), legend_words(plane, &described)));
     lines.into_iter().map(|l| cut(l.trim_end(), width)).collect()
 }
 
@@ -157,7 +157,7 @@ fn labels_line(labels: &[(usize, String)], columns: usize) -> String {
 }
 
 /// `● goodput · law ┆ knee 12, over users`.
-fn legend_words(plane: &Plane, told: &dyn Fn(f64, loadlab_analysis::metric::Unit) -> String) -> String {
+fn legend_words(plane: &Plane, described: &dyn Fn(f64, loadlab_analysis::metric::Unit) -> String) -> String {
     let groups = plane
         .groups
         .iter()
@@ -166,7 +166,7 @@ fn legend_words(plane: &Plane, told: &dyn Fn(f64, loadlab_analysis::metric::Unit
     let curves = plane.curves.iter().map(|c| format!("· {}", harmless(&c.name)));
     let marks = plane.marks.iter().map(|m| format!("┆ {}", harmless(&m.text)));
     let heights =
-        plane.heights.iter().map(|m| format!("┄ {} {}", harmless(&m.text), told(m.at, plane.up.unit)));
+        plane.heights.iter().map(|m| format!("┄ {} {}", harmless(&m.text), described(m.at, plane.up.unit)));
     let all: Vec<String> = groups.chain(curves).chain(marks).chain(heights).collect();
     format!("{}, over {}", all.join("  "), harmless(&plane.across.name))
 }

@@ -260,19 +260,19 @@ impl Page {
         };
         let names = widest(&|r| width_of(&harmless(&r.name)), (self.width / 3).max(10));
         let calls = widest(&|r| width_of(&harmless(&r.call)), 11);
-        let told = widest(&|r| width_of(&r.told()), 40);
-        let beside = self.width.saturating_sub(names + calls + told + 6).min(61);
+        let described = widest(&|r| width_of(&r.described()), 40);
+        let beside = self.width.saturating_sub(names + calls + described + 6).min(61);
         for row in &ratios.rows {
             let call = self.paint.tone(tone_of(row.weight), &left(&cut(&harmless(&row.call), calls), calls));
             let name = left(&cut(&harmless(&row.name), names), names);
             let line = match beside {
                 0..13 => format!(
                     "{name}  {call}  {}",
-                    cut(&row.told(), self.width.saturating_sub(names + calls + 4))
+                    cut(&row.described(), self.width.saturating_sub(names + calls + 4))
                 ),
                 _ => format!(
                     "{name}  {call}  {}  {}",
-                    left(&row.told(), told),
+                    left(&row.described(), described),
                     ratio_line(ratios, row, beside)
                 ),
             };
@@ -310,14 +310,14 @@ impl Page {
         }
         let names = chart.lines.iter().map(|l| width_of(&harmless(&l.name))).max().unwrap_or(0);
         let names = names.min((self.width / 3).max(10));
-        let told = |line: &crate::document::Line| {
+        let described = |line: &crate::document::Line| {
             let value = |v: f64| figures::value(Value::Known(v), chart.unit);
             line_figures(line).map_or(String::new(), |f| match line.limit {
                 true => String::new(),
                 false => format!("{} … {}", value(f.min), value(f.max)),
             })
         };
-        let tail = chart.lines.iter().map(|l| width_of(&told(l))).max().unwrap_or(0);
+        let tail = chart.lines.iter().map(|l| width_of(&described(l))).max().unwrap_or(0);
         let beside = self.width.saturating_sub(names + tail + 4);
         // Where a line of blocks would be a stub, the range goes below it.
         let (below, columns) = if beside < 12 { (true, self.width - names - 2) } else { (false, beside) };
@@ -331,9 +331,9 @@ impl Page {
             let name = left(&cut(&harmless(&line.name), names), names);
             let spark = self.paint.tone(Tone::Bar, &sparkline(&thinned(&line.values, columns)));
             if below {
-                let _ = writeln!(out, "{name}  {spark}\n{}  {}", " ".repeat(names), told(line));
+                let _ = writeln!(out, "{name}  {spark}\n{}  {}", " ".repeat(names), described(line));
             } else {
-                let _ = writeln!(out, "{name}  {}  {spark}", right(&told(line), tail));
+                let _ = writeln!(out, "{name}  {}  {spark}", right(&described(line), tail));
             }
         }
         if let Some(note) = &chart.note {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
-use loadlab_record::event::{Event, What};
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::event::{Event, EventKind};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{
@@ -250,27 +250,30 @@ fn samples_of(spec: &Spec, random: &mut Random, end_s: f64) -> Vec<Sample> {
 
 fn events_of(spec: &Spec, end_s: f64) -> Vec<Event> {
     let mut out = Vec::new();
-    let mut add = |at_s: f64, what: What| out.push(Event { at_s, what });
+    let mut add = |at_s: f64, what: EventKind| out.push(Event { at_s, what });
     for (i, c) in spec.components.iter().enumerate() {
-        add(-5.0 + i as f64 / 10.0, What::Up { component: c.name.clone(), pid: Some(4000 + i as u32) });
-        add(-4.0 + i as f64 / 10.0, What::Ready { component: c.name.clone(), after_s: 0.4 });
+        add(-5.0 + i as f64 / 10.0, EventKind::Up { component: c.name.clone(), pid: Some(4000 + i as u32) });
+        add(-4.0 + i as f64 / 10.0, EventKind::Ready { component: c.name.clone(), after_s: 0.4 });
     }
-    add(0.0, What::LoadStarted { load: "main".into(), batch: 0 });
+    add(0.0, EventKind::LoadStarted { load: "main".into(), batch: 0 });
     for c in &spec.components {
         if let Some(at_s) = c.dies_at_s {
             add(
                 at_s,
-                What::Died { component: c.name.clone(), status: "signal 9 (SIGKILL), out of memory".into() },
+                EventKind::Died {
+                    component: c.name.clone(),
+                    status: "signal 9 (SIGKILL), out of memory".into(),
+                },
             );
         }
     }
-    add(end_s, What::LoadEnded { load: "main".into(), batch: 0, how: "complete".into() });
+    add(end_s, EventKind::LoadEnded { load: "main".into(), batch: 0, how: "complete".into() });
     if spec.probes {
-        add(end_s, What::DrainStarted { until: "stored == accepted".into() });
-        add(end_s + 2.4, What::Drained { took_s: 2.4, done: true });
+        add(end_s, EventKind::DrainStarted { until: "stored == accepted".into() });
+        add(end_s + 2.4, EventKind::Drained { took_s: 2.4, done: true });
     }
     for c in &spec.components {
-        add(end_s + 4.0, What::Down { component: c.name.clone(), how: "exited".into() });
+        add(end_s + 4.0, EventKind::Down { component: c.name.clone(), how: "exited".into() });
     }
     out.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     out
@@ -296,17 +299,17 @@ fn examples_of(spec: &Spec) -> Vec<Example> {
         response_head: None,
         response_body: Some(body.into()),
     };
-    let slow = example(Kept::Slow, "ok", Some(200), "", spec.p50_ms * 40.0);
+    let slow = example(ExampleReason::Slow, "ok", Some(200), "", spec.p50_ms * 40.0);
     let mut out = vec![slow];
     if spec.fail_every > 0 {
         out.push(example(
-            Kept::Failed,
+            ExampleReason::Failed,
             "http_5xx",
             Some(503),
             "<script>alert(1)</script> pool exhausted\u{2028}",
             1.5,
         ));
-        out.push(example(Kept::Failed, "reset", None, "", 0.7));
+        out.push(example(ExampleReason::Failed, "reset", None, "", 0.7));
     }
     out
 }

@@ -121,7 +121,8 @@ impl Planned {
     pub fn of_case(case: &plan::Case, threads: usize) -> Option<Planned> {
         let loads = case.loads.iter().filter(|l| l.command().is_none());
         let mut planned = loads.map(|l| Planned::of_load(l, threads)).reduce(Planned::beside)?;
-        let processes = case.system.components.iter().filter(|c| matches!(c.part, plan::Part::Process(_)));
+        let processes =
+            case.system.components.iter().filter(|c| matches!(c.part, plan::ComponentKind::Process(_)));
         let files = processes.filter_map(|c| Some((c.limits.open_files?, c.name.clone())));
         planned.component_files = files.max_by_key(|(files, _)| *files);
         Some(planned)

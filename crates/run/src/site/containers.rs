@@ -8,8 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
-use loadlab_plan::{self as plan, Case, Part};
-use loadlab_record::event::What;
+use loadlab_plan::{self as plan, Case, ComponentKind};
+use loadlab_record::event::EventKind;
 use loadlab_system::{
     self as system, Cancel, Component, ComposeSpec, ContainerSpec, External, ExternalSelector, HealthCheck,
     ImageBuild, Network, Project, Scraper, ServiceSpec, Target, clock,
@@ -18,8 +18,8 @@ use loadlab_system::{
 use crate::event::RunEvent;
 use crate::limits;
 use crate::site::error::SiteError;
-use crate::site::{Builds, Site, Up};
-use crate::state::{Stage, Tell, Trouble};
+use crate::site::{Builds, RunningSystem, Up};
+use crate::state::{AbortReason, EventSink, TrialState};
 use crate::translate::component::{self, ready_of, words_of};
 use crate::translate::error::{Names, TranslateError};
 
@@ -28,7 +28,7 @@ const HEALTHY_NS: u64 = 60_000_000_000;
 
 /// What is beside the components that are started one by one.
 #[derive(Default)]
-pub struct Beside {
+pub struct Externals {
     /// The Compose file's project, if it is up.
     project: Option<Project>,
     /// What runs already, as it was found for this trial.
@@ -38,7 +38,7 @@ pub struct Beside {
     here: Vec<String>,
 }
 
-impl Beside {
+impl Externals {
     /// What the watcher reads of things that run already.
     pub fn targets(&self) -> impl Iterator<Item = Target> {
         self.found.iter().map(External::target)
@@ -58,18 +58,19 @@ impl Beside {
     pub fn begin(&mut self, case: &Case) {
         self.found.clear();
         self.scrapers.clear();
-        let is_here = |part: &Part| matches!(part, Part::Process(_) | Part::External(_));
+        let is_here =
+            |kind: &ComponentKind| matches!(kind, ComponentKind::Process(_) | ComponentKind::External(_));
         let here = case.system.components.iter().filter(|c| is_here(&c.part)).map(|c| c.name.clone());
         self.here = here.collect();
     }
 
     /// What ran already and does not any more, spoils the trial as a death does.
-    pub fn look(&self, stage: &Stage, tell: Tell<'_>) {
+    pub fn look(&self, stage: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
-            stage.event(What::Died { component: component.clone(), status: status.clone() });
-            tell(RunEvent::Died { component: component.clone(), status: status.clone() });
-            stage.spoil(Trouble::Died { component, status });
+            stage.event(EventKind::Died { component: component.clone(), status: status.clone() });
+            emit(RunEvent::Died { component: component.clone(), status: status.clone() });
+            stage.spoil(AbortReason::Died { component, status });
         }
     }
 }
@@ -159,7 +160,7 @@ pub fn ready(planned: &plan::ComponentSpec, names: Names<'_>) -> Result<system::
     }
 }
 
-impl Site {
+impl RunningSystem {
     /// Sees to it that all images are there: built, or pulled.
     ///
     /// # Errors
@@ -169,16 +170,16 @@ impl Site {
         cases: &[Case],
         cancel: &Cancel,
         builds: &mut Builds,
-        tell: Tell<'_>,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         let mut done: Vec<String> = Vec::new();
         for case in cases {
             self.system.use_engine(case.system.engine.as_deref());
             for planned in &case.system.components {
-                let Part::Container(container) = &planned.part else { continue };
+                let ComponentKind::Container(container) = &planned.part else { continue };
                 let image = image_name(&planned.group, &container.image);
                 if !done.contains(&image) {
-                    self.image(&planned.group, &container.image, cancel, builds, tell)?;
+                    self.image(&planned.group, &container.image, cancel, builds, emit)?;
                     done.push(image);
                 }
             }
@@ -199,7 +200,7 @@ impl Site {
         image: &plan::Image,
         cancel: &Cancel,
         builds: &mut Builds,
-        tell: Tell<'_>,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         let name = image_name(group, image);
         let component = |source| system::Error::of_container(group, source);
@@ -209,7 +210,7 @@ impl Site {
         };
         let what = format!("image of {group}");
         let command = format!("build {context}");
-        tell(RunEvent::Building { what: what.clone(), command: command.clone() });
+        emit(RunEvent::Building { what: what.clone(), command: command.clone() });
         let began_ns = clock::now_ns();
         let build = ImageBuild {
             image: name,
@@ -224,9 +225,9 @@ impl Site {
         let built = engine.build_image(&build, self.system.scratch(), cancel, &mut log);
         let took_s = (clock::now_ns() - began_ns) as f64 / 1e9;
         let exit = Some(i32::from(built.is_err()));
-        builds.push((clock::now_ns(), What::Command { name: what.clone(), command, exit, took_s }));
+        builds.push((clock::now_ns(), EventKind::Command { name: what.clone(), command, exit, took_s }));
         built.map_err(component)?;
-        tell(RunEvent::Built { what, took_s });
+        emit(RunEvent::Built { what, took_s });
         Ok(())
     }
 
@@ -243,7 +244,7 @@ impl Site {
         };
         let mut services = BTreeMap::new();
         for planned in &case.system.components {
-            if let Part::Service(service) = &planned.part {
+            if let ComponentKind::Service(service) = &planned.part {
                 let env = fill_env(&planned.env, Some(&planned.name))?;
                 let (limits, cpus) = (limits::of_plan(&planned.limits), planned.limits.cpuset.clone());
                 services.insert(service.clone(), ServiceSpec { env, limits, cpus });
@@ -266,13 +267,15 @@ impl Site {
         &mut self,
         index: usize,
         case: &Case,
-        stage: &Stage,
-        tell: Tell<'_>,
+        stage: &TrialState,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.is_whole(compose, stage, tell)? {
+        if self.is_whole(compose, stage, emit)? {
             self.services_live_on(case, stage)?;
-            stage.event(What::Note { text: format!("{} is still up from an earlier trial", compose.file) });
+            stage.event(EventKind::Note {
+                text: format!("{} is still up from an earlier trial", compose.file),
+            });
             return Ok(());
         }
         self.seeded = None;
@@ -297,7 +300,7 @@ impl Site {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();
             stage.member(component.process());
-            stage.event(What::Up { component: name, pid: Some(component.process().pid) });
+            stage.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
             stage.limits(component);
             self.up.push(Up {
                 component: component.clone(),
@@ -306,16 +309,16 @@ impl Site {
                 is_ready: false,
                 service: Some(service),
                 ready: None,
-                told: Vec::new(),
+                reported: Vec::new(),
                 logs: logs.clone(),
             });
         }
         for done in &project.done {
-            stage.event(What::Note { text: format!("{done} finished its work and ended") });
+            stage.event(EventKind::Note { text: format!("{done} finished its work and ended") });
         }
         self.beside.project = Some(project.clone());
         self.services_are_there(case, &project)?;
-        self.services_ready(case, stage, tell)
+        self.services_ready(case, stage, emit)
     }
 
     /// Whether the Compose file is up from before with all its services. One that an event has ended comes back with the
@@ -323,8 +326,8 @@ impl Site {
     fn is_whole(
         &mut self,
         compose: &plan::ComposeSpec,
-        stage: &Stage,
-        tell: Tell<'_>,
+        stage: &TrialState,
+        emit: EventSink<'_>,
     ) -> Result<bool, SiteError> {
         let Some(project) = &self.beside.project else { return Ok(false) };
         let is_up = |name: &str| self.up.iter().any(|up| up.service.is_some() && up.component.name() == name);
@@ -334,8 +337,8 @@ impl Site {
             return Ok(true);
         }
         let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
-        tell(RunEvent::Note(text.clone()));
-        stage.event(What::Note { text });
+        emit(RunEvent::Note(text.clone()));
+        stage.event(EventKind::Note { text });
         self.up.retain(|up| up.service.is_none());
         match self.compose_down(stage) {
             None => Ok(false),
@@ -344,7 +347,7 @@ impl Site {
     }
 
     /// Services that live on have the limits of the case that begins.
-    fn services_live_on(&self, case: &Case, stage: &Stage) -> Result<(), SiteError> {
+    fn services_live_on(&self, case: &Case, stage: &TrialState) -> Result<(), SiteError> {
         for up in &self.up {
             let Some(service) = &up.service else { continue };
             stage.member(up.component.process());
@@ -356,7 +359,7 @@ impl Site {
     fn services_are_there(&self, case: &Case, project: &Project) -> Result<(), SiteError> {
         let names: Vec<&str> = project.components().iter().map(|c| c.name()).collect();
         for planned in &case.system.components {
-            let Part::Service(service) = &planned.part else { continue };
+            let ComponentKind::Service(service) = &planned.part else { continue };
             // Of two components of one service the second has nothing.
             let is_first = planned_service(case, service).is_some_and(|first| first.name == planned.name);
             let is_up = is_first && self.up.iter().any(|up| up.service.as_ref() == Some(service));
@@ -372,7 +375,12 @@ impl Site {
         Ok(())
     }
 
-    fn services_ready(&mut self, case: &Case, stage: &Stage, tell: Tell<'_>) -> Result<(), SiteError> {
+    fn services_ready(
+        &mut self,
+        case: &Case,
+        stage: &TrialState,
+        emit: EventSink<'_>,
+    ) -> Result<(), SiteError> {
         for at in 0..self.up.len() {
             let Some(service) = &self.up[at].service else { continue };
             let planned = planned_service(case, service);
@@ -385,26 +393,26 @@ impl Site {
             let after_s = self.system.ready_when(&component, &ready, &stage.cancel)?;
             self.up[at].is_ready = true;
             self.up[at].ready = Some(ready);
-            stage.event(What::Ready { component: name.clone(), after_s });
-            tell(RunEvent::Ready { component: name, after_s });
+            stage.event(EventKind::Ready { component: name.clone(), after_s });
+            emit(RunEvent::Ready { component: name, after_s });
         }
         Ok(())
     }
 
     /// Takes the project down; what became of it in events, what failed in words.
-    pub(crate) fn compose_down(&mut self, stage: &Stage) -> Option<(String, Exit)> {
+    pub(crate) fn compose_down(&mut self, stage: &TrialState) -> Option<(String, Exit)> {
         let project = self.beside.project.take()?;
         match self.system.compose_down(&project) {
             Ok(down) => {
                 for component in project.components() {
                     let (component, how) = (component.name().to_owned(), down.ending.as_str().to_owned());
-                    stage.event(What::Down { component, how });
+                    stage.event(EventKind::Down { component, how });
                 }
                 None
             }
             Err(error) => {
                 let text = format!("cannot take down the services of the Compose file: {error}");
-                stage.event(What::Failed { text: text.clone() });
+                stage.event(EventKind::Failed { text: text.clone() });
                 Some((text, Exit::Failed))
             }
         }
@@ -419,7 +427,7 @@ impl Site {
         planned: &plan::ComponentSpec,
         external: &plan::External,
         case: &Case,
-        stage: &Stage,
+        stage: &TrialState,
     ) -> Result<(), SiteError> {
         let name = &planned.name;
         let names = |n: &str| self.name(n, Some(name));
@@ -438,18 +446,18 @@ impl Site {
             }
         };
         let found = External::find(name, &seek, case.system.engine.as_deref())?;
-        stage.event(What::Note { text: format!("{name} runs already: {}", external.text()) });
+        stage.event(EventKind::Note { text: format!("{name} runs already: {}", external.text()) });
         self.beside.found.push(found);
         self.answers(planned, stage)
     }
 
-    fn answers(&self, planned: &plan::ComponentSpec, stage: &Stage) -> Result<(), SiteError> {
+    fn answers(&self, planned: &plan::ComponentSpec, stage: &TrialState) -> Result<(), SiteError> {
         if planned.ready.is_none() {
             return Ok(());
         }
         let ready = ready_of(planned, &|n| self.name(n, Some(&planned.name)))?;
         let after_s = system::ready::answers(&planned.name, &ready, &stage.cancel)?;
-        stage.event(What::Ready { component: planned.name.clone(), after_s });
+        stage.event(EventKind::Ready { component: planned.name.clone(), after_s });
         Ok(())
     }
 
@@ -464,7 +472,7 @@ impl Site {
 
 /// The component of the plan that a service of the Compose file is.
 fn planned_service<'a>(case: &'a Case, service: &str) -> Option<&'a plan::ComponentSpec> {
-    let is_it = |part: &Part| matches!(part, Part::Service(name) if name == service);
+    let is_it = |kind: &ComponentKind| matches!(kind, ComponentKind::Service(name) if name == service);
     case.system.components.iter().find(|c| is_it(&c.part))
 }
 

@@ -4,15 +4,15 @@
 //! refused it – from an accepted one that was not stored, so it gives bounds.
 
 use loadlab_plan as plan;
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::ids::{IdSet, SentIds};
 use loadlab_record::load::Counts;
 use loadlab_record::outcome::Failure;
 use loadlab_record::summary::Loss;
 use loadlab_system::{OutputCommand, Probe, clock, http};
 
-use crate::site::probes::{self, Around};
-use crate::state::Stage;
+use crate::site::probes::{self, ProbeContext};
+use crate::state::TrialState;
 use crate::translate::error::TranslateError;
 
 /// Asking for what was stored may take so long.
@@ -78,9 +78,9 @@ impl Ids {
 /// A name without a value; a probe that cannot be read, in words.
 pub fn prepare(
     spec: &plan::DurabilitySpec,
-    around: &Around<'_>,
+    around: &ProbeContext<'_>,
     probes: &[Probe],
-    stage: &Stage,
+    stage: &TrialState,
 ) -> Result<Result<Persisted, String>, TranslateError> {
     Ok(match &spec.persisted {
         plan::Persisted::Http { url, json_pointer } => {
@@ -105,7 +105,7 @@ pub fn prepare(
 ///
 /// # Errors
 /// What was stored cannot be told, in words; or more requests were made than there are ids of the trial.
-pub fn compare(persisted: &Persisted, stage: &Stage, ids: Ids, counts: &Counts) -> Result<Loss, String> {
+pub fn compare(persisted: &Persisted, stage: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
         ids.tell_apart(counts.started)?;
     }
@@ -141,10 +141,10 @@ pub fn compare(persisted: &Persisted, stage: &Stage, ids: Ids, counts: &Counts) 
     let (loss, missing, foreign) = by_id(&sent, stored);
     if foreign > 0 {
         let text = format!("{foreign} stored ids were not sent by this trial");
-        stage.event(What::Note { text });
+        stage.event(EventKind::Note { text });
     }
     let Loss { accepted, persisted_distinct: persisted, lost_max, .. } = loss;
-    stage.event(What::Compared { accepted, persisted, lost_max, missing });
+    stage.event(EventKind::Compared { accepted, persisted, lost_max, missing });
     Ok(loss)
 }
 

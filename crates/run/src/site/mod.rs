@@ -12,8 +12,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
 
 use loadlab_analysis::Exit;
-use loadlab_plan::{self as plan, Case, Lifetime, Part};
-use loadlab_record::event::What;
+use loadlab_plan::{self as plan, Case, ComponentKind, Lifetime};
+use loadlab_record::event::EventKind;
 use loadlab_record::units::format_duration_ns;
 use loadlab_system::{
     Cancel, CommandSpec, Component, Counts, Limits, Notice, Probe, Ready, RelayAt, System, Takedown, Target,
@@ -22,16 +22,16 @@ use loadlab_system::{
 
 use crate::event::RunEvent;
 use crate::limits;
-use crate::site::containers::Beside;
+use crate::site::containers::Externals;
 use crate::site::durability::Persisted;
 use crate::site::error::SiteError;
 use crate::site::ports::Ports;
-use crate::site::probes::Around;
-use crate::state::{Stage, Tell};
+use crate::site::probes::ProbeContext;
+use crate::state::{EventSink, TrialState};
 use crate::translate::component;
 
 /// The system under test over the whole run: components live for a trial, a case or the experiment.
-pub struct Site {
+pub struct RunningSystem {
     pub(crate) system: System,
     /// What the system notices, for whoever runs a load.
     pub notices: Mutex<Receiver<Notice>>,
@@ -42,7 +42,7 @@ pub struct Site {
     /// Seed commands that were run for the longest-lived components that are up.
     pub(crate) seeded: Option<Vec<plan::Command>>,
     /// Beside what is started one by one.
-    pub beside: Beside,
+    pub beside: Externals,
 }
 
 /// A component that was started and not taken down.
@@ -57,21 +57,21 @@ pub(crate) struct Up {
     /// When a container counts as up; a process knows that itself.
     pub ready: Option<Ready>,
     /// Names of other components' ports that it was started with.
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
     /// Where its output goes: a folder of the trial it was started in, from the record's on.
     pub logs: String,
 }
 
 /// What was built: events with their time, for the first trial's record.
-pub type Builds = Vec<(u64, What)>;
+pub type Builds = Vec<(u64, EventKind)>;
 
 /// Components as events have left them: those that were ended or started anew, and nothing of the others.
 pub type Changed = BTreeMap<String, Option<Component>>;
 
-impl Site {
+impl RunningSystem {
     /// Nothing is up.
     pub fn new(system: System, notices: Receiver<Notice>, plan_dir: &Path, run_dir: &Path) -> Self {
-        Site {
+        RunningSystem {
             system,
             notices: Mutex::new(notices),
             plan_dir: plan_dir.to_owned(),
@@ -79,7 +79,7 @@ impl Site {
             up: Vec::new(),
             ports: Ports::default(),
             seeded: None,
-            beside: Beside::default(),
+            beside: Externals::default(),
         }
     }
 
@@ -146,7 +146,7 @@ impl Site {
         cases: &[Case],
         cancel: &Cancel,
         builds: &mut Builds,
-        tell: Tell<'_>,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         let logs = self.run_dir.join("builds");
         let mut done: Vec<(String, String)> = Vec::new();
@@ -163,7 +163,7 @@ impl Site {
                 let no_folder = |error| SiteError::Folder { path: logs.clone(), error };
                 std::fs::create_dir_all(&logs).map_err(no_folder)?;
                 let what = format!("build of {}", component.group);
-                tell(RunEvent::Building { what: what.clone(), command: text.clone() });
+                emit(RunEvent::Building { what: what.clone(), command: text.clone() });
                 let spec = CommandSpec {
                     name: what.clone(),
                     command,
@@ -176,45 +176,45 @@ impl Site {
                 let (exit, took_s) = (result.status.exit, result.took_s);
                 builds.push((
                     clock::now_ns(),
-                    What::Command { name: what.clone(), command: text, exit, took_s },
+                    EventKind::Command { name: what.clone(), command: text, exit, took_s },
                 ));
                 result.checked()?;
-                tell(RunEvent::Built { what, took_s });
+                emit(RunEvent::Built { what, took_s });
             }
         }
-        self.images(cases, cancel, builds, tell)
+        self.images(cases, cancel, builds, emit)
     }
 
     /// Brings up what a case needs and is not up, in the plan's order, each one ready before the next is started. Replicas
     /// of one component, which know nothing of one another, start together.
     ///
     /// # Errors
-    /// What did not come up, and why. What is up stays up; see [`Site::end_trial`].
+    /// What did not come up, and why. What is up stays up; see [`RunningSystem::end_trial`].
     pub fn bring_up(
         &mut self,
         index: usize,
         case: &Case,
-        stage: &Stage,
-        tell: Tell<'_>,
+        stage: &TrialState,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
-        self.bury(stage, tell);
+        self.bury(stage, emit);
         self.system.use_engine(case.system.engine.as_deref());
         self.beside.begin(case);
         self.find_ports(case)?;
-        self.compose(index, case, stage, tell)?;
+        self.compose(index, case, stage, emit)?;
         let longest = case.system.components.iter().map(|c| lifetime(c.lifetime)).max();
         let mut started: Vec<&plan::ComponentSpec> = Vec::new();
         for planned in &case.system.components {
             if started.last().is_some_and(|last| last.group != planned.group) {
-                self.wait_for(std::mem::take(&mut started), stage, tell)?;
+                self.wait_for(std::mem::take(&mut started), stage, emit)?;
             }
             match &planned.part {
-                Part::Service(_) => continue,
-                Part::External(external) => {
+                ComponentKind::Service(_) => continue,
+                ComponentKind::External(external) => {
                     self.find_external(planned, external, case, stage)?;
                     continue;
                 }
-                Part::Process(_) | Part::Container(_) => {}
+                ComponentKind::Process(_) | ComponentKind::Container(_) => {}
             }
             if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
                 stage.member(up.component.process());
@@ -223,7 +223,7 @@ impl Site {
                     "{} is still up from an earlier trial; its logs are in {}",
                     planned.name, up.logs
                 );
-                stage.event(What::Note { text });
+                stage.event(EventKind::Note { text });
                 continue;
             }
             if Some(lifetime(planned.lifetime)) == longest {
@@ -232,15 +232,15 @@ impl Site {
             self.start(index, planned, stage)?;
             started.push(planned);
         }
-        self.wait_for(started, stage, tell)
+        self.wait_for(started, stage, emit)
     }
 
     /// Waits until each of these is ready.
     fn wait_for(
         &mut self,
         started: Vec<&plan::ComponentSpec>,
-        stage: &Stage,
-        tell: Tell<'_>,
+        stage: &TrialState,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         for planned in started {
             let name = &planned.name;
@@ -248,7 +248,7 @@ impl Site {
             let component = self.up[at].component.clone();
             let after_s = match planned.part {
                 // Its own address is known only now.
-                Part::Container(_) => {
+                ComponentKind::Container(_) => {
                     let ready = containers::ready(planned, &|n| self.name(n, Some(name)))?;
                     self.up[at].ready = Some(ready.clone());
                     self.system.ready_when(&component, &ready, &stage.cancel)?
@@ -256,18 +256,18 @@ impl Site {
                 _ => self.system.ready(&component, &stage.cancel)?,
             };
             self.up[at].is_ready = true;
-            stage.event(What::Ready { component: name.clone(), after_s });
-            tell(RunEvent::Ready { component: name.clone(), after_s });
+            stage.event(EventKind::Ready { component: name.clone(), after_s });
+            emit(RunEvent::Ready { component: name.clone(), after_s });
         }
         Ok(())
     }
 
     /// Takes away those that died since the last trial's load, so that they are started again. A death that the
     /// last trial told of is not told again.
-    fn bury(&mut self, stage: &Stage, tell: Tell<'_>) {
-        let mut untold = Vec::new();
+    fn bury(&mut self, stage: &TrialState, emit: EventSink<'_>) {
+        let mut unreported = Vec::new();
         if let Ok(notices) = self.notices.lock() {
-            untold.extend(notices.try_iter().filter_map(|notice| match notice {
+            unreported.extend(notices.try_iter().filter_map(|notice| match notice {
                 Notice::Died { component, .. } => Some(component.process()),
                 _ => None,
             }));
@@ -275,19 +275,24 @@ impl Site {
         for up in self.up.iter().filter(|u| u.is_ready) {
             let Some(ended) = up.component.ended() else { continue };
             let (component, status) = (up.component.name().to_owned(), ended.status.to_string());
-            if untold.contains(&up.component.process()) {
-                tell(RunEvent::Died { component: component.clone(), status: status.clone() });
-                stage.event_at(ended.at_ns, What::Died { component, status });
+            if unreported.contains(&up.component.process()) {
+                emit(RunEvent::Died { component: component.clone(), status: status.clone() });
+                stage.event_at(ended.at_ns, EventKind::Died { component, status });
             } else {
                 let text = format!("{component} is restarted: it died after the last trial: {status}");
-                tell(RunEvent::Note(text.clone()));
-                stage.event(What::Note { text });
+                emit(RunEvent::Note(text.clone()));
+                stage.event(EventKind::Note { text });
             }
         }
         self.take_down(stage, &|up| up.component.ended().is_none());
     }
 
-    fn start(&mut self, case: usize, planned: &plan::ComponentSpec, stage: &Stage) -> Result<(), SiteError> {
+    fn start(
+        &mut self,
+        case: usize,
+        planned: &plan::ComponentSpec,
+        stage: &TrialState,
+    ) -> Result<(), SiteError> {
         let name = &planned.name;
         let logs = self.log_paths(name, stage);
         let own = |n: &str| self.name(n, Some(name));
@@ -297,7 +302,7 @@ impl Site {
             None => RelayAt::Ports(self.ports.before(planned)),
         });
         let container = match &planned.part {
-            Part::Container(container) => Some(containers::container(planned, container, &own)?),
+            ComponentKind::Container(container) => Some(containers::container(planned, container, &own)?),
             _ => None,
         };
         self.ports.release(planned);
@@ -309,10 +314,10 @@ impl Site {
             stage.relay(&relay);
         }
         stage.member(component.process());
-        stage.event(What::Up { component: name.clone(), pid: Some(component.process().pid) });
+        stage.event(EventKind::Up { component: name.clone(), pid: Some(component.process().pid) });
         for missing in component.unavailable() {
             let (what, why) = (missing.what.to_string(), missing.why.to_string());
-            stage.event(What::Unavailable { component: name.clone(), what, why });
+            stage.event(EventKind::Unavailable { component: name.clone(), what, why });
         }
         stage.limits(&component);
         // Registered before it is ready: whatever happens now, it is taken down with the rest.
@@ -323,7 +328,7 @@ impl Site {
             is_ready: false,
             service: None,
             ready: None,
-            told: component::names_told(planned),
+            reported: component::names_told(planned),
             logs: stage.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
         });
         Ok(())
@@ -334,7 +339,7 @@ impl Site {
         &self,
         component: &Component,
         wanted: &Limits,
-        stage: &Stage,
+        stage: &TrialState,
     ) -> Result<(), SiteError> {
         if component.is_paused() {
             component.resume();
@@ -342,7 +347,7 @@ impl Site {
         if component.limits() != *wanted {
             for missing in self.system.limit(component, wanted)? {
                 let (what, why) = (missing.what, missing.why);
-                stage.event(What::Unavailable { component: component.name().to_owned(), what, why });
+                stage.event(EventKind::Unavailable { component: component.name().to_owned(), what, why });
             }
         }
         stage.limits(component);
@@ -360,7 +365,7 @@ impl Site {
     }
 
     /// Tells of components with processes that left their cgroups: to be asked when nothing is sent.
-    pub fn tell_escaped(&self, stage: &Stage, tell: Tell<'_>) {
+    pub fn report_escaped(&self, stage: &TrialState, emit: EventSink<'_>) {
         for up in &self.up {
             let escaped = up.component.escaped();
             if !escaped.is_empty() {
@@ -371,8 +376,8 @@ impl Site {
                     up.component.name(),
                     escaped[0]
                 );
-                tell(RunEvent::Note(text.clone()));
-                stage.event(What::Note { text });
+                emit(RunEvent::Note(text.clone()));
+                stage.event(EventKind::Note { text });
             }
         }
     }
@@ -398,7 +403,7 @@ impl Site {
     }
 
     /// Where output goes: stdout, stderr.
-    pub(crate) fn log_paths(&self, name: &str, stage: &Stage) -> (PathBuf, PathBuf) {
+    pub(crate) fn log_paths(&self, name: &str, stage: &TrialState) -> (PathBuf, PathBuf) {
         match &stage.writer {
             Some(writer) => writer.log_paths(name),
             None => (self.run_dir.join(format!("{name}.out")), self.run_dir.join(format!("{name}.err"))),
@@ -408,8 +413,8 @@ impl Site {
     /// Finds the ports of all components that are not up before the first one is started, since each may be
     /// told the others'.
     fn find_ports(&mut self, case: &Case) -> Result<(), SiteError> {
-        let Site { up, ports, .. } = self;
-        let is_told = |name: &str| up.iter().any(|u| u.told.iter().any(|told| told == name));
+        let RunningSystem { up, ports, .. } = self;
+        let is_told = |name: &str| up.iter().any(|u| u.reported.iter().any(|reported| reported == name));
         for component in &case.system.components {
             if !up.iter().any(|u| u.component.name() == component.name) {
                 let failed = |error| SiteError::Port { component: component.name.clone(), error };
@@ -424,10 +429,10 @@ impl Site {
     ///
     /// # Errors
     /// One that fails.
-    pub fn seed(&mut self, case: &Case, stage: &Stage, tell: Tell<'_>) -> Result<(), SiteError> {
+    pub fn seed(&mut self, case: &Case, stage: &TrialState, emit: EventSink<'_>) -> Result<(), SiteError> {
         let seed = &case.system.seed;
         if self.seeded.as_ref() != Some(seed) {
-            self.commands("seed", seed, stage, tell)?;
+            self.commands("seed", seed, stage, emit)?;
             self.seeded = Some(seed.clone());
         }
         Ok(())
@@ -441,8 +446,8 @@ impl Site {
         &self,
         name: &str,
         commands: &[plan::Command],
-        stage: &Stage,
-        tell: Tell<'_>,
+        stage: &TrialState,
+        emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         for planned in commands {
             let names = |n: &str| self.name(n, None);
@@ -458,9 +463,9 @@ impl Site {
             };
             let result = self.system.run_command(&spec, &stage.cancel)?;
             let (exit, took_s) = (result.status.exit, result.took_s);
-            stage.event(What::Command { name: name.to_owned(), command: text, exit, took_s });
+            stage.event(EventKind::Command { name: name.to_owned(), command: text, exit, took_s });
             result.checked()?;
-            tell(RunEvent::Command { name: name.to_owned(), took_s });
+            emit(RunEvent::Command { name: name.to_owned(), took_s });
         }
         Ok(())
     }
@@ -480,7 +485,11 @@ impl Site {
     ///
     /// # Errors
     /// A URL or pointer that is none; what was stored before the load is not known.
-    pub fn probes(&self, case: &Case, stage: &Stage) -> Result<(Vec<Probe>, Option<Persisted>), SiteError> {
+    pub fn probes(
+        &self,
+        case: &Case,
+        stage: &TrialState,
+    ) -> Result<(Vec<Probe>, Option<Persisted>), SiteError> {
         let names = |n: &str| self.name(n, None);
         let logs = |name: &str| {
             let logs = self.component(name).map(|c| c.spec().logs.clone());
@@ -488,7 +497,7 @@ impl Site {
             logs.dedup();
             logs
         };
-        let around = Around {
+        let around = ProbeContext {
             names: &names,
             plan_dir: &self.plan_dir,
             mark: self.system.mark(),
@@ -507,7 +516,12 @@ impl Site {
     /// Takes down what lives no longer than the trial that ended, the newest first. `next` is the case of the
     /// next trial, if there is one. After a failed trial only living components of the whole experiment stay.
     /// Returns what could not be taken down, in words, and what that asks for.
-    pub fn end_trial(&mut self, next: Option<usize>, failed: bool, stage: &Stage) -> Vec<(String, Exit)> {
+    pub fn end_trial(
+        &mut self,
+        next: Option<usize>,
+        failed: bool,
+        stage: &TrialState,
+    ) -> Vec<(String, Exit)> {
         self.take_down(stage, &|up| {
             let lives_on = match up.lifetime {
                 Lifetime::Trial => false,
@@ -519,7 +533,7 @@ impl Site {
     }
 
     /// What the relay before a component has done: it must not have been the bottleneck in silence.
-    fn tell_relayed(&self, component: &str, stage: &Stage) {
+    fn report_relayed(&self, component: &str, stage: &TrialState) {
         let Some(counts) = self.system.relayed(component) else { return };
         let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
         let late = |ns: f64| format_duration_ns(ns);
@@ -529,10 +543,10 @@ impl Site {
             late(late_ns as f64 / (carried as f64).max(1.0)),
             late(latest_ns as f64)
         );
-        stage.event(What::Note { text });
+        stage.event(EventKind::Note { text });
     }
 
-    fn take_down(&mut self, stage: &Stage, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
+    fn take_down(&mut self, stage: &TrialState, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
         let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
         let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
         let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
@@ -540,20 +554,20 @@ impl Site {
         let mut failed = Vec::new();
         for up in down.into_iter().rev().filter(|u| u.service.is_none()) {
             let component = up.component.name().to_owned();
-            self.tell_relayed(&component, stage);
+            self.report_relayed(&component, stage);
             match self.system.down(&up.component) {
                 Ok(Takedown { ending, escaped, .. }) => {
                     if escaped > 0 {
                         let text = format!(
                             "{escaped} processes of `{component}` that had left its cgroup were killed"
                         );
-                        stage.event(What::Note { text });
+                        stage.event(EventKind::Note { text });
                     }
-                    stage.event(What::Down { component, how: ending.as_str().to_owned() });
+                    stage.event(EventKind::Down { component, how: ending.as_str().to_owned() });
                 }
                 Err(error) => {
                     let text = format!("cannot take down `{component}`: {error}");
-                    stage.event(What::Failed { text: text.clone() });
+                    stage.event(EventKind::Failed { text: text.clone() });
                     failed.push((text, Exit::Failed));
                 }
             }

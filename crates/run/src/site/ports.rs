@@ -50,7 +50,7 @@ impl Ports {
             let name = name_of(component, &port.variable());
             let number = match (port.number, self.get(&name).filter(|_| is_told(&name))) {
                 (Some(given), _) => given,
-                (None, Some(told)) => told,
+                (None, Some(reported)) => reported,
                 (None, None) => {
                     let (number, socket) = hold_a_free_one()?;
                     self.held.entry(component.name.clone()).or_default().push(socket);

@@ -10,7 +10,7 @@ use crate::translate::component;
 use crate::translate::error::{Names, TranslateError};
 
 /// What every reading needs to know.
-pub struct Around<'a> {
+pub struct ProbeContext<'a> {
     /// Values of names.
     pub names: Names<'a>,
     /// The plan's folder, where commands run.
@@ -27,7 +27,7 @@ pub struct Around<'a> {
 ///
 /// # Errors
 /// A name without a value.
-pub fn probe(probe: &plan::ProbeSpec, around: &Around<'_>) -> Result<ProbeSpec, TranslateError> {
+pub fn probe(probe: &plan::ProbeSpec, around: &ProbeContext<'_>) -> Result<ProbeSpec, TranslateError> {
     let what = format!("probe `{}`", probe.name);
     let fill = |template: &plan::Template| {
         template.render(around.names).map_err(|error| TranslateError::Name { what: what.clone(), error })
@@ -59,7 +59,7 @@ pub fn probe(probe: &plan::ProbeSpec, around: &Around<'_>) -> Result<ProbeSpec, 
 pub fn output(
     command: &plan::Command,
     what: &str,
-    around: &Around<'_>,
+    around: &ProbeContext<'_>,
 ) -> Result<OutputCommand, TranslateError> {
     Ok(OutputCommand {
         command: component::command(command, what, around.names)?,

@@ -37,7 +37,7 @@ pub fn component(
     let what = format!("component `{}`", component.name);
     let signal = system::Signal::parse(&component.stop.signal).unwrap_or(system::Signal::TERM);
     let (command, ready) = match &component.part {
-        plan::Part::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
+        plan::ComponentKind::Process(run) => (command(run, &what, names)?, ready_of(component, names)?),
         // For messages only; when it is ready is found out when its address is known.
         other => (system::Command::Argv(vec![other.text()]), system::Ready::Alive),
     };

@@ -13,7 +13,7 @@ use loadlab_record::variable::Variable;
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
 use crate::translate::journey;
-use crate::translate::writing::{Desk, Fields, captures_of, way_of, written};
+use crate::translate::writing::{Fields, RequestContext, captures_of, way_of, written};
 
 /// A request of a conversation.
 pub struct PartOf<'s> {
@@ -35,7 +35,7 @@ pub fn parts_of<'s>(
     step: &'s plan::Step,
     talk: &'s plan::Conversation,
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Vec<PartOf<'s>>, String), TranslateError> {
     let (request, (mut message, fields), url) = written(step, what, desk, hosts)?;
@@ -88,7 +88,7 @@ pub fn parts_of<'s>(
 fn message_of(
     message: &plan::Message,
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     script: &dyn Fn(Part) -> Script,
 ) -> Result<Script, TranslateError> {
     let said = message.send.as_ref().map(|said| said_of(said, what, desk)).transpose()?;
@@ -123,7 +123,11 @@ fn strung<'s>(mut parts: Vec<PartOf<'s>>, pauses: &[u64]) -> Vec<PartOf<'s>> {
     parts
 }
 
-fn said_of(said: &plan::Said, what: &str, desk: &Desk<'_>) -> Result<(Kind, Template), TranslateError> {
+fn said_of(
+    said: &plan::Said,
+    what: &str,
+    desk: &RequestContext<'_>,
+) -> Result<(Kind, Template), TranslateError> {
     Ok(match said {
         plan::Said::Text(text) => (Kind::Text, journey::template(text, what, desk.names)?),
         plan::Said::Bytes(bytes) => (Kind::Binary, Template::fixed(bytes)),

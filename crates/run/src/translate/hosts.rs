@@ -7,7 +7,7 @@ use loadlab_load::journey::redirect::Site;
 use loadlab_load::spec;
 use loadlab_load::target::names::Moved;
 use loadlab_load::target::{Address, Allowed, Proxy, TargetError, Url};
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 
 /// A proxy that a load goes through.
 #[derive(Clone, Copy, Debug)]
@@ -119,9 +119,9 @@ impl<'a> Hosts<'a> {
 }
 
 /// A name that stands for something else than when the load was prepared, as the record has it.
-pub fn name_moved(moved: Moved) -> What {
+pub fn name_moved(moved: Moved) -> EventKind {
     let words = |addresses: Vec<IpAddr>| addresses.iter().map(IpAddr::to_string).collect();
-    What::NameMoved { host: moved.host, before: words(moved.before), after: words(moved.after) }
+    EventKind::NameMoved { host: moved.host, before: words(moved.before), after: words(moved.after) }
 }
 
 impl Via<'_> {

@@ -276,8 +276,9 @@ fn expect_of(expect: &plan::Expect) -> Result<Expect, String> {
 /// In words with its file: it cannot be read, or is no feed.
 pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, rows::Dealing), String> {
     let path = plan_dir.join(&feed.file);
-    let told = |error: &dyn std::fmt::Display| format!("feed `{}`, {}: {error}", feed.name, path.display());
-    let bytes = std::fs::read(&path).map_err(|error| told(&error))?;
+    let reported =
+        |error: &dyn std::fmt::Display| format!("feed `{}`, {}: {error}", feed.name, path.display());
+    let bytes = std::fs::read(&path).map_err(|error| reported(&error))?;
     let wanted: Vec<String> = feed.columns.iter().map(|c| c.name.clone()).collect();
     let rows = match feed.format {
         plan::FeedFormat::UrlList => {
@@ -287,7 +288,7 @@ pub fn feed(feed: &plan::FeedSpec, plan_dir: &Path, seed: u64) -> Result<(Rows, 
         plan::FeedFormat::JsonLines => Rows::from_json_lines(&bytes, &wanted),
     };
     let dealing = rows::Dealing { is_shuffled: feed.is_shuffled, is_once: feed.is_once, seed };
-    Ok((rows.map_err(|error| told(&error))?, dealing))
+    Ok((rows.map_err(|error| reported(&error))?, dealing))
 }
 
 /// Checks the columns that steps use against the feeds' files, which must be there – unless the plan has commands that
@@ -381,12 +382,12 @@ mod tests {
         let steps = steps(
             "    - { get: \"http://a/\", auth: { basic: { user: Aladdin, password: \"open sesame\" } } }\n    - { get: \"http://a/\", auth: { bearer: x } }\n",
         );
-        let told = |step: &plan::Step| {
+        let reported = |step: &plan::Step| {
             let value = authorization(step.auth.as_ref().unwrap(), "step 1", &nothing).unwrap();
             String::from_utf8(fixed(&value, "step 1").unwrap()).unwrap()
         };
-        assert_eq!(told(&steps[0]), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-        assert_eq!(told(&steps[1]), "Bearer x");
+        assert_eq!(reported(&steps[0]), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(reported(&steps[1]), "Bearer x");
     }
 
     #[test]

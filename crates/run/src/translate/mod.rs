@@ -32,7 +32,7 @@ use crate::translate::hosts::{Hosts, Via};
 use crate::translate::steps::{Steps, all_steps, steps_of};
 use crate::translate::tls::{TlsWords, TrustError, tls_offering, tls_spec};
 use crate::translate::urls::as_http;
-pub use crate::translate::writing::Desk;
+pub use crate::translate::writing::RequestContext;
 use crate::translate::writing::label_of;
 
 /// What is to be requested, and where.
@@ -176,14 +176,14 @@ fn lists_of(case: &plan::Case) -> Vec<List<'_>> {
 /// # Errors
 /// See [`TranslateError`].
 pub fn load_spec(
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     allowed: &Allowed,
     threads: usize,
 ) -> Result<(LoadSpec, String), TranslateError> {
-    let Desk { plan_dir, names, .. } = *desk;
+    let RequestContext { plan_dir, names, .. } = *desk;
     let (load, order) = urls::expanded(desk.load, plan_dir)?;
     let load = load.as_ref();
-    let desk = Desk { load, ..*desk };
+    let desk = RequestContext { load, ..*desk };
     let proxy = proxy_of(load, names)?;
     // Should the servers agree on HTTP/2, all of them are reached by TLS, which takes a tunnel anyway.
     let tunnels_all = load.http.protocol == plan::Protocol::Http2;
@@ -288,7 +288,7 @@ fn speaks_http2(load: &plan::LoadSpec, plan_dir: &Path, hosts: &Hosts<'_>) -> Re
 }
 
 /// The load's requests as HTTP/2 says them.
-fn http2_of(desk: &Desk<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Result<Http2, TranslateError> {
+fn http2_of(desk: &RequestContext<'_>, steps: &Steps, hosts: &Hosts<'_>) -> Result<Http2, TranslateError> {
     let sites: Vec<Site> = hosts.sites().collect();
     let mut heads = Heads::default();
     let (mut all, mut all_written) = (Vec::new(), Vec::new());
@@ -376,7 +376,7 @@ fn model_of(load: &plan::LoadSpec) -> Model {
 pub fn request_of(
     step: &plan::Step,
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, String), TranslateError> {
     let (mut parts, url) = parts_of(step, what, desk)?;
@@ -393,8 +393,12 @@ pub fn request_of(
 }
 
 /// What a step without variables consists of.
-fn parts_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(RequestParts, Url), TranslateError> {
-    let Desk { load, names, plan_dir, .. } = *desk;
+fn parts_of(
+    step: &plan::Step,
+    what: &str,
+    desk: &RequestContext<'_>,
+) -> Result<(RequestParts, Url), TranslateError> {
+    let RequestContext { load, names, plan_dir, .. } = *desk;
     let keep_alive = load.keep_alive;
     let fill = |template: &plan::Template| {
         template.render(names).map_err(|error| TranslateError::Name { what: what.to_owned(), error })

@@ -3,7 +3,7 @@
 //! A load whose requests are the same each time, and good by their status, needs none: it is sent the short way.
 
 use loadlab_load::journey::example::Remembered;
-use loadlab_load::journey::order::Course;
+use loadlab_load::journey::order::StepOrder;
 use loadlab_load::journey::script::{Deal, Journey, Message, Script};
 use loadlab_load::spec::request::Request;
 use loadlab_plan as plan;
@@ -13,7 +13,7 @@ use crate::translate::conversation::parts_of;
 use crate::translate::error::TranslateError;
 use crate::translate::hosts::Hosts;
 use crate::translate::scripted::{has_variables, needs_script};
-use crate::translate::writing::{Desk, Fields, captures_of, way_of, written};
+use crate::translate::writing::{Fields, RequestContext, captures_of, way_of, written};
 use crate::translate::{journey, request_of};
 
 /// What a load's users do.
@@ -49,7 +49,7 @@ pub fn all_steps(load: &plan::LoadSpec) -> impl Iterator<Item = (&'static str, &
 ///
 /// # Errors
 /// See [`TranslateError`].
-pub fn steps_of(desk: &Desk<'_>, hosts: &mut Hosts<'_>) -> Result<Steps, TranslateError> {
+pub fn steps_of(desk: &RequestContext<'_>, hosts: &mut Hosts<'_>) -> Result<Steps, TranslateError> {
     let load = desk.load;
     let scripted = needs_script(load, all_steps(load).map(|(_, step, _)| step));
     let (mut requests, mut scripts, mut tags) = (Vec::new(), Vec::new(), Vec::new());
@@ -145,7 +145,7 @@ fn script_of(
     step: &plan::Step,
     message: Option<Message>,
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     host: u16,
 ) -> Result<Script, TranslateError> {
     let bug = |words: String| TranslateError::Part { what: what.to_owned(), words };
@@ -172,7 +172,7 @@ const SECRET_WORDS: [&str; 8] =
 
 /// Names of captured values in the order of their slots. One is a secret if its name says so, or if a step sends it
 /// where secrets are sent.
-fn remembered(desk: &Desk<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
+fn remembered(desk: &RequestContext<'_>, fields: &[Option<Fields>]) -> Vec<Remembered> {
     let secret_fields = fields.iter().flatten().flatten();
     let secret_fields =
         secret_fields.filter(|(name, _)| SECRET_FIELDS.iter().any(|s| name.eq_ignore_ascii_case(s)));
@@ -199,7 +199,7 @@ fn journey_of(
     scripts: Vec<Script>,
     shape: Shape,
     remembered: Vec<Remembered>,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     hosts: &Hosts<'_>,
 ) -> Result<Journey, TranslateError> {
     let load = desk.load;
@@ -216,7 +216,7 @@ fn journey_of(
     let slots = script.captures.iter().enumerate();
     let numbers = slots.filter(|(_, c)| c.is_number).map(|(slot, c)| (slot as u16, c.name.clone()));
     Ok(Journey {
-        course: Course {
+        course: StepOrder {
             before: shape.before,
             round: shape.round,
             after: shape.after,

@@ -19,7 +19,7 @@ use crate::translate::urls::as_http;
 
 /// Where a load's steps are put together.
 #[derive(Clone, Copy)]
-pub struct Desk<'a> {
+pub struct RequestContext<'a> {
     /// The load.
     pub load: &'a plan::LoadSpec,
     /// The plan's folder.
@@ -42,7 +42,7 @@ pub type Fields = Vec<(String, Template)>;
 pub fn written(
     step: &plan::Step,
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     hosts: &mut Hosts<'_>,
 ) -> Result<(Request, (Message, Fields), String), TranslateError> {
     let (url, target) = target_of(step, what, desk)?;
@@ -74,7 +74,11 @@ pub fn written(
 }
 
 /// The host of a step's URL, and path and query behind it.
-fn target_of(step: &plan::Step, what: &str, desk: &Desk<'_>) -> Result<(Url, Template), TranslateError> {
+fn target_of(
+    step: &plan::Step,
+    what: &str,
+    desk: &RequestContext<'_>,
+) -> Result<(Url, Template), TranslateError> {
     let name = |error| TranslateError::Name { what: what.to_owned(), error };
     let wrong = |error: TargetError| TranslateError::Target { what: what.to_owned(), error };
     let mut segments = step.url.resolve(desk.names).map_err(name)?.into_iter().peekable();
@@ -124,7 +128,7 @@ fn path_at(url: &str) -> Option<usize> {
 fn fields_of(
     step: &plan::Step,
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
     content_type: Option<&str>,
 ) -> Result<Fields, TranslateError> {
     let load = desk.load;
@@ -162,7 +166,7 @@ fn fields_of(
 pub fn captures_of(
     captures: &[plan::Capture],
     what: &str,
-    desk: &Desk<'_>,
+    desk: &RequestContext<'_>,
 ) -> Result<Vec<(u16, Capture)>, TranslateError> {
     let mut out = Vec::new();
     for capture in captures {

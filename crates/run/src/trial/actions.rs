@@ -4,13 +4,13 @@
 //! a component; one that could not be carried out spoils the trial, since it was not the one that was planned.
 
 use loadlab_plan::{Action, EventSpec};
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_system::{Cancel, Component, ComponentSpec, Watcher, clock};
 
 use crate::event::RunEvent;
 use crate::limits;
-use crate::site::{Changed, Site};
-use crate::state::{Stage, Tell, Trouble};
+use crate::site::{Changed, RunningSystem};
+use crate::state::{AbortReason, EventSink, TrialState};
 
 /// How often is looked whether the trial must end.
 const LOOK_NS: u64 = 100_000_000;
@@ -19,9 +19,9 @@ const PORT_NS: u64 = 2_000_000_000;
 
 /// Carries out the events of a trial.
 pub struct Actor<'a> {
-    pub site: &'a Site,
-    pub stage: &'a Stage,
-    pub tell: Tell<'a>,
+    pub site: &'a RunningSystem,
+    pub stage: &'a TrialState,
+    pub emit: EventSink<'a>,
     pub watcher: Option<&'a Watcher>,
     /// Zero of the trial's clock.
     pub zero_ns: u64,
@@ -38,9 +38,9 @@ impl Actor<'_> {
             match self.site.system.kill(killed) {
                 Ok(_) => *now = None,
                 // It is taken down with the rest.
-                Err(error) => self
-                    .stage
-                    .event(What::Note { text: format!("`{name}` was killed, but not removed yet: {error}") }),
+                Err(error) => self.stage.event(EventKind::Note {
+                    text: format!("`{name}` was killed, but not removed yet: {error}"),
+                }),
             }
         }
         changed
@@ -52,7 +52,7 @@ impl Actor<'_> {
                 if !self.stage.must_end() {
                     let left: Vec<&str> = events[i..].iter().map(|e| e.text.as_str()).collect();
                     let text = format!("not carried out, because the load had ended: {}", left.join(", "));
-                    self.stage.event(What::Note { text });
+                    self.stage.event(EventKind::Note { text });
                 }
                 return;
             }
@@ -83,10 +83,10 @@ impl Actor<'_> {
             }
         }
         let (what, components) = (event.text.clone(), event.components.clone());
-        (self.tell)(RunEvent::Acted { what: what.clone(), error: error.clone() });
-        self.stage.event(What::Action { what, components, error: error.clone() });
+        (self.emit)(RunEvent::Acted { what: what.clone(), error: error.clone() });
+        self.stage.event(EventKind::Action { what, components, error: error.clone() });
         if let Some(why) = error {
-            self.stage.spoil(Trouble::Command(format!("event `{}` failed: {why}", event.text)));
+            self.stage.spoil(AbortReason::Command(format!("event `{}` failed: {why}", event.text)));
         }
     }
 
@@ -131,12 +131,13 @@ impl Actor<'_> {
                 // Whether it gets ready or not, it has to be taken down.
                 changed.insert(name.to_owned(), Some(component.clone()));
                 let after_s = self.site.system.ready(&component, &self.stage.cancel).map_err(in_words)?;
-                self.stage.event(What::Ready { component: name.to_owned(), after_s });
+                self.stage.event(EventKind::Ready { component: name.to_owned(), after_s });
             }
             Action::Pause | Action::Resume => {
                 let component = living()?;
-                let told = if event.action == Action::Pause { component.pause() } else { component.resume() };
-                return if told { Ok(()) } else { Err("it has no process".to_owned()) };
+                let reported =
+                    if event.action == Action::Pause { component.pause() } else { component.resume() };
+                return if reported { Ok(()) } else { Err("it has no process".to_owned()) };
             }
             Action::Limit { limit, value } => {
                 let component = living()?;
@@ -144,7 +145,7 @@ impl Actor<'_> {
                 let missed = self.site.system.limit(&component, &wanted).map_err(in_words)?;
                 for missing in missed {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);
-                    self.stage.event(What::Unavailable { component, what, why });
+                    self.stage.event(EventKind::Unavailable { component, what, why });
                 }
                 self.stage.limits(&component);
                 self.watch(&component);
@@ -169,7 +170,7 @@ impl Actor<'_> {
         let ready = self.site.ready_of(name).ok_or("it is not known when it is ready")?;
         let ready = self.site.system.ready_when(&component, ready, &self.stage.cancel);
         let after_s = ready.map_err(in_words)?;
-        self.stage.event(What::Ready { component: name.to_owned(), after_s });
+        self.stage.event(EventKind::Ready { component: name.to_owned(), after_s });
         Ok(())
     }
 
@@ -180,13 +181,13 @@ impl Actor<'_> {
                 "the engine gave `{name}` another address: clients of the old one, such as a load that uses \
                  `${{components.{name}.address}}`, no longer reach it"
             );
-            (self.tell)(RunEvent::Note(text.clone()));
-            self.stage.event(What::Note { text });
+            (self.emit)(RunEvent::Note(text.clone()));
+            self.stage.event(EventKind::Note { text });
         }
     }
 
     fn down(&self, name: &str, how: &str) {
-        self.stage.event(What::Down { component: name.to_owned(), how: how.to_owned() });
+        self.stage.event(EventKind::Down { component: name.to_owned(), how: how.to_owned() });
     }
 
     /// Starts a component again.
@@ -214,7 +215,7 @@ impl Actor<'_> {
             self.watch(&relay);
         }
         let (name, pid) = (component.name().to_owned(), Some(component.process().pid));
-        self.stage.event(What::Up { component: name, pid });
+        self.stage.event(EventKind::Up { component: name, pid });
         self.stage.limits(component);
         self.watch(component);
     }

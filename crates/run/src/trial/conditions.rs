@@ -9,7 +9,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
 
 use crate::readings::Readings;
-use crate::state::Stage;
+use crate::state::TrialState;
 
 /// Figures of the system are worked out so often while a load runs.
 const EVERY_S: f64 = 1.0;
@@ -37,7 +37,7 @@ impl SystemFigures {
     /// else of none.
     pub fn in_summary(
         &mut self,
-        stage: &Stage,
+        stage: &TrialState,
         at_s: f64,
         summarise: impl FnOnce(&[Sample], &[Event]) -> Summary,
     ) -> Summary {
@@ -67,14 +67,14 @@ fn asks_system(condition: &Expr) -> bool {
 }
 
 /// A trial's numbers as far as they are known, and the probes' latest readings.
-pub struct Gauge<'a> {
+pub struct LiveMetrics<'a> {
     /// What was counted.
     pub summary: &'a Summary,
     /// What was read.
     pub readings: &'a Readings,
 }
 
-impl Numbers for Gauge<'_> {
+impl Numbers for LiveMetrics<'_> {
     fn number(&self, name: &str, window: Option<Window>) -> Known {
         if let Some(why) = self.readings.failure(name) {
             return Known::Unknown(why.to_owned());
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn figures_of_the_system_are_worked_out_once_a_second() {
-        let stage = Stage::new(None, Cancel::new(), Secrets::default());
+        let stage = TrialState::new(None, Cancel::new(), Secrets::default());
         let sample = |at_s: f64| Sample { at_s, component: "web".to_owned(), ..Sample::default() };
         let expr = |text: &str| Expr::parse(text).expect("a condition");
         let count = |conditions: &[&str]| {

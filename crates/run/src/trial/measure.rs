@@ -9,7 +9,7 @@ use loadlab_analysis::{LoadRun, Planned, TrialInput, steady, summarise};
 use loadlab_load::measure::own_usage;
 use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::example::Example;
 use loadlab_record::expr::{Expr, Kind, kind_of};
 use loadlab_record::hlog::Interval;
@@ -21,8 +21,8 @@ use loadlab_record::{Failure, Histogram};
 use loadlab_system::Notice;
 
 use crate::event::{Progress, RunEvent};
-use crate::state::{self, Tell, Trouble};
-use crate::trial::conditions::{Gauge, SystemFigures};
+use crate::state::{AbortReason, EventSink, TrialState};
+use crate::trial::conditions::{LiveMetrics, SystemFigures};
 
 /// Time for the load's threads to be there when it begins.
 pub const LEAD_NS: u64 = 10_000_000;
@@ -64,9 +64,9 @@ pub struct MeasuredLoad {
 /// Runs one load to its end. Trouble of the run is put onto the stage; what was measured comes back.
 pub fn measure(
     order: &Order<'_>,
-    stage: &state::Stage,
+    stage: &TrialState,
     notices: Option<&Mutex<Receiver<Notice>>>,
-    tell: Tell<'_>,
+    emit: EventSink<'_>,
 ) -> Option<MeasuredLoad> {
     let mut measuring = Measuring {
         order,
@@ -88,18 +88,18 @@ pub fn measure(
     let control = measuring.control.clone();
     let result = run(order.spec, &control, order.origin, &mut |event| {
         if let Some(notices) = notices {
-            stage.notices(notices, tell);
+            stage.notices(notices, emit);
         }
-        measuring.take(event, tell);
+        measuring.take(event, emit);
     });
     match result {
         Ok(outcome) => {
             // What is seen last is what is recorded.
-            tell(RunEvent::Progress(measuring.last(&outcome)));
+            emit(RunEvent::Progress(measuring.last(&outcome)));
             Some(measuring.finish(outcome))
         }
         Err(error) => {
-            stage.spoil(Trouble::Load(error.to_string()));
+            stage.spoil(AbortReason::Load(error.to_string()));
             None
         }
     }
@@ -107,7 +107,7 @@ pub fn measure(
 
 struct Measuring<'a> {
     order: &'a Order<'a>,
-    stage: &'a state::Stage,
+    stage: &'a TrialState,
     control: Control,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
@@ -140,11 +140,11 @@ fn asks_times(expr: &Expr) -> bool {
 }
 
 impl Measuring<'_> {
-    fn take(&mut self, event: LoadEvent<'_>, tell: Tell<'_>) {
+    fn take(&mut self, event: LoadEvent<'_>, emit: EventSink<'_>) {
         match event {
             LoadEvent::Second(second) => {
                 self.second(second);
-                tell(RunEvent::Second(Box::new(second.tick.clone())));
+                emit(RunEvent::Second(Box::new(second.tick.clone())));
             }
             LoadEvent::Example(example) => {
                 self.stage.write(|w| w.example(&example));
@@ -152,8 +152,8 @@ impl Measuring<'_> {
             }
             LoadEvent::Progress(totals) => {
                 self.look(totals);
-                tell(RunEvent::Progress(self.progress(totals)));
-                self.doubt(totals, tell);
+                emit(RunEvent::Progress(self.progress(totals)));
+                self.doubt(totals, emit);
             }
         }
     }
@@ -225,7 +225,7 @@ impl Measuring<'_> {
             "warm-up detected: percentiles and rates leave out the first {:.0} s",
             measured.window.from_s
         );
-        self.stage.event(What::Note { text });
+        self.stage.event(EventKind::Note { text });
     }
 
     /// Whether the load must end.
@@ -245,7 +245,7 @@ impl Measuring<'_> {
                 }
             };
             self.stage
-                .spoil(Trouble::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
+                .spoil(AbortReason::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
             return self.control.abort();
         }
         // What is over cannot be ended early, and its rates fall while stragglers are waited for.
@@ -253,7 +253,7 @@ impl Measuring<'_> {
         if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
             let summary = self.so_far(totals);
             let readings = self.stage.readings();
-            let gauge = Gauge { summary: &summary, readings: &readings };
+            let gauge = LiveMetrics { summary: &summary, readings: &readings };
             let reached = self.order.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
             if let Some(condition) = reached {
                 self.stopped_by = Some(condition.to_string());
@@ -263,7 +263,7 @@ impl Measuring<'_> {
     }
 
     /// Tells the doubts there are so far; once a second, since it goes over all times.
-    fn doubt(&mut self, totals: &Totals, tell: Tell<'_>) {
+    fn doubt(&mut self, totals: &Totals, emit: EventSink<'_>) {
         let second = totals.at_s as u64;
         if second <= self.doubted_s {
             return;
@@ -280,7 +280,7 @@ impl Measuring<'_> {
             throttled_s: throttled_ns.map(|ns| ns as f64 / 1e9),
         };
         for doubt in self.live.look(self.order.facts, &self.planned, &so_far) {
-            tell(RunEvent::Doubt { load: self.order.spec.name.clone(), doubt });
+            emit(RunEvent::Doubt { load: self.order.spec.name.clone(), doubt });
         }
     }
 
@@ -361,7 +361,7 @@ impl Measuring<'_> {
         }
         let (ended, how) = match (&self.stopped_by, self.stage.trouble()) {
             _ if self.stage.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
-            (_, Some(trouble)) => (Ended::Broken, trouble.words()),
+            (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
             (None, None) => (Ended::Complete, "complete".to_owned()),
         };
@@ -391,7 +391,7 @@ impl Measuring<'_> {
 pub fn summary_so_far(
     facts: &LoadFacts,
     load: &str,
-    (stage, system): (&state::Stage, &mut SystemFigures),
+    (stage, system): (&TrialState, &mut SystemFigures),
     measured: Measured,
 ) -> Summary {
     let at_s = measured.elapsed_s;

@@ -1,7 +1,7 @@
 //! What all loads and batches of a trial measured, together.
 
 use loadlab_analysis::LoadRun;
-use loadlab_record::example::{Example, Kept};
+use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Counts, Tick};
 use loadlab_record::summary::{Ended, Generator};
@@ -50,7 +50,7 @@ impl Measured {
             sum.loads.push(load.run);
             sum.ticks.extend(load.ticks);
             sum.intervals.extend(load.intervals);
-            sum.examples.extend(load.examples.into_iter().filter(|e| e.kept == Kept::Failed));
+            sum.examples.extend(load.examples.into_iter().filter(|e| e.kept == ExampleReason::Failed));
             sum.ended = first_bad(sum.ended, Some(load.ended));
         }
         sum

@@ -20,7 +20,7 @@ use loadlab_load::target::Allowed;
 use loadlab_load::target::names::Names;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::expr::Expr;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
@@ -31,12 +31,12 @@ use loadlab_system::{
 use crate::event::RunEvent;
 use crate::site::durability::{self, Ids, Persisted};
 use crate::site::error::SiteError;
-use crate::site::{Changed, Site};
-use crate::state::{Stage, Tell, Trouble};
-use crate::translate::{self, Desk, hosts};
+use crate::site::{Changed, RunningSystem};
+use crate::state::{AbortReason, EventSink, TrialState};
+use crate::translate::{self, RequestContext, hosts};
 use crate::trial::actions::Actor;
 use crate::trial::carryover::Carried;
-use crate::trial::conditions::Gauge;
+use crate::trial::conditions::LiveMetrics;
 use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::trial::measured::{Measured, add};
 use crate::trial::program::{Program, Run};
@@ -166,14 +166,19 @@ impl Prepare {
 
 impl Trial<'_> {
     /// The whole trial. What is up is taken down by the caller.
-    pub fn run(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>) -> TrialOutcome {
-        let prepared = self.prepare(site, stage, tell);
-        stage.notices(&site.notices, tell);
+    pub fn run(
+        &self,
+        site: &mut RunningSystem,
+        stage: &Arc<TrialState>,
+        emit: EventSink<'_>,
+    ) -> TrialOutcome {
+        let prepared = self.prepare(site, stage, emit);
+        stage.notices(&site.notices, emit);
         match (prepared, stage.trouble()) {
             (Ok(_), _) if stage.cancel.is_cancelled() => {
                 self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), stage)
             }
-            (Ok(ready), None) => self.go(site, stage, tell, &ready),
+            (Ok(ready), None) => self.go(site, stage, emit, &ready),
             (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), stage),
             // A command that failed for a component that had died: the death explains it.
             (Err(error), Some(trouble)) => {
@@ -188,9 +193,9 @@ impl Trial<'_> {
     /// them. A watcher that cannot start is told; the load runs without it.
     fn watch(
         &self,
-        site: &Site,
+        site: &RunningSystem,
         at_rest: IdleReadings,
-        stage: &Arc<Stage>,
+        stage: &Arc<TrialState>,
         ready: &Prepared,
         zero_ns: u64,
     ) -> Option<Watcher> {
@@ -212,19 +217,19 @@ impl Trial<'_> {
         match scraped {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                stage.event(What::Note { text: format!("cannot watch the system: {error}") });
+                stage.event(EventKind::Note { text: format!("cannot watch the system: {error}") });
                 None
             }
         }
     }
 
-    fn not_up(&self, error: &SiteError, stage: &Stage) -> TrialOutcome {
+    fn not_up(&self, error: &SiteError, stage: &TrialState) -> TrialOutcome {
         let text = error.to_string();
         stage.settle_clock();
-        stage.event(What::Failed { text: text.clone() });
+        stage.event(EventKind::Failed { text: text.clone() });
         let exit = match (error, stage.trouble()) {
             _ if stage.cancel.is_cancelled() => Exit::Interrupted,
-            (_, Some(Trouble::Store(_))) => Exit::CouldNotRun,
+            (_, Some(AbortReason::Store(_))) => Exit::CouldNotRun,
             (SiteError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
             (SiteError::Translate(_), _) => Exit::BadPlan,
             _ => Exit::NotUp,
@@ -233,10 +238,15 @@ impl Trial<'_> {
     }
 
     /// System up and seeded, loads ready to be sent.
-    fn prepare(&self, site: &mut Site, stage: &Stage, tell: Tell<'_>) -> Result<Prepared, SiteError> {
-        site.bring_up(self.index, self.case, stage, tell)?;
-        site.seed(self.case, stage, tell)?;
-        site.commands("before_trial", &self.case.system.before_trial, stage, tell)?;
+    fn prepare(
+        &self,
+        site: &mut RunningSystem,
+        stage: &TrialState,
+        emit: EventSink<'_>,
+    ) -> Result<Prepared, SiteError> {
+        site.bring_up(self.index, self.case, stage, emit)?;
+        site.seed(self.case, stage, emit)?;
+        site.commands("before_trial", &self.case.system.before_trial, stage, emit)?;
         let names = |name: &str| site.name(name, None);
         let mut allowed = Allowed { names: Names::default(), ..self.allowed.clone() };
         allowed.addresses.extend(site.addresses());
@@ -256,7 +266,7 @@ impl Trial<'_> {
                 loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
                 continue;
             }
-            let desk = Desk {
+            let desk = RequestContext {
                 load: planned,
                 plan_dir: self.plan_dir,
                 names: &names,
@@ -269,7 +279,7 @@ impl Trial<'_> {
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
                 let text = format!("`{}` uses {spoken}, as negotiated before the load", planned.name);
-                stage.event(What::Note { text });
+                stage.event(EventKind::Note { text });
             }
             let facts = LoadFacts { start_s, ..facts_of(&spec, &url) };
             let sends = Sends::Requests(Box::new(spec));
@@ -279,7 +289,13 @@ impl Trial<'_> {
     }
 
     /// Loads, drains, sums up.
-    fn go(&self, site: &mut Site, stage: &Arc<Stage>, tell: Tell<'_>, ready: &Prepared) -> TrialOutcome {
+    fn go(
+        &self,
+        site: &mut RunningSystem,
+        stage: &Arc<TrialState>,
+        emit: EventSink<'_>,
+        ready: &Prepared,
+    ) -> TrialOutcome {
         if let Some(carried) = self.carried {
             carried.trim(self.case);
         }
@@ -290,34 +306,34 @@ impl Trial<'_> {
             zero_ns += carried.takes_ns();
         }
         stage.set_clock(zero_ns);
-        stage.event_at(zero_ns, What::Planned { load: Box::new(together(&ready.loads)) });
+        stage.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
         let mut watcher = self.watch(site, at_rest, stage, ready, zero_ns);
-        let actor = Actor { site: &*site, stage, tell, watcher: watcher.as_ref(), zero_ns };
+        let actor = Actor { site: &*site, stage, emit, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
         // What the load used is counted up to here, before anything else goes on.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
-            stage.event(What::Note { text: format!("no samples at the end of the load: {error}") });
+            stage.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
         site.take_changed(changed);
-        let drained_s = self.drain(stage, ready, &measured, tell, &site.notices);
+        let drained_s = self.drain(stage, ready, &measured, emit, &site.notices);
         drop(watcher);
         ready.names.moved().into_iter().for_each(|moved| stage.event(hosts::name_moved(moved)));
-        site.tell_escaped(stage, tell);
-        site.beside.look(stage, tell);
+        site.report_escaped(stage, emit);
+        site.beside.look(stage, emit);
         read_last(stage, &ready.probes);
         let loss = self.compare(stage, ready, &measured);
-        self.after(site, stage, tell);
-        stage.notices(&site.notices, tell);
+        self.after(site, stage, emit);
+        stage.notices(&site.notices, emit);
         let summary = self.sum_up(stage, ready, &measured, drained_s, loss);
         stage.write(|w| w.summary(&summary));
         let trouble = stage.trouble();
         let unwritten = stage.unwritten();
         let lost = unwritten.as_ref().map(|_| Exit::CouldNotRun);
-        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(Trouble::exit), lost];
-        let failure = trouble.map(|t| t.words()).or_else(|| unwritten.map(|error| error.to_string()));
+        let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(AbortReason::exit), lost];
+        let failure = trouble.map(|t| t.describe()).or_else(|| unwritten.map(|error| error.to_string()));
         let failure = failure.or_else(|| {
             let why = unanswered(&summary, &measured.examples).filter(|_| !stage.cancel.is_cancelled())?;
-            stage.event(What::Failed { text: why.clone() });
+            stage.event(EventKind::Failed { text: why.clone() });
             Some(why)
         });
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
@@ -335,7 +351,9 @@ impl Trial<'_> {
             let thread = std::thread::Builder::new().name("loadlab-events".into());
             let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
             let acting = acting.map_err(|error| {
-                stage.spoil(Trouble::Load(format!("cannot start a thread for the plan's events: {error}")));
+                stage.spoil(AbortReason::Load(format!(
+                    "cannot start a thread for the plan's events: {error}"
+                )));
             });
             let measured = load();
             over.cancel();
@@ -345,7 +363,7 @@ impl Trial<'_> {
     }
 
     /// What was accepted and is not stored. `None` if the plan cannot tell, or it could not be told.
-    fn compare(&self, stage: &Stage, ready: &Prepared, measured: &Measured) -> Option<Loss> {
+    fn compare(&self, stage: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
         if stage.must_end() {
             return None;
@@ -355,8 +373,8 @@ impl Trial<'_> {
             Err(_) if stage.must_end() => None,
             Err(why) => {
                 let text = format!("durability: cannot read what was stored: {why}");
-                stage.event(What::Failed { text: text.clone() });
-                stage.spoil(Trouble::Command(text));
+                stage.event(EventKind::Failed { text: text.clone() });
+                stage.spoil(AbortReason::Command(text));
                 None
             }
         }
@@ -364,16 +382,16 @@ impl Trial<'_> {
 
     /// The plan's commands after the load. In a trial that has failed they may find nothing to work on, and say
     /// so; one that was interrupted ends at once.
-    fn after(&self, site: &Site, stage: &Stage, tell: Tell<'_>) {
+    fn after(&self, site: &RunningSystem, stage: &TrialState, emit: EventSink<'_>) {
         if stage.cancel.is_cancelled() {
             return;
         }
-        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, stage, tell) {
+        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, stage, emit) {
             if stage.cancel.is_cancelled() {
                 return;
             }
-            stage.event(What::Failed { text: error.to_string() });
-            stage.spoil(Trouble::Command(error.to_string()));
+            stage.event(EventKind::Failed { text: error.to_string() });
+            stage.spoil(AbortReason::Command(error.to_string()));
         }
     }
 
@@ -381,10 +399,10 @@ impl Trial<'_> {
     /// nothing of it, or its deadline came first: then the event tells.
     fn drain(
         &self,
-        stage: &Stage,
+        stage: &TrialState,
         ready: &Prepared,
         measured: &Measured,
-        tell: Tell<'_>,
+        emit: EventSink<'_>,
         notices: &Mutex<Receiver<Notice>>,
     ) -> Option<f64> {
         let (planned, until) = (self.case.drain.as_ref()?, self.conditions.drain.as_ref()?);
@@ -392,11 +410,11 @@ impl Trial<'_> {
         if stage.must_end() {
             return None;
         }
-        stage.event(What::DrainStarted { until: text.clone() });
-        tell(RunEvent::Draining { until: text });
+        stage.event(EventKind::DrainStarted { until: text.clone() });
+        emit(RunEvent::Draining { until: text });
         let summary = self.sum_up(stage, ready, measured, None, so_far(stage, ready));
         let mut done = || {
-            stage.notices(notices, tell);
+            stage.notices(notices, emit);
             if stage.must_end() {
                 return Some(true);
             }
@@ -407,18 +425,18 @@ impl Trial<'_> {
                 }
             }
             let readings = stage.readings();
-            until.evaluate(&Gauge { summary: &summary, readings: &readings }).holds
+            until.evaluate(&LiveMetrics { summary: &summary, readings: &readings }).holds
         };
         let drained = drain(&mut done, planned.at_most_ns, &stage.cancel);
         let done = drained.done && !stage.must_end();
-        stage.event(What::Drained { took_s: drained.took_s, done });
-        tell(RunEvent::Drained { took_s: drained.took_s, done });
+        stage.event(EventKind::Drained { took_s: drained.took_s, done });
+        emit(RunEvent::Drained { took_s: drained.took_s, done });
         done.then_some(drained.took_s)
     }
 
     fn sum_up(
         &self,
-        stage: &Stage,
+        stage: &TrialState,
         ready: &Prepared,
         measured: &Measured,
         drain_s: Option<f64>,
@@ -496,7 +514,7 @@ fn together(loads: &[Prepare]) -> LoadFacts {
 }
 
 /// What is known of the loss while the work is not done: everything that was accepted may still be lost.
-fn so_far(stage: &Stage, ready: &Prepared) -> Option<Loss> {
+fn so_far(stage: &TrialState, ready: &Prepared) -> Option<Loss> {
     ready.persisted.as_ref()?;
     let sent = stage.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
     let accepted = sent.accepted.len();
@@ -505,7 +523,7 @@ fn so_far(stage: &Stage, ready: &Prepared) -> Option<Loss> {
 
 /// Reads every probe a last time: what is expected of them is expected of the end, and the watcher's last
 /// reading is up to a second old.
-fn read_last(stage: &Stage, probes: &[Probe]) {
+fn read_last(stage: &TrialState, probes: &[Probe]) {
     let (mut readings, mut failed) = (BTreeMap::new(), BTreeMap::new());
     for probe in probes {
         if stage.must_end() {
@@ -515,7 +533,7 @@ fn read_last(stage: &Stage, probes: &[Probe]) {
             Ok(value) => drop(readings.insert(probe.name().to_owned(), value)),
             Err(error) => {
                 failed.insert(probe.name().to_owned(), error.to_string());
-                stage.event(What::Note { text: format!("no final reading: {error}") });
+                stage.event(EventKind::Note { text: format!("no final reading: {error}") });
             }
         }
     }
@@ -527,8 +545,8 @@ fn read_last(stage: &Stage, probes: &[Probe]) {
 }
 
 /// Trouble that came before there was a load.
-fn before_load(trouble: &Trouble) -> String {
-    format!("{}, before the load began", trouble.words())
+fn before_load(trouble: &AbortReason) -> String {
+    format!("{}, before the load began", trouble.describe())
 }
 
 /// All loads of the case, each from its start on, with its batches. One load runs on this thread.
@@ -552,28 +570,28 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
 
 /// What a thread of ours has come to. One that panicked has done a part of its work at most: what is missing must not
 /// look as if there had been nothing to do.
-fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, stage: &Stage) -> T {
+fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, stage: &TrialState) -> T {
     ended.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
-        stage.spoil(Trouble::Load(format!("a thread of loadlab failed ({which}): {words}")));
+        stage.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {words}")));
         T::default()
     })
 }
 
 /// The same load again and again against the living system, with pauses.
 fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
-    let &Actor { site, stage, tell, zero_ns, .. } = actor;
+    let &Actor { site, stage, emit, zero_ns, .. } = actor;
     let notices = &site.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
-    if load.start_ns > 0 && wait(stage, notices, start_ns - LEAD_NS, tell) {
+    if load.start_ns > 0 && wait(stage, notices, start_ns - LEAD_NS, emit) {
         return done;
     }
     for batch in 0..load.batches {
         let name = load.name().to_owned();
-        stage.event_at(start_ns, What::LoadStarted { load: name.clone(), batch });
-        tell(RunEvent::LoadStarted {
+        stage.event_at(start_ns, EventKind::LoadStarted { load: name.clone(), batch });
+        emit(RunEvent::LoadStarted {
             load: name.clone(),
             batch: (batch, load.batches),
             planned_s: load.planned_s(),
@@ -583,12 +601,12 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
         let origin = Origin { start_ns, zero_ns, batch, first_id };
         let Some(measured) = one_batch(conditions, load, origin, actor) else { break };
         let how = measured.how.clone();
-        stage.event(What::LoadEnded { load: name.clone(), batch, how: how.clone() });
-        tell(RunEvent::LoadEnded { load: name, how });
+        stage.event(EventKind::LoadEnded { load: name.clone(), batch, how: how.clone() });
+        emit(RunEvent::LoadEnded { load: name, how });
         let complete = measured.ended == Ended::Complete;
         done.push(measured);
         let pause_to_ns = clock::now_ns().saturating_add(load.pause_ns);
-        if !complete || batch + 1 == load.batches || wait(stage, notices, pause_to_ns, tell) {
+        if !complete || batch + 1 == load.batches || wait(stage, notices, pause_to_ns, emit) {
             break;
         }
         start_ns = clock::now_ns() + LEAD_NS;
@@ -608,16 +626,16 @@ fn one_batch(
         Sends::Requests(spec) => {
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
             let order = Order { spec, facts, stop_when, expect, is_warmup_found, origin };
-            measure(&order, actor.stage, Some(&actor.site.notices), actor.tell)
+            measure(&order, actor.stage, Some(&actor.site.notices), actor.emit)
         }
         Sends::Program(program) => Run { program, facts, stop_when, origin }.measure(actor),
     }
 }
 
 /// Waits until a time at which nothing is sent by a load; true if the trial must end.
-fn wait(stage: &Stage, notices: &Mutex<Receiver<Notice>>, until_ns: u64, tell: Tell<'_>) -> bool {
+fn wait(stage: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
     loop {
-        stage.notices(notices, tell);
+        stage.notices(notices, emit);
         let now_ns = clock::now_ns();
         if stage.must_end() || now_ns >= until_ns {
             return stage.must_end();
@@ -632,17 +650,17 @@ mod tests {
 
     #[test]
     fn a_thread_that_panicked_spoils_the_trial() {
-        let stage = Stage::new(None, Cancel::new(), Secrets::default());
+        let stage = TrialState::new(None, Cancel::new(), Secrets::default());
         assert_eq!(joined(Ok(7), "this one", &stage), 7);
         assert!(stage.trouble().is_none() && !stage.must_end());
         let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
         assert_eq!(joined(ended, "the one for load `a`", &stage), 0);
         let trouble = stage.trouble().expect("it is told");
-        assert_eq!(trouble.words(), "a thread of loadlab failed (the one for load `a`): no way");
+        assert_eq!(trouble.describe(), "a thread of loadlab failed (the one for load `a`): no way");
         assert!(stage.must_end() && trouble.exit() == Exit::CouldNotRun);
-        let stage = Stage::new(None, Cancel::new(), Secrets::default());
+        let stage = TrialState::new(None, Cancel::new(), Secrets::default());
         let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
         assert_eq!(joined(ended, "this one", &stage), 0);
-        assert!(stage.trouble().expect("it is told").words().ends_with(": in plain words"));
+        assert!(stage.trouble().expect("it is told").describe().ends_with(": in plain words"));
     }
 }

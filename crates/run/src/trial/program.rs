@@ -7,7 +7,7 @@
 use loadlab_analysis::LoadRun;
 use loadlab_load::run::Origin;
 use loadlab_plan as plan;
-use loadlab_record::event::What;
+use loadlab_record::event::EventKind;
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::Sample;
@@ -16,13 +16,13 @@ use loadlab_record::units::format_count;
 use loadlab_system::{CommandResult, CommandSpec, Probe, RunningCommand, Watched, clock};
 
 use crate::event::{Progress, RunEvent};
-use crate::site::Site;
+use crate::site::RunningSystem;
 use crate::site::error::SiteError;
-use crate::state::{Stage, Trouble};
+use crate::state::{AbortReason, TrialState};
 use crate::translate::component;
 use crate::translate::error::TranslateError;
 use crate::trial::actions::Actor;
-use crate::trial::conditions::{Gauge, SystemFigures};
+use crate::trial::conditions::{LiveMetrics, SystemFigures};
 use crate::trial::measure::{MeasuredLoad, summary_so_far};
 
 /// How often is looked at what has become of it.
@@ -51,8 +51,8 @@ impl Program {
     pub fn new(
         name: &str,
         planned: &plan::CommandLoad,
-        site: &Site,
-        stage: &Stage,
+        site: &RunningSystem,
+        stage: &TrialState,
         probes: &[Probe],
     ) -> Result<Program, SiteError> {
         let names = |n: &str| site.name(n, None);
@@ -108,7 +108,7 @@ pub struct Run<'a> {
 }
 
 /// Under way.
-struct Course<'a> {
+struct ProgramRun<'a> {
     run: &'a Run<'a>,
     actor: &'a Actor<'a>,
     running: RunningCommand,
@@ -121,7 +121,7 @@ struct Course<'a> {
     /// When the second under way began.
     second_ns: u64,
     /// Requests of the seconds that are complete.
-    told: u64,
+    reported: u64,
     ticks: Vec<Tick>,
     /// What stop conditions ask of the system.
     system: SystemFigures,
@@ -146,7 +146,7 @@ impl Run<'_> {
         let Actor { stage, .. } = *actor;
         let name = &self.program.name;
         let fails = |why: String| {
-            stage.spoil(Trouble::Load(format!("load `{name}`: {why}")));
+            stage.spoil(AbortReason::Load(format!("load `{name}`: {why}")));
             None
         };
         let base = match self.program.counts.read(&mut || stage.must_end()) {
@@ -169,7 +169,7 @@ impl Run<'_> {
             watcher.add(running.target(name));
         }
         let began_ns = self.program.begins.is_none().then(|| running.started_ns());
-        let mut course = Course {
+        let mut course = ProgramRun {
             run: self,
             actor,
             second_ns: running.started_ns(),
@@ -177,7 +177,7 @@ impl Run<'_> {
             running,
             base,
             began_ns,
-            told: 0,
+            reported: 0,
             ticks: Vec::new(),
             system: SystemFigures::of(self.stop_when),
             stopped_by: None,
@@ -199,7 +199,7 @@ impl Run<'_> {
     }
 }
 
-impl Course<'_> {
+impl ProgramRun<'_> {
     /// Looks at it until it ends, or must.
     fn follow(&mut self) -> End {
         let stage = self.actor.stage;
@@ -210,7 +210,7 @@ impl Course<'_> {
             if self.running.wait(next_ns, &stage.cancel) {
                 return End::Itself;
             }
-            stage.notices(&self.actor.site.notices, self.actor.tell);
+            stage.notices(&self.actor.site.notices, self.actor.emit);
             if stage.must_end() {
                 return End::Trial;
             }
@@ -255,7 +255,7 @@ impl Course<'_> {
         }
         let at_s = self.since_began_s(now_ns);
         let last = self.ticks.last().map_or(0.0, |t| t.counts.ok as f64);
-        (self.actor.tell)(RunEvent::Progress(Progress {
+        (self.actor.emit)(RunEvent::Progress(Progress {
             load: self.run.program.name.clone(),
             at_s,
             counts: counts_of(counted),
@@ -270,7 +270,7 @@ impl Course<'_> {
         let system = (self.actor.stage, &mut self.system);
         let summary = summary_so_far(self.run.facts, &self.run.program.name, system, measured(counted, at_s));
         let readings = self.actor.stage.readings();
-        let gauge = Gauge { summary: &summary, readings: &readings };
+        let gauge = LiveMetrics { summary: &summary, readings: &readings };
         let reached = self.run.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
         self.stopped_by = reached.map(ToString::to_string);
         self.stopped_by.is_some()
@@ -279,7 +279,7 @@ impl Course<'_> {
     /// By the watcher's last reading.
     fn counted_so_far(&self) -> u64 {
         let last = self.actor.stage.readings().last(self.run.program.counts.name());
-        last.map_or(self.told, |value| self.grown_to(value)).max(self.told)
+        last.map_or(self.reported, |value| self.grown_to(value)).max(self.reported)
     }
 
     fn grown_to(&self, value: f64) -> u64 {
@@ -296,12 +296,12 @@ impl Course<'_> {
             from_s: at_s(self.second_ns),
             to_s: at_s(end_ns),
             in_window: true,
-            counts: counts_of(counted.saturating_sub(self.told)),
+            counts: counts_of(counted.saturating_sub(self.reported)),
             ..Tick::default()
         };
-        (self.second_ns, self.told) = (end_ns, counted.max(self.told));
+        (self.second_ns, self.reported) = (end_ns, counted.max(self.reported));
         self.actor.stage.write(|w| w.tick(&tick));
-        (self.actor.tell)(RunEvent::Second(Box::new(tick.clone())));
+        (self.actor.emit)(RunEvent::Second(Box::new(tick.clone())));
         self.ticks.push(tick);
     }
 
@@ -316,12 +316,12 @@ impl Course<'_> {
         let counted = match program.counts.read(&mut || stage.must_end()) {
             Ok(value) => {
                 stage.read(program.counts.name(), value);
-                self.grown_to(value).max(self.told)
+                self.grown_to(value).max(self.reported)
             }
             Err(error) => {
                 if !stage.must_end() {
                     let text = format!("load `{}`: cannot count its requests: {error}", program.name);
-                    stage.spoil(Trouble::Load(text));
+                    stage.spoil(AbortReason::Load(text));
                 }
                 self.counted_so_far()
             }
@@ -330,12 +330,12 @@ impl Course<'_> {
         let began_ns = self.began_ns.unwrap_or(result.ended_ns);
         let ended_ns = result.ended_ns.max(began_ns);
         while ended_ns > self.second_ns + SECOND_NS {
-            self.second(self.second_ns + SECOND_NS, self.told);
+            self.second(self.second_ns + SECOND_NS, self.reported);
         }
         self.second(ended_ns.max(self.second_ns), counted);
         let (ended, how) = match (&self.stopped_by, stage.trouble()) {
             _ if stage.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
-            (_, Some(trouble)) => (Ended::Broken, trouble.words()),
+            (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
             (None, None) => (Ended::Complete, "complete".to_owned()),
         };
@@ -364,12 +364,12 @@ impl Course<'_> {
                 "load `{}`: {} processes outlived its command and were killed",
                 program.name, result.stragglers
             );
-            (self.actor.tell)(RunEvent::Note(text.clone()));
-            stage.event(What::Note { text });
+            (self.actor.emit)(RunEvent::Note(text.clone()));
+            stage.event(EventKind::Note { text });
         }
         let (exit, took_s) = (result.status.exit, result.took_s);
         let (name, command) = (result.name.clone(), result.command.clone());
-        stage.event(What::Command { name, command, exit, took_s });
+        stage.event(EventKind::Command { name, command, exit, took_s });
         let why = match end {
             End::Stopped | End::Trial => return,
             End::Late => {
@@ -398,7 +398,7 @@ impl Course<'_> {
                 _ => return,
             },
         };
-        stage.spoil(Trouble::Load(format!("load `{}`: {why}", program.name)));
+        stage.spoil(AbortReason::Load(format!("load `{}`: {why}", program.name)));
     }
 }
 

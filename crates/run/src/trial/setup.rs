@@ -11,9 +11,9 @@ use loadlab_record::example::Example;
 use loadlab_system::clock;
 
 use crate::site::error::SiteError;
-use crate::state::Stage;
+use crate::state::TrialState;
 use crate::translate::error::Names;
-use crate::translate::{Desk, load_spec};
+use crate::translate::{RequestContext, load_spec};
 use crate::trial::measure::LEAD_NS;
 
 /// Takes the steps of `setup`. What they captured, slot by slot.
@@ -25,7 +25,7 @@ pub fn set_up(
     plan_dir: &Path,
     names: Names<'_>,
     allowed: &Allowed,
-    stage: &Stage,
+    stage: &TrialState,
 ) -> Result<Slots, SiteError> {
     let setup = &case.setup;
     let mut slots = Slots::new(setup.captures.len() as u16);
@@ -33,7 +33,7 @@ pub fn set_up(
         return Ok(slots);
     }
     let load = as_load(case);
-    let desk = Desk { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
+    let desk = RequestContext { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
     let (mut spec, _) = load_spec(&desk, allowed, 1)?;
     spec.secrets = stage.secrets.clone();
     let start_ns = clock::now_ns() + LEAD_NS;
@@ -49,7 +49,7 @@ pub fn set_up(
     let failure = |words: String| SiteError::BeforeLoad(format!("`setup` failed: {words}"));
     let outcome = outcome.map_err(|error| failure(error.to_string()))?;
     if let Some(example) = failed {
-        return Err(failure(told(&example)));
+        return Err(failure(reported(&example)));
     }
     if outcome.measured.counts.ok != setup.steps.len() as u64 {
         return Err(failure("not every step completed".to_owned()));
@@ -57,7 +57,7 @@ pub fn set_up(
     for (slot, value) in outcome.captured.iter().enumerate() {
         if let Some(value) = value {
             let set = slots.set(slot as u16, value);
-            set.map_err(|fault| failure(fault.words().to_owned()))?;
+            set.map_err(|fault| failure(fault.describe().to_owned()))?;
         }
     }
     Ok(slots)
@@ -86,7 +86,7 @@ fn as_load(case: &plan::Case) -> plan::LoadSpec {
     }
 }
 
-fn told(example: &Example) -> String {
+fn reported(example: &Example) -> String {
     let why = example.error.clone().unwrap_or_else(|| match example.status {
         Some(status) => format!("status {status}"),
         None => example.outcome.clone(),

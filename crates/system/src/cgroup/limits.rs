@@ -336,7 +336,7 @@ mod tests {
             ("g/blkio.throttle.read_bps_device", "254:0 1125899906842624\n8:0 1048576\n"),
             ("g/blkio.throttle.write_iops_device", "254:0 100\n"),
         ]);
-        let words = |root: &Path, version| group(root, version).in_force().words().join("; ");
+        let words = |root: &Path, version| group(root, version).in_force().describe().join("; ");
         assert_eq!(
             words(v1.path(), Version::V1),
             "1 % of a core; 15.0 MiB of memory; 30.0 MiB of memory and swap; 1.00 MiB/s read from each disk; \

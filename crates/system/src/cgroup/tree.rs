@@ -187,7 +187,7 @@ fn create_in(top: &Path, dir: &Path) -> io::Result<()> {
 /// A group's children have the controller, perhaps after asking.
 fn pass_on(dir: &Path, controller: &str) -> bool {
     let file = dir.join("cgroup.subtree_control");
-    let has = || words(&file).iter().any(|w| w == controller);
+    let has = || describe(&file).iter().any(|w| w == controller);
     has() || fs::write(&file, format!("+{controller}")).is_ok() && has()
 }
 
@@ -195,7 +195,7 @@ fn pass_on(dir: &Path, controller: &str) -> bool {
 fn v2_base(hierarchy: &Hierarchy, taken: &[Controller]) -> (PathBuf, Vec<Controller>) {
     let above = ancestors(&hierarchy.own, &hierarchy.mount);
     let offered = |file: &Path| -> Vec<Controller> {
-        let names = words(file);
+        let names = describe(file);
         names.iter().filter_map(|w| Controller::from_v2(w)).filter(|c| !taken.contains(c)).collect()
     };
     let wanted = above.iter().map(|dir| offered(&dir.join("cgroup.controllers"))).max_by_key(Vec::len);
@@ -236,7 +236,7 @@ fn is_writable(dir: &Path) -> bool {
     rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
-fn words(file: &Path) -> Vec<String> {
+fn describe(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap_or_default();
     text.split_ascii_whitespace().map(str::to_owned).collect()
 }

@@ -72,7 +72,7 @@ impl System {
                     return Err(Error::NotReady {
                         component: component.name().to_owned(),
                         within_ns: check.within_ns(),
-                        waited_for: check.words(),
+                        waited_for: check.describe(),
                         last: last.unwrap_or_else(|| "no attempt was made".to_owned()),
                         oom_kills: component.inner.group.oom_kills().unwrap_or(0),
                         tail: component.tail(),
@@ -192,7 +192,7 @@ impl Check {
         }
     }
 
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Check::Alive => "it runs".into(),
             Check::Http { url, .. } => format!("GET {url}"),

@@ -28,7 +28,7 @@ use self::copies::Copies;
 use self::held::{Held, Step};
 use self::kernel::{cancel_sends, is_at_least, table_limit, watch};
 use self::memory::{Buffers, RawAddress};
-use self::sends::{ONE, SILENT, What};
+use self::sends::{ONE, SILENT, SendKind};
 use super::epoll::now_ns;
 use super::{ConnId, Event, Io, NONE, Ops, Sink, Wait};
 use crate::target::Address;
@@ -90,7 +90,7 @@ pub struct UringOps<'r> {
     signalled: Vec<rustix::event::epoll::Event>,
     slots: Vec<Slot<'r>>,
     /// Sends of this turn: where, which generation, what.
-    sends: Vec<(ConnId, u32, What<'r>)>,
+    sends: Vec<(ConnId, u32, SendKind<'r>)>,
     held: Held,
     copies: Copies,
     /// Failures to be reported in the next turn: where, which generation, why.
@@ -238,7 +238,7 @@ impl<'r> Uring<'r> {
     fn report(&mut self, done: Completion, sink: &mut impl Sink<UringOps<'r>>) {
         let Completion { kind, conn, generation, result, flags } = done;
         if kind == Kind::Copied {
-            return self.told_copied(conn, result, sink);
+            return self.copy_reported(conn, result, sink);
         }
         let buffer = cqueue::buffer_select(flags);
         let live = self.ops.live(conn, generation);
@@ -553,7 +553,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
             return self.send_copy(conn, bytes);
         }
         let generation = self.before_send(conn, bytes.len());
-        self.sends.push((conn, generation, What::Kept(bytes)));
+        self.sends.push((conn, generation, SendKind::Kept(bytes)));
         let is_silent = bytes.len() <= SILENT;
         self.slots[conn as usize].silent = if is_silent { bytes } else { &[] };
         if is_silent { bytes.len() } else { 0 }
@@ -566,7 +566,7 @@ impl<'r> Ops<'r> for UringOps<'r> {
             let id = self.copies.take(conn, generation);
             slot.copy = id;
             self.copies.at(id).bytes.extend_from_slice(bytes);
-            self.sends.push((conn, generation, What::Copied(id)));
+            self.sends.push((conn, generation, SendKind::Copied(id)));
         } else {
             let copied = self.copies.at(slot.copy);
             let behind = if copied.flying { &mut copied.next } else { &mut copied.bytes };

@@ -13,7 +13,7 @@ const ONE_SEGMENT: usize = 1400;
 pub static ONE: libc::c_int = 1;
 
 /// What a send of this turn sends.
-pub enum What<'r> {
+pub enum SendKind<'r> {
     /// Bytes that outlive the ring.
     Kept(&'r [u8]),
     /// A place among the copies.
@@ -22,7 +22,7 @@ pub enum What<'r> {
 
 impl<'r> Uring<'r> {
     /// A copied request has gone out, or failed.
-    pub(super) fn told_copied(&mut self, id: u32, result: i32, sink: &mut impl Sink<UringOps<'r>>) {
+    pub(super) fn copy_reported(&mut self, id: u32, result: i32, sink: &mut impl Sink<UringOps<'r>>) {
         let copied = self.ops.copies.at(id);
         copied.flying = false;
         let (conn, generation) = (copied.conn, copied.generation);
@@ -34,7 +34,7 @@ impl<'r> Uring<'r> {
         if result >= 0 && !copied.next.is_empty() {
             std::mem::swap(&mut copied.bytes, &mut copied.next);
             copied.next.clear();
-            self.ops.sends.push((conn, generation, What::Copied(id)));
+            self.ops.sends.push((conn, generation, SendKind::Copied(id)));
         } else {
             let slot = &mut self.ops.slots[conn as usize];
             (slot.copy, slot.sending) = (NO_COPY, false);
@@ -55,16 +55,16 @@ impl<'r> UringOps<'r> {
         let mut sends = std::mem::take(&mut self.sends);
         for (conn, generation, what) in sends.drain(..) {
             if !self.live(conn, generation) {
-                if let What::Copied(id) = what {
+                if let SendKind::Copied(id) = what {
                     self.copies.give_back(id);
                 }
                 continue;
             }
             let (bytes, data, silent) = match what {
-                What::Kept(bytes) => {
+                SendKind::Kept(bytes) => {
                     (std::ptr::from_ref(bytes), self.data(Kind::Send, conn), bytes.len() <= SILENT)
                 }
-                What::Copied(id) => {
+                SendKind::Copied(id) => {
                     let copied = self.copies.at(id);
                     copied.flying = true;
                     let bytes = std::ptr::from_ref(copied.bytes.as_slice());
@@ -109,7 +109,7 @@ impl<'r> UringOps<'r> {
         let copied = self.copies.at(id);
         copied.bytes.extend_from_slice(rest);
         copied.reported = rest.len();
-        self.sends.push((conn, generation, What::Copied(id)));
+        self.sends.push((conn, generation, SendKind::Copied(id)));
         Ok(())
     }
 

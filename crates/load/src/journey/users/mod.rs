@@ -12,7 +12,7 @@ use crate::journey::capture::{self, Captured, Slots};
 use crate::journey::cookies::{self, Jar};
 use crate::journey::example::{Remembered, Shown, step_of, with_captured};
 use crate::journey::failure::StepFailure;
-use crate::journey::order::{Course, Progress, Step};
+use crate::journey::order::{Progress, Step, StepOrder};
 use crate::journey::redirect;
 use crate::journey::response::{BufferedResponse, Ended};
 use crate::journey::rows::{Cursor, Rows};
@@ -175,7 +175,7 @@ impl<'r> Users<'r> {
     }
 
     /// The order of requests.
-    pub fn course(&self) -> &'r Course {
+    pub fn course(&self) -> &'r StepOrder {
         &self.journey.course
     }
 

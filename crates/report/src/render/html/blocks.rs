@@ -137,7 +137,7 @@ fn compare(out: &mut String, compare: &Compare) {
     let scale = open_scale(all.iter().copied(), compare.logarithmic);
     let at = |value: f64| scale.share(value) * 100.0;
     for (name, points) in &compare.rows {
-        let told: Vec<String> = points.iter().map(|p| figures::value(p.median, compare.unit)).collect();
+        let described: Vec<String> = points.iter().map(|p| figures::value(p.median, compare.unit)).collect();
         let _ = write!(
             out,
             "<div class=\"row\"><span class=\"name\">{}</span><span class=\"track\">",
@@ -146,7 +146,7 @@ fn compare(out: &mut String, compare: &Compare) {
         for (i, point) in points.iter().enumerate() {
             self::point(out, (i, compare.figures.len()), point, &at);
         }
-        let _ = writeln!(out, "</span><span class=\"told\">{}</span></div>", escape(&told.join(" · ")));
+        let _ = writeln!(out, "</span><span class=\"told\">{}</span></div>", escape(&described.join(" · ")));
     }
     out.push_str("</div>\n");
     let open =
@@ -223,7 +223,7 @@ fn ratios(out: &mut String, ratios: &Ratios) {
             "</span><span class=\"told\"><b class=\"{}\">{}</b> · {}</span></div>",
             class_of(row.weight),
             escape(&row.call),
-            escape(&row.told())
+            escape(&row.described())
         );
     }
     out.push_str("<div class=\"scale\" aria-hidden=\"true\"><span></span><span class=\"ticks\">");

@@ -67,7 +67,7 @@ pub(super) fn plane(out: &mut String, plane: &Plane) {
         let _ =
             write!(out, "<span class=\"x\" style=\"left:{:.2}%\">{}</span>", frame.left(at), escape(&text));
     }
-    words(out, plane, &frame);
+    describe(out, plane, &frame);
     for group in &plane.groups {
         group.spots.iter().for_each(|s| spot(out, plane, group, s, &frame));
     }
@@ -185,10 +185,10 @@ fn ranges(out: &mut String, group: &Group, frame: &Frame) {
 
 fn spot(out: &mut String, plane: &Plane, group: &Group, spot: &Spot, frame: &Frame) {
     let place = plane.groups.iter().position(|g| std::ptr::eq(g, group)).unwrap_or(0);
-    let told = escape(&plane.told(group, spot));
+    let described = escape(&plane.described(group, spot));
     let _ = write!(
         out,
-        "<i class=\"dot {} {}\" data-group=\"{place}\" title=\"{told}\" style=\"left:{:.2}%;top:{:.2}%\"></i>",
+        "<i class=\"dot {} {}\" data-group=\"{place}\" title=\"{described}\" style=\"left:{:.2}%;top:{:.2}%\"></i>",
         shape(place),
         colour(group.colour),
         frame.left(spot.across.value),
@@ -197,7 +197,7 @@ fn spot(out: &mut String, plane: &Plane, group: &Group, spot: &Spot, frame: &Fra
 }
 
 /// What marks are, at the head of the drawing, in rows where they are near one another; on the side with more room.
-fn words(out: &mut String, plane: &Plane, frame: &Frame) {
+fn describe(out: &mut String, plane: &Plane, frame: &Frame) {
     let word = |out: &mut String, class: &str, place: String, mark: &Mark| {
         let _ = write!(out, "<span class=\"{class}\" style=\"{place}\">{}</span>", escape(&mark.text));
     };

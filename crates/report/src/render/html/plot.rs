@@ -231,9 +231,9 @@ fn legend(out: &mut String, chart: &Chart, line: &Line) {
     let _ = write!(out, "<li><span class=\"{class} {}\"></span>{}", colour_class(line), escape(&line.name));
     if let (Some(f), false) = (line_figures(line), line.limit) {
         let value = |v: f64| figures::value(Value::Known(v), chart.unit);
-        let told =
+        let described =
             if f.min == f.max { value(f.max) } else { format!("{} … {}", value(f.min), value(f.max)) };
-        let _ = write!(out, " <output>{}</output>", escape(&told));
+        let _ = write!(out, " <output>{}</output>", escape(&described));
     }
     out.push_str("</li>");
 }
