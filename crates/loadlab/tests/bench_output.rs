@@ -505,7 +505,7 @@ fn a_screen_comes_and_leaves_the_result() {
 fn the_terminal_is_given_back_on_signals() {
     let server = Server::start(slow(Duration::from_millis(1)));
     let url = server.url("/");
-    for (times, said) in [(1, " ok in "), (2, "ended at once")] {
+    for (times, said) in [(1, " ok in "), (2, "stopped at once")] {
         let mut sent = 0;
         let (code, text) = watching_terminal(80, &[&url, "-c", "2", "-d", "60s"], &[], |seen, pid| {
             // the second one after the first was heard: the grace of requests in flight is over at once

@@ -20,8 +20,8 @@ fn two_trials_tell_nothing() {
     half a core & 64 MiB against free
     Ratios are second over first: 1.10 × is 10 % more
 
-    Found  cannot tell: 1 round in common: too few for an interval or a verdict
-           (at least 5 are needed).
+    Found  cannot tell: 1 round in common: too few for an interval or a verdict (at
+           least 5 are needed).
     How    trials paired by round (1 round), Student's t on the differences of their
            logarithms; one false alarm in 20 comparisons of equal cases at most,
            however many figures (Holm). The trial is the unit, never the request.
