@@ -35,7 +35,7 @@ pub enum Command {
     Find(Box<FindArgs>),
     /// Make a report from a run's record, at any later time
     Report(ReportArgs),
-    /// Compare cases of a run, or several runs: better, worse, the same, or undecided
+    /// Compare cases of a run, or several runs: better, worse, the same, or cannot tell
     Compare(CompareArgs),
     /// List the runs under a folder, newest first
     List(ListArgs),
