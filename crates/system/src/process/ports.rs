@@ -116,7 +116,14 @@ mod tests {
         let expect = format!("component `db`: port {port} is already taken by pid {} (", std::process::id());
         assert!(message.starts_with(&expect), "{message}");
         drop(listener);
-        check_free("db", &[port]).unwrap();
+        a_freed_port_is_free(|port| check_free("db", &[port]).is_ok());
+    }
+
+    /// Another test may be given the very port, or a child between fork and exec still have it: one of many is free.
+    #[track_caller]
+    fn a_freed_port_is_free(is_free: impl Fn(u16) -> bool) {
+        let freed = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+        assert!((0..50).any(|_| is_free(freed())), "none of 50 ports that were given back is free");
     }
 
     #[test]
@@ -128,7 +135,7 @@ mod tests {
         let message = check_no_stranger("db", port, &|_| false).unwrap_err().to_string();
         assert!(message.contains(&format!("port {port} is already taken by pid {us}")), "{message}");
         drop(listener);
-        check_no_stranger("db", port, &|_| false).unwrap();
+        a_freed_port_is_free(|port| check_no_stranger("db", port, &|_| false).is_ok());
     }
 
     #[test]
