@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             rates[which].push(rate);
         }
     }
-    let (text, worst) = told(&rates);
+    let (text, worst) = reported(&rates);
     println!("\n{text}");
     let failed = args.strict && worst > MOST;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -112,7 +112,7 @@ pub fn remark_on_noise() -> Result<()> {
 }
 
 /// The table, and the largest cost.
-fn told(rates: &[Vec<f64>; VIEWS.len()]) -> (String, f64) {
+fn reported(rates: &[Vec<f64>; VIEWS.len()]) -> (String, f64) {
     let mut text = String::from(
         "| view | requests/s, median | cost, median of rounds | standard error |\n|---|---|---|---|\n",
     );
@@ -154,8 +154,8 @@ fn once(args: &Args, binary: &Path, url: &str, view: View, dir: &Path) -> Result
     // Each on a terminal of its own, so that the kernel's scheduler takes none for a better one; the result goes to a
     // file, and so does what is told where it is not to be drawn.
     let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
-    let told = if view == View::Screen { String::new() } else { format!(" 2> '{}'", err.display()) };
-    let line = format!("stty cols 120 rows 40; {} > '{}'{told}", quoted.join(" "), out.display());
+    let reported = if view == View::Screen { String::new() } else { format!(" 2> '{}'", err.display()) };
+    let line = format!("stty cols 120 rows 40; {} > '{}'{reported}", quoted.join(" "), out.display());
     fs::write(&err, "")?;
     let mut command = program("script");
     command.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm-256color");
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn costs_are_shares_of_the_rounds_own_rate() {
         let (text, worst) =
-            told(&[vec![100.0, 200.0, 100.0], vec![99.0, 198.0, 99.0], vec![101.0, 202.0, 99.5]]);
+            reported(&[vec![100.0, 200.0, 100.0], vec![99.0, 198.0, 99.0], vec![101.0, 202.0, 99.5]]);
         assert!(text.contains("| screen | 99 | 1.00 % | 0.00 % |"), "{text}");
         assert!(text.contains("| page | 101 | -1.00 % | 0.50 % |"), "{text}");
         assert!((worst - 0.01).abs() < 1e-9, "{worst}");

@@ -313,12 +313,12 @@ mod tests {
                 "{text}"
             );
         };
-        let told = "running 3 tests\ntest b ... ok\ntest m::c ... FAILED\ntest a ... FAILED\n\nfailures:\n    a\n    m::c\n\n";
+        let reported = "running 3 tests\ntest b ... ok\ntest m::c ... FAILED\ntest a ... FAILED\n\nfailures:\n    a\n    m::c\n\n";
         let result = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured\n";
-        check(&format!("{told}{result}"), Some(&["a", "m::c"]));
+        check(&format!("{reported}{result}"), Some(&["a", "m::c"]));
         check(
             &format!(
-                "running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n{told}{result}"
+                "running 1 test\ntest a ... ok\ntest result: ok. 1 passed; 0 failed; 0 ignored\n{reported}{result}"
             ),
             Some(&["a", "m::c"]),
         );
@@ -327,7 +327,7 @@ mod tests {
             Some(&[]),
         );
         // killed before its result; a name that output stands before
-        check(told, None);
-        check(&format!("{told}{result}").replace("test a ... FAILED", "test a ... words\nFAILED"), None);
+        check(reported, None);
+        check(&format!("{reported}{result}").replace("test a ... FAILED", "test a ... words\nFAILED"), None);
     }
 }

@@ -169,9 +169,9 @@ fn once(args: &Args, binary: &Path, plan: &str, dir: &Path) -> Result<(Vec<f64>,
     // Coming up and going down take their time, too.
     let cpu_ns = watched(&mut child, Duration::from_secs(args.seconds) + 2 * SPARE)?;
     let trial = out.join("cases/default/1");
-    let told = || fs::read_to_string(dir.join("err")).unwrap_or_default();
-    let text =
-        fs::read_to_string(trial.join("summary.json")).with_context(|| format!("no result: {}", told()))?;
+    let reported = || fs::read_to_string(dir.join("err")).unwrap_or_default();
+    let text = fs::read_to_string(trial.join("summary.json"))
+        .with_context(|| format!("no result: {}", reported()))?;
     let summary: Value = serde_json::from_str(&text)?;
     let late_ms = match summary["late_ms"]["p99"].as_f64() {
         Some(p99) => vec![p99],

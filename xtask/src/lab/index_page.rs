@@ -46,7 +46,7 @@ pub fn check(_: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     claims.same("views counted in all cases", views, counted);
     let seeded = record.trials.iter().map(|t| t.commands("seed")).sum();
     claims.same("times the stores were filled", seeded, 1_usize);
-    told(&fs::read_to_string(record.dir.join("report.md"))?, claims);
+    reported(&fs::read_to_string(record.dir.join("report.md"))?, claims);
     scalability(&reports::report(record, "json")?, claims)
 }
 
@@ -80,7 +80,7 @@ fn counted(trial: &Trial, claims: &mut Claims) {
 }
 
 /// siege's table has its rows, in order.
-fn told(report: &str, claims: &mut Claims) {
+fn reported(report: &str, claims: &mut Claims) {
     let mut lines = report.lines();
     for name in SIEGE {
         let found = lines.any(|line| line.starts_with(&format!("| {name} |")));

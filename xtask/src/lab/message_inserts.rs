@@ -53,9 +53,9 @@ fn raw(trial: &Trial, claims: &mut Claims) {
     claims.claim(trial.is_command(), || format!("{case}: no program made its load"));
     claims.same(format!("{case}: ok"), trial.number("/requests/ok"), REQUESTS);
     claims.same(format!("{case}: stored"), trial.number("/probes/stored/last"), REQUESTS);
-    for untold in ["/response_ms/p50", "/response_ms/max", "/availability"] {
-        let value = trial.number(untold);
-        claims.claim(value.is_nan(), || format!("{case}: {untold} is {value}, and nobody measured it"));
+    for unreported in ["/response_ms/p50", "/response_ms/max", "/availability"] {
+        let value = trial.number(unreported);
+        claims.claim(value.is_nan(), || format!("{case}: {unreported} is {value}, and nobody measured it"));
     }
     let cpu_s = trial.number("/components/raw/cpu_s");
     claims.claim(cpu_s > 0.0, || format!("{case}: its program used {cpu_s} s of CPU"));

@@ -100,15 +100,15 @@ pub fn run_all() -> Outcome {
     let rows: BTreeSet<_> = LABS.iter().map(|lab| lab.name.to_owned()).collect();
     ensure!(names == rows, "labs/ holds {names:?}, and xtask's table of labs {rows:?}");
     // One that fails hides nothing of the others.
-    let (mut told, mut wrong) = (Vec::new(), Vec::new());
+    let (mut reported, mut wrong) = (Vec::new(), Vec::new());
     for lab in LABS {
         match run(lab) {
-            Ok(words) => told.push(words),
+            Ok(words) => reported.push(words),
             Err(error) => wrong.push(format!("{}: {error:#}", lab.name)),
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
-    Ok(told.join(", "))
+    Ok(reported.join(", "))
 }
 
 fn run(lab: &Lab) -> Outcome {
@@ -145,11 +145,12 @@ fn left_behind(out: &Path) -> Result<BTreeSet<String>> {
     if loadlab().is_file() {
         let ran = captured(program(loadlab()).args(["clean", "--dry-run"]), Duration::from_secs(60))?;
         // 1: something there is that it could not remove. If it is new, it is the run's.
-        let told_all = matches!(ran.status.code(), Some(0 | 1));
-        ensure!(told_all, "loadlab clean --dry-run: {}\n{}{}", ran.status, ran.stdout, ran.stderr);
-        let told = ran.stdout.lines().chain(ran.stderr.lines());
-        found
-            .extend(told.filter(|l| !l.starts_with("nothing") && !l.starts_with("error")).map(str::to_owned));
+        let is_whole = matches!(ran.status.code(), Some(0 | 1));
+        ensure!(is_whole, "loadlab clean --dry-run: {}\n{}{}", ran.status, ran.stdout, ran.stderr);
+        let reported = ran.stdout.lines().chain(ran.stderr.lines());
+        found.extend(
+            reported.filter(|l| !l.starts_with("nothing") && !l.starts_with("error")).map(str::to_owned),
+        );
     }
     Ok(found)
 }

@@ -24,8 +24,8 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
         claims.claim(first == second, || format!("report --format {format} differs when made twice"));
         for trial in &record.trials {
             // Pages write it in their own way.
-            let tells = |value: &str| first.contains(value) || first.contains(&value.replace('>', "&gt;"));
-            let named = trial.values.iter().all(|(_, value)| tells(value)) && first.len() > 200;
+            let reports = |value: &str| first.contains(value) || first.contains(&value.replace('>', "&gt;"));
+            let named = trial.values.iter().all(|(_, value)| reports(value)) && first.len() > 200;
             claims.claim(named, || format!("report --format {format} does not tell of {}", trial.case));
         }
         match format {

@@ -45,9 +45,9 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     let mut tests = program("node");
     // The file is named: whether a folder may be depends on the version of Node.
     tests.args(["--test", "--test-reporter=tap", "labs/trade-processor/service/src/trade.test.js"]);
-    let told = captured(&mut tests, LONGEST)?.ok("the service's own tests")?.stdout;
-    let passed = told.lines().find_map(|line| line.strip_prefix("# pass ")?.trim().parse::<u32>().ok());
-    claims.claim(passed > Some(0), || format!("the service's own tests: none passed\n{told}"));
+    let reported = captured(&mut tests, LONGEST)?.ok("the service's own tests")?.stdout;
+    let passed = reported.lines().find_map(|line| line.strip_prefix("# pass ")?.trim().parse::<u32>().ok());
+    claims.claim(passed > Some(0), || format!("the service's own tests: none passed\n{reported}"));
     watched(lab, claims)
 }
 
@@ -84,12 +84,12 @@ fn counts(trial: &Trial, claims: &mut Claims) {
 fn killed(trial: &Trial, claims: &mut Claims) {
     let case = &trial.case;
     let acted = trial.summary["actions"].as_array().map_or(&[][..], Vec::as_slice);
-    let told: Vec<&str> = acted.iter().filter_map(|a| a["what"].as_str()).collect();
+    let reported: Vec<&str> = acted.iter().filter_map(|a| a["what"].as_str()).collect();
     let wanted: Vec<String> = match KILLED.iter().find(|(name, _)| name == case) {
         Some((_, component)) => vec![format!("kill {component}"), format!("restart {component}")],
         None => Vec::new(),
     };
-    claims.claim(told == wanted, || format!("{case}: {told:?} was done, should be {wanted:?}"));
+    claims.claim(reported == wanted, || format!("{case}: {reported:?} was done, should be {wanted:?}"));
     claims
         .claim(acted.iter().all(|a| a["error"].is_null()), || format!("{case}: an event failed: {acted:?}"));
     if wanted.is_empty() {

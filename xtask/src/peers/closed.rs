@@ -52,7 +52,7 @@ fn reset_share(case: &Case, before: Option<u64>, figures: Option<&Figures>) -> S
     else {
         return String::new();
     };
-    let share = (after - before) as f64 / figures.told.requests;
+    let share = (after - before) as f64 / figures.reported.requests;
     if share < 0.001 { String::new() } else { format!(", {:.1} % of connections were reset", share * 100.0) }
 }
 
@@ -76,13 +76,18 @@ pub fn one(tool: &Tool, case: &Case, bench: &Bench, (seconds, server): (u64, &Se
     let ran = measure((tool.command)(&order)?, &bench.cores, &bench.scratch, longest)?;
     let after = server.requests()?;
     ensure!(ran.status.success(), "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
-    let told = (tool.parse)(&order, &ran.stdout)
+    let reported = (tool.parse)(&order, &ran.stdout)
         .with_context(|| format!("{}'s output cannot be read:\n{}", tool.name, ran.stdout))?;
-    ensure!(told.requests > 0.0, "{}: not one request was answered", tool.name);
+    ensure!(reported.requests > 0.0, "{}: not one request was answered", tool.name);
     // The server's own count says whether a tool counts what it did.
     let served = (after - before) as f64;
     let slack = served * 0.02 + 2.0 * case.connections as f64;
-    let differ = (served - told.requests).abs();
-    ensure!(differ <= slack, "{} tells of {} requests, nginx answered {served}", tool.name, told.requests);
-    Ok(Figures { told, used: ran.used })
+    let differ = (served - reported.requests).abs();
+    ensure!(
+        differ <= slack,
+        "{} tells of {} requests, nginx answered {served}",
+        tool.name,
+        reported.requests
+    );
+    Ok(Figures { reported, used: ran.used })
 }

@@ -29,7 +29,7 @@ const OFF_SHARE: f64 = 0.01;
 #[derive(Clone, Copy, Debug, Default)]
 struct Frozen {
     /// It told with the freeze.
-    told: Percentiles,
+    reported: Percentiles,
     /// It told without.
     calm: Percentiles,
     /// By the stub's log, where that is whole.
@@ -45,7 +45,7 @@ type Rounds = Vec<(&'static str, Result<Frozen>)>;
 /// # Errors
 /// None now; failures are in the table.
 pub fn row(bench: &Bench) -> Result<(String, Vec<Check>, bool)> {
-    let tools: Vec<_> = bench.open_tools().filter(|t| t.tells_response).collect();
+    let tools: Vec<_> = bench.open_tools().filter(|t| t.reports_response).collect();
     let mut runs: Rounds = Vec::new();
     for round in 0..bench.rounds.min(MOST_ROUNDS) {
         for tool in &tools {
@@ -55,9 +55,9 @@ pub fn row(bench: &Bench) -> Result<(String, Vec<Check>, bool)> {
                     "freeze, round {}: {}: p50 {} (undisturbed {}), p99 {} (truth {})",
                     round + 1,
                     tool.name,
-                    ms(f.told.p50),
+                    ms(f.reported.p50),
                     ms(f.calm.p50),
-                    ms(f.told.p99),
+                    ms(f.reported.p99),
                     ms(f.truth.and_then(|t| t.p99))
                 ),
                 Err(error) => println!("freeze, round {}: {}: {error:#}", round + 1, tool.name),
@@ -72,11 +72,11 @@ pub fn row(bench: &Bench) -> Result<(String, Vec<Check>, bool)> {
 
 fn both(bench: &Bench, tool: &OpenTool) -> Result<Frozen> {
     let (calm, _) = one(bench, tool, (RATE_PER_S, SECONDS, None))?;
-    let (told, stub) = one(bench, tool, (RATE_PER_S, SECONDS, Some(FREEZE)))?;
+    let (reported, stub) = one(bench, tool, (RATE_PER_S, SECONDS, Some(FREEZE)))?;
     anyhow::ensure!(stub["froze"] == true, "the stub did not stand still");
     let whole = tool.even && is_whole(&stub, RATE_PER_S * SECONDS as f64);
     Ok(Frozen {
-        told: told.response,
+        reported: reported.response,
         calm: calm.response,
         truth: whole.then(|| Percentiles::of(&stub["response_ms"])),
         requests: stub["requests"].as_f64().context("the stub counts nothing")?,
@@ -103,7 +103,7 @@ fn table(tools: &[&str], runs: &Rounds) -> String {
     for tool in tools {
         let mine: Vec<_> =
             runs.iter().filter(|(n, _)| n == tool).filter_map(|(_, f)| f.as_ref().ok()).collect();
-        line(tool, &mine, &|f| Some(f.told));
+        line(tool, &mine, &|f| Some(f.reported));
         line(&format!("{tool}: the truth"), &mine, &|f| f.truth);
         line(&format!("{tool}, nothing frozen"), &mine, &|f| Some(f.calm));
     }
@@ -124,12 +124,12 @@ fn checks(runs: &Rounds) -> Vec<Check> {
             reached: worst.is_some_and(|(off, may)| off <= may),
         }
     };
-    let calm = mine.iter().filter_map(|f| Some(((f.told.p50? - f.calm.p50?).abs(), P50_MS)));
+    let calm = mine.iter().filter_map(|f| Some(((f.reported.p50? - f.calm.p50?).abs(), P50_MS)));
     let mut checks = vec![check("p50", "within 50 µs of an undisturbed run".to_owned(), calm.collect())];
     for (name, figure) in FIGURES.iter().filter(|(name, _)| matches!(*name, "p90" | "p99" | "p99.9")) {
         let off = mine.iter().filter_map(|f| {
-            let (told, truth) = (figure(&f.told)?, figure(&f.truth?)?);
-            Some(((told - truth).abs(), OFF_MS.max(OFF_SHARE * truth)))
+            let (reported, truth) = (figure(&f.reported)?, figure(&f.truth?)?);
+            Some(((reported - truth).abs(), OFF_MS.max(OFF_SHARE * truth)))
         });
         checks.push(check(name, "within 5 ms or 1 % of the truth".to_owned(), off.collect()));
     }
@@ -153,8 +153,8 @@ mod tests {
             p99_9: None,
             max: Some(1500.0),
         };
-        let good = Frozen { told: p(1.0), calm: p(1.0), truth: Some(p(1.009)), requests: 10_000.0 };
-        let bad = Frozen { told: p(1.0), calm: p(2.0), truth: Some(p(1.02)), requests: 10_000.0 };
+        let good = Frozen { reported: p(1.0), calm: p(1.0), truth: Some(p(1.009)), requests: 10_000.0 };
+        let bad = Frozen { reported: p(1.0), calm: p(2.0), truth: Some(p(1.02)), requests: 10_000.0 };
         let reached = |frozen: &[Frozen]| {
             let runs = frozen.iter().map(|f| ("loadlab", Ok(*f))).collect();
             checks(&runs).iter().map(|c| c.reached).collect::<Vec<_>>()

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Bench;
 use super::measure::measure;
-use super::open::{OPEN_TOOLS, OpenOrder, OpenTold, OpenTool, Percentiles};
+use super::open::{OPEN_TOOLS, OpenOrder, OpenReport, OpenTool, Percentiles};
 use super::order::built;
 use super::stub::Stub;
 use super::table::{median, thousands};
@@ -43,7 +43,7 @@ struct Late {
 
 /// Milliseconds.
 struct Seen {
-    told: Percentiles,
+    reported: Percentiles,
     by_stub: Option<Percentiles>,
 }
 
@@ -62,16 +62,16 @@ pub fn row(bench: &Bench, rate: Rate) -> Result<(String, Vec<Check>, bool)> {
     for round in 0..bench.rounds {
         for turn in 0..tools.len() {
             let tool = tools[(turn + round as usize) % tools.len()];
-            let seen = one(bench, tool, (rate_per_s, bench.seconds, None)).map(|(told, stub)| {
+            let seen = one(bench, tool, (rate_per_s, bench.seconds, None)).map(|(reported, stub)| {
                 let whole = is_whole(&stub, rate_per_s * bench.seconds as f64);
-                Seen { told: told.late, by_stub: whole.then(|| Percentiles::of(&stub["late_ms"])) }
+                Seen { reported: reported.late, by_stub: whole.then(|| Percentiles::of(&stub["late_ms"])) }
             });
             match &seen {
                 Ok(seen) => println!(
                     "{title}, round {}: {}: late p99 {}, as the stub saw it {}",
                     round + 1,
                     tool.name,
-                    us(seen.told.p99),
+                    us(seen.reported.p99),
                     us(seen.by_stub.and_then(|s| s.p99))
                 ),
                 Err(error) => println!("{title}, round {}: {}: {error:#}", round + 1, tool.name),
@@ -100,14 +100,14 @@ fn lines(title: &str, tools: &[&str], runs: &[Late]) -> String {
         let over = |pick: &dyn Fn(&Seen) -> Option<f64>| {
             us(median(mine().filter_map(|r| pick(r.seen.as_ref().ok()?)).collect()))
         };
-        let told = |pick: fn(&Percentiles) -> Option<f64>| over(&|s| pick(&s.told));
+        let reported = |pick: fn(&Percentiles) -> Option<f64>| over(&|s| pick(&s.reported));
         let by_stub = |pick: fn(&Percentiles) -> Option<f64>| over(&|s| pick(s.by_stub.as_ref()?));
         let _ = writeln!(
             out,
             "| {title} | {tool} | {} | {} | {} | {} | {} | {} |",
-            told(|p| p.p50),
-            told(|p| p.p99),
-            told(|p| p.max),
+            reported(|p| p.p50),
+            reported(|p| p.p99),
+            reported(|p| p.max),
             by_stub(|p| p.p50),
             by_stub(|p| p.p99),
             by_stub(|p| p.max)
@@ -118,7 +118,7 @@ fn lines(title: &str, tools: &[&str], runs: &[Late]) -> String {
 
 fn checks(title: &str, rate: Rate, runs: &[Late]) -> Vec<Check> {
     let p99 = |tool: &str, round: u64| {
-        runs.iter().find(|r| r.tool == tool && r.round == round)?.seen.as_ref().ok()?.told.p99
+        runs.iter().find(|r| r.tool == tool && r.round == round)?.seen.as_ref().ok()?.reported.p99
     };
     let rounds: Vec<u64> = runs.iter().filter(|r| r.tool == "loadlab").map(|r| r.round).collect();
     let ratios = rounds.iter().filter_map(|r| Some(p99("loadlab", *r)? / p99("bare-timer", *r)?));
@@ -152,7 +152,7 @@ pub fn one(
     bench: &Bench,
     tool: &OpenTool,
     (rate_per_s, seconds, freeze): (f64, u64, Option<(f64, f64)>),
-) -> Result<(OpenTold, Value)> {
+) -> Result<(OpenReport, Value)> {
     let stub = Stub::start(&bench.cores, rate_per_s, freeze)?;
     let order = OpenOrder {
         rate_per_s,
@@ -167,7 +167,7 @@ pub fn one(
     // 4: loadlab itself calls the measurement invalid, as it must where it was late. The figures are told.
     let good = ran.status.success() || (tool.name == "loadlab" && ran.status.code() == Some(4));
     ensure!(good, "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
-    Ok((tool.told(&order, &ran.stdout)?, stub.end()?))
+    Ok((tool.reported(&order, &ran.stdout)?, stub.end()?))
 }
 
 /// Whether the stub got what fell due: only then its k-th arrival is that of the k-th request.
@@ -205,8 +205,8 @@ mod tests {
     use super::*;
 
     fn run(tool: &'static str, round: u64, p99: f64) -> Late {
-        let told = Percentiles { p50: Some(p99 / 2.0), p99: Some(p99), ..Percentiles::default() };
-        Late { tool, round, seen: Ok(Seen { told, by_stub: None }) }
+        let reported = Percentiles { p50: Some(p99 / 2.0), p99: Some(p99), ..Percentiles::default() };
+        Late { tool, round, seen: Ok(Seen { reported, by_stub: None }) }
     }
 
     #[test]

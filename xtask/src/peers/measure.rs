@@ -120,8 +120,8 @@ fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStat
 /// another. Where it is no larger than that, what was `seen` in its last moments says more.
 fn used(usage: &libc::rusage, own_peak: u64, seen: u64) -> Used {
     let seconds = |t: libc::timeval| t.tv_sec as f64 + t.tv_usec as f64 / 1e6;
-    let told = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
-    let peak_bytes = if told > own_peak || seen == 0 { told } else { seen };
+    let reported = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
+    let peak_bytes = if reported > own_peak || seen == 0 { reported } else { seen };
     Used { cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime), peak_bytes }
 }
 

@@ -291,7 +291,7 @@ fn measure_all(bench: &Bench, args: &Args, tools: &[&'static Tool]) -> Result<Fo
 /// What one run of one tool gave.
 pub struct Figures {
     /// By its own account.
-    pub told: parse::Told,
+    pub reported: parse::Reported,
     /// By the kernel's.
     pub used: Used,
 }
@@ -301,8 +301,8 @@ impl Figures {
         format!(
             "{tool}: {:.0} requests/CPU-s, {:.0}/s, p50 {}, {:.1} MB",
             Figure::PerCpu.of(self).unwrap_or(0.0),
-            self.told.rate_per_s,
-            self.told.p50,
+            self.reported.rate_per_s,
+            self.reported.p50,
             self.used.peak_bytes as f64 / 1e6
         )
     }

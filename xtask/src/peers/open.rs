@@ -32,7 +32,7 @@ pub struct OpenOrder<'o> {
 
 /// What it tells, in milliseconds; nothing where it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OpenTold {
+pub struct OpenReport {
     /// Percentiles of the response time.
     pub response: Percentiles,
     /// The generator's own lateness, by its own account.
@@ -67,21 +67,27 @@ pub struct OpenTool {
     /// Its name.
     pub name: &'static str,
     /// Its response times run from when a request was due, at least as asked here.
-    pub tells_response: bool,
+    pub reports_response: bool,
     /// Requests fall due evenly spaced, so that a server's log tells how late they came.
     pub even: bool,
     command: fn(&OpenOrder) -> Result<Command>,
-    parse: fn(&OpenOrder, &str) -> Result<OpenTold>,
+    parse: fn(&OpenOrder, &str) -> Result<OpenReport>,
 }
 
 /// All of them.
 pub const OPEN_TOOLS: &[OpenTool] = &[
-    OpenTool { name: "loadlab", tells_response: true, even: true, command: loadlab, parse: loadlab_told },
-    OpenTool { name: "bare-timer", tells_response: false, even: true, command: bare_timer, parse: bare_told },
-    OpenTool { name: "wrk2", tells_response: true, even: false, command: wrk2, parse: wrk2_told },
-    OpenTool { name: "vegeta", tells_response: true, even: true, command: vegeta, parse: vegeta_told },
-    OpenTool { name: "k6", tells_response: true, even: true, command: k6, parse: k6_told },
-    OpenTool { name: "oha", tells_response: true, even: true, command: oha, parse: oha_told },
+    OpenTool { name: "loadlab", reports_response: true, even: true, command: loadlab, parse: loadlab_report },
+    OpenTool {
+        name: "bare-timer",
+        reports_response: false,
+        even: true,
+        command: bare_timer,
+        parse: bare_report,
+    },
+    OpenTool { name: "wrk2", reports_response: true, even: false, command: wrk2, parse: wrk2_report },
+    OpenTool { name: "vegeta", reports_response: true, even: true, command: vegeta, parse: vegeta_report },
+    OpenTool { name: "k6", reports_response: true, even: true, command: k6, parse: k6_report },
+    OpenTool { name: "oha", reports_response: true, even: true, command: oha, parse: oha_report },
 ];
 
 impl OpenTool {
@@ -94,7 +100,7 @@ impl OpenTool {
     }
 
     /// The version of one that is here and that the closed rows do not tell of.
-    pub fn told_version(&self) -> Option<String> {
+    pub fn reported_version(&self) -> Option<String> {
         let argument = match self.name {
             "wrk2" => "-v",
             "vegeta" => "-version",
@@ -118,7 +124,7 @@ impl OpenTool {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn told(&self, order: &OpenOrder, stdout: &str) -> Result<OpenTold> {
+    pub fn reported(&self, order: &OpenOrder, stdout: &str) -> Result<OpenReport> {
         (self.parse)(order, stdout)
             .with_context(|| format!("{}'s output cannot be read:\n{stdout}", self.name))
     }
@@ -133,14 +139,14 @@ fn loadlab(order: &OpenOrder) -> Result<Command> {
     Ok(command)
 }
 
-fn loadlab_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
+fn loadlab_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
     let json: Value = serde_json::from_str(text)?;
     // What it dropped at the end of its schedule was late for as long as it waited, and is among the late.
     let failed = &json["requests"]["failed"];
     ensure!(*failed == 0, "{failed} requests failed");
     let late = Percentiles::of(&json["late_ms"]);
     ensure!(late.p50.is_some(), "no late_ms");
-    Ok(OpenTold { response: Percentiles::of(&json["response_ms"]), late })
+    Ok(OpenReport { response: Percentiles::of(&json["response_ms"]), late })
 }
 
 fn bare_timer(order: &OpenOrder) -> Result<Command> {
@@ -151,11 +157,11 @@ fn bare_timer(order: &OpenOrder) -> Result<Command> {
     Ok(command)
 }
 
-fn bare_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
+fn bare_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
     let json: Value = serde_json::from_str(text)?;
     let late = Percentiles::of(&json["late_ms"]);
     ensure!(late.p50.is_some(), "no late_ms");
-    Ok(OpenTold { response: Percentiles::default(), late })
+    Ok(OpenReport { response: Percentiles::default(), late })
 }
 
 /// Connections enough for a freeze of a second and a half; those that it has are all used in turn.
@@ -165,7 +171,7 @@ fn wrk2(order: &OpenOrder) -> Result<Command> {
 }
 
 /// The table of the corrected latency, which comes first.
-fn wrk2_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
+fn wrk2_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
     let at = |label: &str| duration_ms(word_after(text, label)?).map(Some);
     let response = Percentiles {
         p50: at(" 50.000%")?,
@@ -174,7 +180,7 @@ fn wrk2_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
         p99_9: at(" 99.900%")?,
         max: at("100.000%")?,
     };
-    Ok(OpenTold { response, ..OpenTold::default() })
+    Ok(OpenReport { response, ..OpenReport::default() })
 }
 
 fn vegeta(order: &OpenOrder) -> Result<Command> {
@@ -191,14 +197,14 @@ fn vegeta(order: &OpenOrder) -> Result<Command> {
     Ok(command)
 }
 
-fn vegeta_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
+fn vegeta_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
     let json: Value = serde_json::from_str(text)?;
     ensure!(json["success"] == 1.0 || json["success"] == 1, "requests failed");
     let at = |name: &str| json["latencies"][name].as_f64().map(|ns| ns / 1e6);
     let response =
         Percentiles { p50: at("50th"), p90: at("90th"), p99: at("99th"), p99_9: None, max: at("max") };
     ensure!(response.p50.is_some(), "no latencies");
-    Ok(OpenTold { response, ..OpenTold::default() })
+    Ok(OpenReport { response, ..OpenReport::default() })
 }
 
 fn k6_summary(order: &OpenOrder) -> PathBuf {
@@ -222,11 +228,11 @@ fn k6(order: &OpenOrder) -> Result<Command> {
     Ok(command)
 }
 
-fn k6_told(order: &OpenOrder, _: &str) -> Result<OpenTold> {
+fn k6_report(order: &OpenOrder, _: &str) -> Result<OpenReport> {
     k6_of(&fs::read_to_string(k6_summary(order)).context("no summary")?)
 }
 
-fn k6_of(text: &str) -> Result<OpenTold> {
+fn k6_of(text: &str) -> Result<OpenReport> {
     let json: Value = serde_json::from_str(text)?;
     let at = |name: &str| json["metrics"]["http_req_duration"][name].as_f64();
     let response = Percentiles {
@@ -237,7 +243,7 @@ fn k6_of(text: &str) -> Result<OpenTold> {
         max: at("max"),
     };
     ensure!(response.p50.is_some(), "no http_req_duration");
-    Ok(OpenTold { response, ..OpenTold::default() })
+    Ok(OpenReport { response, ..OpenReport::default() })
 }
 
 fn oha(order: &OpenOrder) -> Result<Command> {
@@ -249,7 +255,7 @@ fn oha(order: &OpenOrder) -> Result<Command> {
     Ok(command)
 }
 
-fn oha_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
+fn oha_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
     let at = |label: &str| {
         let rest = text.split_once(label)?.1;
         let mut words = rest.split_whitespace();
@@ -265,22 +271,22 @@ fn oha_told(_: &OpenOrder, text: &str) -> Result<OpenTold> {
         max: at("Slowest:"),
     };
     ensure!(response.p50.is_some(), "no `50.00% in`");
-    Ok(OpenTold { response, ..OpenTold::default() })
+    Ok(OpenReport { response, ..OpenReport::default() })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(name: &str, text: &str) -> Result<OpenTold> {
+    fn reported(name: &str, text: &str) -> Result<OpenReport> {
         let tool = OPEN_TOOLS.iter().find(|t| t.name == name).unwrap();
         let (url, server) = (String::new(), String::new());
         let scratch = Path::new("");
-        tool.told(&OpenOrder { rate_per_s: 1000.0, seconds: 1, url, server, core: 0, scratch }, text)
+        tool.reported(&OpenOrder { rate_per_s: 1000.0, seconds: 1, url, server, core: 0, scratch }, text)
     }
 
     fn response(name: &str, text: &str) -> [Option<f64>; 5] {
-        let Percentiles { p50, p90, p99, p99_9, max } = told(name, text).unwrap().response;
+        let Percentiles { p50, p90, p99, p99_9, max } = reported(name, text).unwrap().response;
         [p50, p90, p99, p99_9, max]
     }
 
@@ -288,12 +294,13 @@ mod tests {
     fn our_own() {
         let text = "{\"requests\": {\"failed\": 0}, \"response_ms\": {\"p50\": 0.1, \"p99_9\": null},\
             \"late_ms\": {\"p50\": 0.01, \"p99\": 0.05}}";
-        let found = told("loadlab", text).unwrap();
+        let found = reported("loadlab", text).unwrap();
         assert_eq!((found.response.p50, found.response.p99_9, found.late.p99), (Some(0.1), None, Some(0.05)));
-        assert!(told("loadlab", &text.replace("\"failed\": 0", "\"failed\": 3")).is_err());
-        let found = told("bare-timer", "{\"due\": 10, \"late_ms\": {\"p50\": 0.01, \"p99\": 0.02}}").unwrap();
+        assert!(reported("loadlab", &text.replace("\"failed\": 0", "\"failed\": 3")).is_err());
+        let found =
+            reported("bare-timer", "{\"due\": 10, \"late_ms\": {\"p50\": 0.01, \"p99\": 0.02}}").unwrap();
         assert_eq!((found.late.p99, found.response), (Some(0.02), Percentiles::default()));
-        assert!(told("bare-timer", "{}").is_err());
+        assert!(reported("bare-timer", "{}").is_err());
     }
 
     #[test]
@@ -301,12 +308,12 @@ mod tests {
         let text = "  Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000%    0.92ms\n 75.000%    1.30ms\n \
             90.000%  528.00ms\n 99.000%    1.40s \n 99.900%    1.49s \n 99.990%    1.50s \n100.000%    1.50s \n";
         assert_eq!(response("wrk2", text), [0.92, 528.0, 1400.0, 1490.0, 1500.0].map(Some));
-        assert!(told("wrk2", "Latency").is_err());
+        assert!(reported("wrk2", "Latency").is_err());
         let text = "{\"latencies\": {\"50th\": 100000, \"90th\": 526000000, \"99th\": 1412000000, \"max\": 1500000000},\
             \"success\": 1}";
         let expect = [Some(0.1), Some(526.0), Some(1412.0), None, Some(1500.0)];
         assert_eq!(response("vegeta", text), expect);
-        assert!(told("vegeta", &text.replace("\"success\": 1", "\"success\": 0.5")).is_err());
+        assert!(reported("vegeta", &text.replace("\"success\": 1", "\"success\": 0.5")).is_err());
         let text = "{\"metrics\": {\"http_req_duration\": {\"med\": 0.1, \"p(90)\": 0.2, \"p(99)\": 1350, \
             \"p(99.9)\": 1490, \"max\": 1500}}}";
         assert_eq!(k6_of(text).unwrap().response.p99, Some(1350.0));

@@ -29,8 +29,8 @@ pub fn keep(
 ) -> Result<&'static str> {
     // loadlab's is that of the bare loops as well.
     let others = tools.iter().filter(|t| t.name == "loadlab" || !t.is_ours());
-    let mut versions: Vec<_> = others.map(|t| t.told_version()).collect();
-    versions.extend(OPEN_TOOLS.iter().filter_map(OpenTool::told_version));
+    let mut versions: Vec<_> = others.map(|t| t.reported_version()).collect();
+    versions.extend(OPEN_TOOLS.iter().filter_map(OpenTool::reported_version));
     versions.push(nginx_version());
     let mut made = format!(
         "{}, {}, {} cores, {}. Medians of {rounds} rounds of {seconds} s; ratios to wrk are taken within each round.\n",

@@ -53,10 +53,10 @@ impl Stub {
         drop(self.child.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).context("the stub's output")?;
-        let told: Value =
+        let reported: Value =
             serde_json::from_str(&text).with_context(|| format!("the stub's output: {text}"))?;
-        ensure!(told["pieces"] == 0, "{} requests came in pieces", told["pieces"]);
-        Ok(told)
+        ensure!(reported["pieces"] == 0, "{} requests came in pieces", reported["pieces"]);
+        Ok(reported)
     }
 }
 

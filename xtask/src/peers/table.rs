@@ -119,7 +119,7 @@ fn cells(runs: &[Run], case: &Case, tool: &str) -> String {
         None => mine
             .iter()
             .find_map(|r| r.figures.as_ref().ok())
-            .map_or("–".to_owned(), |f| f.told.p50.to_string()),
+            .map_or("–".to_owned(), |f| f.reported.p50.to_string()),
     };
     let peak = value(Figure::Peak).map_or("–".to_owned(), |p| format!("{:.1} MB", p / 1e6));
     format!(
@@ -163,12 +163,12 @@ mod tests {
     use super::*;
     use crate::peers::cases::CASES;
     use crate::peers::measure::Used;
-    use crate::peers::parse::{P50, Told};
+    use crate::peers::parse::{P50, Reported};
 
     fn run(tool: &'static str, round: u64, requests: f64, p50: P50) -> Run {
-        let told = Told { requests, rate_per_s: requests / 10.0, p50 };
+        let reported = Reported { requests, rate_per_s: requests / 10.0, p50 };
         let used = Used { cpu_s: 2.0, peak_bytes: 10_000_000 };
-        Run { tool, case: CASES[0].name, round, figures: Ok(Figures { told, used }) }
+        Run { tool, case: CASES[0].name, round, figures: Ok(Figures { reported, used }) }
     }
 
     #[test]

@@ -21,9 +21,9 @@ impl Figure {
     /// It, as far as a run has it.
     pub fn of(self, figures: &Figures) -> Option<f64> {
         match self {
-            Figure::PerCpu => Some(figures.told.requests / figures.used.cpu_s),
-            Figure::Rate => Some(figures.told.rate_per_s),
-            Figure::P50 => figures.told.p50.ms(),
+            Figure::PerCpu => Some(figures.reported.requests / figures.used.cpu_s),
+            Figure::Rate => Some(figures.reported.rate_per_s),
+            Figure::P50 => figures.reported.p50.ms(),
             Figure::Peak => Some(figures.used.peak_bytes as f64),
         }
     }

@@ -26,7 +26,7 @@ pub struct Tool {
     /// Its command for an order.
     pub command: fn(&Order) -> Result<Command>,
     /// What its output says.
-    pub parse: fn(&Order, &str) -> Result<parse::Told>,
+    pub parse: fn(&Order, &str) -> Result<parse::Reported>,
 }
 
 /// All of them; wrk is what the others are compared with.
@@ -164,7 +164,7 @@ impl Tool {
     }
 
     /// Its version in its own words, or Debian's.
-    pub fn told_version(&self) -> String {
+    pub fn reported_version(&self) -> String {
         let asked = match (self.version, self.package) {
             ([], Some(package)) => {
                 let mut command = program("dpkg-query");
@@ -181,8 +181,8 @@ impl Tool {
         // Exit codes differ, and so does the stream: some print help after the version.
         let said = captured(&mut asked, Duration::from_secs(10)).map(|ran| ran.stdout + &ran.stderr);
         // siege tells first of a file that it makes in a home without one.
-        let tells = |line: &&str| !line.trim().is_empty() && !line.starts_with("New configuration");
-        let first = said.unwrap_or_default().lines().find(tells).unwrap_or(self.name).to_owned();
+        let reports = |line: &&str| !line.trim().is_empty() && !line.starts_with("New configuration");
+        let first = said.unwrap_or_default().lines().find(reports).unwrap_or(self.name).to_owned();
         first
             .split(" Copyright")
             .next()
