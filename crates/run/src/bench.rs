@@ -82,10 +82,10 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     let secrets = &bench.spec.secrets;
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
-    let stage = TrialState::new(None, cancel.clone(), bench.spec.secrets.clone());
+    let state = TrialState::new(None, cancel.clone(), bench.spec.secrets.clone());
     resident::leave_start_behind();
     let zero_ns = clock::now_ns() + LEAD_NS;
-    stage.set_clock(zero_ns);
+    state.set_clock(zero_ns);
     let watcher = match &bench.samples {
         Some(path) => Some(watch_self(path, zero_ns, secrets.clone())?),
         None => None,
@@ -105,17 +105,17 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
         is_warmup_found: false,
         origin,
     };
-    let measured = measure(&order, &stage, None, emit);
+    let measured = measure(&order, &state, None, emit);
     if let Some(watcher) = watcher {
         watcher.stop();
     }
-    let trouble = stage.trouble().map(|t| t.describe());
+    let trouble = state.trouble().map(|t| t.describe());
     let Some(measured) = measured else {
         return Err(BenchError::Load(trouble.unwrap_or_else(|| "the load could not run".to_owned())));
     };
     emit(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
     let moved = bench.names.moved().into_iter();
-    let events: Vec<Event> = moved.map(|m| Event { at_s: stage.now_s(), what: name_moved(m) }).collect();
+    let events: Vec<Event> = moved.map(|m| Event { at_s: state.now_s(), what: name_moved(m) }).collect();
     let summary = secrets.mask_value(summary_of(bench, facts, &measured, &events));
     let summary = summary.ok_or_else(|| BenchError::Load("the summary could not be masked".to_owned()))?;
     let MeasuredLoad { run, examples, ticks, .. } = measured;

@@ -119,19 +119,19 @@ pub fn allowed_of(plan: &Plan, how: &RunOptions) -> Result<Allowed, RunError> {
 }
 
 /// The stage of a trial, whose record has what was built before it, and what this host lacks.
-pub fn stage_of(
+pub fn state_of(
     record: &mut Record,
     writer: TrialWriter,
     cancel: &Cancel,
     site: &RunningSystem,
 ) -> Arc<TrialState> {
-    let stage = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
-    std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
+    let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
+    std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
     for missing in site.unavailable() {
         let (what, why) = (missing.what.clone(), missing.why.clone());
-        stage.event(EventKind::Unavailable { component: "host".to_owned(), what, why });
+        state.event(EventKind::Unavailable { component: "host".to_owned(), what, why });
     }
-    Arc::new(stage)
+    Arc::new(state)
 }
 
 /// Everything that comes before the first trial: the guardian, cgroups and scratch folder, all builds.
@@ -191,10 +191,10 @@ pub fn never_began(
     let error = if cancel.is_cancelled() { RunError::Interrupted } else { error };
     logs::mask_all(&record.dir, record.secrets(), &|_| {});
     if let Some(writer) = first.and_then(|(case, trial)| record.trial(*case, *trial).ok()) {
-        let stage = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
-        std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| stage.event_at(at_ns, what));
-        stage.settle_clock();
-        stage.event(EventKind::Failed { text: error.to_string() });
+        let state = TrialState::new(Some(writer), cancel.clone(), record.secrets().clone());
+        std::mem::take(&mut record.builds).into_iter().for_each(|(at_ns, what)| state.event_at(at_ns, what));
+        state.settle_clock();
+        state.event(EventKind::Failed { text: error.to_string() });
     }
     let ended = if cancel.is_cancelled() { RunEnded::Interrupted } else { RunEnded::Broken };
     match record.end(ended) {
@@ -250,14 +250,14 @@ impl Conductor<'_> {
             Ok(writer) => writer,
             Err(error) => return self.add(index, number, lost(&error), true),
         };
-        let stage = stage_of(&mut self.record, writer, self.cancel, site);
+        let state = state_of(&mut self.record, writer, self.cancel, site);
         let given_up = self.done.given_up.iter().find(|given_up| given_up.case == index);
         let mut outcome = match (given_up, limits::settle(case, self.plan.cases(), &self.done.trials)) {
-            (Some(given_up), _) => skipped(&stage, given_up),
-            (None, Err(why)) => unsettled(&stage, why),
+            (Some(given_up), _) => skipped(&state, given_up),
+            (None, Err(why)) => unsettled(&state, why),
             (None, Ok(settled)) => {
                 for line in settled.iter().flat_map(|s| &s.words) {
-                    stage.event(EventKind::Note { text: line.clone() });
+                    state.event(EventKind::Note { text: line.clone() });
                 }
                 let case = settled.as_ref().map_or(case, |s| &s.case);
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
@@ -265,17 +265,17 @@ impl Conductor<'_> {
                 let ids = Ids::of(self.plan.cases(), schedule.len());
                 let trial =
                     Trial { index, place, ids, case, conditions, plan_dir, allowed, threads, carried: None };
-                trial.run(site, &stage, self.emit)
+                trial.run(site, &state, self.emit)
             }
         };
-        let is_last = self.cancel.is_cancelled() || stage.unwritten().is_some();
+        let is_last = self.cancel.is_cancelled() || state.unwritten().is_some();
         let next = schedule.get(place + 1).map(|(case, _)| *case).filter(|_| !is_last);
         let failed = outcome.failure.is_some();
-        outcome.and_then(site.end_trial(next, failed, &stage));
-        stage.notices(&site.notices, self.emit);
-        logs::mask_ended(&stage, &site.open_logs(), self.emit);
-        outcome.and_then(stage.trouble().map(|t| (t.describe(), t.exit())));
-        self.add(index, number, outcome, stage.unwritten().is_some());
+        outcome.and_then(site.end_trial(next, failed, &state));
+        state.notices(&site.notices, self.emit);
+        logs::mask_ended(&state, &site.open_logs(), self.emit);
+        outcome.and_then(state.trouble().map(|t| (t.describe(), t.exit())));
+        self.add(index, number, outcome, state.unwritten().is_some());
     }
 
     fn add(&mut self, index: usize, trial: u32, outcome: TrialOutcome, is_record_lost: bool) {
@@ -323,17 +323,17 @@ fn lost(error: &StoreError) -> TrialOutcome {
 }
 
 /// A trial of a case that was given up: it asks for what that asked for.
-fn skipped(stage: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
+fn skipped(state: &TrialState, GivenUp { why, exit, .. }: &GivenUp) -> TrialOutcome {
     let text = format!("not run, because an earlier trial of this case failed: {why}");
-    stage.settle_clock();
-    stage.event(EventKind::Failed { text: text.clone() });
+    state.settle_clock();
+    state.event(EventKind::Failed { text: text.clone() });
     TrialOutcome { summary: None, failure: Some(text), exit: *exit }
 }
 
 /// A trial whose limits hang on what nobody measured.
-fn unsettled(stage: &TrialState, why: String) -> TrialOutcome {
-    stage.settle_clock();
-    stage.event(EventKind::Failed { text: why.clone() });
+fn unsettled(state: &TrialState, why: String) -> TrialOutcome {
+    state.settle_clock();
+    state.event(EventKind::Failed { text: why.clone() });
     TrialOutcome { summary: None, failure: Some(why), exit: Exit::NotUp }
 }
 

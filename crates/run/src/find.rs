@@ -14,7 +14,7 @@ use loadlab_record::manifest::{RunEnded, SearchFacts, SearchStep};
 use loadlab_record::summary::{PERCENTILES, Requests, Summary, Verdict};
 use loadlab_system::{Cancel, clock};
 
-use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, prepare, stage_of};
+use crate::conduct::{RunError, allowed_of, conditions_of, dir_of, never_began, prepare, state_of};
 use crate::event::RunEvent;
 use crate::logs;
 use crate::manifest::Record;
@@ -289,7 +289,7 @@ impl SearchRun<'_> {
             Ok(writer) => writer,
             Err(error) => return self.give_up(error.to_string(), Exit::CouldNotRun),
         };
-        let stage = stage_of(&mut self.record, writer, self.cancel, site);
+        let state = state_of(&mut self.record, writer, self.cancel, site);
         let dir = dir_of(self.plan);
         let trial = Trial {
             index: 0,
@@ -303,13 +303,13 @@ impl SearchRun<'_> {
             carried: Some(&self.carried),
         };
         self.made += 1;
-        let outcome = trial.run(site, &stage, self.emit).masked(&self.how.secrets);
+        let outcome = trial.run(site, &state, self.emit).masked(&self.how.secrets);
         let next = (!self.cancel.is_cancelled()).then_some(0);
         if next.is_none() {
             self.carried.connect_anew(|_| true);
         }
-        let left = site.end_trial(next, false, &stage);
-        logs::mask_ended(&stage, &site.open_logs(), self.emit);
+        let left = site.end_trial(next, false, &state);
+        logs::mask_ended(&state, &site.open_logs(), self.emit);
         let (reported, failure) = (outcome.summary.clone().map(Box::new), outcome.failure.clone());
         (self.emit)(RunEvent::TrialEnded { case: case.name, trial: number, summary: reported, failure });
         if let Some((text, exit)) = left.into_iter().next() {

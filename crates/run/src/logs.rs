@@ -11,13 +11,13 @@ use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 
 /// Masks a trial's logs, but for those that somebody still writes to.
-pub fn mask_ended(stage: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
-    let Some(writer) = stage.writer.as_ref().filter(|_| !stage.secrets.is_empty()) else { return };
+pub fn mask_ended(state: &TrialState, open: &[PathBuf], emit: EventSink<'_>) {
+    let Some(writer) = state.writer.as_ref().filter(|_| !state.secrets.is_empty()) else { return };
     for path in files_in(&writer.dir().join(LOGS)) {
         if !open.contains(&path)
-            && let Some(text) = unmasked(&path, &stage.secrets)
+            && let Some(text) = unmasked(&path, &state.secrets)
         {
-            stage.event(EventKind::Note { text: text.clone() });
+            state.event(EventKind::Note { text: text.clone() });
             emit(RunEvent::Note(text));
         }
     }

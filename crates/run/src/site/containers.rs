@@ -65,12 +65,12 @@ impl Externals {
     }
 
     /// What ran already and does not any more, spoils the trial as a death does.
-    pub fn look(&self, stage: &TrialState, emit: EventSink<'_>) {
+    pub fn look(&self, state: &TrialState, emit: EventSink<'_>) {
         for gone in self.found.iter().filter(|f| f.is_gone()) {
             let (component, status) = (gone.name().to_owned(), "it no longer runs".to_owned());
-            stage.event(EventKind::Died { component: component.clone(), status: status.clone() });
+            state.event(EventKind::Died { component: component.clone(), status: status.clone() });
             emit(RunEvent::Died { component: component.clone(), status: status.clone() });
-            stage.spoil(AbortReason::Died { component, status });
+            state.spoil(AbortReason::Died { component, status });
         }
     }
 }
@@ -267,19 +267,19 @@ impl RunningSystem {
         &mut self,
         index: usize,
         case: &Case,
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         let Some(compose) = &case.system.compose else { return Ok(()) };
-        if self.is_whole(compose, stage, emit)? {
-            self.services_live_on(case, stage)?;
-            stage.event(EventKind::Note {
+        if self.is_whole(compose, state, emit)? {
+            self.services_live_on(case, state)?;
+            state.event(EventKind::Note {
                 text: format!("{} is still up from an earlier trial", compose.file),
             });
             return Ok(());
         }
         self.seeded = None;
-        let spec = self.compose_spec(case, compose, &self.log_paths("compose", stage).0)?;
+        let spec = self.compose_spec(case, compose, &self.log_paths("compose", state).0)?;
         // A number behind a component's name may be its own or a container's: what it is of is kept, not guessed.
         let services = RefCell::new(BTreeMap::new());
         let made = |service: &str, name: &str| {
@@ -288,20 +288,20 @@ impl RunningSystem {
             let number = name.strip_prefix(service).unwrap_or_default();
             let name = planned.map_or(name.to_owned(), |p| format!("{}{number}", p.name));
             services.borrow_mut().insert(name.clone(), service.to_owned());
-            let logs = self.log_paths(&name, stage);
+            let logs = self.log_paths(&name, state);
             let limits = limits_of(planned);
             let cpus = planned.map(|p| p.limits.cpuset.clone()).unwrap_or_default();
             system::ComponentSpec { cpus, ..service_spec(name, service, &spec, limits, logs) }
         };
-        let project = self.system.compose_up(&spec, &stage.cancel, &made)?;
+        let project = self.system.compose_up(&spec, &state.cancel, &made)?;
         let services = services.into_inner();
-        let logs = stage.writer.as_ref().map_or_else(String::new, |w| crate::site::within_record(w.dir()));
+        let logs = state.writer.as_ref().map_or_else(String::new, |w| crate::site::within_record(w.dir()));
         for component in project.components() {
             let name = component.name().to_owned();
             let service = services.get(&name).cloned().unwrap_or_default();
-            stage.member(component.process());
-            stage.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
-            stage.limits(component);
+            state.member(component.process());
+            state.event(EventKind::Up { component: name, pid: Some(component.process().pid) });
+            state.limits(component);
             self.up.push(Up {
                 component: component.clone(),
                 lifetime: compose.lifetime,
@@ -314,11 +314,11 @@ impl RunningSystem {
             });
         }
         for done in &project.done {
-            stage.event(EventKind::Note { text: format!("{done} finished its work and ended") });
+            state.event(EventKind::Note { text: format!("{done} finished its work and ended") });
         }
         self.beside.project = Some(project.clone());
         self.services_are_there(case, &project)?;
-        self.services_ready(case, stage, emit)
+        self.services_ready(case, state, emit)
     }
 
     /// Whether the Compose file is up from before with all its services. One that an event has ended comes back with the
@@ -326,7 +326,7 @@ impl RunningSystem {
     fn is_whole(
         &mut self,
         compose: &plan::ComposeSpec,
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<bool, SiteError> {
         let Some(project) = &self.beside.project else { return Ok(false) };
@@ -338,20 +338,20 @@ impl RunningSystem {
         }
         let text = format!("{} is restarted: an event had ended {}", compose.file, ended.join(" and "));
         emit(RunEvent::Note(text.clone()));
-        stage.event(EventKind::Note { text });
+        state.event(EventKind::Note { text });
         self.up.retain(|up| up.service.is_none());
-        match self.compose_down(stage) {
+        match self.compose_down(state) {
             None => Ok(false),
             Some((text, _)) => Err(SiteError::BeforeLoad(text)),
         }
     }
 
     /// Services that live on have the limits of the case that begins.
-    fn services_live_on(&self, case: &Case, stage: &TrialState) -> Result<(), SiteError> {
+    fn services_live_on(&self, case: &Case, state: &TrialState) -> Result<(), SiteError> {
         for up in &self.up {
             let Some(service) = &up.service else { continue };
-            stage.member(up.component.process());
-            self.change_limits(&up.component, &limits_of(planned_service(case, service)), stage)?;
+            state.member(up.component.process());
+            self.change_limits(&up.component, &limits_of(planned_service(case, service)), state)?;
         }
         Ok(())
     }
@@ -378,7 +378,7 @@ impl RunningSystem {
     fn services_ready(
         &mut self,
         case: &Case,
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         for at in 0..self.up.len() {
@@ -390,29 +390,29 @@ impl RunningSystem {
                 Some(planned) => ready(planned, &|n| self.name(n, Some(&name)))?,
                 None => system::Ready::Healthy { within_ns: HEALTHY_NS },
             };
-            let after_s = self.system.ready_when(&component, &ready, &stage.cancel)?;
+            let after_s = self.system.ready_when(&component, &ready, &state.cancel)?;
             self.up[at].is_ready = true;
             self.up[at].ready = Some(ready);
-            stage.event(EventKind::Ready { component: name.clone(), after_s });
+            state.event(EventKind::Ready { component: name.clone(), after_s });
             emit(RunEvent::Ready { component: name, after_s });
         }
         Ok(())
     }
 
     /// Takes the project down; what became of it in events, what failed in words.
-    pub(crate) fn compose_down(&mut self, stage: &TrialState) -> Option<(String, Exit)> {
+    pub(crate) fn compose_down(&mut self, state: &TrialState) -> Option<(String, Exit)> {
         let project = self.beside.project.take()?;
         match self.system.compose_down(&project) {
             Ok(down) => {
                 for component in project.components() {
                     let (component, how) = (component.name().to_owned(), down.ending.as_str().to_owned());
-                    stage.event(EventKind::Down { component, how });
+                    state.event(EventKind::Down { component, how });
                 }
                 None
             }
             Err(error) => {
                 let text = format!("cannot take down the services of the Compose file: {error}");
-                stage.event(EventKind::Failed { text: text.clone() });
+                state.event(EventKind::Failed { text: text.clone() });
                 Some((text, Exit::Failed))
             }
         }
@@ -427,7 +427,7 @@ impl RunningSystem {
         planned: &plan::ComponentSpec,
         external: &plan::External,
         case: &Case,
-        stage: &TrialState,
+        state: &TrialState,
     ) -> Result<(), SiteError> {
         let name = &planned.name;
         let names = |n: &str| self.name(n, Some(name));
@@ -440,24 +440,24 @@ impl RunningSystem {
                 let what = format!("component `{name}`");
                 let url = url.render(&names).map_err(|error| TranslateError::Name { what, error })?;
                 let scraper = Scraper::new(name, &url, labels.clone())?;
-                scraper.read(&mut || stage.cancel.is_cancelled())?;
+                scraper.read(&mut || state.cancel.is_cancelled())?;
                 self.beside.scrapers.push(scraper);
-                return self.answers(planned, stage);
+                return self.answers(planned, state);
             }
         };
         let found = External::find(name, &seek, case.system.engine.as_deref())?;
-        stage.event(EventKind::Note { text: format!("{name} runs already: {}", external.text()) });
+        state.event(EventKind::Note { text: format!("{name} runs already: {}", external.text()) });
         self.beside.found.push(found);
-        self.answers(planned, stage)
+        self.answers(planned, state)
     }
 
-    fn answers(&self, planned: &plan::ComponentSpec, stage: &TrialState) -> Result<(), SiteError> {
+    fn answers(&self, planned: &plan::ComponentSpec, state: &TrialState) -> Result<(), SiteError> {
         if planned.ready.is_none() {
             return Ok(());
         }
         let ready = ready_of(planned, &|n| self.name(n, Some(&planned.name)))?;
-        let after_s = system::ready::answers(&planned.name, &ready, &stage.cancel)?;
-        stage.event(EventKind::Ready { component: planned.name.clone(), after_s });
+        let after_s = system::ready::answers(&planned.name, &ready, &state.cancel)?;
+        state.event(EventKind::Ready { component: planned.name.clone(), after_s });
         Ok(())
     }
 

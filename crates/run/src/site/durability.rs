@@ -80,7 +80,7 @@ pub fn prepare(
     spec: &plan::DurabilitySpec,
     around: &ProbeContext<'_>,
     probes: &[Probe],
-    stage: &TrialState,
+    state: &TrialState,
 ) -> Result<Result<Persisted, String>, TranslateError> {
     Ok(match &spec.persisted {
         plan::Persisted::Http { url, json_pointer } => {
@@ -92,7 +92,7 @@ pub fn prepare(
             Ok(Persisted::Command(probes::output(command, "`durability`", around)?))
         }
         plan::Persisted::Probe(name) => match probes.iter().find(|p| p.name() == name) {
-            Some(probe) => match probe.read(&mut || stage.must_end()) {
+            Some(probe) => match probe.read(&mut || state.must_end()) {
                 Ok(before) => Ok(Persisted::Probe(probe.clone(), before)),
                 Err(error) => Err(format!("cannot read what was stored before the load: {error}")),
             },
@@ -105,12 +105,12 @@ pub fn prepare(
 ///
 /// # Errors
 /// What was stored cannot be told, in words; or more requests were made than there are ids of the trial.
-pub fn compare(persisted: &Persisted, stage: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
+pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
         ids.tell_apart(counts.started)?;
     }
-    let sent = stage.sent_ids()?;
-    let stop = &mut || stage.must_end();
+    let sent = state.sent_ids()?;
+    let stop = &mut || state.must_end();
     let until_ns = clock::now_ns() + READ_NS;
     let stored = match persisted {
         Persisted::Probe(probe, before) => {
@@ -141,10 +141,10 @@ pub fn compare(persisted: &Persisted, stage: &TrialState, ids: Ids, counts: &Cou
     let (loss, missing, foreign) = by_id(&sent, stored);
     if foreign > 0 {
         let text = format!("{foreign} stored ids were not sent by this trial");
-        stage.event(EventKind::Note { text });
+        state.event(EventKind::Note { text });
     }
     let Loss { accepted, persisted_distinct: persisted, lost_max, .. } = loss;
-    stage.event(EventKind::Compared { accepted, persisted, lost_max, missing });
+    state.event(EventKind::Compared { accepted, persisted, lost_max, missing });
     Ok(loss)
 }
 

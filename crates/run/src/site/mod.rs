@@ -194,52 +194,52 @@ impl RunningSystem {
         &mut self,
         index: usize,
         case: &Case,
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
-        self.bury(stage, emit);
+        self.bury(state, emit);
         self.system.use_engine(case.system.engine.as_deref());
         self.beside.begin(case);
         self.find_ports(case)?;
-        self.compose(index, case, stage, emit)?;
+        self.compose(index, case, state, emit)?;
         let longest = case.system.components.iter().map(|c| lifetime(c.lifetime)).max();
         let mut started: Vec<&plan::ComponentSpec> = Vec::new();
         for planned in &case.system.components {
             if started.last().is_some_and(|last| last.group != planned.group) {
-                self.wait_for(std::mem::take(&mut started), stage, emit)?;
+                self.wait_for(std::mem::take(&mut started), state, emit)?;
             }
             match &planned.part {
                 ComponentKind::Service(_) => continue,
                 ComponentKind::External(external) => {
-                    self.find_external(planned, external, case, stage)?;
+                    self.find_external(planned, external, case, state)?;
                     continue;
                 }
                 ComponentKind::Process(_) | ComponentKind::Container(_) => {}
             }
             if let Some(up) = self.up.iter().find(|u| u.component.name() == planned.name) {
-                stage.member(up.component.process());
-                self.change_limits(&up.component, &limits::of_plan(&planned.limits), stage)?;
+                state.member(up.component.process());
+                self.change_limits(&up.component, &limits::of_plan(&planned.limits), state)?;
                 let text = format!(
                     "{} is still up from an earlier trial; its logs are in {}",
                     planned.name, up.logs
                 );
-                stage.event(EventKind::Note { text });
+                state.event(EventKind::Note { text });
                 continue;
             }
             if Some(lifetime(planned.lifetime)) == longest {
                 self.seeded = None;
             }
-            self.start(index, planned, stage)?;
+            self.start(index, planned, state)?;
             started.push(planned);
         }
-        self.wait_for(started, stage, emit)
+        self.wait_for(started, state, emit)
     }
 
     /// Waits until each of these is ready.
     fn wait_for(
         &mut self,
         started: Vec<&plan::ComponentSpec>,
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         for planned in started {
@@ -251,12 +251,12 @@ impl RunningSystem {
                 ComponentKind::Container(_) => {
                     let ready = containers::ready(planned, &|n| self.name(n, Some(name)))?;
                     self.up[at].ready = Some(ready.clone());
-                    self.system.ready_when(&component, &ready, &stage.cancel)?
+                    self.system.ready_when(&component, &ready, &state.cancel)?
                 }
-                _ => self.system.ready(&component, &stage.cancel)?,
+                _ => self.system.ready(&component, &state.cancel)?,
             };
             self.up[at].is_ready = true;
-            stage.event(EventKind::Ready { component: name.clone(), after_s });
+            state.event(EventKind::Ready { component: name.clone(), after_s });
             emit(RunEvent::Ready { component: name.clone(), after_s });
         }
         Ok(())
@@ -264,7 +264,7 @@ impl RunningSystem {
 
     /// Takes away those that died since the last trial's load, so that they are started again. A death that the
     /// last trial told of is not told again.
-    fn bury(&mut self, stage: &TrialState, emit: EventSink<'_>) {
+    fn bury(&mut self, state: &TrialState, emit: EventSink<'_>) {
         let mut unreported = Vec::new();
         if let Ok(notices) = self.notices.lock() {
             unreported.extend(notices.try_iter().filter_map(|notice| match notice {
@@ -277,24 +277,24 @@ impl RunningSystem {
             let (component, status) = (up.component.name().to_owned(), ended.status.to_string());
             if unreported.contains(&up.component.process()) {
                 emit(RunEvent::Died { component: component.clone(), status: status.clone() });
-                stage.event_at(ended.at_ns, EventKind::Died { component, status });
+                state.event_at(ended.at_ns, EventKind::Died { component, status });
             } else {
                 let text = format!("{component} is restarted: it died after the last trial: {status}");
                 emit(RunEvent::Note(text.clone()));
-                stage.event(EventKind::Note { text });
+                state.event(EventKind::Note { text });
             }
         }
-        self.take_down(stage, &|up| up.component.ended().is_none());
+        self.take_down(state, &|up| up.component.ended().is_none());
     }
 
     fn start(
         &mut self,
         case: usize,
         planned: &plan::ComponentSpec,
-        stage: &TrialState,
+        state: &TrialState,
     ) -> Result<(), SiteError> {
         let name = &planned.name;
-        let logs = self.log_paths(name, stage);
+        let logs = self.log_paths(name, state);
         let own = |n: &str| self.name(n, Some(name));
         let mut spec = component::component(planned, &own, self.ports.of(planned), logs)?;
         spec.relay = planned.is_relayed.then(|| match self.system.own_address(name) {
@@ -311,15 +311,15 @@ impl RunningSystem {
             None => self.system.up(&spec)?,
         };
         if let Some(relay) = self.system.relay_of(name) {
-            stage.relay(&relay);
+            state.relay(&relay);
         }
-        stage.member(component.process());
-        stage.event(EventKind::Up { component: name.clone(), pid: Some(component.process().pid) });
+        state.member(component.process());
+        state.event(EventKind::Up { component: name.clone(), pid: Some(component.process().pid) });
         for missing in component.unavailable() {
             let (what, why) = (missing.what.to_string(), missing.why.to_string());
-            stage.event(EventKind::Unavailable { component: name.clone(), what, why });
+            state.event(EventKind::Unavailable { component: name.clone(), what, why });
         }
-        stage.limits(&component);
+        state.limits(&component);
         // Registered before it is ready: whatever happens now, it is taken down with the rest.
         self.up.push(Up {
             component: component.clone(),
@@ -329,7 +329,7 @@ impl RunningSystem {
             service: None,
             ready: None,
             reported: component::names_told(planned),
-            logs: stage.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
+            logs: state.writer.as_ref().map_or_else(String::new, |w| within_record(w.dir())),
         });
         Ok(())
     }
@@ -339,7 +339,7 @@ impl RunningSystem {
         &self,
         component: &Component,
         wanted: &Limits,
-        stage: &TrialState,
+        state: &TrialState,
     ) -> Result<(), SiteError> {
         if component.is_paused() {
             component.resume();
@@ -347,10 +347,10 @@ impl RunningSystem {
         if component.limits() != *wanted {
             for missing in self.system.limit(component, wanted)? {
                 let (what, why) = (missing.what, missing.why);
-                stage.event(EventKind::Unavailable { component: component.name().to_owned(), what, why });
+                state.event(EventKind::Unavailable { component: component.name().to_owned(), what, why });
             }
         }
-        stage.limits(component);
+        state.limits(component);
         Ok(())
     }
 
@@ -365,7 +365,7 @@ impl RunningSystem {
     }
 
     /// Tells of components with processes that left their cgroups: to be asked when nothing is sent.
-    pub fn report_escaped(&self, stage: &TrialState, emit: EventSink<'_>) {
+    pub fn report_escaped(&self, state: &TrialState, emit: EventSink<'_>) {
         for up in &self.up {
             let escaped = up.component.escaped();
             if !escaped.is_empty() {
@@ -377,7 +377,7 @@ impl RunningSystem {
                     escaped[0]
                 );
                 emit(RunEvent::Note(text.clone()));
-                stage.event(EventKind::Note { text });
+                state.event(EventKind::Note { text });
             }
         }
     }
@@ -403,8 +403,8 @@ impl RunningSystem {
     }
 
     /// Where output goes: stdout, stderr.
-    pub(crate) fn log_paths(&self, name: &str, stage: &TrialState) -> (PathBuf, PathBuf) {
-        match &stage.writer {
+    pub(crate) fn log_paths(&self, name: &str, state: &TrialState) -> (PathBuf, PathBuf) {
+        match &state.writer {
             Some(writer) => writer.log_paths(name),
             None => (self.run_dir.join(format!("{name}.out")), self.run_dir.join(format!("{name}.err"))),
         }
@@ -429,10 +429,10 @@ impl RunningSystem {
     ///
     /// # Errors
     /// One that fails.
-    pub fn seed(&mut self, case: &Case, stage: &TrialState, emit: EventSink<'_>) -> Result<(), SiteError> {
+    pub fn seed(&mut self, case: &Case, state: &TrialState, emit: EventSink<'_>) -> Result<(), SiteError> {
         let seed = &case.system.seed;
         if self.seeded.as_ref() != Some(seed) {
-            self.commands("seed", seed, stage, emit)?;
+            self.commands("seed", seed, state, emit)?;
             self.seeded = Some(seed.clone());
         }
         Ok(())
@@ -446,7 +446,7 @@ impl RunningSystem {
         &self,
         name: &str,
         commands: &[plan::Command],
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<(), SiteError> {
         for planned in commands {
@@ -459,11 +459,11 @@ impl RunningSystem {
                 dir: self.plan_dir.clone(),
                 env: Vec::new(),
                 within_ns: None,
-                log: self.log_paths(name, stage).0,
+                log: self.log_paths(name, state).0,
             };
-            let result = self.system.run_command(&spec, &stage.cancel)?;
+            let result = self.system.run_command(&spec, &state.cancel)?;
             let (exit, took_s) = (result.status.exit, result.took_s);
-            stage.event(EventKind::Command { name: name.to_owned(), command: text, exit, took_s });
+            state.event(EventKind::Command { name: name.to_owned(), command: text, exit, took_s });
             result.checked()?;
             emit(RunEvent::Command { name: name.to_owned(), took_s });
         }
@@ -488,7 +488,7 @@ impl RunningSystem {
     pub fn probes(
         &self,
         case: &Case,
-        stage: &TrialState,
+        state: &TrialState,
     ) -> Result<(Vec<Probe>, Option<Persisted>), SiteError> {
         let names = |n: &str| self.name(n, None);
         let logs = |name: &str| {
@@ -502,14 +502,14 @@ impl RunningSystem {
             plan_dir: &self.plan_dir,
             mark: self.system.mark(),
             logs: &logs,
-            secrets: &stage.secrets,
+            secrets: &state.secrets,
         };
         let mut probes = Vec::new();
         for planned in &case.system.probes {
             probes.push(Probe::new(probes::probe(planned, &around)?)?);
         }
         let Some(spec) = &case.durability else { return Ok((probes, None)) };
-        let persisted = durability::prepare(spec, &around, &probes, stage)?.map_err(SiteError::BeforeLoad)?;
+        let persisted = durability::prepare(spec, &around, &probes, state)?.map_err(SiteError::BeforeLoad)?;
         Ok((probes, Some(persisted)))
     }
 
@@ -520,9 +520,9 @@ impl RunningSystem {
         &mut self,
         next: Option<usize>,
         failed: bool,
-        stage: &TrialState,
+        state: &TrialState,
     ) -> Vec<(String, Exit)> {
-        self.take_down(stage, &|up| {
+        self.take_down(state, &|up| {
             let lives_on = match up.lifetime {
                 Lifetime::Trial => false,
                 Lifetime::Case => !failed && next == Some(up.case),
@@ -533,7 +533,7 @@ impl RunningSystem {
     }
 
     /// What the relay before a component has done: it must not have been the bottleneck in silence.
-    fn report_relayed(&self, component: &str, stage: &TrialState) {
+    fn report_relayed(&self, component: &str, state: &TrialState) {
         let Some(counts) = self.system.relayed(component) else { return };
         let Counts { carried, lost, dropped, late_ns, latest_ns } = counts;
         let late = |ns: f64| format_duration_ns(ns);
@@ -543,10 +543,10 @@ impl RunningSystem {
             late(late_ns as f64 / (carried as f64).max(1.0)),
             late(latest_ns as f64)
         );
-        stage.event(EventKind::Note { text });
+        state.event(EventKind::Note { text });
     }
 
-    fn take_down(&mut self, stage: &TrialState, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
+    fn take_down(&mut self, state: &TrialState, stays: &dyn Fn(&Up) -> bool) -> Vec<(String, Exit)> {
         let project_goes = self.up.iter().any(|u| u.service.is_some() && !stays(u));
         let stays = |u: &Up| stays(u) && !(u.service.is_some() && project_goes);
         let (stay, down): (Vec<Up>, Vec<Up>) = self.up.drain(..).partition(stays);
@@ -554,26 +554,26 @@ impl RunningSystem {
         let mut failed = Vec::new();
         for up in down.into_iter().rev().filter(|u| u.service.is_none()) {
             let component = up.component.name().to_owned();
-            self.report_relayed(&component, stage);
+            self.report_relayed(&component, state);
             match self.system.down(&up.component) {
                 Ok(Takedown { ending, escaped, .. }) => {
                     if escaped > 0 {
                         let text = format!(
                             "{escaped} processes of `{component}` that had left its cgroup were killed"
                         );
-                        stage.event(EventKind::Note { text });
+                        state.event(EventKind::Note { text });
                     }
-                    stage.event(EventKind::Down { component, how: ending.as_str().to_owned() });
+                    state.event(EventKind::Down { component, how: ending.as_str().to_owned() });
                 }
                 Err(error) => {
                     let text = format!("cannot take down `{component}`: {error}");
-                    stage.event(EventKind::Failed { text: text.clone() });
+                    state.event(EventKind::Failed { text: text.clone() });
                     failed.push((text, Exit::Failed));
                 }
             }
         }
         if project_goes {
-            failed.extend(self.compose_down(stage));
+            failed.extend(self.compose_down(state));
         }
         failed
     }

@@ -20,7 +20,7 @@ const PORT_NS: u64 = 2_000_000_000;
 /// Carries out the events of a trial.
 pub struct Actor<'a> {
     pub site: &'a RunningSystem,
-    pub stage: &'a TrialState,
+    pub state: &'a TrialState,
     pub emit: EventSink<'a>,
     pub watcher: Option<&'a Watcher>,
     /// Zero of the trial's clock.
@@ -38,7 +38,7 @@ impl Actor<'_> {
             match self.site.system.kill(killed) {
                 Ok(_) => *now = None,
                 // It is taken down with the rest.
-                Err(error) => self.stage.event(EventKind::Note {
+                Err(error) => self.state.event(EventKind::Note {
                     text: format!("`{name}` was killed, but not removed yet: {error}"),
                 }),
             }
@@ -49,10 +49,10 @@ impl Actor<'_> {
     fn carry_out_all(&self, events: &[EventSpec], over: &Cancel, changed: &mut Changed) {
         for (i, event) in events.iter().enumerate() {
             if self.wait(self.zero_ns.saturating_add(event.at_ns), over) {
-                if !self.stage.must_end() {
+                if !self.state.must_end() {
                     let left: Vec<&str> = events[i..].iter().map(|e| e.text.as_str()).collect();
                     let text = format!("not carried out, because the load had ended: {}", left.join(", "));
-                    self.stage.event(EventKind::Note { text });
+                    self.state.event(EventKind::Note { text });
                 }
                 return;
             }
@@ -64,7 +64,7 @@ impl Actor<'_> {
     fn wait(&self, at_ns: u64, over: &Cancel) -> bool {
         loop {
             let now_ns = clock::now_ns();
-            if self.stage.must_end() || over.is_cancelled() {
+            if self.state.must_end() || over.is_cancelled() {
                 return true;
             }
             if now_ns >= at_ns {
@@ -84,9 +84,9 @@ impl Actor<'_> {
         }
         let (what, components) = (event.text.clone(), event.components.clone());
         (self.emit)(RunEvent::Acted { what: what.clone(), error: error.clone() });
-        self.stage.event(EventKind::Action { what, components, error: error.clone() });
+        self.state.event(EventKind::Action { what, components, error: error.clone() });
         if let Some(why) = error {
-            self.stage.spoil(AbortReason::Command(format!("event `{}` failed: {why}", event.text)));
+            self.state.spoil(AbortReason::Command(format!("event `{}` failed: {why}", event.text)));
         }
     }
 
@@ -130,8 +130,8 @@ impl Actor<'_> {
                 let component = self.start(&spec)?;
                 // Whether it gets ready or not, it has to be taken down.
                 changed.insert(name.to_owned(), Some(component.clone()));
-                let after_s = self.site.system.ready(&component, &self.stage.cancel).map_err(in_words)?;
-                self.stage.event(EventKind::Ready { component: name.to_owned(), after_s });
+                let after_s = self.site.system.ready(&component, &self.state.cancel).map_err(in_words)?;
+                self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
             }
             Action::Pause | Action::Resume => {
                 let component = living()?;
@@ -145,9 +145,9 @@ impl Actor<'_> {
                 let missed = self.site.system.limit(&component, &wanted).map_err(in_words)?;
                 for missing in missed {
                     let (component, what, why) = (name.to_owned(), missing.what, missing.why);
-                    self.stage.event(EventKind::Unavailable { component, what, why });
+                    self.state.event(EventKind::Unavailable { component, what, why });
                 }
-                self.stage.limits(&component);
+                self.state.limits(&component);
                 self.watch(&component);
             }
             Action::Disconnect => self.site.system.disconnect(name).map_err(in_words)?,
@@ -168,9 +168,9 @@ impl Actor<'_> {
         self.is_up(&component);
         self.has_moved(name, before, &component);
         let ready = self.site.ready_of(name).ok_or("it is not known when it is ready")?;
-        let ready = self.site.system.ready_when(&component, ready, &self.stage.cancel);
+        let ready = self.site.system.ready_when(&component, ready, &self.state.cancel);
         let after_s = ready.map_err(in_words)?;
-        self.stage.event(EventKind::Ready { component: name.to_owned(), after_s });
+        self.state.event(EventKind::Ready { component: name.to_owned(), after_s });
         Ok(())
     }
 
@@ -182,12 +182,12 @@ impl Actor<'_> {
                  `${{components.{name}.address}}`, no longer reach it"
             );
             (self.emit)(RunEvent::Note(text.clone()));
-            self.stage.event(EventKind::Note { text });
+            self.state.event(EventKind::Note { text });
         }
     }
 
     fn down(&self, name: &str, how: &str) {
-        self.stage.event(EventKind::Down { component: name.to_owned(), how: how.to_owned() });
+        self.state.event(EventKind::Down { component: name.to_owned(), how: how.to_owned() });
     }
 
     /// Starts a component again.
@@ -198,7 +198,7 @@ impl Actor<'_> {
                 Ok(component) => break component,
                 // A connection of the load may just have been made from it.
                 Err(loadlab_system::Error::PortTaken { .. }) if clock::now_ns() < until_ns => {
-                    self.stage.cancel.wait_until(clock::now_ns() + LOOK_NS / 10);
+                    self.state.cancel.wait_until(clock::now_ns() + LOOK_NS / 10);
                 }
                 Err(error) => return Err(error.to_string()),
             }
@@ -209,14 +209,14 @@ impl Actor<'_> {
 
     /// Tells of a component that was started again, and watches it.
     fn is_up(&self, component: &Component) {
-        self.stage.member(component.process());
+        self.state.member(component.process());
         if let Some(relay) = self.site.system.relay_of(component.name()) {
-            self.stage.relay(&relay);
+            self.state.relay(&relay);
             self.watch(&relay);
         }
         let (name, pid) = (component.name().to_owned(), Some(component.process().pid));
-        self.stage.event(EventKind::Up { component: name, pid });
-        self.stage.limits(component);
+        self.state.event(EventKind::Up { component: name, pid });
+        self.state.limits(component);
         self.watch(component);
     }
 

@@ -37,13 +37,13 @@ impl SystemFigures {
     /// else of none.
     pub fn in_summary(
         &mut self,
-        stage: &TrialState,
+        state: &TrialState,
         at_s: f64,
         summarise: impl FnOnce(&[Sample], &[Event]) -> Summary,
     ) -> Summary {
         if self.is_asked && at_s >= self.due_s {
             self.due_s = at_s + EVERY_S;
-            stage.collect_into(&mut self.samples, &mut self.events);
+            state.collect_into(&mut self.samples, &mut self.events);
             let summary = summarise(&self.samples, &self.events);
             (self.components, self.probes) = (summary.components.clone(), summary.probes.clone());
             return summary;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn figures_of_the_system_are_worked_out_once_a_second() {
-        let stage = TrialState::new(None, Cancel::new(), Secrets::default());
+        let state = TrialState::new(None, Cancel::new(), Secrets::default());
         let sample = |at_s: f64| Sample { at_s, component: "web".to_owned(), ..Sample::default() };
         let expr = |text: &str| Expr::parse(text).expect("a condition");
         let count = |conditions: &[&str]| {
@@ -128,7 +128,7 @@ mod tests {
             for tenth in 0..25 {
                 let at_s = f64::from(tenth) / 10.0;
                 let mut all = None;
-                let summary = figures.in_summary(&stage, at_s, |samples, _| {
+                let summary = figures.in_summary(&state, at_s, |samples, _| {
                     all = Some(samples.len());
                     let components = samples.iter().map(|s| (s.component.clone(), Default::default()));
                     Summary { components: components.collect(), ..summary_of_nothing() }
@@ -137,7 +137,7 @@ mod tests {
             }
             seen
         };
-        stage.watched(Watched::Samples(vec![sample(0.0), sample(0.5)]));
+        state.watched(Watched::Samples(vec![sample(0.0), sample(0.5)]));
         // Those of the request ask for none of it; the others look at all samples three times in 2.5 s, and know what
         // they told in between.
         for conditions in [&["p99 > 1s"][..], &["errors > 1%", "tag.page.p99 > 1s or number.n.max > 5"]] {
@@ -153,14 +153,14 @@ mod tests {
         let mut figures = SystemFigures::of(&[expr("web.cpu > 5%")]);
         let mut seen = |at_s| {
             let mut all = 0;
-            figures.in_summary(&stage, at_s, |samples, _| {
+            figures.in_summary(&state, at_s, |samples, _| {
                 all = samples.len();
                 summary_of_nothing()
             });
             all
         };
         assert_eq!(seen(0.0), 2);
-        stage.watched(Watched::Samples(vec![sample(1.0)]));
+        state.watched(Watched::Samples(vec![sample(1.0)]));
         assert_eq!((seen(0.5), seen(1.5)), (0, 3));
     }
 }

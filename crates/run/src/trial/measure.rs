@@ -64,13 +64,13 @@ pub struct MeasuredLoad {
 /// Runs one load to its end. Trouble of the run is put onto the stage; what was measured comes back.
 pub fn measure(
     order: &Order<'_>,
-    stage: &TrialState,
+    state: &TrialState,
     notices: Option<&Mutex<Receiver<Notice>>>,
     emit: EventSink<'_>,
 ) -> Option<MeasuredLoad> {
     let mut measuring = Measuring {
         order,
-        stage,
+        state,
         control: Control::default(),
         ticks: Vec::new(),
         intervals: Vec::new(),
@@ -88,7 +88,7 @@ pub fn measure(
     let control = measuring.control.clone();
     let result = run(order.spec, &control, order.origin, &mut |event| {
         if let Some(notices) = notices {
-            stage.notices(notices, emit);
+            state.notices(notices, emit);
         }
         measuring.take(event, emit);
     });
@@ -99,7 +99,7 @@ pub fn measure(
             Some(measuring.finish(outcome))
         }
         Err(error) => {
-            stage.spoil(AbortReason::Load(error.to_string()));
+            state.spoil(AbortReason::Load(error.to_string()));
             None
         }
     }
@@ -107,7 +107,7 @@ pub fn measure(
 
 struct Measuring<'a> {
     order: &'a Order<'a>,
-    stage: &'a TrialState,
+    state: &'a TrialState,
     control: Control,
     ticks: Vec<Tick>,
     intervals: Vec<Interval>,
@@ -147,7 +147,7 @@ impl Measuring<'_> {
                 emit(RunEvent::Second(Box::new(second.tick.clone())));
             }
             LoadEvent::Example(example) => {
-                self.stage.write(|w| w.example(&example));
+                self.state.write(|w| w.example(&example));
                 self.examples.push(*example);
             }
             LoadEvent::Progress(totals) => {
@@ -161,10 +161,10 @@ impl Measuring<'_> {
     fn second(&mut self, second: &Second) {
         let (from_s, length_s) = (second.tick.from_s, second.tick.to_s - second.tick.from_s);
         let name = &self.order.spec.name;
-        self.stage.write(|w| w.tick(&second.tick));
-        self.stage.write(|w| w.interval(name, from_s, length_s, &second.window, &second.by_tag));
+        self.state.write(|w| w.tick(&second.tick));
+        self.state.write(|w| w.interval(name, from_s, length_s, &second.window, &second.by_tag));
         if !second.ids.is_empty() {
-            self.stage.ids(&IdLine {
+            self.state.ids(&IdLine {
                 at_s: second.tick.to_s,
                 load: name.clone(),
                 batch: second.tick.batch,
@@ -225,12 +225,12 @@ impl Measuring<'_> {
             "warm-up detected: percentiles and rates leave out the first {:.0} s",
             measured.window.from_s
         );
-        self.stage.event(EventKind::Note { text });
+        self.state.event(EventKind::Note { text });
     }
 
     /// Whether the load must end.
     fn look(&mut self, totals: &Totals) {
-        if self.stage.must_end() {
+        if self.state.must_end() {
             return self.control.abort();
         }
         let refused = totals.counts.failures.get(Failure::Connect);
@@ -244,7 +244,7 @@ impl Measuring<'_> {
                      --preflight` shows which"
                 }
             };
-            self.stage
+            self.state
                 .spoil(AbortReason::Unreachable(format!("cannot connect to {address}: {why}\nhint: {hint}")));
             return self.control.abort();
         }
@@ -252,7 +252,7 @@ impl Measuring<'_> {
         let is_over = self.order.spec.schedule_ns().is_some_and(|ns| totals.at_s >= ns as f64 / 1e9);
         if self.stopped_by.is_none() && !is_over && !self.order.stop_when.is_empty() {
             let summary = self.so_far(totals);
-            let readings = self.stage.readings();
+            let readings = self.state.readings();
             let gauge = LiveMetrics { summary: &summary, readings: &readings };
             let reached = self.order.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
             if let Some(condition) = reached {
@@ -301,7 +301,7 @@ impl Measuring<'_> {
             connections: totals.connections,
             ..Measured::default()
         };
-        let system = (self.stage, &mut self.system);
+        let system = (self.state, &mut self.system);
         summary_so_far(self.order.facts, &self.order.spec.name, system, measured)
     }
 
@@ -342,7 +342,7 @@ impl Measuring<'_> {
 
     fn finish(mut self, outcome: Outcome) -> MeasuredLoad {
         for example in &outcome.slowest {
-            self.stage.write(|w| w.example(example));
+            self.state.write(|w| w.example(example));
         }
         self.examples.extend(outcome.slowest);
         if let Err(broken) = outcome.measured.counts.balance() {
@@ -359,8 +359,8 @@ impl Measuring<'_> {
             };
             self.look(&totals);
         }
-        let (ended, how) = match (&self.stopped_by, self.stage.trouble()) {
-            _ if self.stage.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
+        let (ended, how) = match (&self.stopped_by, self.state.trouble()) {
+            _ if self.state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
             (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
             (None, None) => (Ended::Complete, "complete".to_owned()),
@@ -391,12 +391,12 @@ impl Measuring<'_> {
 pub fn summary_so_far(
     facts: &LoadFacts,
     load: &str,
-    (stage, system): (&TrialState, &mut SystemFigures),
+    (state, system): (&TrialState, &mut SystemFigures),
     measured: Measured,
 ) -> Summary {
     let at_s = measured.elapsed_s;
     let loads = [LoadRun { load: load.to_owned(), batch: 0, at_s: 0.0, measured }];
-    system.in_summary(stage, at_s, |samples, events| {
+    system.in_summary(state, at_s, |samples, events| {
         summarise(TrialInput {
             facts: facts.clone(),
             loads: &loads,

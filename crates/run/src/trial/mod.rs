@@ -169,23 +169,23 @@ impl Trial<'_> {
     pub fn run(
         &self,
         site: &mut RunningSystem,
-        stage: &Arc<TrialState>,
+        state: &Arc<TrialState>,
         emit: EventSink<'_>,
     ) -> TrialOutcome {
-        let prepared = self.prepare(site, stage, emit);
-        stage.notices(&site.notices, emit);
-        match (prepared, stage.trouble()) {
-            (Ok(_), _) if stage.cancel.is_cancelled() => {
-                self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), stage)
+        let prepared = self.prepare(site, state, emit);
+        state.notices(&site.notices, emit);
+        match (prepared, state.trouble()) {
+            (Ok(_), _) if state.cancel.is_cancelled() => {
+                self.not_up(&SiteError::BeforeLoad("interrupted before the load began".into()), state)
             }
-            (Ok(ready), None) => self.go(site, stage, emit, &ready),
-            (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), stage),
+            (Ok(ready), None) => self.go(site, state, emit, &ready),
+            (Ok(_), Some(trouble)) => self.not_up(&SiteError::BeforeLoad(before_load(&trouble)), state),
             // A command that failed for a component that had died: the death explains it.
             (Err(error), Some(trouble)) => {
                 let text = format!("{}\nthen: {error}", before_load(&trouble));
-                self.not_up(&SiteError::BeforeLoad(text), stage)
+                self.not_up(&SiteError::BeforeLoad(text), state)
             }
-            (Err(error), None) => self.not_up(&error, stage),
+            (Err(error), None) => self.not_up(&error, state),
         }
     }
 
@@ -195,11 +195,11 @@ impl Trial<'_> {
         &self,
         site: &RunningSystem,
         at_rest: IdleReadings,
-        stage: &Arc<TrialState>,
+        state: &Arc<TrialState>,
         ready: &Prepared,
         zero_ns: u64,
     ) -> Option<Watcher> {
-        let onto = stage.clone();
+        let onto = state.clone();
         let emit = Arc::new(move |watched| onto.watched(watched));
         let clock = TrialClock { origin_ns: zero_ns };
         let facts = together(&ready.loads);
@@ -217,18 +217,18 @@ impl Trial<'_> {
         match scraped {
             Ok(watcher) => Some(watcher),
             Err(error) => {
-                stage.event(EventKind::Note { text: format!("cannot watch the system: {error}") });
+                state.event(EventKind::Note { text: format!("cannot watch the system: {error}") });
                 None
             }
         }
     }
 
-    fn not_up(&self, error: &SiteError, stage: &TrialState) -> TrialOutcome {
+    fn not_up(&self, error: &SiteError, state: &TrialState) -> TrialOutcome {
         let text = error.to_string();
-        stage.settle_clock();
-        stage.event(EventKind::Failed { text: text.clone() });
-        let exit = match (error, stage.trouble()) {
-            _ if stage.cancel.is_cancelled() => Exit::Interrupted,
+        state.settle_clock();
+        state.event(EventKind::Failed { text: text.clone() });
+        let exit = match (error, state.trouble()) {
+            _ if state.cancel.is_cancelled() => Exit::Interrupted,
             (_, Some(AbortReason::Store(_))) => Exit::CouldNotRun,
             (SiteError::Translate(e), _) if e.is_target() => Exit::CouldNotRun,
             (SiteError::Translate(_), _) => Exit::BadPlan,
@@ -241,18 +241,18 @@ impl Trial<'_> {
     fn prepare(
         &self,
         site: &mut RunningSystem,
-        stage: &TrialState,
+        state: &TrialState,
         emit: EventSink<'_>,
     ) -> Result<Prepared, SiteError> {
-        site.bring_up(self.index, self.case, stage, emit)?;
-        site.seed(self.case, stage, emit)?;
-        site.commands("before_trial", &self.case.system.before_trial, stage, emit)?;
+        site.bring_up(self.index, self.case, state, emit)?;
+        site.seed(self.case, state, emit)?;
+        site.commands("before_trial", &self.case.system.before_trial, state, emit)?;
         let names = |name: &str| site.name(name, None);
         let mut allowed = Allowed { names: Names::default(), ..self.allowed.clone() };
         allowed.addresses.extend(site.addresses());
-        let shared = set_up(self.case, self.plan_dir, &names, &allowed, stage)?;
+        let shared = set_up(self.case, self.plan_dir, &names, &allowed, state)?;
         let shared_names: Vec<String> = self.case.setup.captures.iter().map(|c| c.name.clone()).collect();
-        let (probes, persisted) = site.probes(self.case, stage)?;
+        let (probes, persisted) = site.probes(self.case, state)?;
         let (mut loads, mut parts) = (Vec::new(), 0..);
         for planned in &self.case.loads {
             let plan::LoadSpec { batches, pause_ns, start_ns, is_warmup_found, .. } = *planned;
@@ -260,7 +260,7 @@ impl Trial<'_> {
                 parts.by_ref().take(batches as usize).map(|part| self.ids.first(self.place, part)).collect();
             let start_s = start_ns as f64 / 1e9;
             if let Some(command) = planned.command() {
-                let program = Program::new(&planned.name, command, site, stage, &probes)?;
+                let program = Program::new(&planned.name, command, site, state, &probes)?;
                 let facts = LoadFacts { start_s, ..program.facts() };
                 let sends = Sends::Program(Box::new(program));
                 loads.push(Prepare { sends, facts, batches, pause_ns, start_ns, is_warmup_found, first_ids });
@@ -275,11 +275,11 @@ impl Trial<'_> {
             };
             let (mut spec, url) = translate::load_spec(&desk, &allowed, self.threads)?;
             spec.pool = self.carried.and_then(|carried| carried.of(loads.len()));
-            spec.secrets = stage.secrets.clone();
+            spec.secrets = state.secrets.clone();
             if planned.http.protocol == plan::Protocol::Auto {
                 let spoken = if spec.http2.is_some() { "HTTP/2" } else { "HTTP/1.1" };
                 let text = format!("`{}` uses {spoken}, as negotiated before the load", planned.name);
-                stage.event(EventKind::Note { text });
+                state.event(EventKind::Note { text });
             }
             let facts = LoadFacts { start_s, ..facts_of(&spec, &url) };
             let sends = Sends::Requests(Box::new(spec));
@@ -292,7 +292,7 @@ impl Trial<'_> {
     fn go(
         &self,
         site: &mut RunningSystem,
-        stage: &Arc<TrialState>,
+        state: &Arc<TrialState>,
         emit: EventSink<'_>,
         ready: &Prepared,
     ) -> TrialOutcome {
@@ -305,35 +305,35 @@ impl Trial<'_> {
             carried.note(&at_rest);
             zero_ns += carried.takes_ns();
         }
-        stage.set_clock(zero_ns);
-        stage.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
-        let mut watcher = self.watch(site, at_rest, stage, ready, zero_ns);
-        let actor = Actor { site: &*site, stage, emit, watcher: watcher.as_ref(), zero_ns };
+        state.set_clock(zero_ns);
+        state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
+        let mut watcher = self.watch(site, at_rest, state, ready, zero_ns);
+        let actor = Actor { site: &*site, state, emit, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
         // What the load used is counted up to here, before anything else goes on.
         if let Some(Err(error)) = watcher.as_mut().map(Watcher::read_all) {
-            stage.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
+            state.event(EventKind::Note { text: format!("no samples at the end of the load: {error}") });
         }
         site.take_changed(changed);
-        let drained_s = self.drain(stage, ready, &measured, emit, &site.notices);
+        let drained_s = self.drain(state, ready, &measured, emit, &site.notices);
         drop(watcher);
-        ready.names.moved().into_iter().for_each(|moved| stage.event(hosts::name_moved(moved)));
-        site.report_escaped(stage, emit);
-        site.beside.look(stage, emit);
-        read_last(stage, &ready.probes);
-        let loss = self.compare(stage, ready, &measured);
-        self.after(site, stage, emit);
-        stage.notices(&site.notices, emit);
-        let summary = self.sum_up(stage, ready, &measured, drained_s, loss);
-        stage.write(|w| w.summary(&summary));
-        let trouble = stage.trouble();
-        let unwritten = stage.unwritten();
+        ready.names.moved().into_iter().for_each(|moved| state.event(hosts::name_moved(moved)));
+        site.report_escaped(state, emit);
+        site.beside.look(state, emit);
+        read_last(state, &ready.probes);
+        let loss = self.compare(state, ready, &measured);
+        self.after(site, state, emit);
+        state.notices(&site.notices, emit);
+        let summary = self.sum_up(state, ready, &measured, drained_s, loss);
+        state.write(|w| w.summary(&summary));
+        let trouble = state.trouble();
+        let unwritten = state.unwritten();
         let lost = unwritten.as_ref().map(|_| Exit::CouldNotRun);
         let exits = [Some(Exit::of_summary(&summary)), trouble.as_ref().map(AbortReason::exit), lost];
         let failure = trouble.map(|t| t.describe()).or_else(|| unwritten.map(|error| error.to_string()));
         let failure = failure.or_else(|| {
-            let why = unanswered(&summary, &measured.examples).filter(|_| !stage.cancel.is_cancelled())?;
-            stage.event(EventKind::Failed { text: why.clone() });
+            let why = unanswered(&summary, &measured.examples).filter(|_| !state.cancel.is_cancelled())?;
+            state.event(EventKind::Failed { text: why.clone() });
             Some(why)
         });
         TrialOutcome { summary: Some(summary), failure, exit: Exit::of(exits.into_iter().flatten()) }
@@ -341,7 +341,7 @@ impl Trial<'_> {
 
     /// All loads, and what happens to the system meanwhile.
     fn load_and_act(&self, actor: &Actor<'_>, ready: &Prepared) -> (Measured, Changed) {
-        let stage = actor.stage;
+        let state = actor.state;
         let load = || load_all(self.conditions, ready, actor);
         if self.case.events.is_empty() {
             return (load(), Changed::new());
@@ -351,30 +351,30 @@ impl Trial<'_> {
             let thread = std::thread::Builder::new().name("loadlab-events".into());
             let acting = thread.spawn_scoped(scope, || actor.carry_out(&self.case.events, &over));
             let acting = acting.map_err(|error| {
-                stage.spoil(AbortReason::Load(format!(
+                state.spoil(AbortReason::Load(format!(
                     "cannot start a thread for the plan's events: {error}"
                 )));
             });
             let measured = load();
             over.cancel();
-            let changed = acting.map(|thread| joined(thread.join(), "the one for the plan's events", stage));
+            let changed = acting.map(|thread| joined(thread.join(), "the one for the plan's events", state));
             (measured, changed.unwrap_or_default())
         })
     }
 
     /// What was accepted and is not stored. `None` if the plan cannot tell, or it could not be told.
-    fn compare(&self, stage: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
+    fn compare(&self, state: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
-        if stage.must_end() {
+        if state.must_end() {
             return None;
         }
-        match durability::compare(persisted, stage, self.ids, &measured.counts()) {
+        match durability::compare(persisted, state, self.ids, &measured.counts()) {
             Ok(loss) => Some(loss),
-            Err(_) if stage.must_end() => None,
+            Err(_) if state.must_end() => None,
             Err(why) => {
                 let text = format!("durability: cannot read what was stored: {why}");
-                stage.event(EventKind::Failed { text: text.clone() });
-                stage.spoil(AbortReason::Command(text));
+                state.event(EventKind::Failed { text: text.clone() });
+                state.spoil(AbortReason::Command(text));
                 None
             }
         }
@@ -382,16 +382,16 @@ impl Trial<'_> {
 
     /// The plan's commands after the load. In a trial that has failed they may find nothing to work on, and say
     /// so; one that was interrupted ends at once.
-    fn after(&self, site: &RunningSystem, stage: &TrialState, emit: EventSink<'_>) {
-        if stage.cancel.is_cancelled() {
+    fn after(&self, site: &RunningSystem, state: &TrialState, emit: EventSink<'_>) {
+        if state.cancel.is_cancelled() {
             return;
         }
-        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, stage, emit) {
-            if stage.cancel.is_cancelled() {
+        if let Err(error) = site.commands("after_trial", &self.case.system.after_trial, state, emit) {
+            if state.cancel.is_cancelled() {
                 return;
             }
-            stage.event(EventKind::Failed { text: error.to_string() });
-            stage.spoil(AbortReason::Command(error.to_string()));
+            state.event(EventKind::Failed { text: error.to_string() });
+            state.spoil(AbortReason::Command(error.to_string()));
         }
     }
 
@@ -399,7 +399,7 @@ impl Trial<'_> {
     /// nothing of it, or its deadline came first: then the event tells.
     fn drain(
         &self,
-        stage: &TrialState,
+        state: &TrialState,
         ready: &Prepared,
         measured: &Measured,
         emit: EventSink<'_>,
@@ -407,42 +407,42 @@ impl Trial<'_> {
     ) -> Option<f64> {
         let (planned, until) = (self.case.drain.as_ref()?, self.conditions.drain.as_ref()?);
         let text = until.to_string();
-        if stage.must_end() {
+        if state.must_end() {
             return None;
         }
-        stage.event(EventKind::DrainStarted { until: text.clone() });
+        state.event(EventKind::DrainStarted { until: text.clone() });
         emit(RunEvent::Draining { until: text });
-        let summary = self.sum_up(stage, ready, measured, None, so_far(stage, ready));
+        let summary = self.sum_up(state, ready, measured, None, so_far(state, ready));
         let mut done = || {
-            stage.notices(notices, emit);
-            if stage.must_end() {
+            state.notices(notices, emit);
+            if state.must_end() {
                 return Some(true);
             }
             for probe in &ready.probes {
-                match probe.read(&mut || stage.must_end()) {
-                    Ok(value) => stage.read(probe.name(), value),
-                    Err(error) => stage.read_failed(probe.name(), &error.to_string()),
+                match probe.read(&mut || state.must_end()) {
+                    Ok(value) => state.read(probe.name(), value),
+                    Err(error) => state.read_failed(probe.name(), &error.to_string()),
                 }
             }
-            let readings = stage.readings();
+            let readings = state.readings();
             until.evaluate(&LiveMetrics { summary: &summary, readings: &readings }).holds
         };
-        let drained = drain(&mut done, planned.at_most_ns, &stage.cancel);
-        let done = drained.done && !stage.must_end();
-        stage.event(EventKind::Drained { took_s: drained.took_s, done });
+        let drained = drain(&mut done, planned.at_most_ns, &state.cancel);
+        let done = drained.done && !state.must_end();
+        state.event(EventKind::Drained { took_s: drained.took_s, done });
         emit(RunEvent::Drained { took_s: drained.took_s, done });
         done.then_some(drained.took_s)
     }
 
     fn sum_up(
         &self,
-        stage: &TrialState,
+        state: &TrialState,
         ready: &Prepared,
         measured: &Measured,
         drain_s: Option<f64>,
         loss: Option<Loss>,
     ) -> Summary {
-        let (samples, events) = stage.collected();
+        let (samples, events) = state.collected();
         let mut planned = match ready.loads.as_slice() {
             [load] => load.planned(),
             // Each has a cap of its own; their sum is nobody's.
@@ -452,8 +452,8 @@ impl Trial<'_> {
             },
         };
         planned.cpu_limits = cpu_limits(self.case);
-        let ended = match stage.trouble() {
-            _ if stage.cancel.is_cancelled() => Ended::Interrupted,
+        let ended = match state.trouble() {
+            _ if state.cancel.is_cancelled() => Ended::Interrupted,
             Some(_) => Ended::Broken,
             None => measured.ended.unwrap_or(Ended::Broken),
         };
@@ -514,33 +514,33 @@ fn together(loads: &[Prepare]) -> LoadFacts {
 }
 
 /// What is known of the loss while the work is not done: everything that was accepted may still be lost.
-fn so_far(stage: &TrialState, ready: &Prepared) -> Option<Loss> {
+fn so_far(state: &TrialState, ready: &Prepared) -> Option<Loss> {
     ready.persisted.as_ref()?;
-    let sent = stage.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
+    let sent = state.sent_ids().ok().filter(|s| !s.accepted.is_empty())?;
     let accepted = sent.accepted.len();
     Some(Loss { accepted, unanswered: sent.unanswered.len(), lost_max: accepted, ..Loss::default() })
 }
 
 /// Reads every probe a last time: what is expected of them is expected of the end, and the watcher's last
 /// reading is up to a second old.
-fn read_last(stage: &TrialState, probes: &[Probe]) {
+fn read_last(state: &TrialState, probes: &[Probe]) {
     let (mut readings, mut failed) = (BTreeMap::new(), BTreeMap::new());
     for probe in probes {
-        if stage.must_end() {
+        if state.must_end() {
             return;
         }
-        match probe.read(&mut || stage.must_end()) {
+        match probe.read(&mut || state.must_end()) {
             Ok(value) => drop(readings.insert(probe.name().to_owned(), value)),
             Err(error) => {
                 failed.insert(probe.name().to_owned(), error.to_string());
-                stage.event(EventKind::Note { text: format!("no final reading: {error}") });
+                state.event(EventKind::Note { text: format!("no final reading: {error}") });
             }
         }
     }
     if !readings.is_empty() || !failed.is_empty() {
-        let (at_s, component) = (stage.now_s(), "probes".to_owned());
+        let (at_s, component) = (state.now_s(), "probes".to_owned());
         let sample = Sample { at_s, component, probes: readings, probes_failed: failed, ..Sample::default() };
-        stage.watched(Watched::Samples(vec![sample]));
+        state.watched(Watched::Samples(vec![sample]));
     }
 }
 
@@ -558,7 +558,7 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
             let threads: Vec<_> = loads.iter().map(|load| scope.spawn(move || one(load))).collect();
             let of = |load: &Prepare| format!("the one for load `{}`", load.name());
             let ends = threads.into_iter().zip(loads);
-            ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.stage)).collect()
+            ends.map(|(thread, load)| joined(thread.join(), &of(load), actor.state)).collect()
         }),
     };
     let mut measured = Measured::default();
@@ -570,27 +570,27 @@ fn load_all(conditions: &Conditions, ready: &Prepared, actor: &Actor<'_>) -> Mea
 
 /// What a thread of ours has come to. One that panicked has done a part of its work at most: what is missing must not
 /// look as if there had been nothing to do.
-fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, stage: &TrialState) -> T {
+fn joined<T: Default>(ended: std::thread::Result<T>, which: &str, state: &TrialState) -> T {
     ended.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message");
-        stage.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {words}")));
+        state.spoil(AbortReason::Load(format!("a thread of loadlab failed ({which}): {words}")));
         T::default()
     })
 }
 
 /// The same load again and again against the living system, with pauses.
 fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<MeasuredLoad> {
-    let &Actor { site, stage, emit, zero_ns, .. } = actor;
+    let &Actor { site, state, emit, zero_ns, .. } = actor;
     let notices = &site.notices;
     let mut done = Vec::new();
     let mut start_ns = zero_ns.saturating_add(load.start_ns);
-    if load.start_ns > 0 && wait(stage, notices, start_ns - LEAD_NS, emit) {
+    if load.start_ns > 0 && wait(state, notices, start_ns - LEAD_NS, emit) {
         return done;
     }
     for batch in 0..load.batches {
         let name = load.name().to_owned();
-        stage.event_at(start_ns, EventKind::LoadStarted { load: name.clone(), batch });
+        state.event_at(start_ns, EventKind::LoadStarted { load: name.clone(), batch });
         emit(RunEvent::LoadStarted {
             load: name.clone(),
             batch: (batch, load.batches),
@@ -601,12 +601,12 @@ fn batches(conditions: &Conditions, load: &Prepare, actor: &Actor<'_>) -> Vec<Me
         let origin = Origin { start_ns, zero_ns, batch, first_id };
         let Some(measured) = one_batch(conditions, load, origin, actor) else { break };
         let how = measured.how.clone();
-        stage.event(EventKind::LoadEnded { load: name.clone(), batch, how: how.clone() });
+        state.event(EventKind::LoadEnded { load: name.clone(), batch, how: how.clone() });
         emit(RunEvent::LoadEnded { load: name, how });
         let complete = measured.ended == Ended::Complete;
         done.push(measured);
         let pause_to_ns = clock::now_ns().saturating_add(load.pause_ns);
-        if !complete || batch + 1 == load.batches || wait(stage, notices, pause_to_ns, emit) {
+        if !complete || batch + 1 == load.batches || wait(state, notices, pause_to_ns, emit) {
             break;
         }
         start_ns = clock::now_ns() + LEAD_NS;
@@ -626,21 +626,21 @@ fn one_batch(
         Sends::Requests(spec) => {
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
             let order = Order { spec, facts, stop_when, expect, is_warmup_found, origin };
-            measure(&order, actor.stage, Some(&actor.site.notices), actor.emit)
+            measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
         }
         Sends::Program(program) => Run { program, facts, stop_when, origin }.measure(actor),
     }
 }
 
 /// Waits until a time at which nothing is sent by a load; true if the trial must end.
-fn wait(stage: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
+fn wait(state: &TrialState, notices: &Mutex<Receiver<Notice>>, until_ns: u64, emit: EventSink<'_>) -> bool {
     loop {
-        stage.notices(notices, emit);
+        state.notices(notices, emit);
         let now_ns = clock::now_ns();
-        if stage.must_end() || now_ns >= until_ns {
-            return stage.must_end();
+        if state.must_end() || now_ns >= until_ns {
+            return state.must_end();
         }
-        stage.cancel.wait_until(until_ns.min(now_ns + NOTICE_NS));
+        state.cancel.wait_until(until_ns.min(now_ns + NOTICE_NS));
     }
 }
 
@@ -650,17 +650,17 @@ mod tests {
 
     #[test]
     fn a_thread_that_panicked_spoils_the_trial() {
-        let stage = TrialState::new(None, Cancel::new(), Secrets::default());
-        assert_eq!(joined(Ok(7), "this one", &stage), 7);
-        assert!(stage.trouble().is_none() && !stage.must_end());
+        let state = TrialState::new(None, Cancel::new(), Secrets::default());
+        assert_eq!(joined(Ok(7), "this one", &state), 7);
+        assert!(state.trouble().is_none() && !state.must_end());
         let ended = std::thread::spawn(|| -> u32 { panic!("no {}", "way") }).join();
-        assert_eq!(joined(ended, "the one for load `a`", &stage), 0);
-        let trouble = stage.trouble().expect("it is told");
+        assert_eq!(joined(ended, "the one for load `a`", &state), 0);
+        let trouble = state.trouble().expect("it is told");
         assert_eq!(trouble.describe(), "a thread of loadlab failed (the one for load `a`): no way");
-        assert!(stage.must_end() && trouble.exit() == Exit::CouldNotRun);
-        let stage = TrialState::new(None, Cancel::new(), Secrets::default());
+        assert!(state.must_end() && trouble.exit() == Exit::CouldNotRun);
+        let state = TrialState::new(None, Cancel::new(), Secrets::default());
         let ended = std::thread::spawn(|| -> u32 { panic!("in plain words") }).join();
-        assert_eq!(joined(ended, "this one", &stage), 0);
-        assert!(stage.trouble().expect("it is told").describe().ends_with(": in plain words"));
+        assert_eq!(joined(ended, "this one", &state), 0);
+        assert!(state.trouble().expect("it is told").describe().ends_with(": in plain words"));
     }
 }

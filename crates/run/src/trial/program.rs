@@ -52,7 +52,7 @@ impl Program {
         name: &str,
         planned: &plan::CommandLoad,
         site: &RunningSystem,
-        stage: &TrialState,
+        state: &TrialState,
         probes: &[Probe],
     ) -> Result<Program, SiteError> {
         let names = |n: &str| site.name(n, None);
@@ -75,7 +75,7 @@ impl Program {
                 dir: planned.dir.clone().into(),
                 env,
                 within_ns: None,
-                log: site.log_paths(name, stage).0,
+                log: site.log_paths(name, state).0,
             },
             within_ns: planned.timeout_ns,
             counts: probes.iter().find(|p| p.name() == planned.counted_by).cloned().ok_or_else(no_probe)?,
@@ -143,22 +143,22 @@ enum End {
 impl Run<'_> {
     /// Runs it to its end. What went wrong is put onto the stage; what was counted comes back all the same.
     pub fn measure(&self, actor: &Actor<'_>) -> Option<MeasuredLoad> {
-        let Actor { stage, .. } = *actor;
+        let Actor { state, .. } = *actor;
         let name = &self.program.name;
         let fails = |why: String| {
-            stage.spoil(AbortReason::Load(format!("load `{name}`: {why}")));
+            state.spoil(AbortReason::Load(format!("load `{name}`: {why}")));
             None
         };
-        let base = match self.program.counts.read(&mut || stage.must_end()) {
+        let base = match self.program.counts.read(&mut || state.must_end()) {
             Ok(value) => value,
-            Err(_) if stage.must_end() => return None,
+            Err(_) if state.must_end() => return None,
             Err(error) => {
                 return fails(format!(
                     "cannot read the probe that counts its requests before it starts: {error}"
                 ));
             }
         };
-        if stage.cancel.wait_until(self.origin.start_ns) {
+        if state.cancel.wait_until(self.origin.start_ns) {
             return None;
         }
         let running = match actor.site.system.begin_command(&self.program.command) {
@@ -202,16 +202,16 @@ impl Run<'_> {
 impl ProgramRun<'_> {
     /// Looks at it until it ends, or must.
     fn follow(&mut self) -> End {
-        let stage = self.actor.stage;
+        let state = self.actor.state;
         let deadline_ns = self.running.started_ns().saturating_add(self.run.program.within_ns);
         loop {
             let look_ns = if self.began_ns.is_some() { LOOK_NS } else { BEGIN_LOOK_NS };
             let next_ns = deadline_ns.min(clock::now_ns() + look_ns);
-            if self.running.wait(next_ns, &stage.cancel) {
+            if self.running.wait(next_ns, &state.cancel) {
                 return End::Itself;
             }
-            stage.notices(&self.actor.site.notices, self.actor.emit);
-            if stage.must_end() {
+            state.notices(&self.actor.site.notices, self.actor.emit);
+            if state.must_end() {
                 return End::Trial;
             }
             let now_ns = clock::now_ns();
@@ -228,7 +228,7 @@ impl ProgramRun<'_> {
     fn sampled(&self, sample: Option<Sample>, at_ns: u64) {
         let at_s = (at_ns as f64 - self.run.origin.zero_ns as f64) / 1e9;
         let samples = sample.map(|sample| vec![Sample { at_s, ..sample }]);
-        samples.into_iter().for_each(|samples| self.actor.stage.watched(Watched::Samples(samples)));
+        samples.into_iter().for_each(|samples| self.actor.state.watched(Watched::Samples(samples)));
     }
 
     fn has_begun(&mut self, now_ns: u64) -> bool {
@@ -267,9 +267,9 @@ impl ProgramRun<'_> {
         if self.run.stop_when.is_empty() {
             return false;
         }
-        let system = (self.actor.stage, &mut self.system);
+        let system = (self.actor.state, &mut self.system);
         let summary = summary_so_far(self.run.facts, &self.run.program.name, system, measured(counted, at_s));
-        let readings = self.actor.stage.readings();
+        let readings = self.actor.state.readings();
         let gauge = LiveMetrics { summary: &summary, readings: &readings };
         let reached = self.run.stop_when.iter().find(|e| e.evaluate(&gauge).holds == Some(true));
         self.stopped_by = reached.map(ToString::to_string);
@@ -278,7 +278,7 @@ impl ProgramRun<'_> {
 
     /// By the watcher's last reading.
     fn counted_so_far(&self) -> u64 {
-        let last = self.actor.stage.readings().last(self.run.program.counts.name());
+        let last = self.actor.state.readings().last(self.run.program.counts.name());
         last.map_or(self.reported, |value| self.grown_to(value)).max(self.reported)
     }
 
@@ -300,7 +300,7 @@ impl ProgramRun<'_> {
             ..Tick::default()
         };
         (self.second_ns, self.reported) = (end_ns, counted.max(self.reported));
-        self.actor.stage.write(|w| w.tick(&tick));
+        self.actor.state.write(|w| w.tick(&tick));
         (self.actor.emit)(RunEvent::Second(Box::new(tick.clone())));
         self.ticks.push(tick);
     }
@@ -311,17 +311,17 @@ impl ProgramRun<'_> {
 
     /// What it came to. The probe is read once more: what it says now is what counts.
     fn finish(mut self, end: End, result: CommandResult) -> MeasuredLoad {
-        let Actor { stage, .. } = *self.actor;
+        let Actor { state, .. } = *self.actor;
         let program = self.run.program;
-        let counted = match program.counts.read(&mut || stage.must_end()) {
+        let counted = match program.counts.read(&mut || state.must_end()) {
             Ok(value) => {
-                stage.read(program.counts.name(), value);
+                state.read(program.counts.name(), value);
                 self.grown_to(value).max(self.reported)
             }
             Err(error) => {
-                if !stage.must_end() {
+                if !state.must_end() {
                     let text = format!("load `{}`: cannot count its requests: {error}", program.name);
-                    stage.spoil(AbortReason::Load(text));
+                    state.spoil(AbortReason::Load(text));
                 }
                 self.counted_so_far()
             }
@@ -333,8 +333,8 @@ impl ProgramRun<'_> {
             self.second(self.second_ns + SECOND_NS, self.reported);
         }
         self.second(ended_ns.max(self.second_ns), counted);
-        let (ended, how) = match (&self.stopped_by, stage.trouble()) {
-            _ if stage.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
+        let (ended, how) = match (&self.stopped_by, state.trouble()) {
+            _ if state.cancel.is_cancelled() => (Ended::Interrupted, "interrupted".to_owned()),
             (_, Some(trouble)) => (Ended::Broken, trouble.describe()),
             (Some(condition), None) => (Ended::Stopped, format!("stopped: {condition}")),
             (None, None) => (Ended::Complete, "complete".to_owned()),
@@ -358,18 +358,18 @@ impl ProgramRun<'_> {
 
     /// Whether it did what it was to do.
     fn judge(&self, end: &End, result: &CommandResult, counted: u64) {
-        let (stage, program) = (self.actor.stage, self.run.program);
+        let (state, program) = (self.actor.state, self.run.program);
         if result.stragglers > 0 {
             let text = format!(
                 "load `{}`: {} processes outlived its command and were killed",
                 program.name, result.stragglers
             );
             (self.actor.emit)(RunEvent::Note(text.clone()));
-            stage.event(EventKind::Note { text });
+            state.event(EventKind::Note { text });
         }
         let (exit, took_s) = (result.status.exit, result.took_s);
         let (name, command) = (result.name.clone(), result.command.clone());
-        stage.event(EventKind::Command { name, command, exit, took_s });
+        state.event(EventKind::Command { name, command, exit, took_s });
         let why = match end {
             End::Stopped | End::Trial => return,
             End::Late => {
@@ -398,7 +398,7 @@ impl ProgramRun<'_> {
                 _ => return,
             },
         };
-        stage.spoil(AbortReason::Load(format!("load `{}`: {why}", program.name)));
+        state.spoil(AbortReason::Load(format!("load `{}`: {why}", program.name)));
     }
 }
 

@@ -25,7 +25,7 @@ pub fn set_up(
     plan_dir: &Path,
     names: Names<'_>,
     allowed: &Allowed,
-    stage: &TrialState,
+    state: &TrialState,
 ) -> Result<Slots, SiteError> {
     let setup = &case.setup;
     let mut slots = Slots::new(setup.captures.len() as u16);
@@ -35,14 +35,14 @@ pub fn set_up(
     let load = as_load(case);
     let desk = RequestContext { load: &load, plan_dir, names, shared: &Slots::new(0), shared_names: &[] };
     let (mut spec, _) = load_spec(&desk, allowed, 1)?;
-    spec.secrets = stage.secrets.clone();
+    spec.secrets = state.secrets.clone();
     let start_ns = clock::now_ns() + LEAD_NS;
     let (control, mut failed) = (Control::default(), None);
     let outcome =
         run(&spec, &control, Origin { start_ns, zero_ns: start_ns, batch: 0, first_id: 0 }, &mut |event| {
             match event {
                 LoadEvent::Example(example) => drop(failed.get_or_insert(example)),
-                LoadEvent::Progress(_) if stage.must_end() => control.abort(),
+                LoadEvent::Progress(_) if state.must_end() => control.abort(),
                 _ => {}
             }
         });
