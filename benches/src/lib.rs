@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_of_an_answer_is_told_by_its_head() {
+    fn the_length_of_an_answer_is_reported_by_its_head() {
         let check = |text: &str| length_of(text.as_bytes()).map_err(|e| e.to_string());
         assert_eq!(check("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n"), Ok(None));
         assert_eq!(check("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no"), Ok(Some(40)));

@@ -1,4 +1,4 @@
-//! `expr`: an expression that is read prints as one that reads the same; what is wrong is told at a place in the text;
+//! `expr`: an expression that is read prints as one that reads the same; what is wrong is reported at a place in the text;
 //! evaluating never panics, whatever the numbers are.
 
 use loadlab_record::expr::{Expr, ExprError, Kind, Known, MAX_BYTES, Numbers, Window};

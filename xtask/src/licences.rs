@@ -12,7 +12,7 @@ use crate::command::cargo;
 use crate::root::{labs, root};
 use crate::steps::Outcome;
 
-/// What cargo-deny is told, and the list of licences.
+/// What cargo-deny is reported, and the list of licences.
 pub const CONFIG: &str = "xtask/deny.toml";
 /// Where a package may come from, beside this repository.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";

@@ -152,7 +152,7 @@ fn once(args: &Args, binary: &Path, url: &str, view: View, dir: &Path) -> Result
         View::Page => vec!["--quiet".to_owned(), "--ui".to_owned()],
     });
     // Each on a terminal of its own, so that the kernel's scheduler takes none for a better one; the result goes to a
-    // file, and so does what is told where it is not to be drawn.
+    // file, and so does what is reported where it is not to be drawn.
     let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
     let reported = if view == View::Screen { String::new() } else { format!(" 2> '{}'", err.display()) };
     let line = format!("stty cols 120 rows 40; {} > '{}'{reported}", quoted.join(" "), out.display());

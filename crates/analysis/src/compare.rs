@@ -10,7 +10,7 @@
 //!   that both vary alike.
 //! - Looking at several figures finds a difference somewhere by chance alone. Holm's procedure (1979) keeps the
 //!   chance of a single false alarm in a comparison at 5 %, whatever ties the figures to one another. The interval
-//!   that is told is the one the figure was judged by, so that what is told and the verdict never disagree.
+//!   that is reported is the one the figure was judged by, so that what is reported and the verdict never disagree.
 //!
 //! It reads no record and draws nothing.
 
@@ -108,7 +108,7 @@ pub struct Measure {
     pub read: fn(&Summary) -> Value,
 }
 
-/// The figures of a comparison, in the order they are told.
+/// The figures of a comparison, in the order they are reported.
 pub const MEASURES: [Measure; 8] = [
     Measure {
         id: "goodput",
@@ -232,7 +232,7 @@ pub struct Comparison {
     pub method: Method,
     /// Trials of each that were compared; of paired ones the rounds, twice.
     pub trials: (usize, usize),
-    /// A row for each figure that is told of either.
+    /// A row for each figure that either of them has.
     pub rows: Vec<Row>,
     /// Why no difference can be told whatever the figures are.
     pub why_not: Option<String>,
@@ -274,7 +274,7 @@ pub struct Row {
     pub effect: Option<Effect>,
     /// What follows.
     pub call: Call,
-    /// Why it cannot be told, or what else must be known.
+    /// Why it cannot be known, or what else must be known.
     pub note: Option<String>,
     /// Trials of each case that would settle it, if they go on like these; `None` where it is settled or
     /// nothing can be said.

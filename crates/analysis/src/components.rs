@@ -1,6 +1,6 @@
 //! Samples → what each component used during the load, and what each probe said.
 //!
-//! What is told of a counter are differences over the load ([`crate::counter`]); of a level, its mean over
+//! What is reported for a counter are differences over the load ([`crate::counter`]); of a level, its mean over
 //! time and its maximum during the load; of memory also the last reading after the drain. A load so short that no
 //! reading fell into it has the levels of the first one after it.
 

@@ -6,7 +6,7 @@
 
 use loadlab_record::sample::Sample;
 
-/// Shorter intervals than this give no rate of their own: CPU time is told in steps of up to 10 ms.
+/// Shorter intervals than this give no rate of their own: CPU time is reported in steps of up to 10 ms.
 const SHORTEST_INTERVAL_S: f64 = 0.5;
 
 /// A reading so shortly before the clock's zero tells how things stood when the load began. Everything is read once then,

@@ -72,7 +72,7 @@ impl Numbers for TrialNumbers<'_> {
 /// The verdict of a trial, from its doubts, expectations, components and how it ended.
 ///
 /// A measurement that cannot be trusted is INVALID whatever it seems to show. An expectation that could not
-/// be told counts as failed.
+/// be reported counts as failed.
 pub fn verdict(summary: &Summary) -> Verdict {
     if summary.doubts.iter().any(|d| d.grave) {
         return Verdict::Invalid;

@@ -2,9 +2,9 @@
 //! worse.
 //!
 //! They are the doubts of a trial ([`crate::doubts`]) with the same thresholds, asked once a second. What is had now and then
-//! by chance has to stay for some seconds before it is told: the first seconds of a load hold its connects, and few
-//! requests. What was counted – a stop, a request that was dropped – is told at once. The trial's own doubts, over all of it,
-//! are what decides: one that was told here may be gone at the end, and Little's law, drift and whatever else needs the
+//! by chance has to stay for some seconds before it is reported: the first seconds of a load hold its connects, and few
+//! requests. What was counted – a stop, a request that was dropped – is reported at once. The trial's own doubts, over all of it,
+//! are what decides: one that was reported here may be gone at the end, and Little's law, drift and whatever else needs the
 //! whole load is asked there alone.
 
 use loadlab_record::load::{Counts, OwnLimits, Series};
@@ -42,7 +42,7 @@ pub struct SoFar<'a> {
     pub throttled_s: Option<f64>,
 }
 
-/// What was told of one load.
+/// What was reported of one load.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     late: HoldTimer,
@@ -60,12 +60,12 @@ pub struct Live {
 struct HoldTimer {
     /// Seconds in a row in which it was had.
     held: u32,
-    /// How bad it was when it was told, and whether it was grave.
+    /// How bad it was when it was reported, and whether it was grave.
     reported: Option<(f64, bool)>,
 }
 
 impl HoldTimer {
-    /// What is to be told of a doubt that is so bad, or of none: once it has held for so long.
+    /// What is to be reported of a doubt that is so bad, or of none: once it has held for so long.
     fn look(&mut self, found: Option<(f64, Doubt)>, hold: u32) -> Option<Doubt> {
         let Some((size, doubt)) = found else {
             self.held = 0;

@@ -294,7 +294,7 @@ pub fn figure(distribution: &Distribution, name: &str) -> Value {
 /// Reads a figure of a component.
 pub type ReadComponent = fn(&ComponentSummary) -> Option<f64>;
 
-/// What is told of a component, for files: name, unit, and where it stands.
+/// What is reported of a component, for files: name, unit, and where it stands.
 pub const COMPONENT: [(&str, Unit, ReadComponent); 18] = [
     ("cpu_percent_mean", Unit::CpuPercent, |c| c.cpu_percent.mean),
     ("cpu_percent_max", Unit::CpuPercent, |c| c.cpu_percent.max),

@@ -240,7 +240,7 @@ impl Search {
             (0, 0) => Known::Nothing,
             (a, b) if a == b => Known::Torn,
             (a, b) if a > b => Known::Is(Outcome::Met),
-            // A level that was measured once was measured: what it said goes before what could not be told.
+            // A level that was measured once was measured: what it said goes before what could not be known.
             _ if missed > 0 => Known::Is(Outcome::Missed),
             _ => Known::Is(Outcome::Invalid),
         }
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(run((1, 100), 20).1, [10, 32, 18, 24, 21, 19, 20, 21, 20]);
     }
 
-    /// Says what it is told for the first trial of a level, and the truth from the second on.
+    /// Says what it is reported for the first trial of a level, and the truth from the second on.
     fn fooled(wrong: &[u64], takes: u64) -> (Answer, usize) {
         let mut search = Search::new(1, 1000, MAX_LEVELS);
         loop {

@@ -17,7 +17,7 @@ use loadlab_record::units::format_duration_ns;
 
 use crate::trend::{median, stretches, trend};
 
-/// With fewer seconds nothing can be told of their course.
+/// With fewer seconds nothing can be known of their course.
 pub const FEWEST: usize = 10;
 /// Fewer slow seconds than this at the start are a hiccup.
 const FEWEST_WARM: usize = 3;
@@ -287,7 +287,7 @@ pub fn doubts(ticks: &[Tick], facts: &LoadFacts, from_s: f64) -> Vec<Doubt> {
     };
     let times = drift(&settled, |s| s.p50_ms);
     say("the median response of a second", times, &ms);
-    // With users the one follows from the other, and is told once.
+    // With users the one follows from the other, and is reported once.
     if times.is_none() {
         let rate = |v: f64| format!("{v:.0}/s");
         say("goodput", drift(&settled, |s| Some(s.ok)), &rate);

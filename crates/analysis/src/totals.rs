@@ -79,7 +79,7 @@ impl Totals {
         self.connections.own_limits.merge(m.connections.own_limits);
         self.connections.in_flight_peak = self.connections.in_flight_peak.max(m.connections.in_flight_peak);
         self.connections.users_peak = self.connections.users_peak.max(m.connections.users_peak);
-        // Users of several loads or batches are not the same: the least even load is told.
+        // Users of several loads or batches are not the same: the least even load is reported.
         let evenness = |p: &PerUser| p.jain;
         let reported = [self.connections.per_user, m.connections.per_user];
         self.connections.per_user =

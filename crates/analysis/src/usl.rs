@@ -195,7 +195,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, Refused> {
 impl Fit {
     /// Throughput of so many users by the law, per second.
     pub fn per_s(&self, users: f64) -> f64 {
-        // With the estimates as they are, though one may be below nothing, where α and β are told as 0: what is drawn is
+        // With the estimates as they are, though one may be below nothing, where α and β are reported as 0: what is drawn is
         // what was fitted.
         let [ln_lambda, alpha, beta] = self.theta;
         ln_lambda.exp() * users / slowdown(users, alpha, beta)

@@ -139,7 +139,7 @@ const QUIET: Does = Does {
 };
 
 #[test]
-fn limits_are_told_with_their_figures() {
+fn limits_are_reported_with_their_figures() {
     let edge = Does { cores: 0.0098, limit: Some(0.01), throttled: 0.7, ..QUIET };
     let made = made(10, 1000, 900, &[("edge", edge), ("db", QUIET)]);
     made.check(&[(CpuLimit, Some("edge"))]);
@@ -304,7 +304,7 @@ fn where_requests_wait_for_one_another() {
 
 /// Parts that the plan kills are at no end of their own, and yet what the load met.
 #[test]
-fn what_the_plan_did_is_told_where_nothing_else_is() {
+fn what_the_plan_did_is_reported_where_nothing_else_is() {
     let act = |at_s: f64, what: &str, error: Option<&str>| Event {
         at_s,
         what: EventKind::Action {
@@ -326,7 +326,7 @@ fn what_the_plan_did_is_told_where_nothing_else_is() {
     assert!(text.ends_with(expect), "{text}");
 }
 
-/// In a search the edge still has the connections of the level before when a trial begins: what it has by itself is told.
+/// In a search the edge still has the connections of the level before when a trial begins: what it has by itself is reported.
 #[test]
 fn connections_that_are_kept_are_no_files_of_the_component() {
     let edge = Does { files: 50, ..QUIET };
@@ -340,7 +340,7 @@ fn connections_that_are_kept_are_no_files_of_the_component() {
 }
 
 #[test]
-fn replicas_at_the_same_end_are_told_once() {
+fn replicas_at_the_same_end_are_reported_once() {
     let at = |cores: f64| Does { cores, limit: Some(0.1), throttled: 0.5, ..QUIET };
     let made = made(
         10,
@@ -353,7 +353,7 @@ fn replicas_at_the_same_end_are_told_once() {
 }
 
 #[test]
-fn a_process_without_an_open_file_left_is_told_before_what_it_does_about_it() {
+fn a_process_without_an_open_file_left_is_reported_before_what_it_does_about_it() {
     // it tries to accept again and again, which keeps a core busy
     let spinning = Does { cores: 1.0, ..QUIET };
     let mut made = made(60, 1000, 900, &[("edge", spinning), ("db", QUIET)]);

@@ -196,7 +196,7 @@ fn each_figure_gets_its_verdict() {
 }
 
 #[test]
-fn below_five_trials_nothing_is_told() {
+fn below_five_trials_nothing_is_reported() {
     let (base, other) = (five(1000.0, 10.0, Some(40.0)), five(500.0, 30.0, Some(40.0)));
     for method in [Method::Paired, Method::Welch] {
         for trials in 1..5 {

@@ -259,7 +259,7 @@ fn a_killed_trial_knows_what_was_planned() {
 }
 
 #[test]
-fn a_cut_off_trial_is_told_and_not_counted() {
+fn a_cut_off_trial_is_reported_and_not_counted() {
     let mut cut = killed();
     cut.number = 2;
     let record = run(2, vec![vec![trial(1, Some(summary(100, &[]))), cut]]);

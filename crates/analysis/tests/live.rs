@@ -1,4 +1,4 @@
-//! Doubts while a load runs: when each is told, and how often.
+//! Doubts while a load runs: when each is reported, and how often.
 
 use loadlab_analysis::Planned;
 use loadlab_analysis::live::{Live, SoFar};
@@ -73,7 +73,7 @@ fn a_load_that_goes_well_is_not_doubted() {
 }
 
 #[test]
-fn lateness_is_told_when_it_stays_and_where_there_is_a_schedule() {
+fn lateness_is_reported_when_it_stays_and_where_there_is_a_schedule() {
     // half of all requests leave 5 ms late, which is half of their response time
     let always = |_: u64, s: &mut Second| s.late_ms = 5;
     check(&open(), 60, always, &[(3, "late", true)]);
@@ -85,7 +85,7 @@ fn lateness_is_told_when_it_stays_and_where_there_is_a_schedule() {
 }
 
 #[test]
-fn what_was_counted_is_told_at_once_and_again_when_much_worse() {
+fn what_was_counted_is_reported_at_once_and_again_when_much_worse() {
     check(
         &open(),
         30,
@@ -124,9 +124,9 @@ fn a_cap_that_is_touched_once_is_no_cap() {
     check(&closed(), 30, |_, s| s.in_flight = 50, &[]);
 }
 
-/// A stop that becomes a spoiled schedule is told again, though it is not ten times as long.
+/// A stop that becomes a spoiled schedule is reported again, though it is not ten times as long.
 #[test]
-fn what_becomes_grave_is_told_again() {
+fn what_becomes_grave_is_reported_again() {
     let at = |at: u64, s: &mut Second| {
         s.throttled_s = 0.05 * at as f64;
         s.late_ms = if at > 4 { 20 } else { 0 };

@@ -154,7 +154,7 @@ fn a_component_is_as_busy_as_it_was_while_it_was_loaded() {
 }
 
 #[test]
-fn the_tail_of_a_load_by_number_is_told() {
+fn the_tail_of_a_load_by_number_is_reported() {
     let check = |tail_s: f64, reported: bool| {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         runs[0].measured.stragglers.tail_s = tail_s;
@@ -294,7 +294,7 @@ fn what_was_dropped_says_what_it_waited_for() {
 }
 
 #[test]
-fn what_opening_held_connections_took_is_told() {
+fn what_opening_held_connections_took_is_reported() {
     let mut runs = [load("main", 0.0, 100, 5, 10.0)];
     runs[0].measured.connections.connect_phase_s = Some(4.5);
     runs[0].measured.connections.bytes_per_connection = Some(44.0);
@@ -446,7 +446,7 @@ fn limits_of_the_own_machine_are_no_failures_of_the_system() {
 }
 
 #[test]
-fn users_that_are_starved_are_told() {
+fn users_that_are_starved_are_reported() {
     let check = |per_user: &[u64], failed: u64, reported: bool| {
         let mut runs = [load("main", 0.0, 1000, 10, 10.0)];
         let m = &mut runs[0].measured;
@@ -476,7 +476,7 @@ fn users_that_are_starved_are_told() {
 }
 
 #[test]
-fn users_that_a_feed_had_nothing_for_are_told() {
+fn users_that_a_feed_had_nothing_for_are_reported() {
     for (left, evidence) in [
         (0, None),
         (1, Some("a user stopped because a data feed ran out of rows: the load was smaller from then on")),
@@ -492,7 +492,7 @@ fn users_that_a_feed_had_nothing_for_are_told() {
 }
 
 #[test]
-fn standing_still_is_told_with_its_length() {
+fn standing_still_is_reported_with_its_length() {
     let still = Stalls { count: 2, total_s: 0.7, max_s: 0.4, max_at_s: 2.5 };
     let check = |facts: LoadFacts, expect: &[&str], suspended_s: f64, grave: bool| {
         let runs = [load("main", 0.0, 1000, 10, 10.0)];

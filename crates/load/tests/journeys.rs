@@ -396,7 +396,7 @@ impl Server for Store {
 }
 
 #[test]
-fn every_id_that_went_out_is_told_once_by_what_became_of_it() {
+fn every_id_that_went_out_is_reported_once_by_what_became_of_it() {
     let mut journey = shopping(20);
     // Only what carries an id uses one up.
     journey.course = StepOrder { before: 0, round: 2, after: 0, weights: vec![], rounds: 20 };

@@ -129,7 +129,7 @@ fn an_exchange<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(counts.received, 3 * REQUEST.len() as u64);
 }
 
-fn a_close_is_told_once_and_after_what_came_before_it<I: Io<'static>>(mut b: Driven<I>) {
+fn a_close_is_reported_once_and_after_what_came_before_it<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(always(vec![send("bye"), Step::Close]));
     for conn in 0..20 {
         b.connected(conn, server.address);
@@ -149,7 +149,7 @@ fn a_close_is_told_once_and_after_what_came_before_it<I: Io<'static>>(mut b: Dri
     assert_eq!(b.log.0.len(), reported, "no event comes after a close");
 }
 
-fn a_refusal_is_told_with_its_reason<I: Io<'static>>(mut b: Driven<I>) {
+fn a_refusal_is_reported_with_its_reason<I: Io<'static>>(mut b: Driven<I>) {
     // A port that the kernel gives to nobody: one that was free a moment ago may be another test's by now.
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     for round in 1..=3 {
@@ -162,7 +162,7 @@ fn a_refusal_is_told_with_its_reason<I: Io<'static>>(mut b: Driven<I>) {
     assert_eq!(b.log.0.len(), 3);
 }
 
-fn a_reset_is_told_as_one<I: Io<'static>>(mut b: Driven<I>) {
+fn a_reset_is_reported_as_one<I: Io<'static>>(mut b: Driven<I>) {
     let server = Server::start(always(vec![Step::Reset]));
     b.connected(0, server.address);
     b.io.ops().send(0, REQUEST);
@@ -295,7 +295,7 @@ fn a_long_answer_comes_whole<I: Io<'static>>(mut b: Driven<I>) {
     clippy::disallowed_methods,
     reason = "a worker that is busy elsewhere for a while is what is tested"
 )]
-fn what_came_while_it_was_away_is_told_to_its_end<I: Io<'static>>(mut b: Driven<I>) {
+fn what_came_while_it_was_away_is_reported_to_its_end<I: Io<'static>>(mut b: Driven<I>) {
     const MIB: usize = 1 << 20;
     let server = Server::start(|r: &Request| match r.on_connection {
         // The first answer is long, so that the kernel grows the window.
@@ -460,7 +460,7 @@ impl Script for Early {
     clippy::disallowed_methods,
     reason = "a worker that is busy elsewhere for a while is what is tested"
 )]
-fn an_answer_is_told_before_the_send_it_cut_short<I: Io<'static>>(mut b: Driven<I>) {
+fn an_answer_is_reported_before_the_send_it_cut_short<I: Io<'static>>(mut b: Driven<I>) {
     const BODY: usize = 8 << 20;
     let mut bytes = format!("POST / HTTP/1.1\r\nContent-Length: {BODY}\r\n\r\n").into_bytes();
     bytes.resize(bytes.len() + BODY, b'x');
@@ -570,7 +570,7 @@ fn a_connection_goes_on_elsewhere<I: Io<'static>>(mut b: Driven<I>) {
 }
 
 /// What the server ends between two loads is reported to whoever has it then.
-fn the_end_of_what_was_taken_is_told<I: Io<'static>>(mut b: Driven<I>) {
+fn the_end_of_what_was_taken_is_reported<I: Io<'static>>(mut b: Driven<I>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     b.connected(0, address);
@@ -649,25 +649,25 @@ macro_rules! contract_of {
         contract! {
             $name, $new,
             an_exchange
-            a_close_is_told_once_and_after_what_came_before_it
-            a_refusal_is_told_with_its_reason
-            a_reset_is_told_as_one
+            a_close_is_reported_once_and_after_what_came_before_it
+            a_refusal_is_reported_with_its_reason
+            a_reset_is_reported_as_one
             a_place_is_used_again_and_hears_nothing_of_its_past
             a_long_send_goes_out_whole
             copies_go_out_whole_and_in_order
             a_copy_ends_with_its_connection
             a_last_word_is_heard_and_nothing_comes_after
             a_connection_goes_on_elsewhere
-            the_end_of_what_was_taken_is_told
+            the_end_of_what_was_taken_is_reported
             a_long_answer_comes_whole
-            what_came_while_it_was_away_is_told_to_its_end
+            what_came_while_it_was_away_is_reported_to_its_end
             trickled_bytes_come_in_order
             unseen_is_known
             many_at_once
             connects_are_whole
             ipv6
             a_connect_that_is_given_up_is_gone
-            an_answer_is_told_before_the_send_it_cut_short
+            an_answer_is_reported_before_the_send_it_cut_short
             a_wait_lasts_no_longer_than_asked_for_unless_something_comes
             waiting_for_several_ends_with_one
             it_can_be_dropped_at_any_time

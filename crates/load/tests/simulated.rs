@@ -247,7 +247,7 @@ fn stragglers_keep_their_times_and_leave_the_rate_of_a_closed_load_alone() {
 }
 
 #[test]
-fn seconds_after_the_window_are_told_and_are_not_of_it() {
+fn seconds_after_the_window_are_reported_and_are_not_of_it() {
     let mut spec = spec(Model::Closed { users: 30 }, Until::Elapsed(3 * S));
     spec.grace_ns = 10 * S;
     let mut seconds = Vec::new();

@@ -64,7 +64,7 @@ impl Update {
     }
 }
 
-/// Who else is told, over HTTP.
+/// Who else is reported, over HTTP.
 #[derive(Default)]
 pub struct Serving {
     /// Metrics.
@@ -174,7 +174,7 @@ impl View {
         self.take_away();
         if let Some(metrics) = &self.metrics {
             metrics.finish();
-            // Also where nothing is told while it runs: whoever asked for a push has to hear that none came.
+            // Also where nothing is reported while it runs: whoever asked for a push has to hear that none came.
             metrics.fault().into_iter().for_each(|text| crate::exit::note(&text));
         }
     }

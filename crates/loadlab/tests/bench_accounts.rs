@@ -23,7 +23,7 @@ on_every_backend! {
     a_request_that_was_read_and_not_answered_is_never_sent_again
     closing_after_some_answers_costs_nothing_when_it_is_said
     closing_an_idle_connection_unannounced_is_no_failure
-    a_reset_that_may_have_come_before_reading_is_told_as_sent_again_or_failed
+    a_reset_that_may_have_come_before_reading_is_reported_as_sent_again_or_failed
     what_is_not_safe_to_repeat_is_not_repeated
 }
 
@@ -37,7 +37,7 @@ fn exact(args: &[&str], script: impl Script, requests: u64) {
     all.extend(args);
     let (json, code) = measured(&all);
     let counts = server.settled();
-    // A machine that is too busy to keep to a schedule is told as such, and only as such.
+    // A machine that is too busy to keep to a schedule is reported as such, and only as such.
     assert!(code == 0 || code == 4 && doubts(&json).contains(&"late".to_owned()), "{json:#}");
     assert_eq!(n(&json, "requests.ok"), requests, "{args:?} {json:#}");
     assert_eq!(n(&json, "requests.due"), requests);
@@ -245,7 +245,7 @@ fn a_request_that_was_read_and_not_answered_is_never_sent_again() {
 
 /// A reset right after reading is the same to the network as one that threw the request away unread (the
 /// acknowledgement was still held back). What is safe to do twice is sent again then, and told as that.
-fn a_reset_that_may_have_come_before_reading_is_told_as_sent_again_or_failed() {
+fn a_reset_that_may_have_come_before_reading_is_reported_as_sent_again_or_failed() {
     let (json, requests, faults) = faults_on_used_connections(Step::Reset, "GET");
     let (failed, again) = (n(&json, "requests.failed"), n(&json, "connections.requests_resent"));
     assert_eq!(failed + again, faults, "{json:#}");

@@ -107,7 +107,7 @@ fn a_starved_generator_is_invalid_in_the_open_model() {
     assert!(f(&json, "generator.throttled_s").unwrap() > 0.2, "{json:#}");
 }
 
-/// Users wait for the generator, and nobody is told that the system is slow.
+/// Users wait for the generator, and nobody is reported that the system is slow.
 fn a_starved_generator_is_a_note_in_the_closed_model() {
     let _alone = alone();
     let Some(tenth) = Tenth::of_a_core() else { return common::skip::skip(NO_LIMITS) };
@@ -284,9 +284,9 @@ fn a_server_that_starves_connections() {
     assert!(!doubts(&json).contains(&"unfair".to_owned()), "{json:#}");
 }
 
-/// Doubts are told on standard error while the load runs, once each.
+/// Doubts are reported on standard error while the load runs, once each.
 #[test]
-fn doubts_are_told_as_they_arise() {
+fn doubts_are_reported_as_they_arise() {
     let _alone = alone();
     let server = Server::start(slow(Duration::from_millis(50)));
     let url = server.url("/");

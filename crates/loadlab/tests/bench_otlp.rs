@@ -95,7 +95,7 @@ fn the_last_push_holds_what_the_server_counted() {
 
 /// Whatever a collector does, the run does not mind, and says it once.
 #[test]
-fn a_collector_that_fails_disturbs_nothing_and_is_told_once() {
+fn a_collector_that_fails_disturbs_nothing_and_is_reported_once() {
     let target = Server::start(good);
     let check = |url: &str, more: &[&str], expect: &str| {
         let before = target.settled().answered;

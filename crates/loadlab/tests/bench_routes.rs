@@ -13,7 +13,7 @@ on_every_backend! {
     a_proxy_is_asked_for_whole_urls
     a_proxy_is_asked_for_tunnels_to_https
     http_2_goes_through_tunnels
-    a_proxy_that_wants_a_user_is_told_one_or_refuses
+    a_proxy_that_wants_a_user_is_reported_one_or_refuses
     a_proxy_that_gives_no_tunnel
     a_proxy_is_sent_no_name_that_is_not_allowed
     a_proxy_is_sent_no_host_but_the_urls
@@ -70,7 +70,7 @@ fn http_2_goes_through_tunnels() {
     assert_eq!(nginx.answered("HTTP/2.0 200 /page"), 200);
 }
 
-fn a_proxy_that_wants_a_user_is_told_one_or_refuses() {
+fn a_proxy_that_wants_a_user_is_reported_one_or_refuses() {
     let nginx = Nginx::start();
     let proxy = Proxy::start(Some("Basic YWRhOnAgdw=="));
     let with_user = format!("http://ada:p%20w@{}", proxy.address);
@@ -94,7 +94,7 @@ fn a_proxy_that_wants_a_user_is_told_one_or_refuses() {
     assert!(!reported.stdout.contains("p w") && !reported.stdout.contains("YWRh"), "{}", reported.stdout);
 }
 
-/// Of ten requests the proxy gives the first two a tunnel and then does as it is told.
+/// Of ten requests the proxy gives the first two a tunnel and then does as it is reported.
 fn with_faulty_proxy(steps: Vec<Step>) -> (serde_json::Value, u64) {
     let script = move |request: &Request| match request.connection {
         // What comes through a tunnel is answered here as well.

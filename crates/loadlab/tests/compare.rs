@@ -51,7 +51,7 @@ fn two_trials_tell_nothing() {
 }
 
 #[test]
-fn mistakes_are_told_with_what_there_is() {
+fn mistakes_are_reported_with_what_there_is() {
     let lab = Lab::new();
     let run = committed();
     let check = |args: &[&str], holds: &[&str]| {

@@ -45,7 +45,7 @@ fn the_users_a_plan_takes_are_found() {
     assert!((8..=16).contains(&level), "{json:#}");
     let path = json["search"]["path"].as_array().expect("a path");
     assert!(path.len() <= 15 && path[0]["level"] == 8, "{json:#}");
-    // the system was brought up once, and the record is one that can be reported of
+    // the system was brought up once, and the record is one that can be reported
     let ups = path.iter().map(|step| {
         let case = format!("users-{}", step["level"]);
         lab.record().events(&case, step["trial"].as_u64().expect("a number") as u32, "up").len()
@@ -160,7 +160,7 @@ fn a_rate_is_searched_on_a_url_until_the_backlog_grows() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_runs() {
+fn mistakes_are_reported_before_anything_runs() {
     let lab = Lab::new();
     lab.file("plan.yaml", &plan());
     let two = format!("{}matrix:\n  axes: {{ size: [1, 2] }}\n", plan());

@@ -87,7 +87,7 @@ fn containers_are_components() {
 }
 
 #[test]
-fn what_is_wrong_with_a_container_is_told() {
+fn what_is_wrong_with_a_container_is_reported() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
     let run = |components: &str, expect: &[&str]| {
@@ -125,7 +125,7 @@ fn what_is_wrong_with_a_container_is_told() {
 }
 
 #[test]
-fn a_kill_for_memory_is_told() {
+fn a_kill_for_memory_is_reported() {
     let (engine, lab) = (Engine::start(), Lab::new());
     context(lab.path());
     // The shell holds what it reads; `/dev/zero` has no end. It begins once the load has: a death before that is another.

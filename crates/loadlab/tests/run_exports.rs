@@ -27,7 +27,7 @@ fn expectations_as_junit() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_and_the_record_stays() {
+fn a_file_that_cannot_be_written_is_reported_and_the_record_stays() {
     let lab = Lab::new();
     let ran = lab.run(&plan(&[component("web", "", &[])], ""), &["--junit", "no/such/folder.xml"]);
     ran.expect(5, &["cannot write no/such/folder.xml"]);
@@ -91,7 +91,7 @@ fn metrics_while_it_goes_on() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told_before_anything_runs() {
+fn an_address_that_is_taken_is_reported_before_anything_runs() {
     let lab = Lab::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

@@ -65,7 +65,7 @@ fn what_runs_already_is_watched_and_left_alone() {
 }
 
 #[test]
-fn what_does_not_run_is_told() {
+fn what_does_not_run_is_reported() {
     let port = endpoint("nothing 1\n");
     for (external, expect) in [
         ("pid: 4194999".to_owned(), "component `other`: no process has the pid 4194999"),

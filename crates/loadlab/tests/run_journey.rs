@@ -61,7 +61,7 @@ fn a_part_whose_file_is_not_there_is_named() {
 
 /// What a report says of a target is where it was, with what changes from request to request as the plan has it.
 #[test]
-fn a_target_is_told_with_what_was_known_of_it() {
+fn a_target_is_reported_with_what_was_known_of_it() {
     let lab = Lab::new();
     let load = "load:\n  users: 2\n  requests: 4\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/a?u=${uuid}\" }]\n";
     lab.run(&plan(&[component("web", "", &[])], load), &[]).expect(0, &[]);

@@ -148,7 +148,7 @@ fn customers_log_in_shop_and_log_out() {
     assert_eq!(server.counts().requests, 29);
 }
 
-/// A check that fails is told with what was there instead.
+/// A check that fails is reported with what was there instead.
 #[test]
 fn failed_checks_show_what_was_there_instead() {
     let server = shop(Arc::default());
@@ -227,7 +227,7 @@ fn a_feed_without_the_column_is_a_mistake_of_the_plan() {
 
 /// A `setup` that fails ends the trial before it begins.
 #[test]
-fn a_setup_that_fails_is_told() {
+fn a_setup_that_fails_is_reported() {
     let server = shop(Arc::default());
     let lab = Lab::new();
     let url = server.url("/nothing");
@@ -287,7 +287,7 @@ fn customers_shop_over_http2_and_over_what_the_server_offers() {
     }
 }
 
-/// What a capture takes as a number is told, and can be expected.
+/// What a capture takes as a number is reported, and can be expected.
 #[test]
 fn captured_numbers_are_statistics() {
     let server = shop(Arc::default());

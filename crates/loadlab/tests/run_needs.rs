@@ -36,7 +36,7 @@ fn a_port_that_is_taken() {
 }
 
 #[test]
-fn what_is_given_is_told_as_tried_out() {
+fn what_is_given_is_reported_as_tried_out() {
     let lab = Lab::new();
     lab.file(
         "plan.yaml",

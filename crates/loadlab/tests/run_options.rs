@@ -190,7 +190,7 @@ fn what_loadlab_tells_about_itself() {
 }
 
 #[test]
-fn licences_are_told_of_what_is_in_the_program() {
+fn licences_are_reported_of_what_is_in_the_program() {
     let ran = Lab::new().loadlab(&["licenses"]);
     ran.expect(0, &[]);
     for text in ["rustls ", "uPlot", "Apache License", "Permission is hereby granted"] {

@@ -235,7 +235,7 @@ fn figures_of_cases_are_worked_out() {
     assert_eq!(derived[1]["rounds"]["ratio"], serde_json::json!([3.0, 3.0, 3.0]));
     let interval = ["ratio", "low", "high"].map(|k| derived[1][k].as_f64().unwrap());
     assert!(interval.iter().all(|v| (v - 3.0).abs() < 1e-9), "{interval:?}");
-    // Of a part of the cases what can be told is told.
+    // Of a part of the cases what can be known is reported.
     let lab = Lab::new();
     lab.run(&text, &["--case", "one"]).expect(0, &[]);
     let report: Value = serde_json::from_str(&lab.record().report("json")).unwrap();

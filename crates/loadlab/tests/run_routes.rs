@@ -218,7 +218,7 @@ fn lists_of_urls_are_taken_in_turn() {
 }
 
 #[test]
-fn every_address_of_a_name_is_used_and_a_name_without_one_is_told() {
+fn every_address_of_a_name_is_used_and_a_name_without_one_is_reported() {
     let one = Server::start(good);
     let port = one.address.port();
     let others = [Server::at(&format!("127.0.0.2:{port}"), good), Server::at(&format!("[::1]:{port}"), good)];

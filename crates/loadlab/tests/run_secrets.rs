@@ -219,7 +219,7 @@ fn started(mut command: Command, lab: &Lab) -> Child {
     command.envs(known).spawn().expect("loadlab starts")
 }
 
-/// `127.0.0.1:PORT` and the path behind, from what was told.
+/// `127.0.0.1:PORT` and the path behind, from what was reported.
 fn told_address(lab: &Lab, before: &str) -> (String, String) {
     eventually(before, || {
         let reported = lab.read("stderr");

@@ -3,7 +3,7 @@
 use crate::run_support;
 use crate::run_support::{LOAD, Lab, component, plan};
 
-/// Names of `[N/M] CASE, trial T` in the order they were told.
+/// Names of `[N/M] CASE, trial T` in the order they were reported.
 fn told_trials(err: &str) -> Vec<&str> {
     err.lines().filter_map(|l| l.strip_prefix('[')?.split_once("] ").map(|(_, trial)| trial)).collect()
 }
@@ -77,7 +77,7 @@ fn nginx_under_limits() {
         return run_support::skip::skip("nginx is not installed");
     }
     let lab = Lab::new();
-    // Port, folder and upstream are told on the command line, as a plan's file cannot hold templates.
+    // Port, folder and upstream are reported on the command line, as a plan's file cannot hold templates.
     let script = "mkdir -p \"$2\"\ncat > \"$2/nginx.conf\" <<E\ndaemon off; worker_processes 1; pid $2/pid; error_log stderr;\n\
         events { worker_connections 200; }\nhttp { access_log off; client_body_temp_path $2/a; proxy_temp_path $2/b; \
         fastcgi_temp_path $2/c; uwsgi_temp_path $2/d; scgi_temp_path $2/e;\n\
@@ -130,7 +130,7 @@ fn lifetimes_and_commands() {
     expect.extend(trial(&["web"], "b"));
     assert_eq!(lab.lines("story"), expect);
     let record = lab.record();
-    // What a trial takes down is told in that trial, and nothing of it looks like a restart in the next.
+    // What a trial takes down is reported in that trial, and nothing of it looks like a restart in the next.
     let down = |case: &str, trial: u32| -> Vec<String> {
         let downs = record.events(case, trial, "down");
         downs.iter().filter_map(|e| e["component"].as_str().map(str::to_owned)).collect()
@@ -281,7 +281,7 @@ fn a_steady_probe_ends_the_drain() {
     lab.run(&plan(&[web], &format!("{probes}{load}{drain}")), &[]).expect(0, &[]);
 }
 
-/// The deadline comes first: that is told everywhere, and no time is given for a drain that never ended.
+/// The deadline comes first: that is reported everywhere, and no time is given for a drain that never ended.
 #[test]
 fn a_drain_that_does_not_end() {
     let lab = Lab::new();

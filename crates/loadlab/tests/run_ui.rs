@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::run_support;
 use crate::run_support::{Lab, Served, component, plan};
 
-/// Where the page is, from what was told.
+/// Where the page is, from what was reported.
 #[track_caller]
 fn page_in(reported: &str) -> String {
     let url = reported.split("live in the browser: ").nth(1).and_then(|t| t.lines().next());
@@ -271,7 +271,7 @@ fn whoever_lacks_the_token_or_comes_from_elsewhere_gets_nothing() {
 }
 
 #[test]
-fn an_address_that_cannot_be_had_is_told_before_anything_runs() {
+fn an_address_that_cannot_be_had_is_reported_before_anything_runs() {
     let lab = Lab::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("--ui={}", taken.local_addr().unwrap());

@@ -137,7 +137,7 @@ fn a_probe_that_fails_never_stands_still_in_silence() {
 }
 
 #[test]
-fn what_is_lost_is_told_by_ids() {
+fn what_is_lost_is_reported_by_ids() {
     let lab = Lab::new();
     let web = component("web", "\"lose_every\": 7", &[]);
     let load = "load:\n  users: 3\n  requests: 70\n  batches: { repeat: 2 }\n  journey:\n    \
@@ -270,7 +270,7 @@ fn an_event_that_cannot_be_carried_out_spoils_the_trial() {
     ran.expect(3, &["event `pause edge` failed: edge: it is not up"]);
 }
 
-/// The kernel's kill is told with its time, beside the limit.
+/// The kernel's kill is reported with its time, beside the limit.
 #[test]
 fn a_kill_for_memory_has_its_time() {
     let lab = Lab::new();

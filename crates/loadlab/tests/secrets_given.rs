@@ -1,4 +1,4 @@
-//! Credentials on their way in: from the environment, from files, from the command line. What is told about them does not
+//! Credentials on their way in: from the environment, from files, from the command line. What is reported about them does not
 //! show them.
 
 use crate::common;

@@ -140,7 +140,7 @@ pub(crate) fn is_outside_only(text: &str) -> bool {
     pieces(text).is_ok_and(|list| list.iter().all(names))
 }
 
-/// Adds what a text asks for; what is written wrongly is told when it is read.
+/// Adds what a text asks for; what is written wrongly is reported when it is read.
 pub(crate) fn collect(text: &str, found: &mut Vec<Reference>) {
     for piece in pieces(text).unwrap_or_default() {
         let Piece::Name(name) = piece else { continue };

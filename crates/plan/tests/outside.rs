@@ -208,7 +208,7 @@ fn a_set_option_asks_as_a_plan_does() {
 }
 
 #[test]
-fn what_is_missing_is_told_at_once_with_its_place() {
+fn what_is_missing_is_reported_at_once_with_its_place() {
     let text = step(
         "{ get: \"http://127.0.0.1/?a=${env.NONE}&b=${env.PORT}\", headers: { A: \"${file:gone}\", \
          B: \"${env.LINES}\", C: \"${env.BROKEN}${file:huge}\" }, auth: { bearer: \"${env.9}\" }, \

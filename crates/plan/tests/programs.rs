@@ -46,7 +46,7 @@ fn a_program_is_read() {
 }
 
 #[test]
-fn what_is_wrong_with_a_program_is_told() {
+fn what_is_wrong_with_a_program_is_reported() {
     insta::assert_snapshot!(plain(&format!("{HEAD}{PROBES}load:\n  command: {{ run: x, counted_by: store }}\n")), @r"
     plan.yaml:6:34: there is no probe `store`
        |

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_limited_is_told() {
+    fn only_what_is_limited_is_reported() {
         let limits = LimitsInForce {
             cpu_cores: Some(0.01),
             memory_bytes: Some(15 << 20),

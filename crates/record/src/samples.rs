@@ -1,7 +1,7 @@
 //! The samples of a trial in little room.
 //!
 //! A [`Sample`] has a place for everything that a kernel may tell, and most tell a third of it: an hour of ten components
-//! takes 26 MB so. Here only what was told takes room, a word each, and names are held once. Readers unpack one trial at a
+//! takes 26 MB so. Here only what was reported takes room, a word each, and names are held once. Readers unpack one trial at a
 //! time.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,7 @@
 //! The document of one trial: `bench --json` and each trial's `summary.json`.
 //!
 //! Names and shapes are a contract others build on: additions are free, a change breaks. Durations are in
-//! milliseconds, rates per second of the measured window, sizes in bytes. A number that cannot be told is
+//! milliseconds, rates per second of the measured window, sizes in bytes. A number that cannot be known is
 //! `null`, never zero.
 
 use std::collections::BTreeMap;
@@ -151,14 +151,14 @@ pub struct Doubt {
 pub struct Expectation {
     /// As written.
     pub expr: String,
-    /// `null`: it could not be told (too few samples, unknown number); counts as failed.
+    /// `null`: it could not be known (too few samples, unknown number); counts as failed.
     pub holds: Option<bool>,
     /// The left-hand number of its first (or failing) comparison, in the unit it was written in.
     pub value: Option<f64>,
     /// The unit of `value`: `ms`, `s`, `%`, `MiB`, `/s`; empty for plain numbers.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub unit: String,
-    /// Why it could not be told, or which part failed.
+    /// Why it could not be known, or which part failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub note: Option<String>,
 }
@@ -369,7 +369,7 @@ impl Distribution {
     ///
     /// The quantile lies between two bounds: censored values taken at their age (`low`), and taken as endless
     /// (`high`). Where the two differ by more than 1 % it is not known, only that it is at least `low`; else
-    /// `high` is told, which never flatters.
+    /// `high` is reported, which never flatters.
     pub fn with_censored(known: &Histogram, censored: &Histogram) -> Self {
         let mut all = known.clone();
         all.merge(censored);

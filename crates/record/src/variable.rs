@@ -9,7 +9,7 @@ pub enum Variable {
     Iteration,
     /// The request's number within the load; no two requests have the same.
     Sequence,
-    /// A number that no other request of the trial has, in any load or batch; loss is told by it.
+    /// A number that no other request of the trial has, in any load or batch; loss is reported by it.
     Id,
     /// A random UUID (version 4), another one at each place.
     Uuid,

@@ -19,7 +19,7 @@ pub struct Document {
     pub answer: Vec<Fact>,
     /// The worst verdict of its cases.
     pub verdict: Verdict,
-    /// Every case with its verdict, in order; `section` is where it is told.
+    /// Every case with its verdict, in order; `section` is where it is reported.
     pub cases: Vec<CaseLink>,
     /// Its sections, in order.
     pub sections: Vec<Section>,
@@ -253,7 +253,7 @@ impl Ratio {
     }
 }
 
-/// A figure of a case: its median and the range over trials; `None` where it cannot be told.
+/// A figure of a case: its median and the range over trials; `None` where it cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Median.

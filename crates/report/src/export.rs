@@ -201,7 +201,7 @@ fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
 }
 
 /// One row a figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. What
-/// cannot be told has no value and says why in `note` (`over 1000`: at least that; `needs 1000`: samples).
+/// cannot be known has no value and says why in `note` (`over 1000`: at least that; `needs 1000`: samples).
 pub fn csv(run: &RunRecord) -> String {
     let findings = findings(run);
     let mut out = String::new();

@@ -1,7 +1,7 @@
 //! Figures as people read them: durations, percentiles that may be unknown, shares, counts.
 //!
-//! One place, so that the terminal, Markdown and HTML never disagree about a number. A figure that cannot
-//! be told is words (`needs 1,000`, `> 30 s`, `–`), never zero.
+//! One place, so that the terminal, Markdown and HTML never disagree about a number. A figure that is not
+//! known is words (`needs 1,000`, `> 30 s`, `–`), never zero.
 
 use loadlab_analysis::metric::{Unit, Value};
 use loadlab_record::numbers::samples_needed;
@@ -86,7 +86,7 @@ pub fn percentile_label(name: &str) -> String {
     name.replace('_', ".")
 }
 
-/// A figure of a distribution by its name, as it can be told: the value, `> 30 s` where it lies among
+/// A figure of a distribution by its name, as it can be known: the value, `> 30 s` where it lies among
 /// censored ones, `needs 1,000` where there are too few samples, `–` where there are none.
 pub fn figure(distribution: &Distribution, name: &str) -> String {
     let value = distribution.figure(name).flatten();
@@ -111,7 +111,7 @@ pub fn percentile_label_of(id: &str) -> String {
     if digits { percentile_label(id) } else { id.to_owned() }
 }
 
-/// A value in its unit, as it can be told.
+/// A value in its unit, as it can be known.
 pub fn value(value: Value, unit: Unit) -> String {
     match value {
         Value::Known(v) => known(v, unit),

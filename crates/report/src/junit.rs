@@ -1,6 +1,6 @@
 //! Expectations as JUnit XML, for continuous integration that shows test results.
 //!
-//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be told, is a failure; a
+//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be known, is a failure; a
 //! measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
 //! expectations is one test that passes by having been run.
 

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_of_many_names_is_told() {
+    fn the_newest_of_many_names_is_reported() {
         let named =
             Axis { names: (0..20).map(|i| (f64::from(i), format!("run {i}"))).collect(), ..axis(false) };
         let labels = Scale::over(std::iter::empty(), &named).labels(&named);

@@ -73,7 +73,7 @@ fn in_markdown_and_html() {
     assert!(markdown.contains("| p99 &lt;b&gt; | better | 0.62 × (0.5 … 0.77) |"), "{markdown}");
     let html = html(&document());
     assert!(html.contains("<b class=\"bad\">worse</b> · 0.8 × (0.76 … 0.85)"), "{html}");
-    // one point for each that is told, and 1 in the middle
+    // one point for each that is reported, and 1 in the middle
     assert_eq!(html.matches("<i class=\"dot ").count(), 4);
     assert!(!html.contains("p99 <b>"));
 }

@@ -75,7 +75,7 @@ impl SearchRequest {
         u64::from(self.max_levels) * u64::from(1 + INVALID_AGAIN + GROWS)
     }
 
-    /// Whether requests of all its trials have ids of their own, if what was stored is told by them.
+    /// Whether requests of all its trials have ids of their own, if what was stored is reported by them.
     pub fn ids_suffice(&self, case: &Case) -> bool {
         let by_ids =
             case.durability.as_ref().is_some_and(|loss| !matches!(loss.persisted, plan::Persisted::Probe(_)));
@@ -542,7 +542,7 @@ fn grown(length_ns: u64, factor: f64, most_ns: u64) -> u64 {
     wanted.clamp(length_ns + 1, most_ns)
 }
 
-/// How many times longer a trial must be for an expectation that could not be told for want of samples; `None` where
+/// How many times longer a trial must be for an expectation that could not be known for want of samples; `None` where
 /// that is not what is missing.
 fn longer(summary: &Summary, expect: &[Expr]) -> Option<f64> {
     let numbers = SummaryNumbers::new(summary, &[]);

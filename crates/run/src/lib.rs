@@ -3,7 +3,7 @@
 //! - [`bench()`]: one load against URLs, no system, no record.
 //! - [`conduct()`]: a plan from its builds to its last trial, recorded as it goes.
 //! - [`find()`]: the search for capacity.
-//! - [`event`]: what is told while it runs, one closed enum; live views read nothing else.
+//! - [`event`]: what is reported while it runs, one closed enum; live views read nothing else.
 //! - [`journey`]: journeys of the plan as the engine wants them.
 //! - [`preflight`]: whether this machine is fit for a load, before it runs.
 //!

@@ -17,7 +17,7 @@ use loadlab_system::{Cancel, Component, Notice, ProcessId, TrialClock, Watched, 
 use crate::event::RunEvent;
 use crate::readings::Readings;
 
-/// Where events are told. Called from several threads.
+/// Where events are reported. Called from several threads.
 pub type EventSink<'a> = &'a (dyn Fn(RunEvent) + Sync);
 
 /// A trial under way.
@@ -40,10 +40,10 @@ struct Observed {
     waiting: Vec<(u64, EventKind)>,
     events: Vec<Event>,
     samples: Vec<Sample>,
-    /// How many of them were told.
+    /// How many of them were reported.
     reported: usize,
     readings: Readings,
-    /// Kills for memory that were told, by component.
+    /// Kills for memory that were reported, by component.
     kills: HashMap<ProcessId, u64>,
     /// Processes whose death spoils this trial. Others died before it or were taken down by us.
     members: Vec<ProcessId>,

@@ -84,7 +84,7 @@ fn readiness_by_http_tcp_and_log() {
 }
 
 #[test]
-fn one_that_is_never_ready_is_told_with_its_last_lines() {
+fn one_that_is_never_ready_is_reported_with_its_last_lines() {
     let bench = Bench::new();
     let port = free_port();
     let mut spec = bench.spec("web", "echo starting; echo no such table >&2; exec sleep 1000");
@@ -104,7 +104,7 @@ fn one_that_is_never_ready_is_told_with_its_last_lines() {
 }
 
 #[test]
-fn one_that_ends_while_waited_for_is_told_at_once() {
+fn one_that_ends_while_waited_for_is_reported_at_once() {
     let bench = Bench::new();
     let mut spec = bench.spec("db", "echo cannot open data.db >&2; exit 3");
     spec.ready = Ready::Tcp { addr: format!("127.0.0.1:{}", free_port()), within_ns: u64::MAX / 4 };
@@ -341,7 +341,7 @@ fn a_memory_hog_is_killed_and_told() {
 }
 
 #[test]
-fn one_that_is_never_ready_since_it_has_too_little_memory_is_told_why() {
+fn one_that_is_never_ready_since_it_has_too_little_memory_is_reported_why() {
     let bench = Bench::new();
     if !bench.has_limits() {
         return limits_are_refused(&bench);

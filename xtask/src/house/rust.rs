@@ -75,7 +75,7 @@ impl Source {
         self.is_test || self.tests.iter().any(|range| range.contains(&line))
     }
 
-    /// Every path of names that is written or imported, tests included. Imports are told whole:
+    /// Every path of names that is written or imported, tests included. Imports are reported whole:
     /// `use std::{fs, io::{self, Read}}` gives `std::fs`, `std::io` and `std::io::Read`.
     pub fn named(&self) -> Vec<Named> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Assertions that are all made before any of them is told, so that one run shows everything that does not hold.
+//! Assertions that are all made before any of them is reported, so that one run shows everything that does not hold.
 
 use std::fmt::Display;
 

@@ -1,5 +1,5 @@
 //! trade-processor's own assertions: every valid message that was accepted is stored once, whatever was killed meanwhile;
-//! the live page counts the same, in a real browser, and is told of it without asking; nothing outlives a run, not even
+//! the live page counts the same, in a real browser, and is reported of it without asking; nothing outlives a run, not even
 //! one that is killed. How fast it was is a finding and not asserted.
 
 use std::fs;

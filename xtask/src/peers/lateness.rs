@@ -164,7 +164,7 @@ pub fn one(
     };
     let ran =
         measure(tool.command(&order)?, &bench.cores, &bench.scratch, Duration::from_secs(seconds + 60))?;
-    // 4: loadlab itself calls the measurement invalid, as it must where it was late. The figures are told.
+    // 4: loadlab itself calls the measurement invalid, as it must where it was late. The figures are reported.
     let good = ran.status.success() || (tool.name == "loadlab" && ran.status.code() == Some(4));
     ensure!(good, "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
     Ok((tool.reported(&order, &ran.stdout)?, stub.end()?))

@@ -121,7 +121,7 @@ impl Drop for Bench {
 /// Runs it.
 ///
 /// # Errors
-/// loadlab cannot be built, nginx is not there, or a name is unknown. A tool's failure is told in the table.
+/// loadlab cannot be built, nginx is not there, or a name is unknown. A tool's failure is reported in the table.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let began = Instant::now();
     known(args)?;

@@ -44,7 +44,7 @@ impl Server {
         }
         fs::write(files.join("post"), "")?;
         fs::write(dir.join("body"), "y".repeat(POSTED))?;
-        // Free now; that somebody takes it before nginx does would be told by nginx.
+        // Free now; that somebody takes it before nginx does would be reported by nginx.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (address, secure, streams) = (free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");

@@ -3,13 +3,13 @@
 //!
 //! What is looked for, from what leaves no choice to what is a conclusion:
 //!
-//! 1. the *generator*: a doubt that makes the trial INVALID says that nothing else can be told;
+//! 1. the *generator*: a doubt that makes the trial INVALID says that nothing else can be known;
 //! 2. a component that *died*, or was killed for memory;
 //! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*; without an *open file* left;
 //! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after 1, 3
 //!    and 7 s: a full accept queue, or a network that loses packets);
 //! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
-//! 6. a component that waited for its *disk*, on *one full core*, or a *machine* without an idle one (if others keep it busy, that is told last, and
+//! 6. a component that waited for its *disk*, on *one full core*, or a *machine* without an idle one (if others keep it busy, that is reported last, and
 //!    explains nothing about the system);
 //! 7. *a few at a time*: nothing is busy, and yet most requests wait for most of their time, since throughput times the
 //!    fastest response (Little's law) leaves room for a few only: a pool, a lock, a number of workers;
@@ -34,7 +34,7 @@ use crate::trend::{stretches, trend};
 const THROTTLED_SHARE: f64 = 0.05;
 /// CPU above this share of a limit, a core or a machine leaves no reserve.
 const BUSY_SHARE: f64 = 0.90;
-/// A core that is wholly used, as far as CPU time can be told.
+/// A core that is wholly used, as far as CPU time can be known.
 const WHOLE_SHARE: f64 = 1.05;
 /// What a thread that does all the work and those that clean up behind it use together (a collector of garbage, a
 /// compiler): of such servers' CPU time a tenth or two.
@@ -119,7 +119,7 @@ pub struct Suspect {
     pub kind: Kind,
     /// Which component, probe or machine; `None` where nobody can be named.
     pub who: Option<String>,
-    /// When it first was, seconds on the trial's clock, where that can be told.
+    /// When it first was, seconds on the trial's clock, where that can be known.
     pub at_s: Option<f64>,
     /// What is said of it, without a full stop.
     pub text: String,
@@ -169,7 +169,7 @@ pub fn suspects(trial: TrialData<'_>) -> Vec<Suspect> {
     replicas_together(found)
 }
 
-/// Replicas of one component that are at the same end are told once, by the one that comes first.
+/// Replicas of one component that are at the same end are reported once, by the one that comes first.
 fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
     fn stem(suspect: &Suspect) -> Option<&str> {
         let name = suspect.who.as_deref()?;
@@ -240,7 +240,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
     const OWN: [&str; 7] =
         ["late", "throttled", "generator_stalled", "client_limit", "generator_cpu", "users_idle", "cpu_wait"];
     let doubts = trial.summary.doubts.iter().filter(|d| OWN.contains(&d.kind.as_str()));
-    // A generator without reserve is told in the closed model even where nothing rests on it; hiccups are not.
+    // A generator without reserve is reported in the closed model even where nothing rests on it; hiccups are not.
     let own: Vec<_> =
         doubts.filter(|d| d.grave || ["generator_cpu", "throttled"].contains(&d.kind.as_str())).collect();
     let Some(worst) = own.iter().find(|d| d.grave).or(own.first()) else { return Vec::new() };
@@ -459,7 +459,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
         .collect();
     let ours: f64 = shares.iter().map(|(_, s)| s).sum();
     let others = (used * trial.cores as f64 - ours).max(0.0);
-    // A machine that others keep busy explains nothing about this system; it is told, and decides nothing.
+    // A machine that others keep busy explains nothing about this system; it is reported, and decides nothing.
     let is_ours = ours >= others;
     shares.push(("others", others));
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));

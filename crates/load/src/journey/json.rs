@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_where() {
+    fn what_is_no_json_is_reported_where() {
         for (document, pointer, expect) in [
             ("", "", "no JSON at 0"),
             ("<html>", "/a", "no JSON at 0"),

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn head_and_body_are_told_without_framing_in_pieces_of_every_size() {
+    fn head_and_body_are_reported_without_framing_in_pieces_of_every_size() {
         let fixed = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
         let cases = [

@@ -14,7 +14,7 @@ pub fn command(args: &CleanArgs) -> Ended {
         Ok(items) => items,
         Err(error) => return Ended::error(Exit::CouldNotRun, error),
     };
-    // What no state file knows of. What one does know of, and could not be removed, is told once.
+    // What no state file knows of. What one does know of, and could not be removed, is reported once.
     let mut items = items;
     for stray in clean::clean_engines(how) {
         if !items.iter().any(|item| item.what == stray.what) {

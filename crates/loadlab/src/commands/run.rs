@@ -168,7 +168,7 @@ fn finish(args: &RunArgs, result: &RunResult) -> Ended {
     }
 }
 
-/// What spoiled trials, which nobody was told while they ran. What follows from the same is told once.
+/// What spoiled trials, which nobody was reported while they ran. What follows from the same is reported once.
 fn report_failures(result: &RunResult) {
     let mut reported: Vec<&str> = Vec::new();
     for trial in &result.trials {

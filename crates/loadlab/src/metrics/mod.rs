@@ -54,7 +54,7 @@ impl Metrics {
             known.since = SystemTime::now();
         }
         known.state.event(now_s, event);
-        // The next trial begins anew: what this one came to would never be told.
+        // The next trial begins anew: what this one came to would never be reported.
         if let (Some(pusher), RunEvent::TrialEnded { .. }) = (&self.pusher, event) {
             pusher.push(&known);
         }

@@ -1,7 +1,7 @@
 //! Metrics pushed to a collector of OpenTelemetry: OTLP over HTTP or HTTPS with JSON (opentelemetry-proto 1, `ExportMetricsServiceRequest`).
 //!
 //! One thread sends, on a connection for each push, and is given what to send: a collector that is slow, refuses or is not
-//! there costs a push and disturbs nothing. What went wrong first is told once. Sums are cumulative, so that the next push
+//! there costs a push and disturbs nothing. What went wrong first is reported once. Sums are cumulative, so that the next push
 //! makes up for a lost one.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
@@ -194,7 +194,7 @@ impl Pusher {
 
     /// Pushes what is known now, when its turn comes.
     pub fn push(&self, known: &Known) {
-        // Full: the collector has fallen behind, and what went wrong is told by the thread.
+        // Full: the collector has fallen behind, and what went wrong is reported by the thread.
         let _ = self.bodies.try_send(Message::Push(document(known, SystemTime::now())));
     }
 

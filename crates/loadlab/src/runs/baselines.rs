@@ -67,7 +67,7 @@ impl Baselines {
     }
 }
 
-/// The folder a run lies in, and its name there. The baseline of a run is told there, wherever it was asked from.
+/// The folder a run lies in, and its name there. The baseline of a run is reported there, wherever it was asked from.
 ///
 /// # Errors
 /// In words: it lies nowhere.

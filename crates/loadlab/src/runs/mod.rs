@@ -26,7 +26,7 @@ pub fn found(run: &Path, runs: &Path) -> Result<PathBuf, String> {
     newest.map(|listed| listed.run.dir).ok_or_else(|| format!("no run in {}", runs.display()))
 }
 
-/// Runs in a folder, newest first. What cannot be read is told and left out; other folders are none of ours.
+/// Runs in a folder, newest first. What cannot be read is reported and left out; other folders are none of ours.
 pub fn runs_in(dir: &Path, name: Option<&str>) -> Result<Vec<Listed>, String> {
     let cannot = |e: std::io::Error| {
         format!(

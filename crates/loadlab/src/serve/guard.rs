@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_token_nothing_is_told() {
+    fn without_the_token_nothing_is_reported() {
         let wrong =
             ["", "0123456789abcdef0123456789abcdee", "TOKEN0", "0123456789abcdef", "live", "favicon.ico"];
         for path in wrong {

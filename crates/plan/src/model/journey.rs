@@ -185,7 +185,7 @@ pub struct FormPart {
     pub name: String,
     /// What it holds.
     pub content: PartContent,
-    /// As the server is told.
+    /// As the server is reported.
     pub filename: Option<String>,
     /// Its media type.
     pub content_type: Option<String>,

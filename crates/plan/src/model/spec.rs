@@ -32,7 +32,7 @@ pub struct Case {
     pub expect: Vec<Expression>,
     /// What happens to the system during the load, in order of time.
     pub events: Vec<EventSpec>,
-    /// How what was stored is told, to compare it with what was accepted.
+    /// How what was stored is reported, to compare it with what was accepted.
     pub durability: Option<DurabilitySpec>,
 }
 
@@ -123,7 +123,7 @@ pub struct MeasuredLimit {
     pub at: Place,
 }
 
-/// How loss is told.
+/// How loss is reported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DurabilitySpec {
     /// Where to ask for what was stored.

@@ -21,7 +21,7 @@ const WITHIN_NS: u64 = 600 * SECOND_NS;
 /// Reads a load with a `command`.
 pub(crate) fn read(r: &mut Reader<'_>, name: &str, fields: &Fields<'_>) -> Option<LoadSpec> {
     for entry in fields.entries().iter().filter(|e| keys::LOAD.key(&e.key).is_some()) {
-        // Those that exclude each other were told of already.
+        // Those that exclude each other were reported already.
         let is_told = keys::LOAD.groups.iter().any(|g| g.keys.contains(&entry.key.as_str()));
         if is_told || keys::BESIDE_COMMAND.contains(&entry.key.as_str()) {
             continue;
@@ -102,7 +102,7 @@ fn read_section(r: &mut Reader<'_>, load: &Fields<'_>) -> Option<CommandLoad> {
 /// The name of a probe of this case.
 fn read_probe(r: &mut Reader<'_>, node: &Node) -> Option<String> {
     let probe = r.scalar(node, "a probe")?;
-    // Probes that could not be read were told of.
+    // Probes that could not be read were reported.
     if !r.probes.contains(&probe.text) && r.problems.count() == 0 {
         let names: Vec<&str> = r.probes.iter().map(String::as_str).collect();
         let hint = match names.is_empty() {

@@ -10,7 +10,7 @@ use crate::text::shorten::shorten;
 use crate::text::span::Span;
 use crate::url;
 
-/// A place in the plan, to be told of later.
+/// A place in the plan, to be named later.
 pub(crate) fn place(r: &Reader<'_>, span: Span) -> Place {
     let spot = r.sources.spot(span);
     Place { file: spot.file, line: spot.line, column: spot.column, snippet: spot.snippet }

@@ -1,7 +1,7 @@
 //! Whether an expression holds: three-valued, with lower bounds for what never ended.
 //!
 //! A number is a range. A censored one reaches from its bound to infinity: it satisfies no `<` (contract: it
-//! fails any), satisfies `>` where its bound does, and otherwise cannot be told.
+//! fails any), satisfies `>` where its bound does, and otherwise cannot be known.
 
 use super::check::Dim;
 use super::{Comparison, Cond, Expr, Kind, Literal, Num, Window, lex};
@@ -14,7 +14,7 @@ pub enum Known {
     Is(f64, Kind),
     /// At least this: it falls among requests that never ended.
     AtLeast(f64, Kind),
-    /// It cannot be told, and why, in words that follow "cannot be told: ".
+    /// It cannot be known, and why, in words that follow "is unknown: ".
     Unknown(String),
 }
 
@@ -23,21 +23,21 @@ pub trait Numbers {
     /// A number by its name (`p99_9`, never `p99.9`), of a part of the load if a window is given.
     fn number(&self, name: &str, window: Option<Window>) -> Known;
 
-    /// Whether a number has kept its value for the last `for_ns` nanoseconds; `None` when that cannot be told.
+    /// Whether a number has kept its value for the last `for_ns` nanoseconds; `None` when that cannot be known.
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool>;
 }
 
 /// What came of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluated {
-    /// `None`: it cannot be told. An expectation then counts as failed, a stop condition as not reached.
+    /// `None`: it cannot be known. An expectation then counts as failed, a stop condition as not reached.
     pub holds: Option<bool>,
     /// The left number of its first comparison, or of the one that decided against it: in the unit the
     /// comparison is written in (`p99 < 2s`: in seconds). `None` for `steady`, and when it is not known exactly.
     pub value: Option<f64>,
     /// The unit of `value`: `ms`, `s`, `%`, `MiB`, `/s`; empty for plain numbers.
     pub unit: String,
-    /// Why it cannot be told, or which part failed where there are several. `None` when there is nothing to add.
+    /// Why it cannot be known, or which part failed where there are several. `None` when there is nothing to add.
     pub note: Option<String>,
 }
 

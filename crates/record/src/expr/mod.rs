@@ -13,7 +13,7 @@
 //! in quotes. `p99.9` is `p99_9`.
 //!
 //! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with
-//! what is known. Evaluating ([`Expr::evaluate`]) asks a [`Numbers`] and is three-valued: what cannot be told
+//! what is known. Evaluating ([`Expr::evaluate`]) asks a [`Numbers`] and is three-valued: what cannot be known
 //! is neither true nor false. Nothing here reads a clock or a file, and no input makes it panic.
 
 mod check;
@@ -140,7 +140,7 @@ impl Expr {
     }
 }
 
-/// True, false, or not to be told.
+/// True, false, or unknown.
 #[derive(Clone, Debug, PartialEq)]
 enum Cond {
     /// All of them; at least two.

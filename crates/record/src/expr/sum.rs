@@ -40,7 +40,7 @@ impl Sum {
     /// Its value in the unit of its kind.
     ///
     /// # Errors
-    /// Why it cannot be told, in words.
+    /// Why it cannot be known, in words.
     pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, Kind), String> {
         let mut notes = Vec::new();
         match range(&self.num, numbers, &mut notes) {

@@ -167,7 +167,7 @@ impl<'a> SummaryNumbers<'a> {
         })
     }
 
-    /// Why a window cannot be told at all.
+    /// Why a window cannot be known at all.
     fn not_covered(&self, window: Window) -> Option<String> {
         let end_s = self.ticks.iter().map(|t| t.to_s).fold(f64::NEG_INFINITY, f64::max);
         if !self.ticks.iter().any(|t| is_inside((t.from_s, t.to_s), window)) {

@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_own_full_disk_is_told_by_path() {
+    fn the_kernels_own_full_disk_is_reported_by_path() {
         let sink = OpenOptions::new().append(true).open("/dev/full").unwrap();
         let mut appender = Appender { path: "/dev/full".into(), sink, lines: 0, bytes: 0, torn: false };
         let error = appender.append(b"one\n").unwrap_err();

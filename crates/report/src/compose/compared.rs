@@ -126,7 +126,7 @@ fn points(value: f64) -> String {
     format!("{:+} points", figures::round(value * 100.0, 2))
 }
 
-/// Ratios beyond this, and below one over it, are told as that: no digit of them means anything.
+/// Ratios beyond this, and below one over it, are reported as that: no digit of them means anything.
 const FAR: f64 = 1000.0;
 
 fn interval(scale: Scale, around: Interval) -> String {
@@ -222,7 +222,7 @@ fn call_words(call: Call) -> (&'static str, Weight) {
     }
 }
 
-/// Why some things cannot be told, how many trials it takes, and what was left out.
+/// Why some things cannot be known, how many trials it takes, and what was left out.
 fn remarks(comparison: &Comparison) -> Option<Vec<Remark>> {
     let remark = |label: &str, text: String| Remark {
         weight: Weight::Doubtful,

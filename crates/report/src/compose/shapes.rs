@@ -1,7 +1,7 @@
 //! How response times are spread: percentile curves of every case, and the heat map of a trial over time.
 //!
 //! Curves are of one trial each, the one with the median goodput: percentiles of several trials are never
-//! pooled. What cannot be told is not drawn: a curve ends where it would need more samples, or where requests
+//! pooled. What cannot be known is not drawn: a curve ends where it would need more samples, or where requests
 //! lie that never ended.
 
 use loadlab_analysis::case::CaseFindings;
@@ -23,10 +23,10 @@ const NINES: usize = 7;
 const COLUMNS: usize = 200;
 /// Rows of a heat map, about.
 const ROWS: f64 = 32.0;
-/// A percentile among censored ones may be off by this factor and is told all the same, as in a summary.
+/// A percentile among censored ones may be off by this factor and is reported all the same, as in a summary.
 const SLACK: f64 = 1.01;
 
-/// Percentile curves, a line a case, from the fastest response to the rarest that can be told.
+/// Percentile curves, a line a case, from the fastest response to the rarest that can be known.
 pub fn curves(findings: &Findings<'_>) -> Option<Chart> {
     let mut lines: Vec<Line> =
         findings.cases.iter().enumerate().filter_map(|(i, case)| curve(i, case)).collect();
@@ -77,7 +77,7 @@ fn curve(index: usize, case: &CaseFindings<'_>) -> Option<Line> {
     })
 }
 
-/// Milliseconds at each place, until they cannot be told.
+/// Milliseconds at each place, until they cannot be known.
 fn percentiles(series: &Series) -> Vec<Option<f64>> {
     let known = Ranks::of(&series.response_ok);
     let mut all = series.response_ok.clone();

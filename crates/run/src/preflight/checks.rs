@@ -7,7 +7,7 @@ use super::{Conntrack, Facts, Finding, Planned, Severity};
 
 type Check = fn(Option<&Planned>, &Facts) -> Option<Finding>;
 
-/// All of them, in the order they are told.
+/// All of them, in the order they are reported.
 pub(super) const ALL: &[Check] = &[
     open_files,
     component_files,

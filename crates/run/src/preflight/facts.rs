@@ -68,7 +68,7 @@ pub struct Conntrack {
     pub count: u64,
     /// How long a closed connection stays in it, seconds.
     pub time_wait_s: u64,
-    /// Whether connections to ourselves are entered; `None` when it could not be told.
+    /// Whether connections to ourselves are entered; `None` when it could not be known.
     pub tracks: Option<bool>,
 }
 
@@ -414,7 +414,7 @@ fn try_io_uring() -> Option<String> {
 }
 
 /// Whether connections to ourselves get into the table: a few are made, and the table's count is looked at. Others
-/// come and go meanwhile, hence "cannot be told" in between.
+/// come and go meanwhile, hence "is unknown" in between.
 fn try_tracking(root: &Path) -> Option<bool> {
     const TRIED: u64 = 8;
     let count = || Some(conntrack(root)?.count);

@@ -336,7 +336,7 @@ fn notes_are_lines_the_worst_first() {
 }
 
 #[test]
-fn of_several_cases_the_worst_is_told() {
+fn of_several_cases_the_worst_is_reported() {
     let of = |name: &str, n| (name.to_owned(), findings(Some(&users(n)), &good()));
     let found = worst(&[of("few", 10), of("many", 30_000), of("more", 40_000)]);
     assert_eq!(found.len(), findings(Some(&small()), &good()).len());

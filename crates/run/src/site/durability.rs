@@ -104,7 +104,7 @@ pub fn prepare(
 /// Compares. The numbers of the load serve where requests carry no ids.
 ///
 /// # Errors
-/// What was stored cannot be told, in words; or more requests were made than there are ids of the trial.
+/// What was stored cannot be known, in words; or more requests were made than there are ids of the trial.
 pub fn compare(persisted: &Persisted, state: &TrialState, ids: Ids, counts: &Counts) -> Result<Loss, String> {
     if !matches!(persisted, Persisted::Probe(..)) {
         ids.tell_apart(counts.started)?;

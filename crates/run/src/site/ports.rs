@@ -57,7 +57,7 @@ impl Ports {
                     number
                 }
             };
-            // One that others were told stays, with its number.
+            // One that others were reported stays, with its number.
             if component.is_relayed && !(is_told(&name) && self.outside.contains_key(&name)) {
                 let (number, socket) = hold_a_free_one()?;
                 self.held.entry(component.name.clone()).or_default().push(socket);

@@ -94,7 +94,7 @@ impl Host<'_> {
         loop {
             let received = tls.receive(&mut came, &mut wire, &mut |event| opened |= event == TlsEvent::Open);
             if let Err(error) = received {
-                // The server is told why; whether it hears it changes nothing.
+                // The server is reported why; whether it hears it changes nothing.
                 let _ = line.socket.write_all(&wire);
                 return Err(first(&error));
             }

@@ -1,6 +1,6 @@
 //! What the plan says about journeys → what the engine's journeys are made of: templates, captures, checks, rows.
 //!
-//! Whatever can go wrong here is told with the step it belongs to, or its place in the plan.
+//! Whatever can go wrong here is reported with the step it belongs to, or its place in the plan.
 
 use std::path::Path;
 
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told() {
+    fn users_are_reported() {
         let steps = steps(
             "    - { get: \"http://a/\", auth: { basic: { user: Aladdin, password: \"open sesame\" } } }\n    - { get: \"http://a/\", auth: { bearer: x } }\n",
         );

@@ -190,7 +190,7 @@ impl Trial<'_> {
     }
 
     /// Every component, the generator and the host, once a second or as often as the plan says, and the probes beside
-    /// them. A watcher that cannot start is told; the load runs without it.
+    /// them. A watcher that cannot start is reported; the load runs without it.
     fn watch(
         &self,
         site: &RunningSystem,
@@ -362,7 +362,7 @@ impl Trial<'_> {
         })
     }
 
-    /// What was accepted and is not stored. `None` if the plan cannot tell, or it could not be told.
+    /// What was accepted and is not stored. `None` if the plan cannot tell, or it could not be known.
     fn compare(&self, state: &TrialState, ready: &Prepared, measured: &Measured) -> Option<Loss> {
         let persisted = ready.persisted.as_ref()?;
         if state.must_end() {
@@ -484,7 +484,7 @@ pub fn cpu_limits(case: &Case) -> BTreeMap<String, f64> {
     components.filter_map(|c| Some((c.name.clone(), c.limits.cpu_cores?))).collect()
 }
 
-/// What was asked for by all loads of a case: users and rates add up; what differs is told of each by itself.
+/// What was asked for by all loads of a case: users and rates add up; what differs is reported for each by itself.
 fn together(loads: &[Prepare]) -> LoadFacts {
     let Some((first, others)) = loads.split_first() else { return LoadFacts::default() };
     let mut all = first.facts.clone();

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_told_with_what_was_looked_for() {
+    fn nobody_there_is_reported_with_what_was_looked_for() {
         insta::assert_snapshot!(Engine::connect(Some("/nonexistent/engine.sock")).unwrap_err(), @r"
         no container engine responds; tried /nonexistent/engine.sock (No such file or directory (os error 2))
         hint: start Docker (`systemctl start docker`) or Podman's service (`systemctl start podman.socket`), or name the socket: DOCKER_HOST=unix:///path/to/docker.sock, or `engine` in `system`

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told() {
+    fn what_is_not_there_is_reported() {
         insta::assert_snapshot!(find(ExternalSelector::Pid(u32::MAX - 1)).unwrap_err(), @r"
         component `db`: no process has the pid 4294967294
         hint: name a running process: `ps -e` lists them

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told() {
+    fn what_cannot_be_read_is_reported() {
         let text = "other{a=\"1} 2\nprocess_cpu_seconds_total 1\n";
         assert_eq!(of(text, &[]).unwrap().cpu_s, Some(1.0));
         let text = format!("{text}process_resident_memory_bytes many\n");

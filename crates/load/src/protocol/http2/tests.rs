@@ -760,7 +760,7 @@ fn a_very_long_head_goes_out_in_pieces() {
 }
 
 #[test]
-fn fields_are_told_when_asked_for_and_remembered_heads_are_the_same() {
+fn fields_are_reported_when_asked_for_and_remembered_heads_are_the_same() {
     let mut driven = Driven::new(Settings { report_fields: true, ..Settings::default() }, 2);
     driven.receive(&[headers(1, true, b"\x88\x5f\x02ab"), headers(3, true, b"\x88\xbe")].concat());
     let field = |token, text: &str| Seen::Field(token, text.to_owned());
