@@ -1,5 +1,6 @@
 //! `loadlab bench --http2` against a real nginx that counts for itself, and against servers that speak something else.
 
+use crate::common::ports;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -31,8 +32,7 @@ impl Nginx {
     /// Connections end with a goodbye after so many requests.
     fn start(keepalive_requests: u32) -> Nginx {
         let dir = tempfile::tempdir().unwrap();
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (address, status, path) = (free(), free(), dir.path().display());
+        let (address, status, path) = (ports::unused(), ports::unused(), dir.path().display());
         std::fs::write(dir.path().join("page"), "x".repeat(1000)).unwrap();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()

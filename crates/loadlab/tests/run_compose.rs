@@ -1,6 +1,7 @@
 //! Compose files as ordinary projects have them, brought up unchanged: health checks that others wait for, one-off services,
 //! variables from files, networks, volumes, profiles, extensions, several containers of a service.
 
+use crate::common::ports;
 use serde_json::Value;
 
 use crate::run_support::Lab;
@@ -69,7 +70,7 @@ services:
 "#;
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port()
+    ports::unused().port()
 }
 
 fn plan(engine: &Engine, file: &str, rest: &str) -> String {

@@ -1,5 +1,6 @@
 //! `loadlab run` with conversations over WebSockets, against another implementation's server that keeps its own books.
 
+use crate::common::ports;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
@@ -177,7 +178,7 @@ struct Nginx {
 
 impl Nginx {
     fn start(lab: &Lab, chat: &Chat) -> Nginx {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ports::unused().port();
         let made = rcgen::generate_simple_self_signed(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
         lab.file("ca.pem", &made.cert.pem());
         lab.file("key.pem", &made.signing_key.serialize_pem());

@@ -1,6 +1,7 @@
 //! A WebSocket server, another implementation's, that keeps books of its own. What it does depends on the path; it must
 //! not know anything of loadlab.
 
+use crate::common::ports;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -66,7 +67,7 @@ type Socket = WebSocket<Wire>;
 
 impl Chat {
     pub fn start() -> Chat {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listener = TcpListener::bind(ports::unused()).expect("a free port");
         let chat = Chat { address: listener.local_addr().unwrap(), books: Arc::default() };
         let books = chat.books.clone();
         thread::spawn(move || {

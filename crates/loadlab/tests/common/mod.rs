@@ -3,6 +3,7 @@
 pub mod alone;
 pub mod chat;
 pub mod nginx;
+pub mod ports;
 pub mod proxy;
 #[allow(dead_code, reason = "the tests of `load` use the rest of it")]
 pub mod server;

@@ -1,8 +1,9 @@
 //! A real nginx for a test: listeners over TLS and on a Unix socket, and its own books.
 
+use crate::common::ports;
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -27,8 +28,7 @@ impl Nginx {
         std::fs::write(dir.path().join("cert.pem"), made.cert.pem()).unwrap();
         std::fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
         std::fs::write(dir.path().join("page"), "x".repeat(1000)).unwrap();
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (secure, plain, path) = (free(), free(), dir.path().display());
+        let (secure, plain, path) = (ports::unused(), ports::unused(), dir.path().display());
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()
             .map(|name| format!("{name}_temp_path {path}/{name};"))

@@ -2,6 +2,7 @@
 //!
 //! One thread per connection and direction, blocking sockets, port 0.
 
+use crate::common::ports;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -37,7 +38,7 @@ struct Shared {
 impl Proxy {
     /// On 127.0.0.1, a free port.
     pub fn start(wants: Option<&'static str>) -> Proxy {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
+        let listener = TcpListener::bind(ports::unused()).expect("a port of this machine");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared { wants, counts: Mutex::default() });
         let for_thread = shared.clone();

@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "a server that resets, lingers and refuses needs the socket calls for it")]
 
+use crate::common::ports;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -141,7 +142,7 @@ pub struct Server {
 impl Server {
     /// On 127.0.0.1, a free port.
     pub fn start(script: impl Script) -> Server {
-        Server::at("127.0.0.1:0", script)
+        Server::at(&ports::unused().to_string(), script)
     }
 
     /// At an address of this machine.

@@ -1,6 +1,7 @@
 //! nginx in front of a server of the tests: TLS, and HTTP/2 where it is to take it.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use crate::common::ports;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ impl Front {
         };
         file("cert.pem", &made.cert.pem());
         file("key.pem", &made.signing_key.serialize_pem());
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port");
+        let address = ports::unused();
         let (path, http2) = (dir.path().display(), if takes_http2 { "http2" } else { "" });
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .iter()

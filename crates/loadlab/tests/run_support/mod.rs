@@ -4,6 +4,7 @@ pub mod engine;
 pub mod front;
 pub mod server;
 
+use crate::common::ports;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -247,9 +248,8 @@ pub struct Served {
 impl Served {
     /// `ways` is JSON without its braces.
     pub fn start(ways: &str) -> Served {
-        // A port that was free a moment ago: the server takes a number, as a plan's components do.
-        let port =
-            std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+        // The server takes a number, as a plan's components do.
+        let port = ports::unused().port();
         let exe = std::env::current_exe().expect("a test program has a path");
         let ways = format!("{{\"port\": {port}, \"name\": \"served\", {ways}}}");
         let mut command = Command::new(exe);
