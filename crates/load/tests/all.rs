@@ -6,6 +6,8 @@
 #[allow(dead_code, reason = "the tests of `loadlab` use the rest of it")]
 #[path = "../../loadlab/tests/common/chat.rs"]
 mod chat;
+#[path = "../../loadlab/tests/common/ports.rs"]
+mod ports;
 #[allow(dead_code, reason = "the tests of `loadlab` use the rest of it")]
 #[path = "../../loadlab/tests/common/server.rs"]
 mod server;

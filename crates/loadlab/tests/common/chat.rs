@@ -1,7 +1,7 @@
 //! A WebSocket server, another implementation's, that keeps books of its own. What it does depends on the path; it must
 //! not know anything of loadlab.
 
-use crate::common::ports;
+use super::ports;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -1,6 +1,6 @@
 //! A real nginx for a test: listeners over TLS and on a Unix socket, and its own books.
 
-use crate::common::ports;
+use super::ports;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};

@@ -2,7 +2,7 @@
 //!
 //! One thread per connection and direction, blocking sockets, port 0.
 
-use crate::common::ports;
+use super::ports;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

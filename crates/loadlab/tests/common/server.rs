@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "a server that resets, lingers and refuses needs the socket calls for it")]
 
-use crate::common::ports;
+use super::ports;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
