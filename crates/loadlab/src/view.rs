@@ -42,9 +42,9 @@ struct After {
     remarks: Vec<String>,
 }
 
-/// How much is seen.
+/// How much of a run is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Update {
+pub enum OutputMode {
     /// Nothing.
     Nothing,
     /// Lines.
@@ -53,13 +53,13 @@ pub enum Update {
     Screen,
 }
 
-impl Update {
+impl OutputMode {
     /// As the options say.
-    pub fn of(quiet: bool, plain: bool) -> Update {
+    pub fn of(quiet: bool, plain: bool) -> OutputMode {
         match (quiet, plain) {
-            (true, _) => Update::Nothing,
-            (false, true) => Update::Lines,
-            (false, false) => Update::Screen,
+            (true, _) => OutputMode::Nothing,
+            (false, true) => OutputMode::Lines,
+            (false, false) => OutputMode::Screen,
         }
     }
 }
@@ -96,18 +96,18 @@ impl View {
     ///
     /// # Errors
     /// Metrics or the page cannot be served on the address given.
-    pub fn new(seen: Update, title: &str, serving: Serving) -> Result<Self, Ended> {
+    pub fn new(mode: OutputMode, title: &str, serving: Serving) -> Result<Self, Ended> {
         let title = &mask::text(title);
         let metrics = Metrics::start(serving.metrics, title)?;
         let live = Arc::new(Live::new(title));
         // Told before there is a screen, so that it still stands on the terminal after it.
         let ui = serving.page.map(|address| Ui::serve(address, live.clone())).transpose()?;
         let terminal = output::err_is_terminal();
-        let screen = (terminal && seen == Update::Screen)
+        let screen = (terminal && mode == OutputMode::Screen)
             .then(|| Screen::start(live.clone(), output::err_has_colour()))
             .flatten();
         Ok(View {
-            quiet: seen == Update::Nothing,
+            quiet: mode == OutputMode::Nothing,
             terminal,
             live: (ui.is_some() || screen.is_some()).then_some(live),
             screen,

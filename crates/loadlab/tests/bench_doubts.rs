@@ -133,7 +133,7 @@ fn a_starved_generator_is_a_note_in_the_closed_model() {
 }
 
 /// The generator goes before others on this machine, so that it has nothing to be blamed for. If it still sends late, a
-/// busy machine is given two more chances; after those the kernel's count of its wait for a core must account for it.
+/// busy machine is given more chances.
 #[expect(clippy::disallowed_methods, reason = "a server frozen for a known time is what is tested")]
 fn a_frozen_server_is_not_held_against_the_generator() {
     let _alone = alone();
@@ -152,14 +152,10 @@ fn a_frozen_server_is_not_held_against_the_generator() {
         (ran.code, json)
     };
     let (mut code, mut json) = frozen();
-    for _ in 0..2 {
+    for _ in 0..7 {
         if grave(&json) == ["late"] {
             (code, json) = frozen();
         }
-    }
-    let waited = json["doubts"].as_array().expect("doubts").iter().any(|d| d["kind"] == "cpu_wait");
-    if grave(&json) == ["late"] && waited {
-        return;
     }
     assert_eq!((code, at(&json, "verdict").as_str(), grave(&json)), (0, Some("none"), vec![]), "{json:#}");
 }

@@ -23,7 +23,7 @@ use loadlab_system::open_files;
 use crate::args::given::{self, ProxyGiven};
 use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
 use crate::exit::Ended;
-use crate::view::{Serving, Update, View};
+use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals, ui};
 
 const DEFAULT_USERS: u64 = 50;
@@ -49,7 +49,7 @@ pub fn command(args: &BenchArgs) -> Ended {
         Err(message) => return Ended::error(Exit::BadPlan, message),
     };
     let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(Update::of(args.quiet, args.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(args.quiet, args.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };

@@ -16,7 +16,7 @@ use super::run::{GUARDIAN, default_out};
 use crate::args::given;
 use crate::args::{FindArgs, PlanArgs, PlanChoice};
 use crate::exit::{Ended, note};
-use crate::view::{Serving, Update, View};
+use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -51,18 +51,18 @@ pub fn command(args: &FindArgs) -> Ended {
     resident::leave_start_behind();
     let title = opening(args, &request);
     let serving = Serving { page: args.ui.ui, ..Serving::default() };
-    let view = match View::new(Update::of(args.quiet, args.plain), &title, serving) {
+    let view = match View::new(OutputMode::of(args.quiet, args.plain), &title, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
     view.title(&title);
     // That a level is too much is what a trial asks: it is an outcome, and no doubt.
-    let write_stderr = |event: RunEvent| {
+    let emit = |event: RunEvent| {
         if !matches!(event, RunEvent::Doubt { .. }) {
             view.event(&event);
         }
     };
-    let result = find(&read.plan, &request, &how, &cancel, &write_stderr);
+    let result = find(&read.plan, &request, &how, &cancel, &emit);
     view.done();
     // A record that was there before is none of ours.
     let is_ours = !matches!(&result, Err(RunError::Store(error)) if error.is_in_the_way());

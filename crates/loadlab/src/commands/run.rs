@@ -16,7 +16,7 @@ use super::check::{self, ReadPlan};
 use super::report;
 use crate::args::RunArgs;
 use crate::exit::{self, Ended, note};
-use crate::view::{Serving, Update, View};
+use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals};
 
 /// The argument that turns this program into a run's guardian.
@@ -51,7 +51,7 @@ pub fn command(args: &RunArgs) -> Ended {
         note(remark);
     }
     let serving = Serving { metrics, page: args.ui.ui };
-    let view = match View::new(Update::of(args.quiet, args.plain), &read.plan.name, serving) {
+    let view = match View::new(OutputMode::of(args.quiet, args.plain), &read.plan.name, serving) {
         Ok(view) => view,
         Err(ended) => return ended,
     };
