@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::event::Event;
+use loadlab_record::evidence::Evidence;
 use loadlab_record::expr::Expr;
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Measured, Tick};
@@ -19,6 +20,8 @@ pub struct TrialInput<'a> {
     pub ticks: &'a [Tick],
     /// Samples of all components and probes, from before the load to after the drain.
     pub samples: &'a [Sample],
+    /// What connections and threads were seen to do; empty where nobody looked.
+    pub evidence: &'a [Evidence],
     /// Events of the trial.
     pub events: &'a [Event],
     /// What the generator used.
@@ -47,6 +50,10 @@ pub struct Planned {
     pub drops_when_behind: bool,
     /// CPU limit of each component that has one, in cores.
     pub cpu_limits: BTreeMap<String, f64>,
+    /// Components in the plan's order, which is mostly the way of a request.
+    pub order: Vec<String>,
+    /// Cores of the machine; 0 if unknown.
+    pub cores: u64,
 }
 
 /// One load, or one batch of it, as it ran.

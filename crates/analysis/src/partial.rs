@@ -28,6 +28,7 @@ pub fn partial(trial: &TrialRecord, case: &CaseFacts) -> Summary {
         ticks: &trial.ticks,
         samples: &samples,
         events: &trial.events,
+        evidence: &trial.evidence,
         generator: generator_of(trial, &samples),
         ended: Ended::Partial,
         expect: &[],

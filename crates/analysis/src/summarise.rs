@@ -87,6 +87,8 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         drain_s: input.drain_s,
         loss: input.loss,
         actions: components::actions(input.events),
+        pairs: Vec::new(),
+        bottleneck: None,
     }
 }
 

@@ -96,6 +96,7 @@ fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Ma
         ticks: &ticks,
         samples: &all,
         events: &[],
+        evidence: &[],
         generator: Generator::default(),
         ended: Ended::Complete,
         expect: &[],

@@ -144,6 +144,7 @@ fn empty() -> Summary {
         ticks: &[],
         samples: &[],
         events: &[],
+        evidence: &[],
         generator: Generator::default(),
         ended: Ended::Complete,
         expect: &[],

@@ -35,6 +35,7 @@ fn summary(per_s: u64, expect: &[&str]) -> Summary {
         ticks: &[],
         samples: &[],
         events: &[],
+        evidence: &[],
         generator: Generator::default(),
         ended: Ended::Complete,
         expect: &expect,

@@ -45,6 +45,7 @@ fn input(facts: LoadFacts, loads: &[LoadRun]) -> TrialInput<'_> {
         ticks: &[],
         samples: &[],
         events: &[],
+        evidence: &[],
         generator: Generator { io: "sim".into(), threads: 1, cpu_s: 1.0, ..Generator::default() },
         ended: Ended::Complete,
         expect: &[],

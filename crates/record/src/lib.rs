@@ -6,11 +6,12 @@
 //!
 //! - [`histogram`], [`numbers`], [`outcome`], [`load`]: what the engine counts and times.
 //! - [`sample`], [`event`], [`example`]: what was seen of the components and of single exchanges ([`samples`]: a trial's,
-//!   in little room); [`limits`] that were in force, [`ids`] of what was sent.
+//!   in little room); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
 //! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
+//! - [`bottleneck`]: what held a system back, by kind.
 //! - [`bound`]: comparisons of numbers; [`schedule`]: what decides when requests fall due.
 //! - [`files`]: how files are written that others must not redirect.
 //! - [`secrets`]: values that nothing of this may show.
@@ -18,9 +19,11 @@
 //! - [`time`]: days and their dates.
 //! - [`units`]: durations, sizes, rates and CPU shares as people write them.
 
+pub mod bottleneck;
 pub mod bound;
 pub mod escape;
 pub mod event;
+pub mod evidence;
 pub mod example;
 pub mod expr;
 pub mod files;

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bottleneck::Bottleneck;
+use crate::evidence::Pair;
 use crate::histogram::{Histogram, rank_of};
 use crate::limits::LimitsInForce;
 use crate::load::{Bytes, Connections, Counts, Stragglers, Window};
@@ -89,6 +91,12 @@ pub struct Summary {
     /// Events of the plan, as they were carried out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub actions: Vec<ActionSummary>,
+    /// Connections between components during the load, as means over it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub pairs: Vec<Pair>,
+    /// What held the system back; absent in records of before.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bottleneck: Option<Bottleneck>,
 }
 
 impl Summary {

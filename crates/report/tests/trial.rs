@@ -55,6 +55,7 @@ fn summary(facts: LoadFacts, m: Measured) -> Summary {
         ticks: &[],
         samples: &[],
         events: &[],
+        evidence: &[],
         generator: Generator {
             io: "epoll".into(),
             threads: 1,

@@ -136,6 +136,7 @@ fn summary_of(
         ticks: &measured.ticks,
         samples: &[],
         events,
+        evidence: &[],
         generator: measured.generator.clone(),
         ended: measured.ended,
         expect: &bench.expect,

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use loadlab_analysis::Exit;
 use loadlab_record::Secrets;
 use loadlab_record::event::{Event, EventKind};
+use loadlab_record::evidence::Evidence;
 use loadlab_record::ids::{IdLine, SentIds};
 use loadlab_record::sample::Sample;
 use loadlab_record::store::{StoreError, TrialWriter};
@@ -40,6 +41,7 @@ struct Observed {
     waiting: Vec<(u64, EventKind)>,
     events: Vec<Event>,
     samples: Vec<Sample>,
+    evidence: Vec<Evidence>,
     /// How many of them were reported.
     reported: usize,
     readings: Readings,
@@ -176,6 +178,11 @@ impl TrialState {
                 }
                 seen.samples.extend(samples);
             }
+            Watched::Evidence(evidence) => {
+                let Some(evidence) = self.secrets.mask_value(*evidence) else { return };
+                self.write(|w| w.evidence(&evidence));
+                self.seen().evidence.push(evidence);
+            }
             Watched::Note(text) => {
                 self.event(EventKind::Note { text });
             }
@@ -305,6 +312,11 @@ impl TrialState {
         let seen = self.seen();
         samples.extend_from_slice(seen.samples.get(samples.len()..).unwrap_or_default());
         events.extend_from_slice(seen.events.get(events.len()..).unwrap_or_default());
+    }
+
+    /// What connections and threads were seen to do so far.
+    pub fn evidence(&self) -> Vec<Evidence> {
+        self.seen().evidence.clone()
     }
 
     /// All samples and events so far.

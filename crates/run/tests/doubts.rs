@@ -100,6 +100,7 @@ fn summary_of(spec: &LoadSpec, (outcome, ticks): (Outcome, Vec<Tick>)) -> Summar
         ticks: &ticks,
         samples: &[],
         events: &[],
+        evidence: &[],
         generator: outcome.generator,
         ended: Ended::Complete,
         expect: &[],

@@ -42,6 +42,8 @@ const SAMPLES: &str = "samples.jsonl";
 const EVENTS: &str = "events.jsonl";
 /// Ids of requests by what became of them, a line per load and second.
 const IDS: &str = "ids.jsonl";
+/// What connections and threads were seen to do, a line a second; only where something was watched.
+const EVIDENCE: &str = "evidence.jsonl";
 /// Exchanges kept whole.
 const EXAMPLES: &str = "examples.jsonl";
 /// Interval histograms.

@@ -13,9 +13,10 @@ use serde::de::DeserializeOwned;
 use super::error::json_message;
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EXAMPLES, LATENCY, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY, StoreError, TICKS,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, LATENCY, MANIFEST, RECORD_VERSION, SAMPLES, SUMMARY, StoreError, TICKS,
 };
 use crate::event::Event;
+use crate::evidence::Evidence;
 use crate::example::Example;
 use crate::histogram::Histogram;
 use crate::hlog::{self, Interval};
@@ -64,6 +65,8 @@ pub struct TrialRecord {
     pub samples: Samples,
     /// What happened, likewise.
     pub events: Vec<Event>,
+    /// What connections and threads were seen to do, likewise; empty where nobody looked.
+    pub evidence: Vec<Evidence>,
     /// Exchanges kept whole.
     pub examples: Vec<Example>,
     /// The intervals of the measured window, merged over seconds, batches and loads. An interval is of the
@@ -83,6 +86,7 @@ impl TrialRecord {
             ticks: Vec::new(),
             samples: Samples::default(),
             events: Vec::new(),
+            evidence: Vec::new(),
             examples: Vec::new(),
             series: Series::default(),
             intervals: Vec::new(),
@@ -235,6 +239,7 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
         ticks: read_lines(&dir.join(TICKS), notes)?,
         samples: read_lines::<Sample>(&dir.join(SAMPLES), notes)?.into(),
         events: read_lines(&dir.join(EVENTS), notes)?,
+        evidence: read_evidence(&dir.join(EVIDENCE), notes)?,
         examples: read_lines(&dir.join(EXAMPLES), notes)?,
         series: Series::default(),
         intervals: read_intervals(&dir.join(LATENCY), notes)?,
@@ -249,6 +254,11 @@ fn read_trial(number: u32, dir: PathBuf, notes: &mut Notes<'_>) -> Result<TrialR
     }
     trial.series = series;
     Ok(trial)
+}
+
+/// Evidence is not there where nothing was watched, and in records of before.
+fn read_evidence(path: &Path, notes: &mut Notes<'_>) -> Result<Vec<Evidence>> {
+    if path.exists() { read_lines(path, notes) } else { Ok(Vec::new()) }
 }
 
 /// The bytes of a file; a missing one is noted.

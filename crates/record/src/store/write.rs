@@ -11,9 +11,11 @@ use serde::Serialize;
 
 use super::names::is_plain;
 use super::{
-    CASES, EVENTS, EXAMPLES, IDS, LATENCY, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS, case_dir_name,
+    CASES, EVENTS, EVIDENCE, EXAMPLES, IDS, LATENCY, LOGS, MANIFEST, SAMPLES, SUMMARY, StoreError, TICKS,
+    case_dir_name,
 };
 use crate::event::Event;
+use crate::evidence::Evidence;
 use crate::example::Example;
 use crate::files;
 use crate::hlog::{self, Encoder};
@@ -134,6 +136,8 @@ pub struct TrialWriter {
     latency: Mutex<(Encoder, Appender<File>)>,
     /// Made with its first line: most plans have no ids.
     ids: Mutex<Option<Appender<File>>>,
+    /// Likewise: not every load is watched.
+    evidence: Mutex<Option<Appender<File>>>,
 }
 
 impl std::fmt::Debug for TrialWriter {
@@ -157,6 +161,7 @@ impl TrialWriter {
             examples: Mutex::new(open(EXAMPLES)?),
             latency: Mutex::new((encoder, latency)),
             ids: Mutex::new(None),
+            evidence: Mutex::new(None),
             dir,
             secrets: secrets.clone(),
         })
@@ -224,10 +229,28 @@ impl TrialWriter {
     /// # Errors
     /// [`StoreError::Write`].
     pub fn ids(&self, line: &IdLine) -> Result<()> {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let appender = match &mut *ids {
+        self.append_to_own(&self.ids, IDS, line)
+    }
+
+    /// Appends what was seen of connections and threads.
+    ///
+    /// # Errors
+    /// [`StoreError::Write`].
+    pub fn evidence(&self, line: &Evidence) -> Result<()> {
+        self.append_to_own(&self.evidence, EVIDENCE, line)
+    }
+
+    /// Appends to a file that is made with its first line.
+    fn append_to_own<T: Serialize>(
+        &self,
+        to: &Mutex<Option<Appender<File>>>,
+        file: &str,
+        line: &T,
+    ) -> Result<()> {
+        let mut made = to.lock().unwrap_or_else(PoisonError::into_inner);
+        let appender = match &mut *made {
             Some(appender) => appender,
-            none => none.insert(Appender::create(self.dir.join(IDS))?),
+            none => none.insert(Appender::create(self.dir.join(file))?),
         };
         append_lines(appender, std::slice::from_ref(line), &self.secrets)
     }

@@ -354,6 +354,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
         ticks: &ticks,
         samples: &samples,
         events: &events,
+        evidence: &[],
         generator: Generator {
             io: "epoll".into(),
             threads: 1,

@@ -106,6 +106,7 @@ mod tests {
             ticks: &[],
             samples: &[],
             events: &[],
+            evidence: &[],
             generator: Generator::default(),
             ended: Ended::Complete,
             expect: &[],

@@ -403,6 +403,7 @@ pub fn summary_so_far(
             ticks: &[],
             samples,
             events,
+            evidence: &[],
             generator: Generator::default(),
             ended: Ended::Complete,
             expect: &[],

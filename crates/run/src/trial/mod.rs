@@ -452,6 +452,8 @@ impl Trial<'_> {
             },
         };
         planned.cpu_limits = cpu_limits(self.case);
+        planned.order = self.case.system.components.iter().map(|c| c.name.clone()).collect();
+        planned.cores = std::thread::available_parallelism().map_or(0, |n| n.get() as u64);
         let ended = match state.trouble() {
             _ if state.cancel.is_cancelled() => Ended::Interrupted,
             Some(_) => Ended::Broken,
@@ -463,6 +465,7 @@ impl Trial<'_> {
             ticks: &measured.ticks,
             samples: &samples,
             events: &events,
+            evidence: &state.evidence(),
             generator: measured.generator.clone(),
             ended,
             expect: &self.conditions.expect,

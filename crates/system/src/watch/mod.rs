@@ -8,6 +8,7 @@
 //! kept here.
 
 pub(crate) mod drain;
+pub(crate) mod evidence;
 pub(crate) mod external;
 mod net;
 pub mod probe;
@@ -18,6 +19,7 @@ pub(crate) mod target;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use loadlab_record::evidence::Evidence;
 use loadlab_record::sample::Sample;
 
 use self::probe::Probe;
@@ -60,6 +62,8 @@ impl Default for SampleTiming {
 pub enum Watched {
     /// Readings of targets, or of a probe (component `probes`), each with its own time.
     Samples(Vec<Sample>),
+    /// What connections and threads did in about a second.
+    Evidence(Box<Evidence>),
     /// Something a reader of the record should know: a reading was late, a probe fails.
     Note(String),
 }

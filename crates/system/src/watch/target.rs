@@ -11,6 +11,7 @@ use std::path::Path;
 use loadlab_record::sample::Sample;
 use rustix::fs::{Mode, OFlags};
 
+use super::evidence::Members;
 use super::net::NetReader;
 use crate::cgroup::read::{CachedFile, GroupReader, PressureFiles, keyed};
 use crate::cgroup::{Controller, Place, Version, place_of, tree};
@@ -33,6 +34,8 @@ pub struct Target {
     /// Totals so far: sums over processes fall when one ends, totals do not.
     totals: RunningTotals,
     net: Net,
+    /// Its processes at the last reading.
+    pids: Vec<u32>,
 }
 
 /// The network namespace of a component: looked at once for each first process.
@@ -174,6 +177,7 @@ impl Target {
             files: HashMap::new(),
             totals: RunningTotals::default(),
             net: Net::default(),
+            pids: Vec::new(),
         }
     }
 
@@ -186,6 +190,11 @@ impl Target {
     /// Whether a reading of it looks at all processes of the machine.
     pub(crate) fn is_tree(&self) -> bool {
         matches!(self.kind, Kind::Tree(_))
+    }
+
+    /// Its processes at the last reading; none of the host.
+    pub(crate) fn members(&self) -> Members {
+        Members { component: self.name.clone(), pids: self.pids.clone() }
     }
 
     /// Its name in samples.
@@ -320,6 +329,7 @@ impl Target {
     /// Sums over the processes what only `/proc/PID` knows.
     fn sum_files(&mut self, pids: &[u32], buffer: &mut Vec<u8>) -> Sums {
         self.files.retain(|pid, _| pids.contains(pid));
+        pids.clone_into(&mut self.pids);
         let mut sums = Sums {
             resident: Some(0),
             open_files: Some(0),

@@ -1,0 +1,130 @@
+//! What held a system back: the kinds there are, as a closed list, and the answer as it stands in `summary.json`.
+
+use serde::{Deserialize, Serialize};
+
+/// What kind of end something was at. The list is closed: docs/findings.md explains each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// loadlab, or what its machine lets it send.
+    Generator,
+    /// A component died.
+    Died,
+    /// A component was killed for memory, or was at its memory limit.
+    Memory,
+    /// A component was stopped by its CPU limit, or was at it.
+    CpuLimit,
+    /// A process had all the open files it may have.
+    OpenFiles,
+    /// The accept queue of a listener was full.
+    AcceptQueue,
+    /// Connections were refused, reset or lost.
+    Refused,
+    /// A component waited for a disk: block I/O, or calls such as fsync.
+    Disk,
+    /// A link between two components: its delay, bandwidth or losses.
+    Link,
+    /// A queue that a probe reads grew.
+    Queue,
+    /// One thread of a component kept a core busy.
+    OneCore,
+    /// All cores of the machine were busy, by the system and the load.
+    HostCpu,
+    /// All cores of the machine were busy, mostly by others.
+    Neighbours,
+    /// All connections of a component's pool to another were busy.
+    Pool,
+    /// A component lets a few requests through at a time, and has nothing else to do.
+    LimitedConcurrency,
+    /// The time passes inside a component that has room for more.
+    Latency,
+    /// Nothing was saturated.
+    Nothing,
+}
+
+impl Kind {
+    /// All of them, in the order of the docs.
+    pub const ALL: [Kind; 17] = [
+        Kind::Generator,
+        Kind::Died,
+        Kind::Memory,
+        Kind::CpuLimit,
+        Kind::OpenFiles,
+        Kind::AcceptQueue,
+        Kind::Refused,
+        Kind::Disk,
+        Kind::Link,
+        Kind::Queue,
+        Kind::OneCore,
+        Kind::HostCpu,
+        Kind::Neighbours,
+        Kind::Pool,
+        Kind::LimitedConcurrency,
+        Kind::Latency,
+        Kind::Nothing,
+    ];
+
+    /// As it stands in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Generator => "generator",
+            Kind::Died => "died",
+            Kind::Memory => "memory",
+            Kind::CpuLimit => "cpu_limit",
+            Kind::OpenFiles => "open_files",
+            Kind::AcceptQueue => "accept_queue",
+            Kind::Refused => "refused",
+            Kind::Disk => "disk",
+            Kind::Link => "link",
+            Kind::Queue => "queue",
+            Kind::OneCore => "one_core",
+            Kind::HostCpu => "host_cpu",
+            Kind::Neighbours => "neighbours",
+            Kind::Pool => "pool",
+            Kind::LimitedConcurrency => "limited_concurrency",
+            Kind::Latency => "latency",
+            Kind::Nothing => "nothing",
+        }
+    }
+}
+
+/// How sure the answer is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// A conclusion from outside, or from few readings.
+    #[default]
+    Low,
+    /// Seen, and something speaks against it or could not be seen.
+    Medium,
+    /// Measured by the kernel's own counters, or by connections on both ends.
+    High,
+}
+
+/// The bottleneck of a trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bottleneck {
+    /// Which component, probe, link (`web→db`) or machine (`host`); `null` where nobody can be named.
+    pub component: Option<String>,
+    /// What it was at.
+    pub kind: Kind,
+    /// What speaks for it, a sentence each, the strongest first.
+    pub evidence: Vec<String>,
+    /// How sure that is.
+    pub confidence: Confidence,
+    /// What could not be seen, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub not_seen: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_written_by_its_name() {
+        for kind in Kind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Exact times of some exchanges, by their packets.

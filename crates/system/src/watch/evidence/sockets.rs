@@ -1,0 +1,1 @@
+//! The kernel's table of sockets, by component.

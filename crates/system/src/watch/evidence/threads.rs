@@ -1,0 +1,1 @@
+//! What threads do, and what they wait for.
