@@ -120,6 +120,7 @@ fn suspects_of(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Vec<S
             samples: &record.samples.unpacked(),
             ticks: &record.ticks,
             events: &record.events,
+            evidence: &record.evidence,
             order: &order,
             cores: run.manifest.host.cores,
         };

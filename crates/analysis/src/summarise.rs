@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadlab_record::load::{Measured, TagMeasured, Tick, Window};
 use loadlab_record::summary::{Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict};
 
+use crate::bottleneck::{TrialData, bottleneck};
 use crate::components;
 use crate::counter::During;
 use crate::doubts::{self, Grounds};
@@ -34,6 +35,19 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
     summary.doubts = doubts::doubts(&summary, &grounds);
     summary.doubts.extend(names::moved(input.events));
     summary.verdict = judge::verdict(&summary);
+    let trial = TrialData {
+        summary: &summary,
+        samples: input.samples,
+        ticks: input.ticks,
+        events: input.events,
+        evidence: input.evidence,
+        order: &input.planned.order,
+        cores: input.planned.cores,
+    };
+    if let Some((bottleneck, flow)) = bottleneck(&trial) {
+        summary.pairs = flow.map(|flow| flow.pairs).unwrap_or_default();
+        summary.bottleneck = Some(bottleneck);
+    }
     summary
 }
 

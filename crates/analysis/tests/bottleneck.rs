@@ -4,13 +4,14 @@ use loadlab_analysis::bottleneck::{Kind, Suspect, TrialData, suspects};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::event::{Event, EventKind};
+use loadlab_record::evidence::Evidence;
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::summary::{Doubt, Ended, Generator, LoadFacts, Summary};
 
 use Kind::{
-    CpuLimit, Died, Disk, FewAtATime, Generator as Own, Inside, Machine, Memory, Neighbours, OneCore,
-    OpenFiles, Queue, Refused,
+    CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Memory, Neighbours,
+    OneCore, OpenFiles, Queue, Refused,
 };
 
 const LENGTH_S: u64 = 10;
@@ -21,6 +22,7 @@ struct Made {
     samples: Vec<Sample>,
     ticks: Vec<Tick>,
     events: Vec<Event>,
+    evidence: Vec<Evidence>,
 }
 
 /// What a component does, second by second.
@@ -105,7 +107,7 @@ fn made(users: u64, ms: u64, fastest_ms: u64, components: &[(&str, Does)]) -> Ma
         loss: None,
         planned: Planned { cpu_limits: limits.collect(), ..Planned::default() },
     });
-    Made { summary, samples: all, ticks, events: Vec::new() }
+    Made { summary, samples: all, ticks, events: Vec::new(), evidence: Vec::new() }
 }
 
 impl Made {
@@ -116,6 +118,7 @@ impl Made {
             samples: &self.samples,
             ticks: &self.ticks,
             events: &self.events,
+            evidence: &self.evidence,
             order: &order,
             cores: 4,
         })
@@ -192,7 +195,7 @@ fn a_limit_that_came_later_was_not_reached_before() {
     for sample in made.samples.iter_mut().filter(|s| s.at_s >= 5.0) {
         (sample.memory_bytes, sample.memory_limit_bytes) = (Some(30 << 20), Some(50 << 20));
     }
-    made.check(&[(Inside, Some("edge"))]);
+    made.check(&[(Latency, Some("edge"))]);
     for sample in made.samples.iter_mut().filter(|s| s.at_s >= 9.0) {
         sample.memory_bytes = Some(50 << 20);
     }
@@ -221,16 +224,16 @@ fn a_core_and_a_machine_without_reserve() {
         "{:?}",
         node.suspects()
     );
-    made(10, 20, 18, &[("edge", Does { cores: 1.3, ..QUIET }), ("db", QUIET)]).check(&[(Inside, None)]);
+    made(10, 20, 18, &[("edge", Does { cores: 1.3, ..QUIET }), ("db", QUIET)]).check(&[(Latency, None)]);
     let host = |made: &mut Made| made.samples.extend(samples("host", Does { cores: 3.9, ..QUIET }));
     let most = Does { cores: 3.0, ..QUIET };
     let mut ours = made(10, 20, 18, &[("edge", most), ("db", QUIET)]);
     host(&mut ours);
-    ours.check(&[(Machine, Some("host"))]);
+    ours.check(&[(HostCpu, Some("host"))]);
     // kept busy by others, it decides nothing
     let mut others = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
     host(&mut others);
-    others.check(&[(Inside, None), (Neighbours, Some("host"))]);
+    others.check(&[(Latency, None), (Neighbours, Some("host"))]);
 }
 
 #[test]
@@ -255,9 +258,9 @@ fn a_queue_grows_and_falls_and_a_count_stays() {
     let falls = with_probe("jobs", |t| if t <= 10.0 { t * 50.0 } else { 500.0 - (t - 10.0) * 120.0 });
     assert_eq!((falls.kind, falls.who.as_deref()), (Queue, Some("jobs")));
     // rows stored go up as well, and nothing is wrong with that
-    assert_eq!(with_probe("stored", |t| t.min(10.0) * 50.0).kind, Inside);
+    assert_eq!(with_probe("stored", |t| t.min(10.0) * 50.0).kind, Latency);
     assert_eq!(with_probe("queue.depth", |t| t.min(10.0) * 50.0).kind, Queue);
-    assert_eq!(with_probe("queue.depth", |t| 5.0 + (t * 7.0) % 3.0).kind, Inside);
+    assert_eq!(with_probe("queue.depth", |t| 5.0 + (t * 7.0) % 3.0).kind, Latency);
 }
 
 #[test]
@@ -271,7 +274,7 @@ fn connections_turned_away() {
     made.summary.connections.own_limits.ports = 40;
     made.summary.failures = Default::default();
     made.summary.failures.add(Failure::Connect, 40);
-    made.check(&[(Inside, None)]);
+    made.check(&[(Latency, None)]);
     // a lost SYN is sent again after a second
     made.summary.connect_ms.max = Some(1004.0);
     made.summary.connect_ms.p50 = Some(0.1);
@@ -283,7 +286,7 @@ fn where_requests_wait_for_one_another() {
     // 50 users, 500 ms each, of which 20 ms are work: 2 at a time; all wait in the edge, two connections go on
     let (edge, db) = (Does { files: 50, ..QUIET }, Does { files: 2, ..QUIET });
     let pool = made(50, 500, 20, &[("edge", edge), ("db", db)]);
-    pool.check(&[(FewAtATime, Some("edge"))]);
+    pool.check(&[(LimitedConcurrency, Some("edge"))]);
     let text = &pool.suspects()[0].text;
     assert!(
         text.starts_with("requests wait inside edge: about 2.0 of 50 in flight are served at a time"),
@@ -291,16 +294,17 @@ fn where_requests_wait_for_one_another() {
     );
     // all go on to the database: they wait there
     made(50, 500, 20, &[("edge", edge), ("db", Does { files: 50, ..QUIET })])
-        .check(&[(FewAtATime, Some("db"))]);
+        .check(&[(LimitedConcurrency, Some("db"))]);
     // nobody waits for another: all take as long as the fastest
-    made(50, 500, 480, &[("edge", edge), ("db", Does { files: 50, ..QUIET })]).check(&[(Inside, Some("db"))]);
-    made(50, 500, 480, &[("edge", edge), ("db", db)]).check(&[(Inside, Some("edge"))]);
+    made(50, 500, 480, &[("edge", edge), ("db", Does { files: 50, ..QUIET })])
+        .check(&[(Latency, Some("db"))]);
+    made(50, 500, 480, &[("edge", edge), ("db", db)]).check(&[(Latency, Some("edge"))]);
     // one user waits for nobody
-    made(1, 500, 20, &[("edge", QUIET)]).check(&[(Inside, Some("edge"))]);
+    made(1, 500, 20, &[("edge", QUIET)]).check(&[(Latency, Some("edge"))]);
     // what programs wait for is not seen from here
     let mut programs = made(1, 500, 20, &[("edge", QUIET)]);
     programs.summary.load.model = "command".into();
-    programs.check(&[(Inside, None)]);
+    programs.check(&[(Latency, None)]);
 }
 
 /// Parts that the plan kills are at no end of their own, and yet what the load met.
@@ -321,7 +325,7 @@ fn what_the_plan_did_is_reported_where_nothing_else_is() {
         act(3.0, "pause db", Some("it is not there")),
         act(60.0, "kill db", None),
     ];
-    chaos.check(&[(Inside, Some("edge"))]);
+    chaos.check(&[(Latency, Some("edge"))]);
     let text = &chaos.suspects()[0].text;
     let expect = "; during the load the plan did `kill db` at 1.00 s, `restart db` at 2.50 s";
     assert!(text.ends_with(expect), "{text}");
@@ -333,11 +337,11 @@ fn connections_that_are_kept_are_no_files_of_the_component() {
     let edge = Does { files: 50, ..QUIET };
     let mut kept = made(50, 500, 20, &[("edge", edge), ("db", QUIET)]);
     kept.samples.iter_mut().filter(|s| s.component == "edge").for_each(|s| s.open_files = Some(55));
-    kept.check(&[(FewAtATime, None)]);
+    kept.check(&[(LimitedConcurrency, None)]);
     for (name, component) in &mut kept.summary.components {
         component.open_files_at_rest = Some(if name == "edge" { 5 } else { 9 });
     }
-    kept.check(&[(FewAtATime, Some("edge"))]);
+    kept.check(&[(LimitedConcurrency, Some("edge"))]);
 }
 
 #[test]
@@ -381,7 +385,7 @@ fn a_writer_that_waits_for_its_disk_is_no_pool() {
     waits(0.95).check(&[(Disk, Some("db"))]);
     assert!(waits(0.95).suspects()[0].text.starts_with("db waited for its disk for 95 % of the time"));
     // what writes back now and then is not held back by it
-    waits(0.3).check(&[(FewAtATime, None)]);
+    waits(0.3).check(&[(LimitedConcurrency, None)]);
 }
 
 #[test]

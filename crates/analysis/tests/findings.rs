@@ -57,6 +57,7 @@ fn trial(number: u32, summary: Option<Summary>) -> TrialRecord {
         examples: Vec::new(),
         series: Series::default(),
         intervals: Vec::new(),
+        evidence: Vec::new(),
     }
 }
 

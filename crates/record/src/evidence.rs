@@ -57,12 +57,16 @@ pub struct Pair {
     pub unread: f64,
     /// Of those, the ones with bytes of `from` that have not reached `to` yet.
     pub in_transit: f64,
-    /// Smoothed round-trip time, mean over connections, milliseconds.
+    /// The shortest round-trip time the kernel has seen, mean over connections, milliseconds: the smoothed one has
+    /// acknowledgements in it that wait for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_ms: Option<f64>,
     /// Segments that were sent again, by both ends, in this line's time.
     #[serde(skip_serializing_if = "is_zero")]
     pub retransmits: u64,
+    /// The same a second, in a summary.
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    pub retransmits_per_s: f64,
     /// Exact times of some exchanges, by their packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<Timed>,
@@ -151,4 +155,8 @@ fn is_false(value: &bool) -> bool {
 
 fn is_zero(value: &u64) -> bool {
     *value == 0
+}
+
+fn is_zero_rate(value: &f64) -> bool {
+    *value == 0.0
 }

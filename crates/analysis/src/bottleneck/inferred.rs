@@ -62,7 +62,7 @@ pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
     let holder = holders(trial).pop().map(|(name, _)| name).or_else(|| only(trial));
     let inside = holder.as_deref().map_or("in the system".to_owned(), |name| format!("inside {name}"));
     Some(Suspect {
-        kind: Kind::FewAtATime,
+        kind: Kind::LimitedConcurrency,
         who: holder,
         at_s: None,
         text: format!(
@@ -72,6 +72,7 @@ pub fn few_at_a_time(trial: &TrialData<'_>) -> Option<Suspect> {
             format_duration_ns(fastest * 1e6)
         ),
         share: 1.0 - at_a_time / s.concurrency_mean,
+        evidence: Vec::new(),
     })
 }
 
@@ -100,9 +101,32 @@ pub fn inside(trial: &TrialData<'_>) -> Suspect {
 }
 
 fn inside_whom(trial: &TrialData<'_>) -> Suspect {
+    if super::located::keeps_up(trial) {
+        let rate = &trial.summary.rate_per_s;
+        let text = format!(
+            "nothing was saturated: {}/s of {}/s due were answered",
+            significant(rate.ok, 3),
+            significant(rate.due, 3)
+        );
+        return Suspect {
+            kind: Kind::Nothing,
+            who: None,
+            at_s: None,
+            text,
+            share: 0.0,
+            evidence: Vec::new(),
+        };
+    }
     if trial.summary.load.is_command() {
         let text = "no saturated resource found; what the programs waited for was not measured".to_owned();
-        return Suspect { kind: Kind::Inside, who: None, at_s: None, text, share: 0.0 };
+        return Suspect {
+            kind: Kind::Latency,
+            who: None,
+            at_s: None,
+            text,
+            share: 0.0,
+            evidence: Vec::new(),
+        };
     }
     let holder = holders(trial).pop();
     let in_flight = trial.summary.concurrency_mean;
@@ -122,5 +146,5 @@ fn inside_whom(trial: &TrialData<'_>) -> Suspect {
         }
         (None, None) => (None, "no saturated resource found".to_owned()),
     };
-    Suspect { kind: Kind::Inside, who, at_s: None, text, share: 0.0 }
+    Suspect { kind: Kind::Latency, who, at_s: None, text, share: 0.0, evidence: Vec::new() }
 }

@@ -18,15 +18,22 @@
 //!
 //! Points 7 and 8 are conclusions from outside. They say so.
 
+mod answer;
+pub mod flow;
 mod inferred;
+mod located;
 
 use loadlab_record::Failure;
+pub use loadlab_record::bottleneck::Kind;
 use loadlab_record::event::{Event, EventKind};
+use loadlab_record::evidence::{Evidence, Listener};
 use loadlab_record::load::Tick;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, Summary};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
+pub use self::answer::bottleneck;
+use self::flow::Flow;
 use crate::counter::{Counter, During};
 use crate::trend::{stretches, trend};
 
@@ -60,58 +67,6 @@ const FALLS_SHARE: f64 = 0.2;
 /// Names of probes that are queues, whatever they do once the load is over.
 const QUEUE_WORDS: [&str; 7] = ["queue", "backlog", "depth", "lag", "pending", "waiting", "ready"];
 
-/// What kind of end something was at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// loadlab, or its machine.
-    Generator,
-    /// It died.
-    Died,
-    /// Killed for memory, or at its memory limit.
-    Memory,
-    /// Stopped by its CPU limit, or at it.
-    CpuLimit,
-    /// All the open files it may have.
-    OpenFiles,
-    /// Waiting for block I/O.
-    Disk,
-    /// Connections that were refused, reset or lost.
-    Refused,
-    /// A queue that grew.
-    Queue,
-    /// One full core.
-    OneCore,
-    /// All cores of the machine, by the system and the load.
-    Machine,
-    /// All cores of the machine, mostly by others.
-    Neighbours,
-    /// A few requests at a time.
-    FewAtATime,
-    /// No saturated resource was found.
-    Inside,
-}
-
-impl Kind {
-    /// As it stands in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Generator => "generator",
-            Kind::Died => "died",
-            Kind::Memory => "memory",
-            Kind::CpuLimit => "cpu_limit",
-            Kind::OpenFiles => "open_files",
-            Kind::Disk => "disk",
-            Kind::Refused => "refused",
-            Kind::Queue => "queue",
-            Kind::OneCore => "one_core",
-            Kind::Machine => "machine",
-            Kind::Neighbours => "neighbours",
-            Kind::FewAtATime => "few_at_a_time",
-            Kind::Inside => "inside",
-        }
-    }
-}
-
 /// Something that was at its end, or may have been.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
@@ -125,6 +80,8 @@ pub struct Suspect {
     pub text: String,
     /// 0 to 1: how much of the load it was so, or how much it explains.
     pub share: f64,
+    /// What else speaks for it, a sentence each without a full stop.
+    pub evidence: Vec<String>,
 }
 
 /// What a trial left to look at.
@@ -138,6 +95,8 @@ pub struct TrialData<'a> {
     pub ticks: &'a [Tick],
     /// Its events.
     pub events: &'a [Event],
+    /// What connections and threads were seen to do; empty where nobody looked.
+    pub evidence: &'a [Evidence],
     /// Components in the plan's order, which is mostly the way of a request.
     pub order: &'a [String],
     /// Cores of the machine; 0 if unknown.
@@ -146,27 +105,71 @@ pub struct TrialData<'a> {
 
 /// All suspects, the first to be believed first. Never empty.
 pub fn suspects(trial: TrialData<'_>) -> Vec<Suspect> {
-    let mut found = generator(&trial);
-    found.extend(died(&trial));
-    found.extend(by_component(&trial, memory));
-    found.extend(by_component(&trial, cpu_limit));
-    found.extend(by_component(&trial, open_files));
-    found.extend(by_component(&trial, disk));
-    found.extend(refused(&trial));
-    found.extend(queues(&trial));
-    found.extend(by_component(&trial, one_core));
-    found.extend(machine(&trial));
+    let flow = Flow::of(&trial);
+    suspects_in(&trial, flow.as_ref())
+}
+
+fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
+    let mut found = generator(trial);
+    found.extend(died(trial));
+    found.extend(by_component(trial, memory));
+    found.extend(by_component(trial, cpu_limit));
+    found.extend(by_component(trial, open_files));
+    found.extend(by_component(trial, disk));
+    found.extend(flow.map(|flow| accept_queues(trial, flow)).unwrap_or_default());
+    let has_queue = found.iter().any(|s| s.kind == Kind::AcceptQueue);
+    found.extend(refused(trial, has_queue));
+    found.extend(queues(trial));
+    found.extend(one_cores(trial, flow));
+    found.extend(machine(trial));
+    let by_weight = |a: &Suspect, b: &Suspect| {
+        rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)).then(when(a).total_cmp(&when(b)))
+    };
+    found.sort_by(by_weight);
+    if let Some(flow) = flow {
+        located::locate(trial, flow, &mut found);
+    }
     let decides = |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours);
     if !decides(&found) {
-        found.extend(inferred::few_at_a_time(&trial));
+        let few = inferred::few_at_a_time(trial).filter(|_| !located::keeps_up(trial));
+        found.insert(0, few.unwrap_or_else(|| inferred::inside(trial)));
     }
-    if !decides(&found) {
-        found.push(inferred::inside(&trial));
-    }
-    found.sort_by(|a, b| {
-        rank(a).cmp(&rank(b)).then(b.share.total_cmp(&a.share)).then(when(a).total_cmp(&when(b)))
-    });
     replicas_together(found)
+}
+
+/// Components that kept one core busy: by their threads where those were read, else by what they used.
+fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
+    let mut found = flow.map(|flow| located::one_thread(trial, flow)).unwrap_or_default();
+    let is_read = |who: &str| {
+        flow.and_then(|flow| flow.threads.get(who)).is_some_and(|t| t.means.busiest_cores.is_some())
+    };
+    let by_use = by_component(trial, one_core);
+    found.extend(by_use.into_iter().filter(|s| s.who.as_deref().is_none_or(|who| !is_read(who))));
+    found
+}
+
+/// Listeners that dropped connections: the cause of resets and of connects that take whole seconds.
+fn accept_queues(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
+    let started = trial.summary.requests.started.max(1) as f64;
+    let enough = (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS);
+    let full = flow.listeners.iter().filter(|l| l.drops as f64 >= enough && l.component != flow::GENERATOR);
+    let suspect = |l: &Listener| {
+        let who = if l.component.is_empty() { l.address.clone() } else { l.component.clone() };
+        Suspect {
+            kind: Kind::AcceptQueue,
+            at_s: None,
+            text: format!(
+                "the accept queue of {who} ({}) was full: {} connections were dropped, because the server accepts too slowly or its backlog of {} is too short",
+                l.address,
+                format_count(l.drops as f64),
+                format_count(f64::from(l.backlog))
+            ),
+            who: Some(who),
+            share: (l.drops as f64 / started).min(1.0),
+            evidence: Vec::new(),
+        }
+    };
+    full.map(suspect).collect()
 }
 
 /// Replicas of one component that are at the same end are reported once, by the one that comes first.
@@ -205,12 +208,13 @@ fn rank(suspect: &Suspect) -> u8 {
         Kind::Memory if suspect.share >= 1.0 => 1,
         // Held at a limit somebody set.
         Kind::Memory | Kind::CpuLimit | Kind::OpenFiles => 2,
-        Kind::OneCore | Kind::Machine | Kind::Disk => 3,
+        Kind::OneCore | Kind::HostCpu | Kind::Disk => 3,
+        Kind::Link | Kind::Pool => 3,
         Kind::Queue => 4,
-        Kind::Generator => 5,
+        Kind::Generator | Kind::AcceptQueue => 5,
         // Mostly a consequence: what is full refuses.
         Kind::Refused => 6,
-        Kind::FewAtATime | Kind::Inside => 7,
+        Kind::LimitedConcurrency | Kind::Latency | Kind::Nothing => 7,
         Kind::Neighbours => 8,
     }
 }
@@ -251,6 +255,7 @@ fn generator(trial: &TrialData<'_>) -> Vec<Suspect> {
         at_s: None,
         text: format!("loadlab itself: {}{limit}", worst.evidence),
         share: if worst.grave { 1.0 } else { 0.9 },
+        evidence: Vec::new(),
     }]
 }
 
@@ -262,6 +267,7 @@ fn died(trial: &TrialData<'_>) -> Vec<Suspect> {
             at_s: Some(e.at_s),
             text: format!("{component} died at {}: {status}", seconds(e.at_s)),
             share: 1.0,
+            evidence: Vec::new(),
         }),
         _ => None,
     });
@@ -284,8 +290,14 @@ fn by_component(trial: &TrialData<'_>, look: Look) -> Vec<Suspect> {
 }
 
 fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let suspect =
-        |at_s, text, share| Suspect { kind: Kind::Memory, who: Some(name.to_owned()), at_s, text, share };
+    let suspect = |at_s, text, share| Suspect {
+        kind: Kind::Memory,
+        who: Some(name.to_owned()),
+        at_s,
+        text,
+        share,
+        evidence: Vec::new(),
+    };
     if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
         let first = own.iter().find(|s| s.oom_kills > own.first().and_then(|f| f.oom_kills));
         let times = if kills == 1 { "once".to_owned() } else { format!("{kills} times") };
@@ -362,6 +374,7 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
         at_s: first.map(|w| w[0].at_s.max(load.from_s)),
         text: format!("{name}{of}{was}"),
         share: share.min(1.0),
+        evidence: Vec::new(),
     })
 }
 
@@ -392,6 +405,7 @@ fn open_files(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&S
             percent(share)
         ),
         share,
+        evidence: Vec::new(),
     })
 }
 
@@ -414,6 +428,7 @@ fn disk(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]
             bytes(c.block_bytes.written)
         ),
         share: waited.min(1.0),
+        evidence: Vec::new(),
     })
 }
 
@@ -439,6 +454,7 @@ fn one_core(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, _own: &[&Sa
         at_s: None,
         text,
         share: used.min(1.0),
+        evidence: Vec::new(),
     })
 }
 
@@ -466,7 +482,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     let words: Vec<String> =
         shares.iter().take(3).map(|(n, s)| format!("{n} {}", significant(*s, 2))).collect();
     Some(Suspect {
-        kind: if is_ours { Kind::Machine } else { Kind::Neighbours },
+        kind: if is_ours { Kind::HostCpu } else { Kind::Neighbours },
         who: Some("host".into()),
         at_s: None,
         text: format!(
@@ -476,10 +492,11 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
             words.join(", ")
         ),
         share: used.min(1.0),
+        evidence: Vec::new(),
     })
 }
 
-fn refused(trial: &TrialData<'_>) -> Vec<Suspect> {
+fn refused(trial: &TrialData<'_>, has_queue: bool) -> Vec<Suspect> {
     let s = trial.summary;
     let started = s.requests.started.max(1) as f64;
     let own = s.connections.own_limits.total();
@@ -498,6 +515,7 @@ fn refused(trial: &TrialData<'_>) -> Vec<Suspect> {
             at_s: at.map(|t| t.from_s),
             text,
             share: share.min(1.0),
+            evidence: Vec::new(),
         });
     };
     let share = (connect + reset) as f64 / started;
@@ -524,6 +542,7 @@ fn refused(trial: &TrialData<'_>) -> Vec<Suspect> {
         );
     }
     if let Some((turned_away, whose)) = turned_away(trial, slow >= SYN_AGAIN_MS)
+        && !has_queue
         && turned_away >= (REFUSED_SHARE * started).max(FEWEST_OVERFLOWS)
     {
         say(
@@ -588,6 +607,7 @@ fn queues(trial: &TrialData<'_>) -> Vec<Suspect> {
                 format_count(last.round())
             ),
             share: grew.tau,
+            evidence: Vec::new(),
         })
     });
     found.collect()

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::Secrets;
 use crate::event::{Event, EventKind};
+use crate::evidence::Evidence;
 use crate::example::Example;
 use crate::load::Tick;
 use crate::sample::Sample;
@@ -31,7 +32,7 @@ macro_rules! maskable {
     };
 }
 
-maskable!(Doubt, Event, Example, Sample, Summary, Tick);
+maskable!(Doubt, Event, Evidence, Example, Sample, Summary, Tick);
 
 impl Maskable for EventKind {
     fn masked(self, secrets: &Secrets) -> Option<Self> {

@@ -84,7 +84,11 @@ pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
     use loadlab_analysis::bottleneck::Kind;
     let measured = case.summaries().count();
     let remark = |(place, s): (usize, &loadlab_analysis::bottleneck::Suspect)| Remark {
-        weight: if matches!(s.kind, Kind::Inside) { Weight::Plain } else { Weight::Doubtful },
+        weight: if matches!(s.kind, Kind::Latency | Kind::Nothing) {
+            Weight::Plain
+        } else {
+            Weight::Doubtful
+        },
         label: format!("{}.", place + 1),
         text: match s.at_s {
             Some(at_s) => format!("{}, from {} on.", s.text, figures::seconds(at_s.max(0.0))),

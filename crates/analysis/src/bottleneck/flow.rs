@@ -1,0 +1,416 @@
+//! Where requests are: connections and threads, averaged over the load, and how many requests wait in each place.
+//!
+//! By Little's law the mean number of busy connections to a component is the mean number of requests that are in it or
+//! behind it. What goes on from there to others is theirs; the rest is inside. A wait on a connection whose bytes are
+//! under way for most of the time is the link's. Only what comes from the load is followed: a consumer that waits for
+//! its broker is idle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loadlab_record::evidence::{Evidence, Listener, Pair, Threads, Timed};
+use loadlab_record::units::significant;
+
+use super::{TrialData, during};
+use crate::counter::During;
+
+/// The generator's name in pairs.
+pub const GENERATOR: &str = "loadlab";
+/// With fewer readings of sockets than this a mean says little.
+pub const FEWEST_READINGS: u32 = 15;
+/// Above this share of ties the kernel's clock is too coarse, and packets decide.
+const TIES_SHARE: f64 = 0.1;
+/// So many exchanges make a mean.
+const FEWEST_TIMED: u64 = 20;
+/// A lost segment is sent again after this long, at the least: the kernel's shortest timeout.
+const RETRANSMIT_S: f64 = 0.2;
+/// A round trip below this is no link's, but the machine's.
+const SHORTEST_LINK_MS: f64 = 0.5;
+
+/// What was seen of a trial's connections and threads, as means over its load.
+#[derive(Clone, Debug, Default)]
+pub struct Flow {
+    /// Connections by who asks whom.
+    pub pairs: Vec<Pair>,
+    /// Threads by component.
+    pub threads: BTreeMap<String, ThreadMeans>,
+    /// Listeners, with what they dropped during the load.
+    pub listeners: Vec<Listener>,
+    /// What could not be seen.
+    pub not_seen: Vec<String>,
+    /// How often sockets were read.
+    pub socket_readings: u32,
+}
+
+/// Threads of a component over the load.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadMeans {
+    /// Means of the figures of each line.
+    pub means: Threads,
+    /// Share of the lines in which the same thread was the busiest.
+    pub same_busiest: f64,
+}
+
+/// Where requests wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// Whose: a component, or a link `from→to`.
+    pub name: String,
+    /// It is a link.
+    pub is_link: bool,
+    /// Requests, mean over the load.
+    pub requests: f64,
+    /// Requests that are there or behind it; the same for a link.
+    pub entered: f64,
+}
+
+impl Flow {
+    /// Averages the lines of the load; `None` where nobody looked.
+    pub fn of(trial: &TrialData<'_>) -> Option<Flow> {
+        let load = during(trial);
+        let lines: Vec<&Evidence> = trial.evidence.iter().filter(|e| is_inside(e, load)).collect();
+        if lines.is_empty() {
+            return None;
+        }
+        let not_seen: BTreeSet<&String> = lines.iter().flat_map(|e| &e.not_seen).collect();
+        Some(Flow {
+            pairs: pairs(&lines),
+            threads: threads(&lines),
+            listeners: listeners(&trial.evidence, load),
+            not_seen: not_seen.into_iter().cloned().collect(),
+            socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
+        })
+    }
+
+    /// Requests in each place, the fullest first. `in_flight` is the load's own count; `rate_per_s` how many it had
+    /// answered.
+    pub fn places(&self, in_flight: f64, rate_per_s: f64) -> Vec<Place> {
+        let entered = self.entered(in_flight);
+        let mut places: Vec<Place> = Vec::new();
+        let mut inside: BTreeMap<&str, f64> =
+            entered.iter().filter(|(name, _)| **name != GENERATOR).map(|(n, v)| (*n, *v)).collect();
+        for (pair, waiting) in self.shares(&entered) {
+            if let Some(from) = inside.get_mut(pair.from.as_str()) {
+                *from -= waiting;
+            }
+            let link = link_requests(pair, waiting, rate_per_s);
+            if link > 0.0 {
+                *inside.entry(&pair.to).or_default() -= link;
+                let name = format!("{}→{}", pair.from, pair.to);
+                places.push(Place { name, is_link: true, requests: link, entered: link });
+            }
+        }
+        places.extend(inside.iter().map(|(name, requests)| Place {
+            name: (*name).to_owned(),
+            is_link: false,
+            requests: requests.max(0.0),
+            entered: entered.get(name).copied().unwrap_or(0.0),
+        }));
+        places.sort_by(|a, b| b.requests.total_cmp(&a.requests));
+        places
+    }
+
+    /// How many requests entered each component, those that went on from it included.
+    fn entered(&self, in_flight: f64) -> BTreeMap<&str, f64> {
+        let mut entered: BTreeMap<&str, f64> = [(GENERATOR, in_flight)].into();
+        // Each round follows the requests one component further; circles end with the rounds.
+        for _ in 0..self.pairs.len() {
+            let mut next: BTreeMap<&str, f64> = [(GENERATOR, in_flight)].into();
+            for (pair, waiting) in self.shares(&entered) {
+                *next.entry(&pair.to).or_default() += waiting;
+            }
+            if next == entered {
+                break;
+            }
+            entered = next;
+        }
+        entered
+    }
+
+    /// What waits on each pair: no more, in all, than entered the one who asks. Of the load itself the number is known,
+    /// and only its parts are read from connections.
+    fn shares<'a>(&'a self, entered: &BTreeMap<&str, f64>) -> Vec<(&'a Pair, f64)> {
+        let share = |pair: &'a Pair| {
+            let have = *entered.get(pair.from.as_str())?;
+            let sum: f64 = self.asked_by(&pair.from).map(waiting).sum();
+            let own = waiting(pair);
+            if pair.from == GENERATOR {
+                let alone = self.asked_by(&pair.from).count() == 1;
+                return Some((pair, if alone { have } else { have * own / sum.max(f64::MIN_POSITIVE) }));
+            }
+            Some((pair, own * (have / sum.max(f64::MIN_POSITIVE)).min(1.0)))
+        };
+        self.pairs.iter().filter(|p| p.from != p.to).filter_map(share).collect()
+    }
+
+    /// Pairs on which a component asks others.
+    pub fn asked_by<'a>(&'a self, component: &'a str) -> impl Iterator<Item = &'a Pair> {
+        self.pairs.iter().filter(move |p| p.from == component && p.to != component)
+    }
+
+    /// Everybody behind a component.
+    pub fn behind<'a>(&'a self, component: &'a str) -> BTreeSet<&'a str> {
+        let mut found: BTreeSet<&str> = BTreeSet::new();
+        let mut next = vec![component];
+        while let Some(name) = next.pop() {
+            for pair in self.asked_by(name) {
+                if found.insert(&pair.to) {
+                    next.push(&pair.to);
+                }
+            }
+        }
+        found.remove(component);
+        found
+    }
+}
+
+fn is_inside(line: &Evidence, load: During) -> bool {
+    let middle_s = f64::midpoint(line.from_s, line.to_s);
+    load.has(middle_s) && !line.is_empty()
+}
+
+/// Connections of a pair that wait for an answer.
+pub fn waiting(pair: &Pair) -> f64 {
+    if pair.unknown > TIES_SHARE * pair.open
+        && let Some(timed) = pair.timed.filter(|t| t.exchanges >= FEWEST_TIMED)
+    {
+        return timed.busy_share.clamp(0.0, 1.0) * pair.open;
+    }
+    let known = pair.open - pair.unknown;
+    // Where most are ties, what is known is no sample of the others.
+    if known < 0.5 * pair.open {
+        return pair.busy.max(pair.unread).min(pair.open);
+    }
+    (pair.busy + pair.unknown * pair.busy / known.max(f64::MIN_POSITIVE)).clamp(0.0, pair.open)
+}
+
+/// Of those that wait on a pair, the ones whose bytes are under way.
+fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
+    if pair.is_unix || waiting <= 0.0 {
+        return 0.0;
+    }
+    let timed = pair.timed.filter(|t| t.exchanges >= FEWEST_TIMED).map(|t| t.wait_ms);
+    let wait_ms = timed.or_else(|| (rate_per_s > 0.0).then(|| waiting / rate_per_s * 1e3));
+    let rtt_ms = pair.rtt_ms.filter(|rtt| *rtt >= SHORTEST_LINK_MS);
+    let delayed = rtt_ms.zip(wait_ms).map_or(0.0, |(rtt, wait)| waiting * (rtt / wait.max(rtt)));
+    delayed.max(pair.in_transit).max(pair.retransmits_per_s * RETRANSMIT_S).min(waiting)
+}
+
+/// `front→mid: 39.8 of 40 connections busy`.
+pub fn describe(pair: &Pair) -> String {
+    let (from, to) = (&pair.from, if pair.to.is_empty() { &pair.address } else { &pair.to });
+    format!("{from}→{to}: {} of {} connections busy", short(waiting(pair)), short(pair.open))
+}
+
+/// A mean number of requests or connections, as short as it can be.
+pub fn short(value: f64) -> String {
+    match value {
+        v if v >= 9.95 || (v - v.round()).abs() < 0.05 => format!("{:.0}", v),
+        v => significant(v, 2),
+    }
+}
+
+/// Adds up a figure over lines, weighted by their readings.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    weight: f64,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64, weight: f64) {
+        self.sum += value * weight;
+        self.weight += weight;
+    }
+
+    fn value(&self) -> Option<f64> {
+        (self.weight > 0.0).then(|| self.sum / self.weight)
+    }
+}
+
+fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
+    type Key<'a> = (&'a str, &'a str, &'a str);
+    let key = |p: &Pair| -> (String, String, String) { (p.from.clone(), p.to.clone(), p.address.clone()) };
+    let keys: BTreeSet<_> = lines.iter().flat_map(|e| e.pairs.iter().map(key)).collect();
+    let readings: f64 = lines.iter().map(|e| f64::from(e.socket_readings)).sum();
+    let length_s: f64 = lines.iter().map(|e| (e.to_s - e.from_s).max(0.0)).sum();
+    let of = |key: Key<'_>| -> Vec<(&Pair, f64)> {
+        let is = |p: &&Pair| (p.from.as_str(), p.to.as_str(), p.address.as_str()) == key;
+        lines
+            .iter()
+            .flat_map(|e| e.pairs.iter().filter(is).map(|p| (p, f64::from(e.socket_readings))))
+            .collect()
+    };
+    let mean = |key: &(String, String, String)| {
+        let found = of((&key.0, &key.1, &key.2));
+        // A line without the pair is one without connections.
+        let level =
+            |get: fn(&Pair) -> f64| found.iter().map(|(p, n)| get(p) * n).sum::<f64>() / readings.max(1.0);
+        let mut rtt = Mean::default();
+        found.iter().for_each(|(p, n)| {
+            if let Some(ms) = p.rtt_ms {
+                rtt.add(ms, *n * p.open)
+            }
+        });
+        let retransmits: u64 = found.iter().map(|(p, _)| p.retransmits).sum();
+        Pair {
+            from: key.0.clone(),
+            to: key.1.clone(),
+            address: key.2.clone(),
+            is_unix: found.iter().any(|(p, _)| p.is_unix),
+            open: level(|p| p.open),
+            busy: level(|p| p.busy),
+            unknown: level(|p| p.unknown),
+            unread: level(|p| p.unread),
+            in_transit: level(|p| p.in_transit),
+            rtt_ms: rtt.value(),
+            retransmits,
+            retransmits_per_s: if length_s > 0.0 { retransmits as f64 / length_s } else { 0.0 },
+            timed: timed(found.iter().filter_map(|(p, _)| p.timed)),
+        }
+    };
+    keys.iter().map(mean).collect()
+}
+
+fn timed(all: impl Iterator<Item = Timed>) -> Option<Timed> {
+    let (mut exchanges, mut busy, mut wait) = (0, Mean::default(), Mean::default());
+    for t in all {
+        exchanges += t.exchanges;
+        busy.add(t.busy_share, 1.0);
+        wait.add(t.wait_ms, t.exchanges as f64);
+    }
+    Some(Timed { exchanges, busy_share: busy.value()?, wait_ms: wait.value().unwrap_or(0.0) })
+}
+
+fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
+    let mut by_name: BTreeMap<&str, Vec<(&Threads, f64)>> = BTreeMap::new();
+    for line in lines {
+        for threads in &line.threads {
+            by_name.entry(&threads.component).or_default().push((threads, f64::from(line.thread_readings)));
+        }
+    }
+    let mean = |(name, all): (&str, Vec<(&Threads, f64)>)| {
+        let of = |get: fn(&Threads) -> Option<f64>| {
+            let mut mean = Mean::default();
+            all.iter().for_each(|(t, n)| {
+                if let Some(v) = get(t) {
+                    mean.add(v, *n)
+                }
+            });
+            mean.value()
+        };
+        let level = |get: fn(&Threads) -> Option<f64>| of(get).unwrap_or(0.0);
+        let mut ids: BTreeMap<u32, usize> = BTreeMap::new();
+        all.iter().filter_map(|(t, _)| t.busiest_id).for_each(|id| *ids.entry(id).or_default() += 1);
+        let most = ids.iter().max_by_key(|(_, n)| **n).map(|(id, n)| (*id, *n));
+        let named = all.iter().find(|(t, _)| t.busiest_id == most.map(|(id, _)| id));
+        let means = Threads {
+            component: name.to_owned(),
+            count: level(|t| Some(t.count)),
+            read: level(|t| Some(t.read)),
+            running: level(|t| Some(t.running)),
+            lock: level(|t| Some(t.lock)),
+            disk: level(|t| Some(t.disk)),
+            network: level(|t| Some(t.network)),
+            poll: level(|t| Some(t.poll)),
+            sleep: level(|t| Some(t.sleep)),
+            other: level(|t| Some(t.other)),
+            busiest_cores: of(|t| t.busiest_cores),
+            busiest_name: named.map(|(t, _)| t.busiest_name.clone()).unwrap_or_default(),
+            busiest_id: most.map(|(id, _)| id),
+            run_delay_cores: of(|t| t.run_delay_cores),
+            cpu_cores: of(|t| t.cpu_cores),
+        };
+        let same_busiest = most.map_or(0.0, |(_, n)| n as f64 / all.len() as f64);
+        (name.to_owned(), ThreadMeans { means, same_busiest })
+    };
+    by_name.into_iter().map(mean).collect()
+}
+
+/// What each listener dropped from the load's begin to its end.
+fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
+    let mut found: BTreeMap<(&str, &str), Listener> = BTreeMap::new();
+    let mut before: BTreeMap<(&str, &str), u64> = BTreeMap::new();
+    for line in lines.iter().filter(|e| e.from_s <= load.to_s) {
+        for listener in &line.listeners {
+            let key = (listener.component.as_str(), listener.address.as_str());
+            if line.to_s < load.from_s {
+                before.insert(key, listener.drops);
+                continue;
+            }
+            let entry =
+                found.entry(key).or_insert_with(|| Listener { drops: 0, queue_max: 0, ..listener.clone() });
+            entry.queue_max = entry.queue_max.max(listener.queue_max);
+            entry.drops = listener.drops.saturating_sub(before.get(&key).copied().unwrap_or(0));
+        }
+    }
+    found.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(from: &str, to: &str, open: f64, busy: f64) -> Pair {
+        Pair { from: from.into(), to: to.into(), open, busy, ..Pair::default() }
+    }
+
+    #[track_caller]
+    fn check(pairs: Vec<Pair>, in_flight: f64, expect: &[(&str, f64)]) {
+        let flow = Flow { pairs, ..Flow::default() };
+        let places = flow.places(in_flight, 100.0);
+        let got: Vec<(&str, f64)> =
+            places.iter().map(|p| (p.name.as_str(), (p.requests * 10.0).round() / 10.0)).collect();
+        assert_eq!(got, expect);
+    }
+
+    #[test]
+    fn requests_are_where_they_do_not_go_on() {
+        let chain = |mid: f64, store: f64| {
+            vec![
+                pair("loadlab", "front", 40.0, 39.0),
+                pair("front", "mid", 40.0, mid),
+                pair("mid", "store", 3.0, store),
+            ]
+        };
+        check(chain(39.8, 0.0), 40.0, &[("mid", 39.8), ("front", 0.2), ("store", 0.0)]);
+        check(chain(39.8, 3.0), 40.0, &[("mid", 36.8), ("store", 3.0), ("front", 0.2)]);
+        check(chain(1.0, 1.0), 40.0, &[("front", 39.0), ("store", 1.0), ("mid", 0.0)]);
+    }
+
+    #[test]
+    fn a_consumer_that_waits_for_its_broker_is_idle() {
+        let pairs = vec![pair("loadlab", "web", 10.0, 10.0), pair("worker", "broker", 50.0, 50.0)];
+        check(pairs, 10.0, &[("web", 10.0)]);
+    }
+
+    #[test]
+    fn a_link_takes_what_its_round_trip_takes() {
+        let mut link = pair("front", "store", 40.0, 39.9);
+        // 40 requests at 960/s wait 41.6 ms each, of which the link has 40.
+        link.rtt_ms = Some(40.0);
+        let flow = Flow { pairs: vec![pair("loadlab", "front", 40.0, 40.0), link], ..Flow::default() };
+        let places = flow.places(40.0, 960.0);
+        assert_eq!((places[0].name.as_str(), places[0].is_link), ("front→store", true));
+        assert!((38.0..39.0).contains(&places[0].requests), "{places:?}");
+    }
+
+    #[test]
+    fn ties_are_settled_by_packets_or_not_at_all() {
+        let mut pool = pair("front", "store", 20.0, 0.0);
+        pool.unknown = 20.0;
+        // An idle pool to a quick store looks like this: nobody is blamed for what is not known.
+        assert_eq!(waiting(&pool), 0.0);
+        pool.timed = Some(Timed { exchanges: 500, busy_share: 0.95, wait_ms: 1.0 });
+        assert_eq!(waiting(&pool), 19.0);
+        pool.timed = Some(Timed { exchanges: 3, busy_share: 0.95, wait_ms: 1.0 });
+        assert_eq!(waiting(&pool), 0.0);
+    }
+
+    #[test]
+    fn circles_end() {
+        let pairs =
+            vec![pair("loadlab", "a", 10.0, 10.0), pair("a", "b", 10.0, 6.0), pair("b", "a", 10.0, 2.0)];
+        let flow = Flow { pairs, ..Flow::default() };
+        assert_eq!(flow.places(10.0, 1.0).len(), 2);
+    }
+}

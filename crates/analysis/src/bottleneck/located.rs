@@ -1,0 +1,253 @@
+//! What holds requests back in the place where they wait, from connections and threads.
+
+use loadlab_record::evidence::{Pair, Threads};
+use loadlab_record::units::{format_count, format_duration_ns, significant};
+
+use super::flow::{FEWEST_READINGS, Flow, GENERATOR, Place, describe, short, waiting};
+use super::{Kind, Suspect, TrialData, during, percent, rank};
+
+/// The place where most requests are has at least this share of them.
+const MOST_SHARE: f64 = 0.5;
+/// A component with less than this share of the requests holds nobody back, however busy it is.
+const HARDLY_SHARE: f64 = 0.2;
+/// A pool is full when this share of its connections is busy.
+const FULL_POOL: f64 = 0.9;
+/// So many of a component's threads were in disk calls, in the mean: one, most of the time.
+const DISK_THREADS: f64 = 0.5;
+/// One thread uses this share of a core: the rest goes to others that the kernel lets run in between.
+const FULL_THREAD: f64 = 0.85;
+/// So few of those that wait are worked on.
+const FEW_SHARE: f64 = 0.5;
+/// Below a millisecond the scheduler's own turns are of the size of what is measured.
+const SHORTEST_MS: f64 = 0.5;
+
+/// Puts what holds requests back where they wait before what is busy elsewhere. `found` is sorted.
+pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
+    let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
+    let places = flow.places(in_flight, rate_per_s);
+    let Some(top) = places.first().filter(|top| {
+        flow.socket_readings > 0 && top.requests > 0.0 && top.requests >= MOST_SHARE * in_flight
+    }) else {
+        return;
+    };
+    let rules_out = |s: &Suspect| rank(s) <= 1 || s.kind == Kind::HostCpu;
+    if found.iter().any(rules_out) {
+        return;
+    }
+    let behind = flow.behind(&top.name);
+    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s));
+    let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
+    let beyond = |s: &Suspect| is_resource(s) && s.who.as_deref().is_some_and(|who| behind.contains(who));
+    let sentence = waits_there(flow, top, in_flight);
+    let has_pool = full_pool(flow, top).is_some();
+    // A full pool is the symptom of what is behind it, if that is at its end.
+    let chosen =
+        found.iter().position(at_top).or_else(|| has_pool.then(|| found.iter().position(beyond)).flatten());
+    if let Some(at) = chosen {
+        let mut first = found.remove(at);
+        first.evidence.push(sentence);
+        return found.insert(0, first);
+    }
+    let Some(mut suspect) = holds_back(trial, flow, top) else { return };
+    suspect.evidence.push(sentence);
+    suspect.evidence.extend(flow.threads.get(&top.name).and_then(|t| describe_threads(&t.means)));
+    // Who has hardly any request, however busy, holds nobody back; who has some may.
+    let requests_of = |who: &str| places.iter().find(|p| p.name == who).map(|p| p.requests);
+    let may_be = |s: &Suspect| {
+        let has_some = s.who.as_deref().and_then(requests_of).is_none_or(|n| n >= HARDLY_SHARE * in_flight);
+        let is_worse = match suspect.kind {
+            Kind::Latency => rank(s) <= 6,
+            _ => rank(s) <= 3,
+        };
+        is_worse && has_some && s.kind != Kind::Neighbours
+    };
+    let before = found.iter().filter(|s| may_be(s)).count();
+    found.sort_by_key(|s| !may_be(s));
+    found.insert(before, suspect);
+}
+
+/// What holds requests back in a place none of whose resources is at its end.
+fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect> {
+    let share = (top.requests / trial.summary.concurrency_mean.max(f64::MIN_POSITIVE)).min(1.0);
+    let suspect = |kind, text| Suspect {
+        kind,
+        who: Some(top.name.clone()),
+        at_s: None,
+        text,
+        share,
+        evidence: Vec::new(),
+    };
+    if top.is_link {
+        return Some(suspect(Kind::Link, link_text(trial, flow, top)));
+    }
+    if let Some(pair) = full_pool(flow, top) {
+        let to = if pair.to.is_empty() { &pair.address } else { &pair.to };
+        let text = format!(
+            "{}→{to}: {} of {} connections busy, and nothing behind them is saturated: the connection pool of {} is full",
+            pair.from,
+            short(waiting(pair)),
+            short(pair.open),
+            pair.from
+        );
+        return Some(suspect(Kind::Pool, text));
+    }
+    let threads = flow.threads.get(&top.name).map(|t| &t.means);
+    if let Some(threads) = threads.filter(|t| t.disk >= DISK_THREADS) {
+        let text = format!(
+            "{}: requests wait for its disk (fsync, reads or writes): {} of its {} threads were in such a call",
+            top.name,
+            short(threads.disk),
+            short(threads.count)
+        );
+        return Some(suspect(Kind::Disk, text));
+    }
+    if let Some(text) = few_at_a_time(trial, top) {
+        return Some(suspect(Kind::LimitedConcurrency, text));
+    }
+    if keeps_up(trial) {
+        return None;
+    }
+    let text = format!(
+        "no saturated resource found: the latency is inside {}, where {} of {} requests in flight were",
+        top.name,
+        short(top.requests),
+        short(trial.summary.concurrency_mean)
+    );
+    Some(suspect(Kind::Latency, text))
+}
+
+/// The open load was answered as it came, and hardly slower than at its fastest.
+pub fn keeps_up(trial: &TrialData<'_>) -> bool {
+    let s = trial.summary;
+    let is_answered =
+        s.load.model == "open" && s.rate_per_s.ok >= 0.99 * s.rate_per_s.due && s.rate_per_s.due > 0.0;
+    let is_slow =
+        s.response_ms.p50.zip(s.response_ms.min).is_none_or(|(p50, min)| p50 > 5.0 * min && p50 > 5.0);
+    is_answered && !is_slow
+}
+
+/// The connections of a component that are all busy while requests wait for one of them.
+fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
+    let full = |pair: &&Pair| {
+        // The mean of open connections has the seconds of their making in it.
+        let is_full = pair.open >= 0.9 && waiting(pair) >= FULL_POOL * pair.open;
+        is_full && pair.open <= FULL_POOL * top.entered && pair.from != GENERATOR
+    };
+    flow.asked_by(&top.name).filter(full).max_by(|a, b| a.open.total_cmp(&b.open))
+}
+
+/// `mid: 39 of 40 requests wait there, about 1 at a time is let through (4.1 ms each)`.
+fn few_at_a_time(trial: &TrialData<'_>, top: &Place) -> Option<String> {
+    let s = trial.summary;
+    let (fastest, middle) = (s.response_ms.min?, s.response_ms.p50.or(s.response_ms.mean)?);
+    let at_a_time = s.rate_per_s.ok * fastest / 1e3;
+    let waits = top.requests >= 2.0 && at_a_time <= FEW_SHARE * top.requests && fastest <= FEW_SHARE * middle;
+    if !waits || middle < SHORTEST_MS {
+        return None;
+    }
+    let served = at_a_time.max(1.0);
+    let each_ns = served / s.rate_per_s.ok.max(f64::MIN_POSITIVE) * 1e9;
+    Some(format!(
+        "{}: {} of {} requests in flight wait there; it lets about {} through at a time ({} each), and none of its resources is saturated",
+        top.name,
+        short(top.requests),
+        format_count(s.concurrency_mean.round()),
+        significant(served, 2),
+        format_duration_ns(each_ns)
+    ))
+}
+
+fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
+    let of = |p: &&Pair| format!("{}→{}", p.from, p.to) == top.name;
+    let Some(pair) = flow.pairs.iter().find(of) else { return top.name.clone() };
+    let wait_ms = trial.summary.rate_per_s.ok.recip() * waiting(pair) * 1e3;
+    let mut parts = Vec::new();
+    if let Some(rtt) = pair.rtt_ms.filter(|rtt| *rtt >= 0.25 * wait_ms.min(1e9)) {
+        parts.push(format!("round trip {}", format_duration_ns(rtt * 1e6)));
+    }
+    if pair.retransmits > 0 {
+        parts.push(format!("{} segments sent again", format_count(pair.retransmits as f64)));
+    }
+    if pair.in_transit >= 0.25 * waiting(pair) {
+        parts.push(format!("{} connections with bytes under way", short(pair.in_transit)));
+    }
+    let seen = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
+    format!(
+        "link {}: {} of {} requests in flight are on the wire there{seen}",
+        top.name,
+        short(top.requests),
+        format_count(trial.summary.concurrency_mean.round())
+    )
+}
+
+fn waits_there(flow: &Flow, top: &Place, in_flight: f64) -> String {
+    let around = flow.pairs.iter().filter(|p| {
+        let touches = p.to == top.name || p.from == top.name || format!("{}→{}", p.from, p.to) == top.name;
+        touches && p.from != p.to
+    });
+    let pairs: Vec<String> = around.take(6).map(describe).collect();
+    let few = if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" };
+    format!(
+        "{} of {} requests in flight were in {} ({}; {} readings{few})",
+        short(top.requests),
+        short(in_flight),
+        top.name,
+        pairs.join(", "),
+        flow.socket_readings
+    )
+}
+
+/// What a component's threads did, those that do nothing left out.
+fn describe_threads(t: &Threads) -> Option<String> {
+    let named = [
+        ("running", t.running),
+        ("in a lock", t.lock),
+        ("in a disk call", t.disk),
+        ("in a receive", t.network),
+        ("in poll", t.poll),
+        ("asleep", t.sleep),
+    ];
+    let parts: Vec<String> =
+        named.iter().filter(|(_, n)| *n >= 0.3).map(|(what, n)| format!("{} {what}", short(*n))).collect();
+    (!parts.is_empty()).then(|| {
+        format!(
+            "threads of {}: {} of {} read: {}",
+            t.component,
+            short(t.read),
+            short(t.count),
+            parts.join(", ")
+        )
+    })
+}
+
+/// A component one thread of which kept a core busy, whatever the others did.
+pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
+    let cores = trial.cores;
+    let full = flow.threads.iter().filter_map(|(name, threads)| {
+        let t = &threads.means;
+        let busy = t.busiest_cores.filter(|busy| *busy >= FULL_THREAD && threads.same_busiest >= 0.6)?;
+        let c = trial.summary.components.get(name)?;
+        // A limit below a core is what holds it back, and is named as such.
+        let is_limited = c.cpu_limit.is_some_and(|limit| limit <= 1.0);
+        if cores == 1 || is_limited || during(trial).to_s - during(trial).from_s < super::SHORTEST_S {
+            return None;
+        }
+        let all = c.cpu_percent.mean.map(|p| p / 100.0).filter(|all| *all > busy + 0.1);
+        let beside =
+            all.map_or(String::new(), |all| format!("; the component used {} cores", significant(all, 2)));
+        Some(Suspect {
+            kind: Kind::OneCore,
+            who: Some(name.clone()),
+            at_s: None,
+            text: format!(
+                "{name}: one of its {} threads (`{}`) kept a core busy for {} of the time{beside}",
+                format_count(t.count.round().max(1.0)),
+                t.busiest_name,
+                percent(busy.min(1.0))
+            ),
+            share: busy.min(1.0),
+            evidence: Vec::new(),
+        })
+    });
+    full.collect()
+}
