@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use loadlab_record::store::{CaseRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
-use crate::bottleneck::Suspect;
+use crate::bottleneck::Diagnosis;
 use crate::metric::{Better, Metric, Value};
 
 /// With fewer trials, the spread between them is itself a guess: of four trials of two equal cases, one in
@@ -21,8 +21,8 @@ pub struct CaseFindings<'a> {
     pub trials: Vec<TrialFindings<'a>>,
     /// The worst of its trials: INVALID before FAIL before PASS. A missing trial makes it at least FAIL.
     pub verdict: Verdict,
-    /// Suspects of its typical trial, the likeliest first; empty if nothing was measured.
-    pub suspects: Vec<Suspect>,
+    /// What held its typical trial back; empty if nothing was measured.
+    pub diagnosis: Diagnosis,
     /// Of so many of its trials the same is said first.
     pub agreeing: usize,
 }

@@ -14,6 +14,8 @@
 //!
 //! It reads no record and draws nothing.
 
+use std::collections::BTreeMap;
+
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::case::{Spread, TRIALS_FOR_DIFFERENCES};
@@ -238,8 +240,35 @@ pub struct Comparison {
     pub why_not: Option<String>,
     /// Trials that were left out, in words.
     pub left_out: Vec<String>,
+    /// The bottleneck of most of the other's trials is another one than that of most of the base's, in words.
+    pub moved: Option<String>,
     /// How it was judged.
     pub options: Options,
+}
+
+/// Where the bottleneck is in most of the trials: the component, or the kind where nobody can be named. `None` where
+/// no more than half of them agree.
+fn usual_bottleneck(trials: &[(u32, &Summary)]) -> Option<(String, &'static str)> {
+    let mut counts: BTreeMap<(String, &'static str), usize> = BTreeMap::new();
+    for bottleneck in trials.iter().filter_map(|(_, s)| s.bottleneck.as_ref()) {
+        let who = bottleneck.component.clone().unwrap_or_else(|| "nobody".to_owned());
+        *counts.entry((who, bottleneck.kind.name())).or_default() += 1;
+    }
+    let (usual, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    (2 * count > trials.len()).then_some(usual)
+}
+
+fn moved(base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<String> {
+    let (from, to) = (usual_bottleneck(base)?, usual_bottleneck(other)?);
+    match (from.0 == to.0, from.1 == to.1) {
+        (true, true) => None,
+        (true, false) => {
+            Some(format!("the bottleneck is still {}, now `{}` instead of `{}`", to.0, to.1, from.1))
+        }
+        (false, _) => {
+            Some(format!("the bottleneck moved from {} (`{}`) to {} (`{}`)", from.0, from.1, to.0, to.1))
+        }
+    }
 }
 
 impl Comparison {
@@ -326,6 +355,7 @@ pub fn compare(base: &Side<'_>, other: &Side<'_>, method: Method, options: Optio
         trials: (base_trials.len(), other_trials.len()),
         rows: rows.collect(),
         why_not,
+        moved: moved(&base_trials, &other_trials),
         left_out: base.left_out.iter().chain(&other.left_out).cloned().collect(),
         options,
     }

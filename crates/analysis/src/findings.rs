@@ -13,7 +13,7 @@ use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
 use loadlab_record::summary::{Ended, Verdict};
 use loadlab_record::units::plural;
 
-use crate::bottleneck::{Suspect, TrialData, suspects};
+use crate::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
@@ -80,7 +80,7 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
 fn first_bottleneck(cases: &[CaseFindings<'_>]) -> String {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for case in cases {
-        let Some(first) = case.suspects.first() else { continue };
+        let Some(first) = case.diagnosis.suspects.first() else { continue };
         match said.iter_mut().find(|(text, _)| *text == first.text) {
             Some((_, names)) => names.push(&case.case.facts.name),
             None => said.push((&first.text, vec![&case.case.facts.name])),
@@ -110,8 +110,8 @@ fn capital(text: &str) -> String {
     }
 }
 
-/// The suspects of each measured trial.
-fn suspects_of(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Vec<Suspect>)> {
+/// What is found of each measured trial.
+fn diagnoses(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Diagnosis)> {
     let order: Vec<String> = run.manifest.components.iter().map(|c| c.name.clone()).collect();
     let of = |trial: &TrialFindings<'_>| {
         let (summary, record) = (trial.summary.as_deref()?, trial.record?);
@@ -124,7 +124,7 @@ fn suspects_of(run: &RunRecord, trials: &[TrialFindings<'_>]) -> Vec<(u32, Vec<S
             order: &order,
             cores: run.manifest.host.cores,
         };
-        Some((trial.number, suspects(seen)))
+        Some((trial.number, diagnose(&seen)))
     };
     trials.iter().filter_map(of).collect()
 }
@@ -138,14 +138,14 @@ fn case_findings<'a>(run: &'a RunRecord, case: &'a CaseRecord) -> CaseFindings<'
         })
         .collect();
     let verdict = trials.iter().map(verdict_of).min_by_key(severity).unwrap_or(Verdict::None);
-    let all = suspects_of(run, &trials);
-    let mut found = CaseFindings { case, trials, verdict, suspects: Vec::new(), agreeing: 0 };
+    let all = diagnoses(run, &trials);
+    let mut found = CaseFindings { case, trials, verdict, diagnosis: Diagnosis::default(), agreeing: 0 };
     let typical = found.typical().map(|t| t.number);
     let said = all.iter().find(|(n, _)| Some(*n) == typical).or(all.first());
-    if let Some((_, suspects)) = said {
-        let key = |s: &[Suspect]| s.first().map(|s| (s.kind, s.who.clone()));
-        found.agreeing = all.iter().filter(|(_, s)| key(s) == key(suspects)).count();
-        found.suspects.clone_from(suspects);
+    if let Some((_, diagnosis)) = said {
+        let key = |d: &Diagnosis| d.suspects.first().map(|s| (s.kind, s.who.clone()));
+        found.agreeing = all.iter().filter(|(_, d)| key(d) == key(diagnosis)).count();
+        found.diagnosis = diagnosis.clone();
     }
     found
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadlab_record::load::{Measured, TagMeasured, Tick, Window};
 use loadlab_record::summary::{Distribution, LoadSummary, Rates, Requests, Summary, TagSummary, Verdict};
 
-use crate::bottleneck::{TrialData, bottleneck};
+use crate::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::components;
 use crate::counter::During;
 use crate::doubts::{self, Grounds};
@@ -44,10 +44,8 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
         order: &input.planned.order,
         cores: input.planned.cores,
     };
-    if let Some((bottleneck, flow)) = bottleneck(&trial) {
-        summary.pairs = flow.map(|flow| flow.pairs).unwrap_or_default();
-        summary.bottleneck = Some(bottleneck);
-    }
+    let Diagnosis { bottleneck, pairs, .. } = diagnose(&trial);
+    (summary.bottleneck, summary.pairs) = (bottleneck, pairs);
     summary
 }
 

@@ -25,7 +25,7 @@ fn suspects(components: &[String], load: &str) -> Vec<Value> {
 fn suspects_of(lab: &Lab) -> Vec<Value> {
     let report: Value = serde_json::from_str(&lab.record().report("json")).expect("a document");
     let case = &report["cases"][0];
-    case["gave_first"].as_array().expect("suspects").clone()
+    case["suspects"].as_array().expect("suspects").clone()
 }
 
 #[track_caller]

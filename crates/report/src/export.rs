@@ -68,7 +68,8 @@ fn case(case: &CaseFindings<'_>) -> Json {
         "dir": facts.dir,
         "values": values,
         "verdict": case.verdict,
-        "gave_first": case.suspects.iter().map(suspect).collect::<Vec<_>>(),
+        "bottleneck": case.diagnosis.bottleneck,
+        "suspects": case.diagnosis.suspects.iter().map(suspect).collect::<Vec<_>>(),
         "figures": figures,
         "trials": trials,
     })
@@ -95,7 +96,7 @@ fn derived(d: &Derived) -> Json {
 }
 
 fn suspect(s: &Suspect) -> Json {
-    json!({ "kind": s.kind.name(), "who": s.who, "at_s": s.at_s, "share": s.share, "text": s.text })
+    json!({ "kind": s.kind.name(), "who": s.who, "at_s": s.at_s, "share": s.share, "text": s.text, "evidence": s.evidence })
 }
 
 /// Comparisons of two cases each, as `loadlab compare --format json` tells them.
@@ -137,6 +138,7 @@ fn comparison(c: &Comparison) -> Json {
         "equivalence_margin": c.options.equivalence_margin,
         "why_not": c.why_not,
         "left_out": c.left_out,
+        "bottleneck_moved": c.moved,
         "figures": c.rows.iter().map(row).collect::<Vec<_>>(),
     })
 }

@@ -1,29 +1,39 @@
 //! The answer as it stands in the summary: the first suspect, what speaks for it, and how sure that is.
 
 use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
+use loadlab_record::evidence::Pair;
 
 use super::flow::{FEWEST_READINGS, Flow};
 use super::{Suspect, TrialData, suspects_in};
 
-/// What held a trial back, and the pairs of connections that say so; `None` where nothing was asked of the system.
-pub fn bottleneck(trial: &TrialData<'_>) -> Option<(Bottleneck, Option<Flow>)> {
-    if trial.summary.requests.started == 0 {
-        return None;
-    }
+/// What a trial's record says of its bottleneck.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnosis {
+    /// All suspects, the first to be believed first.
+    pub suspects: Vec<Suspect>,
+    /// The answer; `None` where nothing was asked of the system.
+    pub bottleneck: Option<Bottleneck>,
+    /// Connections between components, as means over the load.
+    pub pairs: Vec<Pair>,
+}
+
+/// Looks for what held a trial back.
+pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let flow = Flow::of(trial);
-    let first = suspects_in(trial, flow.as_ref()).into_iter().next()?;
-    let confidence = confidence(&first, flow.as_ref());
-    let answer = Bottleneck {
-        component: first.who,
+    let suspects = suspects_in(trial, flow.as_ref());
+    let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
+    let first = suspects.first().filter(|_| asked);
+    let bottleneck = first.map(|first| Bottleneck {
+        component: first.who.clone(),
         kind: first.kind,
-        evidence: std::iter::once(first.text).chain(first.evidence).collect(),
-        confidence,
+        evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
+        confidence: confidence(first, flow.as_ref()),
         not_seen: flow.as_ref().map_or_else(
             || vec!["connections and threads: nobody looked".to_owned()],
             |flow| flow.not_seen.clone(),
         ),
-    };
-    Some((answer, flow))
+    });
+    Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }
 
 fn confidence(first: &Suspect, flow: Option<&Flow>) -> Confidence {

@@ -32,7 +32,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, Summary};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
-pub use self::answer::bottleneck;
+pub use self::answer::{Diagnosis, diagnose};
 use self::flow::Flow;
 use crate::counter::{Counter, During};
 use crate::trend::{stretches, trend};
@@ -105,8 +105,7 @@ pub struct TrialData<'a> {
 
 /// All suspects, the first to be believed first. Never empty.
 pub fn suspects(trial: TrialData<'_>) -> Vec<Suspect> {
-    let flow = Flow::of(&trial);
-    suspects_in(&trial, flow.as_ref())
+    diagnose(&trial).suspects
 }
 
 fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {

@@ -29,6 +29,7 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
         blocks.push(Block::Remarks(suspects));
     }
     blocks.extend(tables::components(case, order).map(Block::Table));
+    blocks.extend(sockets::pairs(case).map(Block::Table));
     blocks.extend(sockets::table(case, order).map(Block::Table));
     blocks.extend(by_load(case).map(Block::Table));
     blocks.extend(by_tag(case).map(Block::Table));

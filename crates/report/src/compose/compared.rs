@@ -20,10 +20,19 @@ pub fn document(comparisons: &[Comparison]) -> Document {
         many => many.iter().map(|c| Fact::new(&c.other, found_words(c))).collect(),
     };
     let how = comparisons.first().map(|c| Fact::new("How", how_words(c)));
+    let moved = |c: &Comparison| {
+        Some(format!(
+            "{}{}.",
+            if comparisons.len() > 1 { format!("{}: ", c.other) } else { String::new() },
+            c.moved.as_ref()?
+        ))
+    };
+    let moved: Vec<String> = comparisons.iter().filter_map(moved).collect();
+    let moved = (!moved.is_empty()).then(|| Fact::new("First bottleneck", moved.join(" ")));
     Document {
         title,
         subtitle: "Ratios are second over first: 1.10 × is 10 % more".into(),
-        answer: found.into_iter().chain(how).collect(),
+        answer: found.into_iter().chain(moved).chain(how).collect(),
         verdict: Verdict::None,
         cases: Vec::new(),
         sections: comparisons.iter().enumerate().map(|c| section(c, comparisons.len() > 1)).collect(),

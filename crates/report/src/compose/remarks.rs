@@ -79,25 +79,40 @@ fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
     Remark { weight, label: label.into(), text, hint: None }
 }
 
-/// Suspects of the typical trial, the likeliest first.
+/// Suspects of the typical trial, the likeliest first, and what could not be seen.
 pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
     use loadlab_analysis::bottleneck::Kind;
     let measured = case.summaries().count();
-    let remark = |(place, s): (usize, &loadlab_analysis::bottleneck::Suspect)| Remark {
-        weight: if matches!(s.kind, Kind::Latency | Kind::Nothing) {
-            Weight::Plain
-        } else {
-            Weight::Doubtful
-        },
-        label: format!("{}.", place + 1),
-        text: match s.at_s {
-            Some(at_s) => format!("{}, from {} on.", s.text, figures::seconds(at_s.max(0.0))),
-            None => format!("{}.", s.text),
-        },
-        hint: (place == 0 && measured > 1)
-            .then(|| format!("the same comes first in {} of {measured} trials", case.agreeing)),
+    let remark = |(place, s): (usize, &loadlab_analysis::bottleneck::Suspect)| {
+        let mut hints = s.evidence.clone();
+        if place == 0 && measured > 1 {
+            hints.push(format!("the same comes first in {} of {measured} trials", case.agreeing));
+        }
+        Remark {
+            weight: match s.kind {
+                Kind::Latency | Kind::Nothing => Weight::Plain,
+                _ => Weight::Doubtful,
+            },
+            label: format!("{}.", place + 1),
+            text: match s.at_s {
+                Some(at_s) => format!("{}, from {} on.", s.text, figures::seconds(at_s.max(0.0))),
+                None => format!("{}.", s.text),
+            },
+            hint: (!hints.is_empty()).then(|| hints.join("; ")),
+        }
     };
-    case.suspects.iter().enumerate().map(remark).collect()
+    let mut remarks: Vec<Remark> = case.diagnosis.suspects.iter().enumerate().map(remark).collect();
+    let not_seen = case.diagnosis.bottleneck.iter().flat_map(|b| &b.not_seen);
+    let not_seen: Vec<&str> = not_seen.map(String::as_str).collect();
+    if !remarks.is_empty() && !not_seen.is_empty() {
+        remarks.push(Remark {
+            weight: Weight::Plain,
+            label: "not seen".into(),
+            text: format!("{}.", not_seen.join("; ")),
+            hint: None,
+        });
+    }
+    remarks
 }
 
 /// Every trial that failed, was cut off, or never began.

@@ -28,7 +28,7 @@ pub fn described(mut document: Document, manifest: &Manifest, findings: &Finding
         };
         findings.cases.iter().find(is)
     };
-    let gave = search.above.and_then(of_level).and_then(|c| c.suspects.first());
+    let gave = search.above.and_then(of_level).and_then(|c| c.diagnosis.suspects.first());
     if let (Some(suspect), Some(above)) = (gave, search.above) {
         let level = match search.vary.as_str() {
             "rate" => figures::rate(above as f64),

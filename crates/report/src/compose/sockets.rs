@@ -3,13 +3,19 @@
 
 use std::collections::BTreeMap;
 
+use loadlab_analysis::bottleneck::flow::waiting;
 use loadlab_analysis::case::CaseFindings;
+use loadlab_record::evidence::Pair;
 use loadlab_record::sample::{Pressure, Sample, Tcp};
+use loadlab_record::units::format_duration_ns;
 
 use super::Order;
 use super::tables::drop_untold;
 use crate::document::{Cell, Table, Weight};
 use crate::figures::{self, NOTHING};
+
+/// Pairs of components in their table.
+const MOST_PAIRS: usize = 12;
 
 /// Of the trial with the median goodput: the most of everything that goes up and down, the growth of what only grows.
 pub fn table(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
@@ -22,6 +28,49 @@ pub fn table(case: &CaseFindings<'_>, order: &Order<'_>) -> Option<Table> {
         by_component.into_iter().filter(|(name, _)| name != "probes").collect();
     order.sort(&mut lists, |(name, _)| name);
     Some(of(&lists))
+}
+
+/// Connections between components, and how many of them waited for an answer.
+pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
+    let mut pairs: Vec<&Pair> = case.diagnosis.pairs.iter().filter(|p| p.from != p.to).collect();
+    if pairs.is_empty() {
+        return None;
+    }
+    pairs.sort_by(|a, b| waiting(b).total_cmp(&waiting(a)));
+    let left_out = pairs.len().saturating_sub(MOST_PAIRS);
+    let or_unknown = |name: &str| if name.is_empty() { "(not known)".to_owned() } else { name.to_owned() };
+    let row = |p: &&Pair| {
+        let count = |value: f64| figures::number((value * 10.0).round() / 10.0);
+        vec![
+            Cell::new(or_unknown(&p.from)),
+            Cell::new(or_unknown(&p.to)),
+            Cell::new(&p.address),
+            Cell::new(count(p.open)),
+            Cell::new(count(waiting(p))),
+            Cell::new(count(p.unknown)),
+            Cell::new(figures::or_nothing(p.rtt_ms, |ms| format_duration_ns(ms * 1e6))),
+            Cell::new(figures::count(p.retransmits)),
+        ]
+    };
+    let head = ["from", "to", "at", "open", "busy", "not known", "round trip", "sent again"];
+    let mut note = "Means over the load. Busy: the one that asked waits for an answer. Not known: of these the kernel's \
+                    clock is too coarse to tell."
+        .to_owned();
+    if left_out > 0 {
+        note.push_str(&format!(
+            " {} with fewer busy connections are left out.",
+            figures::plural(left_out as u64, "pair", "pairs")
+        ));
+    }
+    let mut table = Table {
+        caption: "Connections between components".into(),
+        head: head.map(str::to_owned).to_vec(),
+        words: vec![1, 2],
+        rows: pairs.iter().take(MOST_PAIRS).map(row).collect(),
+        note: Some(note),
+    };
+    drop_untold(&mut table);
+    Some(table)
 }
 
 fn of(lists: &[(String, Vec<Sample>)]) -> Table {

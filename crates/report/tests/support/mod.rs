@@ -390,6 +390,7 @@ pub fn trial(spec: &Spec, number: u32, expect: &[&str]) -> TrialRecord {
         ticks,
         samples: samples.into(),
         events,
+        evidence: Vec::new(),
         examples: examples_of(spec),
         series,
         intervals,
