@@ -52,6 +52,7 @@ fn components_loadlab_and_host_are_read_each_second_of_the_trial() {
             all.into_iter().for_each(|s| samples.entry(s.component.clone()).or_default().push(s))
         }
         Watched::Note(text) => notes.push(text),
+        Watched::Evidence(_) => {}
     };
     // So few are read in a row, once a second.
     let mut seconds = 0;
