@@ -1,17 +1,18 @@
 //! The first bottleneck, over trials made by hand: what is named, and in which order.
 
-use loadlab_analysis::bottleneck::{Kind, Suspect, TrialData, suspects};
+use loadlab_analysis::bottleneck::{Kind, Suspect, TrialData, diagnose, suspects};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
+use loadlab_record::bottleneck::Confidence;
 use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::Evidence;
+use loadlab_record::evidence::{Evidence, Listener, Pair, Threads};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::summary::{Doubt, Ended, Generator, LoadFacts, Summary};
 
 use Kind::{
-    CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Memory, Neighbours,
-    OneCore, OpenFiles, Queue, Refused,
+    AcceptQueue, CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Link, Memory,
+    Neighbours, Nothing, OneCore, OpenFiles, Pool, Queue, Refused,
 };
 
 const LENGTH_S: u64 = 10;
@@ -418,4 +419,202 @@ fn a_full_accept_queue_is_theirs_if_their_connects_say_so() {
     // in a network of its own it is its own
     let own = overflowing("db", 5.0);
     assert!(own.suspects()[0].text.starts_with("the accept queue of db was full"), "{:?}", own.suspects());
+}
+
+/// Connections of a pair, so many of them busy.
+fn pair(from: &str, to: &str, open: f64, busy: f64) -> Pair {
+    Pair {
+        from: from.into(),
+        to: to.into(),
+        address: format!("127.0.0.1:{}", to.len()),
+        open,
+        busy,
+        ..Pair::default()
+    }
+}
+
+/// A line of evidence for each second of the load.
+fn watched(made: &mut Made, pairs: &[Pair], change: impl Fn(&mut Evidence)) {
+    made.evidence = (0..LENGTH_S)
+        .map(|i| {
+            let (from_s, to_s) = (i as f64, i as f64 + 0.95);
+            let mut line = Evidence {
+                from_s,
+                to_s,
+                socket_readings: 20,
+                thread_readings: 20,
+                pairs: pairs.to_vec(),
+                ..Evidence::default()
+            };
+            change(&mut line);
+            line
+        })
+        .collect();
+}
+
+fn threads(component: &str, count: f64) -> Threads {
+    Threads { component: component.into(), count, read: count, ..Threads::default() }
+}
+
+/// 40 users, 160 ms each, of which 4 are work: one at a time, somewhere behind `edge`.
+fn chain() -> Made {
+    made(40, 160, 4, &[("edge", QUIET), ("mid", QUIET), ("db", QUIET)])
+}
+
+#[test]
+fn a_lock_behind_the_first_tier_is_found_where_requests_wait() {
+    let mut lock = chain();
+    let pairs =
+        [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 39.8), pair("mid", "db", 40.0, 0.1)];
+    watched(&mut lock, &pairs, |line| line.threads = vec![Threads { lock: 39.0, ..threads("mid", 42.0) }]);
+    lock.check(&[(LimitedConcurrency, Some("mid"))]);
+    let first = &lock.suspects()[0];
+    assert_eq!(
+        first.text,
+        "mid: 40 of 40 requests in flight wait there; it lets about 1.0 through at a time (4.00 ms each), and none of its resources is saturated"
+    );
+    assert_eq!(
+        first.evidence,
+        [
+            "40 of 40 requests in flight were in mid (edge→mid: 40 of 40 connections busy, mid→db: 0.10 of 40 connections busy; 200 readings)",
+            "threads of mid: 42 of 42 read: 39 in a lock"
+        ]
+    );
+    // The same, and a front that is nearly a core busy with few requests in it: it holds nobody back.
+    let busy = Does { cores: 0.95, ..QUIET };
+    let mut beside = made(40, 160, 4, &[("edge", busy), ("mid", QUIET), ("db", QUIET)]);
+    watched(&mut beside, &pairs, |_| ());
+    beside.check(&[(LimitedConcurrency, Some("mid")), (OneCore, Some("edge"))]);
+}
+
+#[test]
+fn a_full_pool_is_its_owners_unless_what_is_behind_is_saturated() {
+    let pairs =
+        [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 39.8), pair("mid", "db", 3.0, 3.0)];
+    let mut pool = chain();
+    watched(&mut pool, &pairs, |_| ());
+    pool.check(&[(Pool, Some("mid"))]);
+    let text = &pool.suspects()[0].text;
+    assert!(
+        text.starts_with("mid→db: 3 of 3 connections busy, and nothing behind them is saturated"),
+        "{text}"
+    );
+    let full = Does { cores: 0.0098, limit: Some(0.01), throttled: 0.7, ..QUIET };
+    let mut behind = made(40, 160, 4, &[("edge", QUIET), ("mid", QUIET), ("db", full)]);
+    watched(&mut behind, &pairs, |_| ());
+    assert_eq!((behind.suspects()[0].kind, behind.suspects()[0].who.as_deref()), (CpuLimit, Some("db")));
+    // A pool of which most connections are idle is none.
+    let mut idle = chain();
+    let mut with_ties = pair("edge", "db", 20.0, 0.2);
+    with_ties.unknown = 15.0;
+    watched(&mut idle, &[pair("loadlab", "edge", 40.0, 40.0), with_ties], |_| ());
+    idle.check(&[(LimitedConcurrency, Some("edge"))]);
+}
+
+#[test]
+fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
+    let mut link = made(40, 42, 41, &[("edge", QUIET), ("db", QUIET)]);
+    let far = Pair { rtt_ms: Some(40.0), ..pair("edge", "db", 40.0, 39.5) };
+    watched(&mut link, &[pair("loadlab", "edge", 40.0, 40.0), far], |_| ());
+    link.check(&[(Link, Some("edge→db"))]);
+    let text = &link.suspects()[0].text;
+    assert!(
+        text.starts_with("link edge→db: 38 of 40 requests in flight are on the wire there (round trip 40"),
+        "{text}"
+    );
+
+    let pairs = [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "db", 40.0, 39.1)];
+    let mut disk = chain();
+    watched(&mut disk, &pairs, |line| {
+        line.threads = vec![Threads { disk: 0.9, lock: 38.0, ..threads("db", 42.0) }];
+    });
+    disk.check(&[(Disk, Some("db"))]);
+
+    let mut one = made(40, 160, 4, &[("edge", QUIET), ("db", Does { cores: 1.6, ..QUIET })]);
+    watched(&mut one, &pairs, |line| {
+        line.threads = vec![Threads {
+            busiest_cores: Some(0.97),
+            busiest_name: "compactor".into(),
+            busiest_id: Some(7),
+            ..threads("db", 9.0)
+        }];
+    });
+    one.check(&[(OneCore, Some("db"))]);
+    assert!(one.suspects()[0].text.contains("one of its 9 threads (`compactor`)"), "{:?}", one.suspects());
+    // Busy threads that take turns are no single one.
+    one.evidence.iter_mut().enumerate().for_each(|(i, line)| line.threads[0].busiest_id = Some(i as u32));
+    one.check(&[(LimitedConcurrency, Some("db"))]);
+}
+
+#[test]
+fn an_accept_queue_comes_before_the_resets_it_causes_and_has_a_name() {
+    let mut full = made(10, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+    full.summary.failures.add(Failure::Reset, 400);
+    full.summary.connect_ms.max = Some(7004.0);
+    full.summary.connect_ms.p50 = Some(0.1);
+    watched(&mut full, &[], |line| {
+        line.listeners = vec![Listener {
+            component: "db".into(),
+            address: "127.0.0.1:5432".into(),
+            queue_max: 6,
+            backlog: 5,
+            drops: 1000 + (line.to_s * 37412.9) as u64,
+        }];
+    });
+    // What was dropped before the load is not the load's.
+    full.evidence.insert(0, Evidence { from_s: -1.0, to_s: -0.1, ..full.evidence[0].clone() });
+    full.evidence[0].listeners[0].drops = 1000;
+    let suspects = full.suspects();
+    assert_eq!((suspects[0].kind, suspects[0].who.as_deref()), (AcceptQueue, Some("db")), "{suspects:#?}");
+    assert!(
+        suspects[0].text.contains("(127.0.0.1:5432) was full: 372,258 connections were dropped"),
+        "{}",
+        suspects[0].text
+    );
+    assert!(suspects[1..].iter().any(|s| s.kind == Refused), "{suspects:#?}");
+}
+
+#[test]
+fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
+    let mut open = made(40, 20, 18, &[("edge", QUIET), ("db", QUIET)]);
+    open.summary.load.model = "open".into();
+    open.check(&[(Nothing, None)]);
+    // Answered, and yet slower than it can be: it waits for something.
+    let mut slow = made(40, 160, 4, &[("edge", QUIET), ("db", QUIET)]);
+    slow.summary.load.model = "open".into();
+    slow.check(&[(LimitedConcurrency, None)]);
+}
+
+#[test]
+fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
+    let of = |made: &Made| {
+        let order = ["edge".to_owned()];
+        let trial = TrialData {
+            summary: &made.summary,
+            samples: &made.samples,
+            ticks: &made.ticks,
+            events: &made.events,
+            evidence: &made.evidence,
+            order: &order,
+            cores: 4,
+        };
+        diagnose(&trial).bottleneck.expect("an answer")
+    };
+    let mut lock = chain();
+    let outside = of(&lock);
+    assert_eq!((outside.kind, outside.confidence), (LimitedConcurrency, Confidence::Low));
+    assert_eq!(outside.not_seen, ["connections and threads: nobody looked"]);
+    let pairs = [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 39.8)];
+    watched(&mut lock, &pairs, |line| {
+        line.not_seen = vec!["connections of db: another user's process".into()]
+    });
+    let seen = of(&lock);
+    assert_eq!((seen.component.as_deref(), seen.confidence), (Some("mid"), Confidence::High));
+    assert_eq!((seen.evidence.len(), seen.not_seen.len()), (2, 1), "{seen:?}");
+    // Few readings are said, and weigh less.
+    lock.evidence.truncate(1);
+    lock.evidence[0].socket_readings = 3;
+    let few = of(&lock);
+    assert_eq!(few.confidence, Confidence::Low);
+    assert!(few.evidence[1].contains("3 readings, from few readings"), "{few:?}");
 }
