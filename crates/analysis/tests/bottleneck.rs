@@ -603,7 +603,7 @@ fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
     let mut lock = chain();
     let outside = of(&lock);
     assert_eq!((outside.kind, outside.confidence), (LimitedConcurrency, Confidence::Low));
-    assert_eq!(outside.not_seen, ["connections and threads: nobody looked"]);
+    assert_eq!(outside.not_seen, ["connections and threads: not read"]);
     let pairs = [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 39.8)];
     watched(&mut lock, &pairs, |line| {
         line.not_seen = vec!["connections of db: another user's process".into()]

@@ -29,7 +29,7 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
         evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
         confidence: confidence(first, flow.as_ref()),
         not_seen: flow.as_ref().map_or_else(
-            || vec!["connections and threads: nobody looked".to_owned()],
+            || vec!["connections and threads: not read".to_owned()],
             |flow| flow.not_seen.clone(),
         ),
     });

@@ -75,7 +75,7 @@ impl Flow {
         Some(Flow {
             pairs: pairs(&lines),
             threads: threads(&lines),
-            listeners: listeners(&trial.evidence, load),
+            listeners: listeners(trial.evidence, load),
             not_seen: not_seen.into_iter().cloned().collect(),
             socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
         })

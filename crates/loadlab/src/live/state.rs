@@ -10,7 +10,7 @@ use loadlab_record::units::{format_count, format_duration_ns};
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 
-use super::words::{describe, doubt_words};
+use super::words::{bottleneck_words, describe, doubt_words};
 
 /// Seconds of a line, whether drawn in blocks or by the page.
 pub const KEPT: usize = 900;
@@ -253,13 +253,17 @@ impl State {
         };
         let ms = |v: Option<f64>| v.map_or("–".to_owned(), |ms| format_duration_ns(ms * 1e6));
         let line = format!(
-            "{mark} {}: {}/s, p50 {}, p99 {}, {} failed",
+            "{mark} {}: {}/s, p50 {}, p99 {}, {} failed{}",
             self.trial,
             format_count(s.rate_per_s.ok.round()),
             ms(s.response_ms.p50),
             ms(s.response_ms.p99),
-            format_count(s.requests.failed as f64)
+            format_count(s.requests.failed as f64),
+            bottleneck_words(s)
         );
+        if let Some(first) = s.bottleneck.as_ref().and_then(|b| b.evidence.first()) {
+            self.say(now_s, Weight::Plain, &format!("first bottleneck: {first}"));
+        }
         keep(&mut self.done, (weight, line), DONE);
         for doubt in &s.doubts {
             let weight = if doubt.grave { Weight::Bad } else { Weight::Doubtful };

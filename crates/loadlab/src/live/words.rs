@@ -1,5 +1,6 @@
 //! Events of a run, a line of text each: for the plain view and for the list of events on screen and page.
 
+use loadlab_record::bottleneck::Kind;
 use loadlab_record::summary::{Doubt, Summary, Verdict};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, plural};
 use loadlab_run::RunEvent;
@@ -47,6 +48,16 @@ pub fn doubt_words(doubt: &Doubt) -> String {
     format!("{} {}: {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind, doubt.evidence)
 }
 
+/// `, first bottleneck web (cpu_limit)`; nothing where there is none.
+pub fn bottleneck_words(summary: &Summary) -> String {
+    let Some(bottleneck) = &summary.bottleneck else { return String::new() };
+    match (&bottleneck.component, bottleneck.kind) {
+        (_, Kind::Nothing) => ", nothing saturated".to_owned(),
+        (Some(component), kind) => format!(", first bottleneck {component} ({})", kind.name()),
+        (None, kind) => format!(", first bottleneck not located ({})", kind.name()),
+    }
+}
+
 fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
     let Some(s) = summary else {
         return format!("  FAILED: {}", failure.unwrap_or("nothing was measured"));
@@ -67,5 +78,7 @@ fn trial_words(summary: Option<&Summary>, failure: Option<&str>) -> String {
     };
     let spoiled = failure.map_or(String::new(), |f| format!("\n  {f}"));
     let goodput = format_count(s.rate_per_s.ok);
-    format!("  {verdict}{} ok, {goodput}/s{failed}{p50}{memory}{spoiled}", format_count(s.requests.ok as f64))
+    let first = bottleneck_words(s);
+    let ok = format_count(s.requests.ok as f64);
+    format!("  {verdict}{ok} ok, {goodput}/s{failed}{p50}{memory}{first}{spoiled}")
 }
