@@ -63,8 +63,35 @@ fn a_pool_that_is_too_small() {
         component("web", "\"at_once\": 2, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
     // Twice as long as the others: as the load ends its last answers come two at a time, and fewer than 16 are in flight.
     let load = load(16).replace("duration: 4s", "duration: 8s");
-    let text = first(&suspects(&[web, db], &load), "few_at_a_time", "web");
+    let text = first(&suspects(&[web, db], &load), "limited_concurrency", "web");
     assert!(text.contains("of 16 in flight are served at a time"), "{text}");
+}
+
+/// The first tier waits, and is not to blame.
+#[test]
+fn a_lock_behind_the_first_tier() {
+    let _alone = alone();
+    let store = component("store", "", &[]);
+    let mid = component(
+        "mid",
+        "\"at_once\": 1, \"slow_ms\": 5, \"upstream\": \"http://127.0.0.1:${components.store.port}/\"",
+        &[],
+    );
+    let web = component("web", "\"upstream\": \"http://127.0.0.1:${components.mid.port}/via\"", &[]);
+    let lab = Lab::new();
+    let ran = lab.run(&plan(&[web, mid, store], &load(20)), &["--quiet"]);
+    ran.expect(0, &[]);
+    let text = first(&suspects_of(&lab), "limited_concurrency", "mid");
+    assert!(text.starts_with("mid: ") && text.contains("of 20 requests in flight wait there"), "{text}");
+    let summary = lab.record().summary("default", 1);
+    let bottleneck = &summary["bottleneck"];
+    assert_eq!(bottleneck["confidence"], "high", "{bottleneck:#}");
+    let pairs = summary["pairs"].as_array().expect("pairs");
+    let busy = |from: &str, to: &str| -> f64 {
+        let of = |p: &&Value| p["from"] == from && p["to"] == to;
+        pairs.iter().filter(of).filter_map(|p| p["busy"].as_f64()).sum()
+    };
+    assert!(busy("web", "mid") > 10.0 && busy("mid", "store") < 5.0, "{pairs:#?}");
 }
 
 #[test]
@@ -72,7 +99,7 @@ fn a_slow_database() {
     let _alone = alone();
     let db = component("db", "\"slow_ms\": 40", &[]);
     let web = component("web", "\"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
-    let text = first(&suspects(&[web, db], &load(12)), "inside", "db");
+    let text = first(&suspects(&[web, db], &load(12)), "latency", "db");
     assert!(text.starts_with("no saturated resource found: the latency is inside db"), "{text}");
 }
 
@@ -82,7 +109,7 @@ fn a_slow_edge_is_not_blamed_on_its_database() {
     let db = component("db", "", &[]);
     let web =
         component("web", "\"slow_ms\": 40, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
-    first(&suspects(&[web, db], &load(12)), "inside", "web");
+    first(&suspects(&[web, db], &load(12)), "latency", "web");
 }
 
 #[test]
@@ -109,7 +136,7 @@ fn a_lock_in_the_only_component() {
     let _alone = alone();
     let web = component("web", "\"at_once\": 1, \"slow_ms\": 5", &[]);
     let load = "load:\n  users: 10\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
-    let text = first(&suspects(&[web], load), "few_at_a_time", "web");
+    let text = first(&suspects(&[web], load), "limited_concurrency", "web");
     assert!(text.contains("of 10 in flight"), "{text}");
 }
 

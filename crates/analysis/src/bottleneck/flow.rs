@@ -192,7 +192,9 @@ fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
     let wait_ms = timed.or_else(|| (rate_per_s > 0.0).then(|| waiting / rate_per_s * 1e3));
     let rtt_ms = pair.rtt_ms.filter(|rtt| *rtt >= SHORTEST_LINK_MS);
     let delayed = rtt_ms.zip(wait_ms).map_or(0.0, |(rtt, wait)| waiting * (rtt / wait.max(rtt)));
-    delayed.max(pair.in_transit).max(pair.retransmits_per_s * RETRANSMIT_S).min(waiting)
+    // What has arrived and is not read yet is no longer under way.
+    let under_way = (pair.in_transit - pair.unread).max(0.0);
+    delayed.max(under_way).max(pair.retransmits_per_s * RETRANSMIT_S).min(waiting)
 }
 
 /// `front→mid: 39.8 of 40 connections busy`.

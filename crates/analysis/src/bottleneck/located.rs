@@ -181,11 +181,11 @@ fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
 }
 
 fn waits_there(flow: &Flow, top: &Place, in_flight: f64) -> String {
-    let around = flow.pairs.iter().filter(|p| {
+    let beside = flow.pairs.iter().filter(|p| {
         let touches = p.to == top.name || p.from == top.name || format!("{}→{}", p.from, p.to) == top.name;
-        touches && p.from != p.to
+        touches && p.from != p.to && !p.from.is_empty()
     });
-    let pairs: Vec<String> = around.take(6).map(describe).collect();
+    let pairs: Vec<String> = beside.take(6).map(describe).collect();
     let few = if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" };
     format!(
         "{} of {} requests in flight were in {} ({}; {} readings{few})",

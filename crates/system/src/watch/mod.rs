@@ -22,6 +22,7 @@ use std::thread::JoinHandle;
 use loadlab_record::evidence::Evidence;
 use loadlab_record::sample::Sample;
 
+use self::evidence::EvidenceReader;
 use self::probe::Probe;
 use self::spread::Spread;
 use self::target::{Round, Target};
@@ -162,6 +163,32 @@ impl TargetReader {
         (self.emit)(Watched::Samples(readings.into_iter().map(on_clock).collect()));
     }
 
+    /// Reads sockets and threads of the targets' processes until it is stopped.
+    fn watch_evidence(&self, stop: &Cancel) {
+        let mut reader = EvidenceReader::default();
+        let mut members_at_ns = 0;
+        loop {
+            let now_ns = clock::now_ns();
+            if now_ns - members_at_ns >= SECOND_NS || members_at_ns == 0 {
+                members_at_ns = now_ns;
+                let members = lock(&self.turns).targets.iter().map(Target::members).collect();
+                reader.set_members(members);
+            }
+            let wait_ns = match reader.has_components() {
+                true => reader.read(now_ns),
+                false => SECOND_NS,
+            };
+            let is_last = stop.wait_until(spread::off_line(self.clock, clock::now_ns() + wait_ns));
+            let at_s = |ns| self.clock.at_s(ns);
+            if let Some(evidence) = reader.take(clock::now_ns(), is_last, at_s) {
+                (self.emit)(Watched::Evidence(Box::new(evidence)));
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+
     fn next(&self, interval_ns: u64, after: Option<u64>) -> (Spread, (u64, u64)) {
         let spread = lock(&self.turns).spread(interval_ns);
         let now_ns = clock::now_ns();
@@ -241,6 +268,8 @@ impl Watcher {
         let mut watcher = Watcher { reader, stop: Cancel::new(), threads: Vec::new(), beside: 0 };
         let (reader, stop) = (watcher.reader.clone(), watcher.stop.clone());
         watcher.spawn("loadlab-watch", move || reader.watch(interval_ns, &marks, &stop, &mut round))?;
+        let (reader, stop) = (watcher.reader.clone(), watcher.stop.clone());
+        watcher.spawn("loadlab-evidence", move || reader.watch_evidence(&stop))?;
         for probe in probes {
             let (stop, out, ticker) =
                 (watcher.stop.clone(), watcher.reader.emit.clone(), watcher.ticker(clock));

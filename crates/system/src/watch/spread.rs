@@ -75,6 +75,16 @@ pub(crate) fn phase_beside(n: usize, interval_ns: u64) -> u64 {
     all.phase_ns(((n as f64 * GOLDEN).fract() * all.slots as f64) as u64)
 }
 
+/// The first moment from then on at which no request of a round rate falls due.
+pub(crate) fn off_line(clock: TrialClock, ns: u64) -> u64 {
+    let into_ns = (i128::from(ns) - i128::from(clock.origin_ns)).rem_euclid(i128::from(STEP_NS)) as u64;
+    if into_ns <= BEHIND_LINE_NS {
+        ns - into_ns + BEHIND_LINE_NS
+    } else {
+        ns - into_ns + STEP_NS + BEHIND_LINE_NS
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

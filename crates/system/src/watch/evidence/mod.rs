@@ -1,12 +1,26 @@
 //! Who waits for whom: sockets and threads of every component, read many times a second and added up to one line of
 //! evidence about once a second.
 //!
-//! [`sockets`] reads the kernel's table of sockets and attributes both ends to components; [`packets`] times some
-//! exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do and wait for.
+//! [`sockets`] reads the kernel's table of sockets, [`owners`] knows whose each is, and [`pairs`] adds up who waits for
+//! whom; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
+//! and wait for. All of it has a hundredth of a core: what costs more is read less often.
 
+mod owners;
 pub(crate) mod packets;
-pub(crate) mod sockets;
+mod pairs;
+mod sockets;
 pub(crate) mod threads;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use loadlab_record::evidence::Evidence;
+use rustix::time::ClockId;
+
+use self::owners::Owners;
+use self::pairs::PairSums;
+use self::sockets::{Socket, SocketTable};
 
 /// The processes of a component, as the watcher saw them last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,4 +29,156 @@ pub(crate) struct Members {
     pub component: String,
     /// Its processes.
     pub pids: Vec<u32>,
+}
+
+/// What loadlab itself is called.
+const GENERATOR: &str = "loadlab";
+
+/// From one reading to the next, at the least and at the most.
+const SHORTEST_NS: u64 = 50_000_000;
+const LONGEST_NS: u64 = 500_000_000;
+/// What a reading costs, times this, passes until the next: a hundredth of a core.
+const BUDGET: u64 = 100;
+/// A line of evidence is about so long.
+const LINE_NS: u64 = 1_000_000_000;
+/// From one look at whose sockets are whose to the next.
+const LOOK_NS: u64 = 200_000_000;
+/// No more namespaces are read: each costs a descriptor, and a dump each time.
+const MOST_NAMESPACES: usize = 64;
+
+/// Reads sockets and threads, and adds them up.
+#[derive(Debug, Default)]
+pub(crate) struct EvidenceReader {
+    members: Vec<Members>,
+    /// Tables of the namespaces that components are in, by the namespace's inode.
+    tables: HashMap<u64, SocketTable>,
+    /// Namespaces that cannot be read, and whose.
+    closed: BTreeSet<(u64, String)>,
+    owners: Owners,
+    pairs: PairSums,
+    sockets: Vec<Socket>,
+    one_table: Vec<Socket>,
+    from_ns: u64,
+    looked_ns: u64,
+    spent_ns: u64,
+}
+
+impl EvidenceReader {
+    /// Components have these processes now. The look at whose sockets are whose is made here, once a line.
+    pub fn set_members(&mut self, members: Vec<Members>) {
+        let before = own_cpu_ns();
+        if members != self.members {
+            self.members = members;
+            self.open_tables();
+        }
+        self.spent_ns += own_cpu_ns() - before;
+    }
+
+    /// Looks whose the sockets are that turned up.
+    fn look(&mut self, now_ns: u64) {
+        if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
+            return;
+        }
+        let unknown: HashSet<u32> =
+            self.sockets.iter().map(|s| s.inode).filter(|inode| self.owners.is_unknown(*inode)).collect();
+        if !unknown.is_empty() {
+            self.looked_ns = now_ns;
+            self.owners.look(&self.members, &unknown);
+        }
+        self.owners.look_for_load(self.pairs.take_strangers());
+    }
+
+    /// Somebody but loadlab is there to be read.
+    pub fn has_components(&self) -> bool {
+        self.members.iter().any(|m| m.component != GENERATOR && !m.pids.is_empty())
+    }
+
+    /// A table for each namespace that a component is in; those that nobody is in any more are closed.
+    fn open_tables(&mut self) {
+        let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
+        let own = namespace_of(std::process::id());
+        let mut used = HashSet::new();
+        for component in &self.members {
+            let mut seen = HashSet::new();
+            for pid in &component.pids {
+                let Some(namespace) = namespace_of(*pid).filter(|n| seen.insert(*n)) else { continue };
+                used.insert(namespace);
+                if self.tables.contains_key(&namespace) || self.tables.len() >= MOST_NAMESPACES {
+                    continue;
+                }
+                let opened =
+                    if own == Some(namespace) { SocketTable::here() } else { SocketTable::of_process(*pid) };
+                match opened {
+                    Ok(table) => drop(self.tables.insert(namespace, table)),
+                    Err(error) => {
+                        let text =
+                            format!("connections of {}: its network namespace: {error}", component.component);
+                        self.closed.insert((namespace, text));
+                    }
+                }
+            }
+        }
+        self.tables.retain(|namespace, _| used.contains(namespace));
+        self.closed.retain(|(namespace, _)| used.contains(namespace));
+    }
+
+    /// Reads once. Returns how long to wait until the next time, nanoseconds.
+    pub fn read(&mut self, now_ns: u64) -> u64 {
+        let before = own_cpu_ns();
+        if self.from_ns == 0 {
+            self.from_ns = now_ns;
+        }
+        self.sockets.clear();
+        let mut failed = Vec::new();
+        for (namespace, table) in &mut self.tables {
+            match table.read(&mut self.one_table) {
+                Ok(()) => self.sockets.append(&mut self.one_table),
+                Err(error) => {
+                    failed.push((*namespace, format!("connections: the kernel's table of sockets: {error}")))
+                }
+            }
+        }
+        self.closed.extend(failed);
+        self.look(now_ns);
+        self.pairs.add(&self.sockets, &self.owners);
+        let cost_ns = own_cpu_ns() - before;
+        self.spent_ns += cost_ns;
+        (cost_ns * BUDGET).clamp(SHORTEST_NS, LONGEST_NS)
+    }
+
+    /// The line that is due, if one is; `at_s` puts times on the trial's clock.
+    pub fn take(&mut self, now_ns: u64, is_last: bool, at_s: impl Fn(u64) -> f64) -> Option<Evidence> {
+        let is_due = now_ns.saturating_sub(self.from_ns) >= LINE_NS || is_last;
+        if !is_due || self.pairs.readings() == 0 {
+            return None;
+        }
+        let before = own_cpu_ns();
+        let socket_readings = self.pairs.readings();
+        let (pairs, listeners) = self.pairs.take();
+        let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();
+        self.owners.keep(&alive);
+        self.pairs.keep(&alive);
+        let denied =
+            self.owners.denied().map(|name| format!("connections of {name}: another user's process"));
+        let not_seen = self.closed.iter().map(|(_, why)| why.clone()).chain(denied).collect();
+        let from_ns = std::mem::replace(&mut self.from_ns, now_ns);
+        let spent_ns = std::mem::take(&mut self.spent_ns) + own_cpu_ns() - before;
+        Some(Evidence {
+            from_s: at_s(from_ns),
+            to_s: at_s(now_ns),
+            socket_readings,
+            thread_readings: 0,
+            cpu_s: spent_ns as f64 / 1e9,
+            pairs,
+            listeners,
+            threads: Vec::new(),
+            not_seen,
+        })
+    }
+}
+
+/// CPU time of this thread so far.
+fn own_cpu_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
 }

@@ -1,1 +1,259 @@
-//! The kernel's table of sockets, by component.
+//! The kernel's table of TCP sockets (`sock_diag`), once per network namespace.
+//!
+//! One dump tells of every connection which end sent last, what it has not read, and which socket (inode) it is: a
+//! microsecond a socket, where `/proc/net/tcp` takes ten and tells none of it.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `SOCK_DIAG_BY_FAMILY`.
+const BY_FAMILY: u16 = 20;
+/// `NLM_F_REQUEST | NLM_F_DUMP`.
+const DUMP: u16 = 0x301;
+/// Ends of a dump, and errors (`NLMSG_DONE`, `NLMSG_ERROR`).
+const DONE: u16 = 3;
+const ERROR: u16 = 2;
+/// Attributes of a socket: `INET_DIAG_INFO`, `INET_DIAG_SKMEMINFO`.
+const INFO: u16 = 2;
+const MEMORY: u16 = 7;
+/// States by the kernel's numbers.
+const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
+const LISTEN: u8 = 10;
+const STATES: u32 = 1 << ESTABLISHED | 1 << CLOSE_WAIT | 1 << LISTEN;
+
+/// One end of a connection, or a listener.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Socket {
+    /// It listens.
+    pub is_listener: bool,
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The other end's.
+    pub remote: SocketAddr,
+    /// Its inode; 0 where no process has it (any more, or yet).
+    pub inode: u32,
+    /// Bytes that came and were not read; of a listener, connections that wait to be accepted.
+    pub unread: u32,
+    /// Bytes that were written and not acknowledged; of a listener, how many may wait.
+    pub unsent: u32,
+    /// Connections it dropped, of a listener.
+    pub drops: u32,
+    /// What the kernel knows of its times.
+    pub times: Times,
+}
+
+/// Times of a connection (`struct tcp_info`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Since data was sent, milliseconds, in steps of the kernel's tick.
+    pub since_sent_ms: u32,
+    /// Since data came, likewise.
+    pub since_received_ms: u32,
+    /// The shortest round trip, microseconds; 0 if it is not known.
+    pub min_rtt_us: u32,
+    /// Segments that were sent again.
+    pub retransmits: u32,
+    /// Bytes that the other end acknowledged.
+    pub bytes_acked: u64,
+    /// Bytes that came.
+    pub bytes_received: u64,
+    /// Segments with data that were sent, and that came; 0 if they are not known.
+    pub segments_out: u32,
+    pub segments_in: u32,
+}
+
+/// A netlink socket of one network namespace.
+#[derive(Debug)]
+pub(crate) struct SocketTable {
+    netlink: OwnedFd,
+    buffer: Vec<u8>,
+    /// Readings until IPv6 is asked for again.
+    without_v6: u32,
+}
+
+/// Where there is no socket of IPv6, it is asked for again after so many readings: the kernel walks through its whole
+/// table of connections for either family, which is most of the cost.
+const V6_EVERY: u32 = 20;
+
+impl SocketTable {
+    /// Of the namespace that this thread is in.
+    ///
+    /// # Errors
+    /// No such socket can be had.
+    #[expect(unsafe_code, reason = "netlink sockets have no other way in")]
+    pub fn here() -> io::Result<SocketTable> {
+        // SAFETY: socket(2) takes numbers, and what it returns is ours alone.
+        let fd = unsafe {
+            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just opened, and that nobody else has.
+        let netlink = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(SocketTable { netlink, buffer: vec![0; 64 << 10], without_v6: 0 })
+    }
+
+    /// Of a process's namespace: a thread of its own goes there, opens the socket, and ends.
+    ///
+    /// # Errors
+    /// The namespace may not be entered, or is gone.
+    pub fn of_process(pid: u32) -> io::Result<SocketTable> {
+        let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
+        let there = move || -> io::Result<SocketTable> {
+            #[expect(unsafe_code, reason = "a thread that ends at once enters the namespace")]
+            // SAFETY: setns(2) changes this thread alone, which does nothing else afterwards.
+            let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+            if entered != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            SocketTable::here()
+        };
+        let thread = std::thread::Builder::new().name("loadlab-netns".into()).spawn(there)?;
+        thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
+    }
+
+    /// Every TCP connection that stands, and every listener.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or refuses.
+    pub fn read(&mut self, into: &mut Vec<Socket>) -> io::Result<()> {
+        into.clear();
+        self.dump(libc::AF_INET as u8, into)?;
+        if self.without_v6 > 0 {
+            self.without_v6 -= 1;
+            return Ok(());
+        }
+        let before = into.len();
+        self.dump(libc::AF_INET6 as u8, into)?;
+        if into.len() == before {
+            self.without_v6 = V6_EVERY;
+        }
+        Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "send and receive on a netlink socket")]
+    fn dump(&mut self, family: u8, into: &mut Vec<Socket>) -> io::Result<()> {
+        let request = request(family);
+        // SAFETY: the buffer is as long as it is said to be.
+        let sent = unsafe { libc::send(self.netlink.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
+        if sent < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        loop {
+            // SAFETY: the kernel writes no more than the buffer's length.
+            let got = unsafe {
+                libc::recv(self.netlink.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
+            };
+            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+            if parse(self.buffer.get(..got).unwrap_or_default(), into)? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// `struct nlmsghdr`, then `struct inet_diag_req_v2`, for a dump of one family.
+fn request(family: u8) -> Vec<u8> {
+    const LENGTH: u32 = 16 + 56;
+    let mut bytes = Vec::with_capacity(LENGTH as usize);
+    bytes.extend(LENGTH.to_ne_bytes());
+    bytes.extend(BY_FAMILY.to_ne_bytes());
+    bytes.extend(DUMP.to_ne_bytes());
+    bytes.extend([0; 8]);
+    let asked = 1 << (INFO - 1) | 1 << (MEMORY - 1);
+    bytes.extend([family, libc::IPPROTO_TCP as u8, asked as u8, 0]);
+    bytes.extend(STATES.to_ne_bytes());
+    bytes.resize(LENGTH as usize, 0);
+    bytes
+}
+
+/// Sockets of one answer; true when it was the last. What is too short is left out.
+fn parse(mut bytes: &[u8], into: &mut Vec<Socket>) -> io::Result<bool> {
+    while let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
+        let length = length as usize;
+        if length < 16 || length > bytes.len() {
+            // Cut off: an answer that ends nowhere would be waited for.
+            return Ok(true);
+        }
+        let body = bytes.get(16..length).unwrap_or_default();
+        match kind {
+            DONE => return Ok(true),
+            ERROR => {
+                let code = u32_at(body, 0).map_or(0, |n| n as i32);
+                return Err(io::Error::from_raw_os_error(-code));
+            }
+            BY_FAMILY => into.extend(socket(body)),
+            _ => {}
+        }
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Ok(false)
+}
+
+/// `struct inet_diag_msg` and its attributes.
+fn socket(body: &[u8]) -> Option<Socket> {
+    const HEAD: usize = 72;
+    let (family, state) = (*body.first()?, *body.get(1)?);
+    let port = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
+    let address = |at: usize| -> Option<IpAddr> {
+        let v4 = || Some(Ipv4Addr::from(<[u8; 4]>::try_from(body.get(at..at + 4)?).ok()?));
+        let v6 = || Some(Ipv6Addr::from(<[u8; 16]>::try_from(body.get(at..at + 16)?).ok()?));
+        match i32::from(family) {
+            libc::AF_INET => v4().map(IpAddr::V4),
+            // What listens on `[::]` is connected to by IPv4 as well: both ends must be written alike.
+            libc::AF_INET6 => v6().map(|v6| v6.to_canonical()),
+            _ => None,
+        }
+    };
+    let mut found = Socket {
+        is_listener: state == LISTEN,
+        local: SocketAddr::new(address(8)?, port(4)?),
+        remote: SocketAddr::new(address(24)?, port(6)?),
+        unread: u32_at(body, 56)?,
+        unsent: u32_at(body, 60)?,
+        inode: u32_at(body, 68)?,
+        drops: 0,
+        times: Times::default(),
+    };
+    let mut rest = body.get(HEAD..).unwrap_or_default();
+    while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
+        let length = usize::from(length);
+        let Some(value) = rest.get(4..length.max(4)).filter(|_| length >= 4) else { break };
+        match kind {
+            INFO => found.times = times(value),
+            MEMORY => found.drops = u32_at(value, 32).unwrap_or(0),
+            _ => {}
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Some(found)
+}
+
+/// `struct tcp_info`, which grows with the kernels: what is beyond its end is not known.
+fn times(info: &[u8]) -> Times {
+    let number = |at: usize| u32_at(info, at).unwrap_or(0);
+    let long = |at: usize| info.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    Times {
+        since_sent_ms: number(44),
+        since_received_ms: number(52),
+        retransmits: number(100),
+        bytes_acked: long(120),
+        bytes_received: long(128),
+        segments_in: number(152),
+        segments_out: number(156),
+        // The kernel's word for "none yet" is all ones.
+        min_rtt_us: Some(number(148)).filter(|us| *us != u32::MAX).unwrap_or(0),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}

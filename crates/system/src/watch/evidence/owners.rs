@@ -1,0 +1,115 @@
+//! Whose a socket is: its inode, found among the open files of the components' processes.
+//!
+//! A look at a process's open files costs a microsecond or two each, so there is one only when sockets turn up that
+//! nobody is known to have, and no more than once a second.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use super::{GENERATOR, Members};
+use crate::process;
+
+/// Open files that are read in one look, of all processes together.
+const MOST_FILES: usize = 50_000;
+
+/// Sockets by owner.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    components: Vec<String>,
+    by_inode: HashMap<u32, usize>,
+    /// Sockets that were looked for and not found.
+    strangers: HashSet<u32>,
+    denied: BTreeSet<String>,
+    /// Addresses that loadlab's own connections go to.
+    of_load: HashSet<SocketAddr>,
+    /// Addresses that were looked at for that.
+    looked_at: HashSet<SocketAddr>,
+}
+
+impl Owners {
+    /// The component that has the socket.
+    pub fn of(&self, inode: u32) -> Option<&str> {
+        self.by_inode.get(&inode).and_then(|at| self.components.get(*at)).map(String::as_str)
+    }
+
+    /// Nobody is known to have it, and it was not looked for.
+    pub fn is_unknown(&self, inode: u32) -> bool {
+        inode != 0 && !self.by_inode.contains_key(&inode) && !self.strangers.contains(&inode)
+    }
+
+    /// It was looked for, and no component has it.
+    pub fn is_stranger(&self, inode: u32) -> bool {
+        self.strangers.contains(&inode)
+    }
+
+    /// Who has the sockets that are connected to an address and that no process is known to have: the load, if it has any there.
+    pub fn of_nobody(&self, address: SocketAddr) -> Option<&'static str> {
+        self.of_load.contains(&address).then_some(GENERATOR)
+    }
+
+    /// The engine's sockets are in no process's table of open files: io_uring keeps them in one of its own. Of the sockets
+    /// that are connected to an address one is looked for among all processes; if none has it, they are the load's.
+    pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>) {
+        for (address, inode) in strangers {
+            if self.looked_at.insert(address) && process::holder_of_socket(u64::from(inode)).is_none() {
+                self.of_load.insert(address);
+            }
+        }
+    }
+
+    /// Looks for sockets that nobody is known to have, and that were there before this look began.
+    pub fn look(&mut self, members: &[Members], unknown: &HashSet<u32>) {
+        let mut left = MOST_FILES;
+        for component in members {
+            let at = self.number_of(&component.component);
+            for pid in &component.pids {
+                if !self.look_at(*pid, at, &mut left) {
+                    self.denied.insert(component.component.clone());
+                }
+            }
+        }
+        let not_found = unknown.iter().filter(|inode| !self.by_inode.contains_key(inode));
+        self.strangers.extend(not_found);
+    }
+
+    fn number_of(&mut self, component: &str) -> usize {
+        match self.components.iter().position(|name| name == component) {
+            Some(at) => at,
+            None => {
+                self.components.push(component.to_owned());
+                self.components.len() - 1
+            }
+        }
+    }
+
+    /// False if its files may not be seen. One that has ended has none.
+    fn look_at(&mut self, pid: u32, at: usize, left: &mut usize) -> bool {
+        let files = match fs::read_dir(format!("/proc/{pid}/fd")) {
+            Ok(files) => files,
+            Err(e) => return e.kind() != ErrorKind::PermissionDenied,
+        };
+        for file in files.flatten().take(*left) {
+            *left -= 1;
+            let Ok(link) = fs::read_link(file.path()) else { continue };
+            let inode =
+                link.to_str().and_then(|l| l.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+            if let Some(inode) = inode {
+                self.by_inode.insert(inode, at);
+            }
+        }
+        true
+    }
+
+    /// Forgets sockets that are gone: the kernel gives their numbers to others in time.
+    pub fn keep(&mut self, alive: &HashSet<u32>) {
+        self.by_inode.retain(|inode, _| alive.contains(inode));
+        self.strangers.retain(|inode| alive.contains(inode));
+    }
+
+    /// Components whose sockets may not be seen.
+    pub fn denied(&self) -> impl Iterator<Item = &str> {
+        self.denied.iter().map(String::as_str)
+    }
+}

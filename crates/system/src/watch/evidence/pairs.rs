@@ -1,0 +1,358 @@
+//! Connections between components, from readings of the table of sockets: how many stand, and on how many of them the
+//! one that connected waits for an answer.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+
+use loadlab_record::evidence::{Listener, Pair};
+
+use super::owners::Owners;
+use super::sockets::{Socket, Times};
+
+/// Sums over the readings of a line.
+#[derive(Debug, Default)]
+pub(crate) struct PairSums {
+    readings: u32,
+    pairs: BTreeMap<PairKey, Sums>,
+    listeners: BTreeMap<(String, String), Listener>,
+    /// Segments of each pair in this reading, and what the last one said of them.
+    segments: HashMap<PairKey, Segments>,
+    rhythms: HashMap<PairKey, Option<Rhythm>>,
+    /// Who was last seen to connect to an address.
+    usual: HashMap<SocketAddr, String>,
+    /// By the address they connected to, one socket of those that no component has.
+    strangers: HashMap<SocketAddr, u32>,
+    /// Each connection when it was last read, by the inode of the end that connected.
+    last: HashMap<u32, Last>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct PairKey {
+    from: String,
+    to: String,
+    address: String,
+}
+
+/// Segments with data on the connections of a pair.
+#[derive(Debug, Default)]
+struct Segments {
+    sent: u64,
+    received: u64,
+    connections: u64,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    open: u64,
+    busy: u64,
+    unknown: u64,
+    unread: u64,
+    in_transit: u64,
+    rtt_us: u64,
+    with_rtt: u64,
+    retransmits: u64,
+}
+
+/// One reading of all namespaces.
+struct Reading<'a> {
+    by_ends: HashMap<(SocketAddr, SocketAddr), &'a Socket>,
+    listeners: HashMap<u16, Vec<&'a Socket>>,
+}
+
+impl<'a> Reading<'a> {
+    fn of(sockets: &'a [Socket]) -> Reading<'a> {
+        let mut reading = Reading { by_ends: HashMap::new(), listeners: HashMap::new() };
+        for socket in sockets {
+            if socket.is_listener {
+                reading.listeners.entry(socket.local.port()).or_default().push(socket);
+            } else {
+                reading.by_ends.insert((socket.local, socket.remote), socket);
+            }
+        }
+        reading
+    }
+
+    /// Who listens at an address.
+    fn listener(&self, at: SocketAddr) -> Option<&'a Socket> {
+        let listens = |s: &&&Socket| s.local.ip() == at.ip() || is_wildcard(s.local.ip());
+        self.listeners.get(&at.port())?.iter().find(listens).copied()
+    }
+
+    /// This end connected: somebody listens where the other end is. Where nobody is seen to listen, the lower port does.
+    fn asks(&self, socket: &Socket) -> bool {
+        match (self.listener(socket.remote), self.listener(socket.local)) {
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            _ => socket.remote.port() < socket.local.port(),
+        }
+    }
+}
+
+fn is_wildcard(ip: IpAddr) -> bool {
+    ip.is_unspecified()
+}
+
+/// Whether the one that connected waits for an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Waits {
+    Yes,
+    No,
+    /// It sent and received within one tick of the kernel's clock.
+    #[default]
+    Unknown,
+}
+
+/// A connection when it was last read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Last {
+    /// Bytes that the one who connected wrote.
+    written: u64,
+    /// Bytes that it received.
+    received: u64,
+    waits: Waits,
+    /// Segments that either end sent again.
+    resent: u64,
+}
+
+/// What one reading tells of a connection. `asker` connected, `other` accepted, where it was seen. Four things tell, the
+/// surest first: bytes that were not read or did not arrive; bytes that were not acknowledged, since acknowledgements
+/// wait for the answer, or for the next request, some 40 ms; the times of the last bytes either way, unless they are of
+/// one tick; whether as many answers came as requests went, counted in segments; and what was known when the same
+/// connection was last read.
+fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: Option<Last>) -> Waits {
+    let t = asker.times;
+    let (written, received) = (written(asker), t.bytes_received);
+    if written == 0 {
+        return Waits::No;
+    }
+    let is_unread = other.is_some_and(|other| other.unread > 0);
+    if received == 0
+        || is_unread
+        || is_under_way(asker, other)
+        || other.is_some_and(|o| is_under_way(o, Some(asker)))
+    {
+        return Waits::Yes;
+    }
+    match (asker.unsent > 0, other.is_some_and(|o| o.unsent > 0)) {
+        (true, false) if other.is_some() => return Waits::Yes,
+        (false, true) => return Waits::No,
+        _ => {}
+    }
+    match t.since_sent_ms.cmp(&t.since_received_ms) {
+        Ordering::Less => Waits::Yes,
+        Ordering::Greater => Waits::No,
+        // The other end saw the same bytes a moment earlier or later, perhaps in another tick.
+        Ordering::Equal => match other.map(|o| o.times.since_received_ms.cmp(&o.times.since_sent_ms)) {
+            Some(Ordering::Less) => Waits::Yes,
+            Some(Ordering::Greater) => Waits::No,
+            _ => match rhythm.map_or(Waits::Unknown, |rhythm| rhythm.waits(t)) {
+                Waits::Unknown => last.map_or(Waits::Unknown, |last| last.then(written, received)),
+                known => known,
+            },
+        },
+    }
+}
+
+/// How many segments a request and its answer take on the connections of a pair, where that is always the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rhythm {
+    request: u64,
+    answer: u64,
+}
+
+impl Rhythm {
+    /// From all segments of a pair's connections since they were made. The few that wait blur it by one exchange each.
+    fn of(sent: u64, received: u64, connections: u64) -> Option<Rhythm> {
+        /// More exchanges than this a connection, and a number of segments can be told from the next.
+        const FEWEST: u64 = 5;
+        const MOST_SEGMENTS: u64 = 4;
+        let mut all = (1..=MOST_SEGMENTS)
+            .flat_map(|request| (1..=MOST_SEGMENTS).map(move |answer| Rhythm { request, answer }));
+        all.find(|r| {
+            let (asked, answered) = (sent / r.request, received / r.answer);
+            asked >= FEWEST * connections && (answered..=answered + connections + 1).contains(&asked)
+        })
+    }
+
+    /// Every request is answered, or all but one.
+    fn waits(self, t: Times) -> Waits {
+        let (out, came) = (u64::from(t.segments_out), u64::from(t.segments_in));
+        if out == 0 || out % self.request != 0 || came % self.answer != 0 {
+            return Waits::Unknown;
+        }
+        match (out / self.request).checked_sub(came / self.answer) {
+            Some(0) => Waits::No,
+            Some(1) => Waits::Yes,
+            _ => Waits::Unknown,
+        }
+    }
+}
+
+impl Last {
+    /// What follows from it now that so many bytes were written and received.
+    fn then(self, written: u64, received: u64) -> Waits {
+        match (written == self.written, received == self.received) {
+            (true, true) => self.waits,
+            (false, true) => Waits::Yes,
+            (true, false) => Waits::No,
+            (false, false) => Waits::Unknown,
+        }
+    }
+}
+
+/// Bytes that an end wrote. The handshake counts as one, acknowledged.
+fn written(socket: &Socket) -> u64 {
+    (socket.times.bytes_acked + u64::from(socket.unsent)).saturating_sub(1)
+}
+
+/// Bytes that one end wrote have not reached the other, which has read all that came.
+fn is_under_way(from: &Socket, to: Option<&Socket>) -> bool {
+    let Some(to) = to.filter(|to| to.unread == 0) else { return false };
+    from.unsent > 0 && to.times.bytes_received < written(from)
+}
+
+impl PairSums {
+    /// Adds a reading.
+    pub fn add(&mut self, sockets: &[Socket], owners: &Owners) {
+        self.readings += 1;
+        let reading = Reading::of(sockets);
+        for socket in sockets {
+            if socket.is_listener {
+                self.add_listener(socket, owners);
+            } else if reading.asks(socket) {
+                self.add_connection(socket, &reading, owners);
+            } else if !reading.by_ends.contains_key(&(socket.remote, socket.local)) {
+                self.add_unseen_asker(socket, &reading, owners);
+            }
+        }
+        let rhythm = |s: &Segments| Rhythm::of(s.sent, s.received, s.connections);
+        self.rhythms = self.segments.drain().map(|(key, s)| (key, rhythm(&s))).collect();
+    }
+
+    fn add_listener(&mut self, socket: &Socket, owners: &Owners) {
+        let Some(component) = owners.of(socket.inode) else { return };
+        let address = socket.local.to_string();
+        let entry = self.listeners.entry((component.to_owned(), address.clone())).or_default();
+        // Several sockets may listen at one address (`SO_REUSEPORT`): their drops would be added up over readings.
+        *entry = Listener {
+            component: component.to_owned(),
+            address,
+            queue_max: entry.queue_max.max(socket.unread),
+            backlog: socket.unsent,
+            drops: entry.drops.max(u64::from(socket.drops)),
+        };
+    }
+
+    fn add_connection(&mut self, asker: &Socket, reading: &Reading<'_>, owners: &Owners) {
+        let other = reading.by_ends.get(&(asker.remote, asker.local)).copied();
+        let listener = reading.listener(asker.remote);
+        let from = match owners.of(asker.inode) {
+            Some(from) => {
+                // A connection that is made for one request is gone before its owner is looked for.
+                if self.usual.get(&asker.remote).is_none_or(|usual| usual != from) {
+                    self.usual.insert(asker.remote, from.to_owned());
+                }
+                from.to_owned()
+            }
+            None => {
+                if owners.is_stranger(asker.inode) {
+                    self.strangers.insert(asker.remote, asker.inode);
+                }
+                let usual = || self.usual.get(&asker.remote).cloned();
+                owners.of_nobody(asker.remote).map(str::to_owned).or_else(usual).unwrap_or_default()
+            }
+        };
+        // Until it is accepted a connection is nobody's: it is in the listener's queue.
+        let to = other.and_then(|o| owners.of(o.inode)).or_else(|| listener.and_then(|l| owners.of(l.inode)));
+        let to = to.unwrap_or_default();
+        if from.is_empty() && to.is_empty() {
+            return;
+        }
+        let last = self.last.get(&asker.inode).copied();
+        let key = PairKey { from, to: to.to_owned(), address: asker.remote.to_string() };
+        let waits = waits(asker, other, self.rhythms.get(&key).copied().flatten(), last);
+        let resent = u64::from(asker.times.retransmits) + other.map_or(0, |o| u64::from(o.times.retransmits));
+        let now = Last { written: written(asker), received: asker.times.bytes_received, waits, resent };
+        self.last.insert(asker.inode, now);
+        let segments = self.segments.entry(key.clone()).or_default();
+        segments.sent += u64::from(asker.times.segments_out);
+        segments.received += u64::from(asker.times.segments_in);
+        segments.connections += 1;
+        let sums = self.pairs.entry(key).or_default();
+        sums.open += 1;
+        match waits {
+            Waits::Yes => sums.busy += 1,
+            Waits::No => {}
+            Waits::Unknown => sums.unknown += 1,
+        }
+        sums.unread += u64::from(other.is_some_and(|o| o.unread > 0));
+        let under_way = is_under_way(asker, other) || other.is_some_and(|o| is_under_way(o, Some(asker)));
+        sums.in_transit += u64::from(under_way);
+        if asker.times.min_rtt_us > 0 {
+            sums.rtt_us += u64::from(asker.times.min_rtt_us);
+            sums.with_rtt += 1;
+        }
+        sums.retransmits += last.map_or(0, |last| resent.saturating_sub(last.resent));
+    }
+
+    /// A connection of which only the accepting end is in a namespace that is read.
+    fn add_unseen_asker(&mut self, accepted: &Socket, reading: &Reading<'_>, owners: &Owners) {
+        let owner = owners.of(accepted.inode);
+        let listener = reading.listener(accepted.local);
+        let Some(to) = owner.or_else(|| listener.and_then(|l| owners.of(l.inode))) else { return };
+        let sums = self.sums("", to, accepted.local);
+        sums.open += 1;
+        // Seen from here: it received after it last sent.
+        let t = accepted.times;
+        match t.since_received_ms.cmp(&t.since_sent_ms) {
+            _ if t.bytes_received == 0 => {}
+            Ordering::Less => sums.busy += 1,
+            Ordering::Equal => sums.unknown += 1,
+            Ordering::Greater => {}
+        }
+        sums.unread += u64::from(accepted.unread > 0);
+    }
+
+    fn sums(&mut self, from: &str, to: &str, address: SocketAddr) -> &mut Sums {
+        let key = PairKey { from: from.to_owned(), to: to.to_owned(), address: address.to_string() };
+        self.pairs.entry(key).or_default()
+    }
+
+    /// Addresses that sockets of no component are connected to, with one of those, since it was last asked.
+    pub fn take_strangers(&mut self) -> HashMap<SocketAddr, u32> {
+        std::mem::take(&mut self.strangers)
+    }
+
+    /// Forgets connections that are gone.
+    pub fn keep(&mut self, alive: &HashSet<u32>) {
+        self.last.retain(|inode, _| alive.contains(inode));
+    }
+
+    /// How often was read.
+    pub fn readings(&self) -> u32 {
+        self.readings
+    }
+
+    /// Means of the readings so far, which are then forgotten.
+    pub fn take(&mut self) -> (Vec<Pair>, Vec<Listener>) {
+        let n = f64::from(self.readings.max(1));
+        let mean = |(key, sums): (PairKey, Sums)| Pair {
+            from: key.from,
+            to: key.to,
+            address: key.address,
+            open: sums.open as f64 / n,
+            busy: sums.busy as f64 / n,
+            unknown: sums.unknown as f64 / n,
+            unread: sums.unread as f64 / n,
+            in_transit: sums.in_transit as f64 / n,
+            rtt_ms: (sums.with_rtt > 0).then(|| sums.rtt_us as f64 / sums.with_rtt as f64 / 1e3),
+            retransmits: sums.retransmits,
+            ..Pair::default()
+        };
+        let pairs = std::mem::take(&mut self.pairs).into_iter().map(mean).collect();
+        let listeners = std::mem::take(&mut self.listeners).into_values().collect();
+        self.readings = 0;
+        (pairs, listeners)
+    }
+}
