@@ -6,6 +6,7 @@
 
 pub(crate) mod packets;
 pub(crate) mod sockets;
+#[cfg_attr(not(test), expect(dead_code, reason = "wired in with the evidence thread"))]
 pub(crate) mod threads;
 
 /// The processes of a component, as the watcher saw them last.
