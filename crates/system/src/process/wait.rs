@@ -34,19 +34,20 @@ impl Doing {
 /// What was seen of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// This.
-    Doing(Doing),
-    /// Its system call may not be looked at; without it, this. `None` is a wait of which nothing is known.
-    WithoutCall(Option<Doing>),
+    /// By its state or its system call.
+    Clearly(Doing),
+    /// By the kernel's function that it waits in: its call may not be looked at.
+    ByFunction(Doing),
+    /// It waits, and neither may be looked at. One that has just stopped to wait looks the same.
+    Hidden,
 }
 
 /// Looks at a thread now. Most cost one file, some two.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
-pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, may_trace: bool) -> Result<Seen> {
-    let place = if may_trace { files.place(pid, tid) } else { Err(Errno::ACCESS) };
-    let doing = match place {
+pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Seen> {
+    let doing = match files.place(pid, tid) {
         Ok(Place::Running) => Doing::Running,
         Ok(Place::Call { number, args }) => match by_call(number, args) {
             ByCall::Doing(doing) => doing,
@@ -62,16 +63,22 @@ pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, may_trace: bool) -
             Some(doing) => doing,
             None => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
         },
+        Err(Errno::SRCH) => return Err(Errno::SRCH),
         // The kernel may have no such file, or the thread is gone: its state will tell.
-        Err(_) => {
-            let state = files.state(pid, tid)?;
-            return Ok(Seen::WithoutCall(match by_state(state) {
-                Some(doing) => Some(doing),
-                None => by_function(files.waits_in(pid, tid)?),
-            }));
-        }
+        Err(_) => return look_without_call(files, pid, tid),
     };
-    Ok(Seen::Doing(doing))
+    Ok(Seen::Clearly(doing))
+}
+
+/// The same where the thread may not be traced.
+///
+/// # Errors
+/// The kernel's, when the thread is gone.
+pub(crate) fn look_without_call(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Seen> {
+    if let Some(doing) = by_state(files.state(pid, tid)?) {
+        return Ok(Seen::Clearly(doing));
+    }
+    Ok(by_function(files.waits_in(pid, tid)?).map_or(Seen::Hidden, Seen::ByFunction))
 }
 
 /// What a state says by itself.
@@ -287,17 +294,22 @@ mod tests {
         thread::spawn(|| begin(sender));
         let (pid, tid) = (std::process::id(), receiver.recv().unwrap());
         let mut files = TaskFiles::new();
-        for (may_trace, wanted) in [(true, Seen::Doing(expect)), (false, Seen::WithoutCall(Some(expect)))] {
+        let mut wait_for = |what: fn(&mut TaskFiles, u32, u32) -> Result<Seen>| {
             let mut seen = None;
             for _ in 0..1_000_000 {
-                seen = Some(look(&mut files, pid, tid, may_trace).unwrap());
-                if seen == Some(wanted) {
+                seen = match what(&mut files, pid, tid).unwrap() {
+                    Seen::Clearly(doing) | Seen::ByFunction(doing) => Some(doing),
+                    Seen::Hidden => None,
+                };
+                if seen == Some(expect) {
                     break;
                 }
                 thread::yield_now();
             }
-            assert_eq!(seen, Some(wanted), "may trace: {may_trace}");
-        }
+            seen
+        };
+        assert_eq!(wait_for(look), Some(expect), "by call");
+        assert_eq!(wait_for(look_without_call), Some(expect), "by function");
     }
 
     #[test]
@@ -407,7 +419,7 @@ mod tests {
         // It may still be on its way out after `join`.
         let is_gone = (0..1_000_000).any(|_| {
             thread::yield_now();
-            look(&mut files, std::process::id(), tid, true).is_err()
+            look(&mut files, std::process::id(), tid).is_err()
         });
         assert!(is_gone);
     }

@@ -59,8 +59,7 @@ struct Component {
     pids: Vec<u32>,
     processes: Vec<Process>,
     sums: Sums,
-    /// The call of a thread could not be looked at, and nothing else told.
-    is_hidden: bool,
+    usage: Usage,
 }
 
 /// Sums over readings.
@@ -69,6 +68,9 @@ struct Sums {
     count: f64,
     read: f64,
     doing: [f64; Doing::COUNT],
+    /// Looks at threads whose call may not be looked at: those that the kernel's function told of, and the others.
+    by_function: u32,
+    hidden: u32,
 }
 
 #[derive(Debug)]
@@ -77,8 +79,10 @@ struct Process {
     threads: Vec<Thread>,
     /// When its threads were listed, and for how long that is good.
     listed: Option<(Instant, Duration)>,
-    /// The last sweep counted the CPU of all its threads.
-    is_swept: bool,
+    /// Its threads' CPU is being counted.
+    is_chosen: bool,
+    /// The last count got to all its threads; `None` if there was none.
+    is_whole: Option<bool>,
     may_trace: bool,
     program: Option<FileId>,
     runtime: Option<Runtime>,
@@ -145,15 +149,11 @@ impl ThreadReader {
             self.components[*component].look(&mut self.tools, share_ns);
         }
         self.tools.by_size = by_size;
-        // Of new processes, so that their first line has figures, too.
-        let until_ns = budget_ns.saturating_sub(clock.spent_ns());
-        let sweep = CpuClock::start();
+        // The first count of new processes, so that their first line has figures, too.
+        let is_new = |p: &Process| p.listed.is_some() && p.threads.iter().all(|t| t.counted.is_none());
         for component in &mut self.components {
-            component.sweep(
-                &mut self.tools,
-                |p| !p.is_swept && p.threads.iter().all(|t| t.counted.is_none()),
-                || sweep.spent_ns() < until_ns,
-            );
+            component
+                .count_cpu(&mut self.tools, &mut Usage::default(), is_new, || clock.spent_ns() < budget_ns);
         }
         self.saved_ns += budget_ns as i64 - clock.spent_ns() as i64;
     }
@@ -165,31 +165,28 @@ impl ThreadReader {
     /// before others, both kinds have the weight they have among all threads.
     pub fn take(&mut self, length_s: f64, not_seen: &mut Vec<String>) -> Vec<Threads> {
         let readings = f64::from(std::mem::take(&mut self.readings));
-        // Somebody who is read at all is counted at all, whatever is left.
         let saved_ns = std::mem::take(&mut self.saved_ns).max(0) as u64;
         let mut by_size: Vec<&mut Component> = self.components.iter_mut().collect();
-        by_size.sort_by_cached_key(|c| c.count());
+        by_size.sort_by_cached_key(|component| component.count());
         let clock = CpuClock::start();
-        let mut used: Vec<(String, Usage)> = Vec::new();
-        let number = by_size.len();
-        for (i, component) in by_size.into_iter().enumerate() {
+        let mut left = by_size.len() as u64;
+        for component in by_size {
             let spent_ns = clock.spent_ns();
-            let until_ns = spent_ns + saved_ns.saturating_sub(spent_ns) / (number - i) as u64;
+            let until_ns = spent_ns + saved_ns.saturating_sub(spent_ns) / left;
+            left -= 1;
             let mut usage = Usage { least_s: length_s / 2.0, ..Usage::default() };
-            component.count_cpu(&mut self.tools, &mut usage, || clock.spent_ns() < until_ns);
-            used.push((component.name.clone(), usage));
+            component.count_cpu(&mut self.tools, &mut usage, |_| true, || clock.spent_ns() < until_ns);
+            component.usage = usage;
         }
         let mut lines = Vec::new();
         for component in &mut self.components {
-            let usage =
-                used.iter().position(|(name, _)| *name == component.name).map(|i| used.swap_remove(i).1);
-            let sums = std::mem::take(&mut component.sums);
-            component.say_what_is_hidden(usage.as_ref(), not_seen);
+            component.say_what_is_hidden(not_seen);
+            let (sums, usage) = (std::mem::take(&mut component.sums), std::mem::take(&mut component.usage));
             if sums.count > 0.0 && readings > 0.0 {
-                lines.push(line(component, &sums, readings, usage, &mut self.tools.files));
+                lines.push(line(component, &sums, readings, &usage, &mut self.tools.files));
             }
         }
-        self.components.retain(|c| c.is_present);
+        self.components.retain(|component| component.is_present);
         lines
     }
 
@@ -262,7 +259,7 @@ impl Component {
         self.draw_up(tools.reading, &mut busy, &mut others);
         let mut strata = [Stratum::new(busy.len()), Stratum::new(others.len())];
         let clock = CpuClock::start();
-        let (mut looked, mut spent_ns) = (0, 0);
+        let (mut looked, mut timed, mut spent_ns) = (0, 0, 0);
         // Both kinds in turn while there are both, whoever comes first.
         let mut turn = tools.random.below(2);
         let mut until_clock = group(share_ns, tools.cost_ns);
@@ -279,15 +276,15 @@ impl Component {
             looked += 1;
             until_clock -= 1;
             if until_clock == 0 {
-                spent_ns = clock.spent_ns();
+                (timed, spent_ns) = (looked, clock.spent_ns());
                 if spent_ns >= share_ns {
                     break;
                 }
                 until_clock = group(share_ns - spent_ns, tools.cost_ns);
             }
         }
-        if looked >= 4 && spent_ns > 0 {
-            tools.cost_ns = (tools.cost_ns * 7 + spent_ns / looked) / 8;
+        if timed >= 4 {
+            tools.cost_ns = (tools.cost_ns * 7 + spent_ns / timed) / 8;
         }
         (tools.busy, tools.others) = (busy, others);
         self.sums.add(&strata);
@@ -308,12 +305,18 @@ impl Component {
     fn look_at(&mut self, spot: Spot, tools: &mut Tools, stratum: &mut Stratum) {
         let process = &mut self.processes[spot.process as usize];
         let thread = &mut process.threads[spot.thread as usize];
-        let doing = match wait::look(&mut tools.files, process.pid, thread.tid, process.may_trace) {
-            Ok(Seen::Doing(doing)) => doing,
-            Ok(Seen::WithoutCall(doing)) => {
+        let look = if process.may_trace { wait::look } else { wait::look_without_call };
+        let doing = match look(&mut tools.files, process.pid, thread.tid) {
+            Ok(Seen::Clearly(doing)) => doing,
+            Ok(Seen::ByFunction(doing)) => {
                 process.may_trace = false;
-                self.is_hidden |= doing.is_none();
-                doing.unwrap_or(Doing::Other)
+                self.sums.by_function += 1;
+                doing
+            }
+            Ok(Seen::Hidden) => {
+                process.may_trace = false;
+                self.sums.hidden += 1;
+                Doing::Other
             }
             Err(_) => {
                 thread.is_gone = true;
@@ -332,32 +335,57 @@ impl Component {
         stratum.doing[doing as usize] += 1;
     }
 
-    /// Counts the CPU of threads of some processes for the first time.
-    fn sweep(&mut self, tools: &mut Tools, which: impl Fn(&Process) -> bool, may_go_on: impl Fn() -> bool) {
-        for process in self.processes.iter_mut().filter(|p| p.listed.is_some() && which(p)) {
-            if !may_go_on() {
-                return;
-            }
-            process.count_cpu(tools, &mut Usage::default(), &may_go_on);
-        }
-    }
-
-    /// Counts the CPU of its threads, those that ran lately first, while it may go on.
-    fn count_cpu(&mut self, tools: &mut Tools, usage: &mut Usage, may_go_on: impl Fn() -> bool) {
+    /// Counts the CPU of threads of some processes, those that ran lately first, while it may go on.
+    fn count_cpu(
+        &mut self,
+        tools: &mut Tools,
+        usage: &mut Usage,
+        which: impl Fn(&Process) -> bool,
+        may_go_on: impl Fn() -> bool,
+    ) {
         for process in &mut self.processes {
-            process.count_cpu(tools, usage, &may_go_on);
+            // One that was not even listed is new: what it has beyond its first thread is not known.
+            process.is_chosen = process.listed.is_some() && which(process);
+            if process.is_chosen {
+                usage.is_partial |= process.is_whole == Some(false);
+                process.is_whole = Some(true);
+            }
+        }
+        let (mut until_clock, mut is_over) = (GROUP_MAX, false);
+        for ran_lately in [true, false] {
+            for process in self.processes.iter_mut().filter(|p| p.is_chosen) {
+                let threads = process.threads.iter_mut().filter(|t| !t.is_gone);
+                for thread in threads.filter(|t| (t.ran_until >= tools.reading) == ran_lately) {
+                    until_clock -= 1;
+                    if until_clock == 0 {
+                        until_clock = GROUP_MAX;
+                        is_over |= !may_go_on();
+                    }
+                    if is_over {
+                        process.is_whole = Some(false);
+                        usage.is_partial = true;
+                        break;
+                    }
+                    let Ok(cpu) = tools.files.cpu(process.pid, thread.tid) else { continue };
+                    let now = Counted { at: Instant::now(), cpu };
+                    if let Some(before) = thread.counted.replace(now) {
+                        usage.add(process.pid, thread.tid, before, now);
+                    }
+                }
+            }
         }
     }
 
-    fn say_what_is_hidden(&mut self, usage: Option<&Usage>, not_seen: &mut Vec<String>) {
+    fn say_what_is_hidden(&self, not_seen: &mut Vec<String>) {
         let name = &self.name;
-        if std::mem::take(&mut self.is_hidden) {
+        // A thread that has just stopped to wait looks hidden, too: so it takes more than some.
+        if self.sums.hidden > self.sums.by_function {
             not_seen.push(format!("what threads of {name} wait for: another user's process"));
         }
-        if usage.is_some_and(|u| u.is_delay_unknown) {
+        if self.usage.is_delay_unknown {
             not_seen.push(format!("run delay of {name}: the kernel does not count it"));
         }
-        if usage.is_some_and(|u| u.is_partial) {
+        if self.usage.is_partial {
             not_seen.push(format!("CPU of all threads of {name}: there are too many to read in time"));
         }
         let has = |runtime| self.processes.iter().any(|p| p.runtime == Some(runtime));
@@ -377,7 +405,8 @@ impl Process {
             pid,
             threads: vec![Thread::new(pid)],
             listed: None,
-            is_swept: false,
+            is_chosen: false,
+            is_whole: None,
             may_trace: true,
             program: None,
             runtime: None,
@@ -436,29 +465,6 @@ impl Process {
             first.find_map(|thread| Runtime::of_thread(&tools.files.name(pid, thread.tid)))
         });
     }
-
-    /// Counts the CPU of its threads, those that ran lately first, while it may go on, and adds it to `usage`.
-    fn count_cpu(&mut self, tools: &mut Tools, usage: &mut Usage, may_go_on: impl Fn() -> bool) {
-        let was_swept = std::mem::replace(&mut self.is_swept, true);
-        let mut counted = 0u64;
-        for ran_lately in [true, false] {
-            let threads = self.threads.iter_mut().filter(|t| !t.is_gone);
-            for thread in threads.filter(|t| (t.ran_until >= tools.reading) == ran_lately) {
-                counted += 1;
-                if counted.is_multiple_of(GROUP_MAX) && !may_go_on() {
-                    self.is_swept = false;
-                    usage.is_partial = true;
-                    return;
-                }
-                let Ok(cpu) = tools.files.cpu(self.pid, thread.tid) else { continue };
-                let now = Counted { at: Instant::now(), cpu };
-                if let Some(before) = thread.counted.replace(now) {
-                    usage.add(self.pid, thread.tid, before, now);
-                }
-            }
-        }
-        usage.is_partial |= !was_swept;
-    }
 }
 
 impl Thread {
@@ -502,7 +508,7 @@ impl Sums {
     }
 }
 
-/// CPU of a component's threads between two sweeps.
+/// CPU of a component's threads between two counts.
 #[derive(Debug, Default)]
 struct Usage {
     /// The least time between two counts of a thread.
@@ -548,8 +554,7 @@ impl Usage {
 }
 
 /// A component's line.
-fn line(c: &Component, sums: &Sums, readings: f64, usage: Option<Usage>, files: &mut TaskFiles) -> Threads {
-    let usage = usage.unwrap_or_default();
+fn line(c: &Component, sums: &Sums, readings: f64, usage: &Usage, files: &mut TaskFiles) -> Threads {
     let doing = |what: Doing| sums.doing[what as usize] / readings;
     let is_whole = usage.threads > 0 && !usage.is_partial;
     Threads {
@@ -609,5 +614,249 @@ impl Random {
         self.0 ^= self.0 << 17;
         // The high half is the better one, and the bias of a multiplication is below one in millions.
         (((self.0 >> 32) * end as u64) >> 32) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    use super::*;
+
+    const PLENTY_NS: u64 = 1_000_000_000;
+    /// Far more readings than any wait takes.
+    const READINGS_MAX: usize = 200_000;
+
+    /// A process of its own, killed in the end.
+    struct Own(Child);
+
+    impl Own {
+        fn start(program: &str, args: &[&str]) -> Own {
+            let mut command = Command::new(program);
+            command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+            Own(command.spawn().unwrap())
+        }
+
+        fn members(&self, component: &str) -> Members {
+            Members { component: component.to_owned(), pids: vec![self.0.id()] }
+        }
+    }
+
+    impl Drop for Own {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// Takes lines of one reading each until one of the first component is as wanted.
+    fn until(
+        members: &[Members],
+        budget_ns: u64,
+        is_wanted: impl Fn(&Threads, &[String]) -> bool,
+    ) -> (Vec<Threads>, Vec<String>) {
+        let mut reader = ThreadReader::new();
+        let mut last = (Vec::new(), Vec::new());
+        for _ in 0..READINGS_MAX {
+            reader.read(members, budget_ns);
+            let mut not_seen = Vec::new();
+            let lines = reader.take(0.0, &mut not_seen);
+            last = (lines, not_seen);
+            let found = last.0.iter().find(|line| line.component == members[0].component);
+            if found.is_some_and(|line| is_wanted(line, &last.1)) {
+                return last;
+            }
+            thread::yield_now();
+        }
+        panic!("never seen; last: {last:#?}");
+    }
+
+    #[test]
+    fn a_sleeping_process_sleeps() {
+        let sleeper = Own::start("sleep", &["100000"]);
+        let (lines, not_seen) = until(&[sleeper.members("sleeper")], PLENTY_NS, |line, _| line.sleep > 0.0);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!((line.count, line.read, line.sleep, line.other), (1.0, 1.0, 1.0, 0.0));
+        assert_eq!(not_seen, [""; 0]);
+    }
+
+    #[test]
+    fn a_spinning_thread_is_the_busiest() {
+        let spinner = Own::start("sh", &["-c", "while :; do :; done"]);
+        let sleeper = Own::start("sleep", &["100000"]);
+        // One component of two processes.
+        let pids = vec![sleeper.0.id(), spinner.0.id()];
+        let members = [Members { component: "both".to_owned(), pids }];
+        let (lines, _) = until(&members, PLENTY_NS, |line, _| {
+            line.busiest_id == Some(spinner.0.id()) && line.running == 1.0
+        });
+        let line = &lines[0];
+        assert_eq!((line.count, line.read, line.busiest_name.as_str()), (2.0, 2.0, "sh"));
+        let busiest = line.busiest_cores.unwrap();
+        assert!(busiest > 0.0 && busiest <= 1.0, "{busiest}");
+        assert!(line.cpu_cores.unwrap() >= busiest.min(0.99), "{line:?}");
+        assert!(line.run_delay_cores.unwrap() >= 0.0);
+    }
+
+    #[test]
+    fn means_are_over_all_readings() {
+        let sleeper = Own::start("sleep", &["100000"]);
+        let members = [sleeper.members("sleeper")];
+        let mut reader = ThreadReader::new();
+        for members in [&members[..], &[], &[], &members] {
+            reader.read(members, PLENTY_NS);
+        }
+        let lines = reader.take(1.0, &mut Vec::new());
+        assert_eq!((lines[0].count, lines[0].read), (0.5, 0.5));
+        // Nothing was read since, so there is nothing to say.
+        assert_eq!(reader.take(1.0, &mut Vec::new()), []);
+        // Who has left has no line.
+        reader.read(&[], PLENTY_NS);
+        assert_eq!(reader.take(1.0, &mut Vec::new()), []);
+        assert!(reader.components.is_empty());
+    }
+
+    #[test]
+    fn processes_that_ended_are_no_threads() {
+        let mut ended = Own::start("true", &[]);
+        ended.0.wait().unwrap();
+        let mut reader = ThreadReader::new();
+        let gone = ended.members("gone");
+        for _ in 0..3 {
+            reader.read(std::slice::from_ref(&gone), PLENTY_NS);
+        }
+        assert_eq!(reader.take(1.0, &mut Vec::new()), []);
+    }
+
+    #[test]
+    fn a_large_component_neither_starves_others_nor_is_left_out() {
+        const WAITING: usize = 200;
+        let (ready, end) = (Arc::new(Barrier::new(WAITING + 1)), Arc::new(Barrier::new(WAITING + 1)));
+        let threads: Vec<_> = (0..WAITING)
+            .map(|_| {
+                let (ready, end) = (Arc::clone(&ready), Arc::clone(&end));
+                thread::spawn(move || {
+                    ready.wait();
+                    end.wait();
+                })
+            })
+            .collect();
+        ready.wait();
+        let sleeper = Own::start("sleep", &["100000"]);
+        let large = Members { component: "large".to_owned(), pids: vec![std::process::id()] };
+        let members = [large, sleeper.members("small")];
+        let mut reader = ThreadReader::new();
+        // No budget at all: a thread of each, a different one each time.
+        let readings = 2_000;
+        for _ in 0..readings {
+            reader.read(&members, 0);
+        }
+        let looked_at: HashSet<u32> = reader.components[0].processes[0]
+            .threads
+            .iter()
+            .filter(|thread| thread.busy_until > 0)
+            .map(|thread| thread.tid)
+            .collect();
+        let lines = reader.take(1.0, &mut Vec::new());
+        end.wait();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let [large, small] = &lines[..] else { panic!("{lines:?}") };
+        assert!(large.count >= WAITING as f64, "{large:?}");
+        // Other tests' threads may end while they are looked at.
+        assert!(large.read > 0.5 && large.read <= 1.0, "{large:?}");
+        assert_eq!((small.count, small.read), (1.0, 1.0));
+        assert!(looked_at.len() > WAITING / 2, "{} of {WAITING}", looked_at.len());
+    }
+
+    #[test]
+    fn each_kind_of_thread_has_its_weight() {
+        let stratum = |count, read, running, poll| {
+            let mut stratum = Stratum { count, read, ..Stratum::new(0) };
+            stratum.doing[Doing::Running as usize] = running;
+            stratum.doing[Doing::Poll as usize] = poll;
+            stratum
+        };
+        let check = |strata: [Stratum; 2], read: f64, running: f64, poll: f64| {
+            let mut sums = Sums::default();
+            sums.add(&strata);
+            let got = [sums.read, sums.doing[Doing::Running as usize], sums.doing[Doing::Poll as usize]];
+            let near = got.iter().zip([read, running, poll]).all(|(got, want)| (got - want).abs() < 1e-9);
+            assert!(near, "{got:?}, not {:?}", [read, running, poll]);
+        };
+        // All were read.
+        check([stratum(4, 4, 3, 1), stratum(6, 6, 0, 6)], 10.0, 3.0, 7.0);
+        // All 10 busy ones, and 10 of the 90 others: of a hundred 10 run, so of twenty 2.
+        check([stratum(10, 10, 10, 0), stratum(90, 10, 0, 10)], 20.0, 2.0, 18.0);
+        // Nothing is known of a kind that was not read.
+        check([stratum(10, 5, 5, 0), stratum(90, 0, 0, 0)], 5.0, 5.0, 0.0);
+        check([stratum(0, 0, 0, 0), stratum(0, 0, 0, 0)], 0.0, 0.0, 0.0);
+    }
+
+    #[test]
+    fn usage_is_of_threads_that_were_there_all_the_time() {
+        let start = Instant::now();
+        let counted = |ms: u64, on_ms: u64, delay_ms: Option<u64>| Counted {
+            at: start + Duration::from_millis(ms),
+            cpu: CpuUse { on_ns: on_ms * 1_000_000, delay_ns: delay_ms.map(|ms| ms * 1_000_000) },
+        };
+        let mut usage = Usage { least_s: 0.5, ..Usage::default() };
+        usage.add(1, 10, counted(0, 100, Some(0)), counted(1000, 350, Some(100)));
+        usage.add(1, 11, counted(0, 0, Some(0)), counted(1000, 750, Some(50)));
+        // Another thread with the same id, one that is too young, and one that did nothing.
+        usage.add(1, 12, counted(0, 900, Some(0)), counted(1000, 5, Some(0)));
+        usage.add(1, 13, counted(900, 0, Some(0)), counted(1000, 100, Some(0)));
+        usage.add(1, 14, counted(0, 7, Some(0)), counted(1000, 7, Some(0)));
+        assert_eq!((usage.threads, usage.cpu_cores), (3, 1.0));
+        assert!((usage.delay_cores - 0.15).abs() < 1e-9, "{usage:?}");
+        assert_eq!(usage.busiest, Some(Busiest { pid: 1, tid: 11, cores: 0.75 }));
+        assert!(!usage.is_delay_unknown);
+        usage.add(1, 15, counted(0, 0, None), counted(1000, 1010, None));
+        assert!(usage.is_delay_unknown);
+        assert_eq!(usage.busiest.map(|b| (b.tid, b.cores)), Some((15, 1.0)));
+    }
+
+    #[test]
+    fn what_is_hidden_is_said() {
+        let mut component = Component { name: "db".to_owned(), ..Component::default() };
+        component.processes = vec![
+            Process { runtime: Some(Runtime::Go), ..Process::new(1) },
+            Process { runtime: Some(Runtime::Go), ..Process::new(2) },
+            Process { runtime: Some(Runtime::Node), ..Process::new(3) },
+        ];
+        component.sums.hidden = 3;
+        component.usage.is_delay_unknown = true;
+        component.usage.is_partial = true;
+        let mut not_seen = Vec::new();
+        component.say_what_is_hidden(&mut not_seen);
+        assert_eq!(
+            not_seen,
+            [
+                "what threads of db wait for: another user's process",
+                "run delay of db: the kernel does not count it",
+                "CPU of all threads of db: there are too many to read in time",
+                "what goroutines of db wait for: Go schedules them itself",
+                "what callbacks of db wait for: Node runs them in one thread",
+            ]
+        );
+        // Some threads stop to wait just when they are looked at.
+        component = Component { name: "db".to_owned(), ..Component::default() };
+        (component.sums.hidden, component.sums.by_function) = (3, 100);
+        not_seen.clear();
+        component.say_what_is_hidden(&mut not_seen);
+        assert_eq!(not_seen, [""; 0]);
+    }
+
+    #[test]
+    fn random_numbers_reach_all_below() {
+        let mut random = Random::new(0);
+        let mut counts = [0; 10];
+        for _ in 0..10_000 {
+            counts[random.below(10)] += 1;
+        }
+        assert!(counts.iter().all(|n| (800..1200).contains(n)), "{counts:?}");
+        assert_eq!((random.below(0), random.below(1)), (0, 0));
     }
 }
