@@ -8,7 +8,10 @@ pub(crate) mod kill;
 pub mod open_files;
 pub(crate) mod output;
 pub(crate) mod ports;
+pub(crate) mod runtime;
 pub(crate) mod spawn;
+pub(crate) mod task;
+pub(crate) mod wait;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

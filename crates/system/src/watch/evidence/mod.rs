@@ -21,6 +21,7 @@ use rustix::time::ClockId;
 use self::owners::Owners;
 use self::pairs::PairSums;
 use self::sockets::{Socket, SocketTable};
+use self::threads::ThreadReader;
 
 /// The processes of a component, as the watcher saw them last.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub(crate) struct EvidenceReader {
     closed: BTreeSet<(u64, String)>,
     owners: Owners,
     pairs: PairSums,
+    threads: ThreadReader,
+    thread_readings: u32,
     sockets: Vec<Socket>,
     one_table: Vec<Socket>,
     from_ns: u64,
@@ -141,6 +144,8 @@ impl EvidenceReader {
         self.closed.extend(failed);
         self.look(now_ns);
         self.pairs.add(&self.sockets, &self.owners);
+        self.threads.read(&self.components, THREADS_NS);
+        self.thread_readings += 1;
         let cost_ns = own_cpu_ns() - before;
         self.spent_ns += cost_ns;
         (cost_ns * BUDGET).clamp(SHORTEST_NS, LONGEST_NS)
@@ -155,6 +160,12 @@ impl EvidenceReader {
         let before = own_cpu_ns();
         let socket_readings = self.pairs.readings();
         let (pairs, listeners) = self.pairs.take();
+        let mut not_seen: Vec<String> = self.closed.iter().map(|(_, why)| why.clone()).collect();
+        not_seen.extend(
+            self.owners.denied().map(|name| format!("connections of {name}: another user's process")),
+        );
+        let length_s = now_ns.saturating_sub(self.from_ns) as f64 / 1e9;
+        let threads = self.threads.take(length_s, &mut not_seen);
         let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();
         self.owners.keep(&alive);
         self.pairs.keep(&alive);

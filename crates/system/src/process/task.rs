@@ -1,0 +1,287 @@
+//! Threads as `/proc/PID/task` shows them: state, system call, CPU.
+//!
+//! Read many times a second beside a load, so paths and text are in buffers that are used again. It says what the kernel
+//! shows and judges nothing.
+
+use std::fmt::Write as _;
+use std::mem::MaybeUninit;
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
+use rustix::io::{Errno, Result};
+
+/// Where a thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On a core, or ready for one.
+    Running,
+    /// Blocked in a system call.
+    Call {
+        /// Its number, of the machine's own (64-bit) table.
+        number: i64,
+        /// Its six arguments.
+        args: [u64; 6],
+    },
+    /// Blocked, but not in a call (a page fault), or in one of another table: of a 32-bit program.
+    Elsewhere,
+}
+
+/// What a thread used since it began, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CpuUse {
+    /// On a core.
+    pub on_ns: u64,
+    /// Ready, and waiting for a core; `None` where the kernel does not count it.
+    pub delay_ns: Option<u64>,
+}
+
+/// A file, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// Buffers for reading.
+#[derive(Debug)]
+pub(crate) struct TaskFiles {
+    path: String,
+    text: [u8; 1024],
+    entries: Vec<MaybeUninit<u8>>,
+    tick_ns: u64,
+}
+
+impl TaskFiles {
+    pub fn new() -> TaskFiles {
+        TaskFiles {
+            path: String::with_capacity(64),
+            text: [0; 1024],
+            entries: vec![MaybeUninit::uninit(); 32 * 1024],
+            tick_ns: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+        }
+    }
+
+    /// Where the thread is. Needs the right to trace it.
+    ///
+    /// # Errors
+    /// `ACCESS` or `PERM` without the right, `NOENT` or `SRCH` when the thread is gone.
+    pub fn place(&mut self, pid: u32, tid: u32) -> Result<Place> {
+        parse_place(self.read(pid, tid, "syscall")?).ok_or(Errno::INVAL)
+    }
+
+    /// The letter of its state: `R`, `S`, `D`, …
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn state(&mut self, pid: u32, tid: u32) -> Result<u8> {
+        let text = self.read(pid, tid, "stat")?;
+        after_name(text).and_then(|rest| rest.bytes().next()).ok_or(Errno::INVAL)
+    }
+
+    /// The kernel's function that it waits in; `0` if it does not wait or may not be looked at.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn waits_in(&mut self, pid: u32, tid: u32) -> Result<&str> {
+        self.read(pid, tid, "wchan")
+    }
+
+    /// What it used, from the exact counters of the scheduler, or else in clock ticks.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn cpu(&mut self, pid: u32, tid: u32) -> Result<CpuUse> {
+        // A kernel that does not count has no such file, or three zeros in it.
+        if let Some(cpu) = self.read(pid, tid, "schedstat").ok().and_then(parse_schedstat) {
+            return Ok(cpu);
+        }
+        let tick_ns = self.tick_ns;
+        let ticks = parse_ticks(self.read(pid, tid, "stat")?).ok_or(Errno::INVAL)?;
+        Ok(CpuUse { on_ns: ticks * tick_ns, delay_ns: None })
+    }
+
+    /// Its name, without characters that steer a terminal; empty if it is gone.
+    pub fn name(&mut self, pid: u32, tid: u32) -> String {
+        self.read(pid, tid, "comm").unwrap_or_default().chars().filter(|c| !c.is_control()).collect()
+    }
+
+    /// How many threads the process has, without listing them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn count(&mut self, pid: u32) -> Result<u32> {
+        self.set_path(format_args!("/proc/{pid}/task"));
+        // A folder has a link for itself, one in its parent, and one for each folder in it.
+        let status = rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK)?;
+        Ok(status.stx_nlink.saturating_sub(2))
+    }
+
+    /// Appends the ids of the process's threads.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn list(&mut self, pid: u32, tids: &mut Vec<u32>) -> Result<()> {
+        self.set_path(format_args!("/proc/{pid}/task"));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(self.path.as_str(), flags, Mode::empty())?;
+        let mut entries = RawDir::new(folder, &mut self.entries);
+        while let Some(entry) = entries.next() {
+            tids.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+        }
+        Ok(())
+    }
+
+    /// What kind of file a process has open under this number.
+    pub fn kind_of_file(&mut self, pid: u32, fd: i32) -> Option<FileType> {
+        self.set_path(format_args!("/proc/{pid}/fd/{fd}"));
+        // Without asking a server: a file system that hangs must not hang the reader.
+        let status =
+            rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
+        Some(FileType::from_raw_mode(status.stx_mode.into()))
+    }
+
+    /// The file that the process runs: device and inode. Needs the right to look at it.
+    pub fn program(&mut self, pid: u32) -> Option<FileId> {
+        self.set_path(format_args!("/proc/{pid}/exe"));
+        let status =
+            rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+        Some(FileId {
+            device: (u64::from(status.stx_dev_major) << 32) | u64::from(status.stx_dev_minor),
+            inode: status.stx_ino,
+        })
+    }
+
+    fn set_path(&mut self, path: std::fmt::Arguments) {
+        self.path.clear();
+        // A `String` takes whatever is written.
+        let _ = self.path.write_fmt(path);
+    }
+
+    fn read(&mut self, pid: u32, tid: u32, file: &str) -> Result<&str> {
+        self.set_path(format_args!("/proc/{pid}/task/{tid}/{file}"));
+        let fd = rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let length = rustix::io::retry_on_intr(|| rustix::io::read(&fd, &mut self.text))?;
+        let text = &self.text[..length];
+        // A name may be cut within a character; everything else is ASCII.
+        let text = std::str::from_utf8(text).or_else(|e| std::str::from_utf8(&text[..e.valid_up_to()]));
+        text.map(str::trim_end).map_err(|_| Errno::INVAL)
+    }
+}
+
+/// `running`, `-1 SP PC`, or `NUMBER ARG0 … ARG5 SP PC`.
+fn parse_place(text: &str) -> Option<Place> {
+    if text.starts_with("running") {
+        return Some(Place::Running);
+    }
+    let mut words = text.split_ascii_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    if number < 0 {
+        return Some(Place::Elsewhere);
+    }
+    let mut args = [0; 6];
+    for arg in &mut args {
+        *arg = hex(words.next()?)?;
+    }
+    // Stacks of 64-bit programs are above 4 GiB; a program below has other numbers for its calls.
+    let is_narrow = hex(words.next()?)? <= u64::from(u32::MAX);
+    Some(if is_narrow && cfg!(target_pointer_width = "64") {
+        Place::Elsewhere
+    } else {
+        Place::Call { number, args }
+    })
+}
+
+fn hex(word: &str) -> Option<u64> {
+    u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+}
+
+/// `ON_NS DELAY_NS SLICES`; `None` if all are zero.
+fn parse_schedstat(text: &str) -> Option<CpuUse> {
+    let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+    let (on_ns, delay_ns, slices) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    (on_ns > 0 || delay_ns > 0 || slices > 0).then_some(CpuUse { on_ns, delay_ns: Some(delay_ns) })
+}
+
+/// User and system time of a line of `stat`, together.
+fn parse_ticks(text: &str) -> Option<u64> {
+    // Fields 14 and 15; the state is number 3.
+    let mut fields = after_name(text)?.split_ascii_whitespace().skip(14 - 3).map(|f| f.parse::<u64>().ok());
+    Some(fields.next()?? + fields.next()??)
+}
+
+/// A line of `stat` from its state on: the name before it may hold spaces and parentheses.
+fn after_name(text: &str) -> Option<&str> {
+    text.rsplit_once(") ").map(|(_, rest)| rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_parsed() {
+        let check = |text: &str, expect: Option<Place>| assert_eq!(parse_place(text), expect, "{text}");
+        check("running", Some(Place::Running));
+        check("-1 0x7ffd00000000 0x7f0000000000", Some(Place::Elsewhere));
+        check(
+            "202 0x1 0x80 0x2 0x0 0x0 0xffffffff 0x7ffd00000000 0x7f0000000000",
+            Some(Place::Call { number: 202, args: [1, 0x80, 2, 0, 0, 0xffff_ffff] }),
+        );
+        // A 32-bit program's futex.
+        check("240 0x1 0x80 0x2 0x0 0x0 0x0 0xffb01000 0xf7f00000", Some(Place::Elsewhere));
+        for bad in ["", "x", "202", "202 0x1 0x2", "202 1 2 3 4 5 6 7 8"] {
+            check(bad, None);
+        }
+    }
+
+    #[test]
+    fn counters_are_parsed() {
+        assert_eq!(parse_schedstat("12 34 5"), Some(CpuUse { on_ns: 12, delay_ns: Some(34) }));
+        for bad in ["0 0 0", "", "1 2", "a b c"] {
+            assert_eq!(parse_schedstat(bad), None, "{bad}");
+        }
+        let line = "4711 (a ) (b) S 1 4700 4600 0 -1 4194560 1 2 3 4 150 25 7 8 20 0 6 0 98765";
+        assert_eq!(parse_ticks(line), Some(175));
+        assert_eq!(after_name(line).map(|rest| &rest[..1]), Some("S"));
+        for bad in ["", "1", "1 (x", "1 (x) S 1 2"] {
+            assert_eq!(parse_ticks(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn own_threads_are_listed_and_counted() {
+        let pid = std::process::id();
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let mut files = TaskFiles::new();
+        let mut tids = Vec::new();
+        files.list(pid, &mut tids).unwrap();
+        assert!(tids.contains(&own), "{tids:?}");
+        assert!(files.count(pid).unwrap() >= 1);
+        // The kernel counts a thread's time when it looks at it, which is not at once.
+        assert!((0..10_000_000).any(|_| files.cpu(pid, own).unwrap().on_ns > 0));
+        assert!(!files.name(pid, own).is_empty());
+    }
+
+    #[test]
+    fn one_thread_is_counted_as_one() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let count = TaskFiles::new().count(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(count, Ok(1));
+        assert!(TaskFiles::new().list(child.id(), &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn kinds_of_files_are_told_apart() {
+        use std::os::fd::AsRawFd;
+        let pid = std::process::id();
+        let mut files = TaskFiles::new();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(files.kind_of_file(pid, listener.as_raw_fd()), Some(FileType::Socket));
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(files.kind_of_file(pid, file.as_raw_fd()), Some(FileType::RegularFile));
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert_eq!(files.kind_of_file(pid, reader.as_raw_fd()), Some(FileType::Fifo));
+        assert_eq!(files.kind_of_file(pid, -1), None);
+    }
+}

@@ -1,0 +1,426 @@
+//! What a thread waits for: by its system call, or where that may not be looked at, by the kernel's function.
+//!
+//! A wait says what a thread stands in, not whether that is bad: an idle worker waits for a lock, too.
+
+use rustix::fs::FileType;
+use rustix::io::{Errno, Result};
+
+use super::task::{Place, TaskFiles};
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// On a core, or ready for one.
+    Running,
+    /// Waits for a lock: of memory (futex), a file or a semaphore.
+    Lock,
+    /// Waits for a disk, or uninterruptibly for anything else.
+    Disk,
+    /// Waits for a socket's bytes, room or connection.
+    Network,
+    /// Waits for any of several things: poll, select, epoll, completions.
+    Poll,
+    /// Waits for time to pass.
+    Sleep,
+    /// Anything else: a pipe, a terminal, a child, a signal.
+    Other,
+}
+
+impl Doing {
+    /// How many there are.
+    pub const COUNT: usize = Doing::Other as usize + 1;
+}
+
+/// What was seen of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// By its state or its system call.
+    Clearly(Doing),
+    /// By the kernel's function that it waits in: its call may not be looked at.
+    ByFunction(Doing),
+    /// It waits, and neither may be looked at. One that has just stopped to wait looks the same.
+    Hidden,
+}
+
+/// Looks at a thread now. Most cost one file, some two.
+///
+/// # Errors
+/// The kernel's, when the thread is gone.
+pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Seen> {
+    let doing = match files.place(pid, tid) {
+        Ok(Place::Running) => Doing::Running,
+        Ok(Place::Call { number, args }) => match by_call(number, args) {
+            ByCall::Doing(doing) => doing,
+            ByCall::File(fd) => match files.kind_of_file(pid, fd) {
+                Some(FileType::RegularFile | FileType::BlockDevice | FileType::Directory) => Doing::Disk,
+                Some(FileType::Socket) => Doing::Network,
+                _ => by_state(files.state(pid, tid)?).unwrap_or(Doing::Other),
+            },
+            ByCall::Restarted => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
+            ByCall::Unknown => by_state(files.state(pid, tid)?).unwrap_or(Doing::Other),
+        },
+        Ok(Place::Elsewhere) => match by_state(files.state(pid, tid)?) {
+            Some(doing) => doing,
+            None => by_function(files.waits_in(pid, tid)?).unwrap_or(Doing::Other),
+        },
+        Err(Errno::SRCH) => return Err(Errno::SRCH),
+        // The kernel may have no such file, or the thread is gone: its state will tell.
+        Err(_) => return look_without_call(files, pid, tid),
+    };
+    Ok(Seen::Clearly(doing))
+}
+
+/// The same where the thread may not be traced.
+///
+/// # Errors
+/// The kernel's, when the thread is gone.
+pub(crate) fn look_without_call(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Seen> {
+    if let Some(doing) = by_state(files.state(pid, tid)?) {
+        return Ok(Seen::Clearly(doing));
+    }
+    Ok(by_function(files.waits_in(pid, tid)?).map_or(Seen::Hidden, Seen::ByFunction))
+}
+
+/// What a state says by itself.
+fn by_state(state: u8) -> Option<Doing> {
+    match state {
+        b'R' => Some(Doing::Running),
+        b'D' => Some(Doing::Disk),
+        b'S' => None,
+        _ => Some(Doing::Other),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ByCall {
+    Doing(Doing),
+    /// A read or write: what it waits for depends on the file.
+    File(i32),
+    /// Another call goes on, which this one does not say.
+    Restarted,
+    /// Its state may tell.
+    Unknown,
+}
+
+// Calls that libc does not name for every machine.
+const FUTEX_WAITV: i64 = 449;
+const FUTEX_WAIT: i64 = 455;
+const EPOLL_PWAIT2: i64 = 441;
+const CLONE3: i64 = 435;
+#[cfg(target_arch = "x86_64")]
+const SYNC_FILE_RANGE: i64 = 277;
+#[cfg(not(target_arch = "x86_64"))]
+const SYNC_FILE_RANGE: i64 = 84;
+#[cfg(target_arch = "x86_64")]
+const IO_PGETEVENTS: i64 = 333;
+#[cfg(not(target_arch = "x86_64"))]
+const IO_PGETEVENTS: i64 = 292;
+
+fn by_call(number: i64, args: [u64; 6]) -> ByCall {
+    // The kernel passes them as registers; they are 32 bits wide.
+    let int = |n: usize| args[n] as u32 as i32;
+    let polls = |count: usize| ByCall::Doing(if args[count] == 0 { Doing::Sleep } else { Doing::Poll });
+    #[cfg(target_arch = "x86_64")]
+    match number {
+        libc::SYS_poll => return polls(1),
+        libc::SYS_select => return polls(0),
+        libc::SYS_epoll_wait => return ByCall::Doing(Doing::Poll),
+        // The parent sleeps uninterruptibly until the child has started its program: no disk.
+        libc::SYS_vfork => return ByCall::Doing(Doing::Other),
+        _ => {}
+    }
+    match number {
+        libc::SYS_futex | FUTEX_WAITV | FUTEX_WAIT | libc::SYS_flock => ByCall::Doing(Doing::Lock),
+        libc::SYS_semop | libc::SYS_semtimedop => ByCall::Doing(Doing::Lock),
+        libc::SYS_fcntl if matches!(int(1), libc::F_SETLKW | libc::F_OFD_SETLKW) => {
+            ByCall::Doing(Doing::Lock)
+        }
+        libc::SYS_fsync | libc::SYS_fdatasync | SYNC_FILE_RANGE | libc::SYS_msync => {
+            ByCall::Doing(Doing::Disk)
+        }
+        libc::SYS_sync | libc::SYS_syncfs => ByCall::Doing(Doing::Disk),
+        libc::SYS_read
+        | libc::SYS_write
+        | libc::SYS_readv
+        | libc::SYS_writev
+        | libc::SYS_pread64
+        | libc::SYS_pwrite64
+        | libc::SYS_preadv
+        | libc::SYS_pwritev
+        | libc::SYS_preadv2
+        | libc::SYS_pwritev2
+        // Where it sends to is what it waits for.
+        | libc::SYS_sendfile => ByCall::File(int(0)),
+        libc::SYS_recvfrom
+        | libc::SYS_recvmsg
+        | libc::SYS_recvmmsg
+        | libc::SYS_sendto
+        | libc::SYS_sendmsg
+        | libc::SYS_sendmmsg
+        | libc::SYS_connect
+        | libc::SYS_accept
+        | libc::SYS_accept4 => ByCall::Doing(Doing::Network),
+        // A common way to sleep is to poll nothing.
+        libc::SYS_ppoll => polls(1),
+        libc::SYS_pselect6 => polls(0),
+        libc::SYS_epoll_pwait | EPOLL_PWAIT2 | libc::SYS_io_uring_enter => ByCall::Doing(Doing::Poll),
+        // Whoever waits for completions of a disk waits here when idle, too: so no proof of a disk.
+        libc::SYS_io_getevents | IO_PGETEVENTS => ByCall::Doing(Doing::Poll),
+        libc::SYS_nanosleep | libc::SYS_clock_nanosleep => ByCall::Doing(Doing::Sleep),
+        libc::SYS_clone | CLONE3 => ByCall::Doing(Doing::Other),
+        libc::SYS_restart_syscall => ByCall::Restarted,
+        _ => ByCall::Unknown,
+    }
+}
+
+/// Beginnings of the names of the kernel's functions that threads wait in; the first that fits counts.
+const FUNCTIONS: &[(Doing, &[&str])] = &[
+    (
+        Doing::Lock,
+        &["futex", "__futex", "do_semtimedop", "__do_semtimedop", "posix_lock_inode", "fcntl_setlk"],
+    ),
+    (Doing::Lock, &["locks_lock_inode", "flock_lock_inode", "rt_mutex", "rwsem_", "__mutex", "mutex_"]),
+    (Doing::Poll, &["ep_poll", "do_epoll", "do_sys_poll", "do_poll", "poll_schedule", "do_select"]),
+    (Doing::Poll, &["io_cqring_wait", "__io_cqring", "read_events", "schedule_hrtimeout"]),
+    (Doing::Sleep, &["hrtimer_nanosleep", "do_nanosleep", "common_nsleep"]),
+    (
+        Doing::Network,
+        &["inet_", "__inet_", "sk_", "__sk_", "skb_", "__skb_", "sock_", "tcp_", "udp_", "unix_"],
+    ),
+    (Doing::Network, &["wait_woken", "netlink_", "vsock_", "mptcp_"]),
+    (
+        Doing::Disk,
+        &["jbd2_", "io_schedule", "folio_wait", "wait_on_page", "wait_on_buffer", "__wait_on_buffer"],
+    ),
+    (
+        Doing::Disk,
+        &["ext4_", "xfs_", "xlog_", "btrfs_", "nfs_", "rpc_wait", "request_wait_answer", "filemap_"],
+    ),
+    (
+        Doing::Disk,
+        &["blk_", "blkdev_", "submit_bio_wait", "balance_dirty", "writeback_", "wb_wait", "sync_inodes"],
+    ),
+];
+
+/// `None` for `0`: a thread that does not wait, or may not be looked at.
+fn by_function(name: &str) -> Option<Doing> {
+    if matches!(name, "" | "0") {
+        return None;
+    }
+    let fits = |(_, starts): &&(Doing, &[&str])| starts.iter().any(|start| name.starts_with(start));
+    Some(FUNCTIONS.iter().find(fits).map_or(Doing::Other, |(doing, _)| *doing))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::mpsc::{Sender, channel};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use super::*;
+
+    const NO_ARGS: [u64; 6] = [0; 6];
+
+    #[test]
+    fn calls_are_told_apart() {
+        let check = |number: i64, args: [u64; 6], expect: ByCall| {
+            assert_eq!(by_call(number, args), expect, "{number} {args:?}");
+        };
+        let doing = ByCall::Doing;
+        check(libc::SYS_futex, NO_ARGS, doing(Doing::Lock));
+        check(449, NO_ARGS, doing(Doing::Lock));
+        check(libc::SYS_flock, NO_ARGS, doing(Doing::Lock));
+        check(libc::SYS_fcntl, [3, libc::F_SETLKW as u64, 0, 0, 0, 0], doing(Doing::Lock));
+        check(libc::SYS_fcntl, [3, libc::F_GETFL as u64, 0, 0, 0, 0], ByCall::Unknown);
+        check(libc::SYS_semtimedop, NO_ARGS, doing(Doing::Lock));
+        for number in
+            [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_msync, libc::SYS_sync, libc::SYS_syncfs]
+        {
+            check(number, NO_ARGS, doing(Doing::Disk));
+        }
+        check(libc::SYS_read, [7, 0, 0, 0, 0, 0], ByCall::File(7));
+        check(libc::SYS_pwrite64, [0xffff_ffff, 0, 0, 0, 0, 0], ByCall::File(-1));
+        for number in [libc::SYS_recvfrom, libc::SYS_connect, libc::SYS_accept4, libc::SYS_sendmsg] {
+            check(number, NO_ARGS, doing(Doing::Network));
+        }
+        check(libc::SYS_ppoll, [1, 2, 0, 0, 0, 0], doing(Doing::Poll));
+        check(libc::SYS_ppoll, NO_ARGS, doing(Doing::Sleep));
+        check(libc::SYS_pselect6, [8, 0, 0, 0, 0, 0], doing(Doing::Poll));
+        check(libc::SYS_epoll_pwait, NO_ARGS, doing(Doing::Poll));
+        check(libc::SYS_io_uring_enter, NO_ARGS, doing(Doing::Poll));
+        check(libc::SYS_clock_nanosleep, NO_ARGS, doing(Doing::Sleep));
+        check(libc::SYS_wait4, NO_ARGS, ByCall::Unknown);
+        check(libc::SYS_restart_syscall, NO_ARGS, ByCall::Restarted);
+    }
+
+    #[test]
+    fn functions_are_told_apart() {
+        let check = |name: &str, expect: Option<Doing>| assert_eq!(by_function(name), expect, "{name}");
+        check("0", None);
+        check("", None);
+        check("futex_wait_queue", Some(Doing::Lock));
+        check("futex_do_wait", Some(Doing::Lock));
+        check("do_epoll_wait", Some(Doing::Poll));
+        check("ep_poll", Some(Doing::Poll));
+        check("jbd2_log_wait_commit", Some(Doing::Disk));
+        check("io_schedule", Some(Doing::Disk));
+        check("folio_wait_bit_common", Some(Doing::Disk));
+        check("inet_csk_accept", Some(Doing::Network));
+        check("wait_woken", Some(Doing::Network));
+        check("sk_wait_data", Some(Doing::Network));
+        check("hrtimer_nanosleep", Some(Doing::Sleep));
+        check("pipe_read", Some(Doing::Other));
+        check("do_wait", Some(Doing::Other));
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        assert_eq!(by_state(b'R'), Some(Doing::Running));
+        assert_eq!(by_state(b'D'), Some(Doing::Disk));
+        assert_eq!(by_state(b'S'), None);
+        assert_eq!(by_state(b'Z'), Some(Doing::Other));
+    }
+
+    /// This thread's id.
+    fn own_tid() -> u32 {
+        rustix::thread::gettid().as_raw_nonzero().get() as u32
+    }
+
+    /// Looks at a thread that does this until both ways of looking have shown it.
+    fn shows(expect: Doing, begin: impl FnOnce(Sender<u32>) + Send + 'static) {
+        let (sender, receiver) = channel();
+        thread::spawn(|| begin(sender));
+        let (pid, tid) = (std::process::id(), receiver.recv().unwrap());
+        let mut files = TaskFiles::new();
+        let mut wait_for = |what: fn(&mut TaskFiles, u32, u32) -> Result<Seen>| {
+            let mut seen = None;
+            for _ in 0..1_000_000 {
+                seen = match what(&mut files, pid, tid).unwrap() {
+                    Seen::Clearly(doing) | Seen::ByFunction(doing) => Some(doing),
+                    Seen::Hidden => None,
+                };
+                if seen == Some(expect) {
+                    break;
+                }
+                thread::yield_now();
+            }
+            seen
+        };
+        assert_eq!(wait_for(look), Some(expect), "by call");
+        assert_eq!(wait_for(look_without_call), Some(expect), "by function");
+    }
+
+    #[test]
+    fn a_lock_shows() {
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.lock().unwrap();
+        let same = Arc::clone(&lock);
+        shows(Doing::Lock, move |tid| {
+            tid.send(own_tid()).unwrap();
+            drop(same.lock());
+        });
+        drop(held);
+    }
+
+    #[test]
+    fn an_accept_shows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        shows(Doing::Network, move |tid| {
+            tid.send(own_tid()).unwrap();
+            let _ = listener.accept();
+        });
+    }
+
+    #[test]
+    fn a_receive_shows() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap();
+        shows(Doing::Network, move |tid| {
+            tid.send(own_tid()).unwrap();
+            let _ = client.read(&mut [0]);
+        });
+        drop(server);
+    }
+
+    #[test]
+    fn a_read_of_a_socket_shows() {
+        let (mut one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        shows(Doing::Network, move |tid| {
+            tid.send(own_tid()).unwrap();
+            // Not `recv`, which the standard library calls.
+            let _ = rustix::io::read(&mut one, &mut [0; 1]);
+        });
+        drop(other);
+    }
+
+    #[test]
+    fn a_read_of_a_pipe_shows() {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        shows(Doing::Other, move |tid| {
+            tid.send(own_tid()).unwrap();
+            let _ = reader.read(&mut [0]);
+        });
+        drop(writer);
+    }
+
+    #[test]
+    fn a_poll_shows() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        shows(Doing::Poll, move |tid| {
+            tid.send(own_tid()).unwrap();
+            let mut fds = [rustix::event::PollFd::new(&reader, rustix::event::PollFlags::IN)];
+            let _ = rustix::event::poll(&mut fds, None);
+        });
+        drop(writer);
+    }
+
+    #[test]
+    fn an_epoll_shows() {
+        let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();
+        let waiting = epoll.try_clone().unwrap();
+        shows(Doing::Poll, move |tid| {
+            tid.send(own_tid()).unwrap();
+            let events: &mut [rustix::event::epoll::Event] = &mut [rustix::event::epoll::Event {
+                flags: rustix::event::epoll::EventFlags::empty(),
+                data: rustix::event::epoll::EventData::new_u64(0),
+            }];
+            let _ = rustix::event::epoll::wait(&waiting, events, None);
+        });
+    }
+
+    #[test]
+    fn a_sleep_shows() {
+        shows(Doing::Sleep, move |tid| {
+            tid.send(own_tid()).unwrap();
+            let _ = rustix::thread::nanosleep(&rustix::thread::Timespec { tv_sec: 100_000, tv_nsec: 0 });
+        });
+    }
+
+    #[test]
+    fn a_spin_shows() {
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let same = Arc::clone(&stop);
+        shows(Doing::Running, move |tid| {
+            tid.send(own_tid()).unwrap();
+            while !same.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_is_an_error() {
+        let tid = thread::spawn(own_tid).join().unwrap();
+        let mut files = TaskFiles::new();
+        // It may still be on its way out after `join`.
+        let is_gone = (0..1_000_000).any(|_| {
+            thread::yield_now();
+            look(&mut files, std::process::id(), tid).is_err()
+        });
+        assert!(is_gone);
+    }
+}
