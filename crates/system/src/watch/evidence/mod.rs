@@ -40,6 +40,8 @@ const SHORTEST_NS: u64 = 50_000_000;
 const LONGEST_NS: u64 = 500_000_000;
 /// What a reading costs, times this, passes until the next: a hundredth of a core.
 const BUDGET: u64 = 100;
+/// CPU time for the threads of one reading.
+const THREADS_NS: u64 = 300_000;
 /// A line of evidence is about so long.
 const LINE_NS: u64 = 1_000_000_000;
 /// From one look at whose sockets are whose to the next.
@@ -51,6 +53,8 @@ const MOST_NAMESPACES: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct EvidenceReader {
     members: Vec<Members>,
+    /// The same without loadlab, whose threads are the engine's business.
+    components: Vec<Members>,
     /// Tables of the namespaces that components are in, by the namespace's inode.
     tables: HashMap<u64, SocketTable>,
     /// Namespaces that cannot be read, and whose.
@@ -71,6 +75,8 @@ impl EvidenceReader {
     pub fn set_members(&mut self, members: Vec<Members>) {
         let before = own_cpu_ns();
         if members != self.members {
+            self.components =
+                members.iter().filter(|m| m.component != GENERATOR && !m.pids.is_empty()).cloned().collect();
             self.members = members;
             self.open_tables();
         }
@@ -93,7 +99,7 @@ impl EvidenceReader {
 
     /// Somebody but loadlab is there to be read.
     pub fn has_components(&self) -> bool {
-        self.members.iter().any(|m| m.component != GENERATOR && !m.pids.is_empty())
+        !self.components.is_empty()
     }
 
     /// A table for each namespace that a component is in; those that nobody is in any more are closed.
@@ -169,20 +175,17 @@ impl EvidenceReader {
         let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();
         self.owners.keep(&alive);
         self.pairs.keep(&alive);
-        let denied =
-            self.owners.denied().map(|name| format!("connections of {name}: another user's process"));
-        let not_seen = self.closed.iter().map(|(_, why)| why.clone()).chain(denied).collect();
         let from_ns = std::mem::replace(&mut self.from_ns, now_ns);
         let spent_ns = std::mem::take(&mut self.spent_ns) + own_cpu_ns() - before;
         Some(Evidence {
             from_s: at_s(from_ns),
             to_s: at_s(now_ns),
             socket_readings,
-            thread_readings: 0,
+            thread_readings: std::mem::take(&mut self.thread_readings),
             cpu_s: spent_ns as f64 / 1e9,
             pairs,
             listeners,
-            threads: Vec::new(),
+            threads,
             not_seen,
         })
     }
