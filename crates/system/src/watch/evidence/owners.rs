@@ -113,3 +113,35 @@ impl Owners {
         self.denied.iter().map(String::as_str)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn sockets_are_found_by_the_processes_that_have_them() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let inode = rustix::fs::fstat(&listener).unwrap().st_ino as u32;
+        let members = [Members { component: "web".into(), pids: vec![std::process::id()] }];
+        let (mut owners, unknown) = (Owners::default(), HashSet::from([inode, u32::MAX]));
+        assert!(owners.is_unknown(inode) && !owners.is_unknown(0));
+        owners.look(&members, &unknown);
+        assert_eq!(owners.of(inode), Some("web"), "{}", listener.as_raw_fd());
+        assert!(owners.is_stranger(u32::MAX) && !owners.is_unknown(u32::MAX));
+        assert_eq!(owners.denied().count(), 0);
+        owners.keep(&HashSet::new());
+        assert!(owners.is_unknown(inode) && owners.is_unknown(u32::MAX));
+    }
+
+    #[test]
+    fn what_no_process_has_is_the_loads() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let had = rustix::fs::fstat(&listener).unwrap().st_ino as u32;
+        let (of_load, of_other) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let mut owners = Owners::default();
+        owners.look_for_load(HashMap::from([(of_load, u32::MAX), (of_other, had)]));
+        assert_eq!((owners.of_nobody(of_load), owners.of_nobody(of_other)), (Some(GENERATOR), None));
+    }
+}

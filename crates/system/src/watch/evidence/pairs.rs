@@ -356,3 +356,113 @@ impl PairSums {
         (pairs, listeners)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(sent_ms: u32, received_ms: u32, written: u64, received: u64) -> Socket {
+        let at = "127.0.0.1:1".parse().unwrap();
+        let times = Times {
+            since_sent_ms: sent_ms,
+            since_received_ms: received_ms,
+            // The handshake counts as one.
+            bytes_acked: written + 1,
+            bytes_received: received,
+            ..Times::default()
+        };
+        Socket { is_listener: false, local: at, remote: at, inode: 7, unread: 0, unsent: 0, drops: 0, times }
+    }
+
+    #[test]
+    fn who_sent_last_waits() {
+        use Waits::{No, Unknown, Yes};
+        let answered = |sent, received| Some(end(sent, received, 50, 10));
+        let check = |asker: Socket, other: Option<Socket>, last: Option<Last>, expect: Waits, what: &str| {
+            assert_eq!(waits(&asker, other.as_ref(), None, last), expect, "{what}");
+        };
+        check(end(4, 100, 10, 50), None, None, Yes, "sent 4 ms ago, received 100 ms ago");
+        check(end(100, 4, 10, 50), None, None, No, "received last");
+        check(end(900, 900, 0, 0), None, None, No, "a pool's connection that was never used");
+        check(end(8, 8, 10, 0), None, None, Yes, "asked, and never answered");
+        check(end(8, 8, 10, 50), answered(8, 8), None, Unknown, "a tie at both ends");
+        check(end(8, 8, 10, 50), answered(12, 8), None, Yes, "the other end received after it sent");
+        check(end(8, 8, 10, 50), answered(8, 12), None, No, "the other end sent after it received");
+        let unread = Socket { unread: 10, ..end(8, 8, 50, 0) };
+        check(end(8, 8, 10, 50), Some(unread), None, Yes, "the question was not read");
+        let acked = |asker: u32, other: u32| {
+            (
+                Socket { unsent: asker, ..end(8, 8, 10, 50) },
+                Some(Socket { unsent: other, ..end(8, 8, 50, 10 + u64::from(asker)) }),
+            )
+        };
+        let (asker, other) = acked(10, 0);
+        check(asker, other, None, Yes, "the question waits for its acknowledgement");
+        let last = |written, received, waits| Some(Last { written, received, waits, resent: 0 });
+        check(end(8, 8, 10, 50), None, last(10, 50, Yes), Yes, "nothing has changed");
+        check(end(8, 8, 10, 50), None, last(0, 50, No), Yes, "it has asked since");
+        check(end(8, 8, 10, 50), None, last(10, 0, Yes), No, "it was answered since");
+        check(end(8, 8, 10, 50), None, last(0, 0, No), Unknown, "both");
+    }
+
+    #[test]
+    fn bytes_under_way_are_waited_for() {
+        // Ten bytes were written, and four have arrived.
+        let asker = Socket { unsent: 10, ..end(8, 8, 0, 50) };
+        let other = end(8, 8, 50, 4);
+        assert!(is_under_way(&asker, Some(&other)));
+        assert_eq!(waits(&asker, Some(&other), None, None), Waits::Yes);
+        assert!(!is_under_way(&asker, Some(&end(8, 8, 50, 10))));
+        // What has come and was not read is not under way.
+        assert!(!is_under_way(&asker, Some(&Socket { unread: 4, ..other })));
+    }
+
+    #[test]
+    fn a_rhythm_tells_who_waits_for_the_next_answer() {
+        // Ten connections, 28 exchanges each, of one segment there and two back; nine of ten wait.
+        let rhythm = Rhythm::of(10 * 28 + 9, 10 * 56, 10).unwrap();
+        assert_eq!(rhythm, Rhythm { request: 1, answer: 2 });
+        let of =
+            |segments_out, segments_in| rhythm.waits(Times { segments_out, segments_in, ..Times::default() });
+        assert_eq!((of(28, 56), of(29, 56)), (Waits::No, Waits::Yes));
+        assert_eq!((of(29, 57), of(31, 56), of(0, 0)), (Waits::Unknown, Waits::Unknown, Waits::Unknown));
+        // Too few to tell; answers of any length; more answers than requests.
+        assert_eq!(Rhythm::of(30, 60, 10), None);
+        assert_eq!(Rhythm::of(280, 1711, 10), None);
+    }
+
+    #[test]
+    fn real_connections_are_busy_while_they_wait() {
+        use super::super::Members;
+        use super::super::sockets::SocketTable;
+        use std::io::{Read, Write};
+        use std::net::{Ipv4Addr, TcpListener, TcpStream};
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut ends: Vec<(TcpStream, TcpStream)> =
+            (0..4).map(|_| (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0)).collect();
+        let members = [Members { component: "web".into(), pids: vec![std::process::id()] }];
+        let (mut table, mut found) = (SocketTable::here().unwrap(), Vec::new());
+        let (mut owners, mut sums) = (Owners::default(), PairSums::default());
+        let mut reading = || {
+            table.read(&mut found).unwrap();
+            let unknown = found.iter().map(|s| s.inode).filter(|i| owners.is_unknown(*i)).collect();
+            owners.look(&members, &unknown);
+            sums.add(&found, &owners);
+            let (pairs, listeners) = sums.take();
+            let own = pairs.into_iter().find(|p| p.address == address.to_string()).unwrap();
+            assert!(listeners.iter().any(|l| l.address == address.to_string() && l.component == "web"));
+            (own.from, own.open, own.busy)
+        };
+        assert_eq!(reading(), ("web".to_owned(), 4.0, 0.0), "nobody has asked");
+        for (asker, other) in ends.iter_mut().take(3) {
+            asker.write_all(b"?").unwrap();
+            other.read_exact(&mut [0]).unwrap();
+        }
+        assert_eq!(reading(), ("web".to_owned(), 4.0, 3.0), "three wait for their first answer");
+        for (_, other) in ends.iter_mut().take(2) {
+            other.write_all(b"!").unwrap();
+        }
+        assert_eq!(reading(), ("web".to_owned(), 4.0, 1.0), "two were answered, whatever the clock says");
+    }
+}

@@ -257,3 +257,79 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn read() -> Vec<Socket> {
+        let (mut table, mut found) = (SocketTable::here().unwrap(), Vec::new());
+        table.read(&mut found).unwrap();
+        found
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_are_seen_with_what_was_not_read() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut asker = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut other, _) = listener.accept().unwrap();
+        asker.write_all(b"question").unwrap();
+        let ends = (asker.local_addr().unwrap(), asker.peer_addr().unwrap());
+        let of = |found: &[Socket], local, remote| {
+            found.iter().find(|s| !s.is_listener && s.local == local && s.remote == remote).cloned().unwrap()
+        };
+        let found = read();
+        let (here, there) = (of(&found, ends.0, ends.1), of(&found, ends.1, ends.0));
+        assert_eq!((there.unread, there.times.bytes_received, there.times.segments_in), (8, 8, 1));
+        assert_eq!((here.unread, here.times.segments_out, here.times.bytes_received), (0, 1, 0));
+        let mut buffer = [0; 8];
+        other.read_exact(&mut buffer).unwrap();
+        assert_eq!(of(&read(), ends.1, ends.0).unread, 0);
+        let listens = found.iter().find(|s| s.is_listener && s.local == ends.1).unwrap();
+        assert!(listens.inode != 0 && listens.unsent > 0 && listens.drops == 0, "{listens:?}");
+    }
+
+    #[test]
+    fn what_listens_on_ipv6_is_seen_by_ipv4_addresses_as_well() {
+        let listener = TcpListener::bind("[::]:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let (_accepted, _) = listener.accept().unwrap();
+        let (local, remote) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+        let found = read();
+        let is = |s: &&Socket, a, b| !s.is_listener && s.local == a && s.remote == b;
+        assert!(found.iter().any(|s| is(&s, local, remote)) && found.iter().any(|s| is(&s, remote, local)));
+    }
+
+    #[test]
+    fn an_error_of_the_kernel_is_one() {
+        let mut bytes = Vec::new();
+        bytes.extend(20u32.to_ne_bytes());
+        bytes.extend(ERROR.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend((-libc::EPERM).to_ne_bytes());
+        let error = parse(&bytes, &mut Vec::new()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut found = Vec::new();
+            let _ = parse(&bytes, &mut found);
+            // The same as a message of a right head, cut off anywhere.
+            let mut message = Vec::new();
+            message.extend((16 + bytes.len() as u32).to_ne_bytes());
+            message.extend(BY_FAMILY.to_ne_bytes());
+            message.extend([0; 10]);
+            message.extend(&bytes);
+            let _ = parse(&message, &mut found);
+            for socket in found {
+                prop_assert!(bytes.len() >= 72, "{socket:?}");
+            }
+        }
+    }
+}
