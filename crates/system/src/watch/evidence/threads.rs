@@ -127,10 +127,9 @@ struct Spot {
 impl ThreadReader {
     /// Has read nothing.
     pub fn new() -> ThreadReader {
-        let seed = Instant::now();
         let tools = Tools {
             files: TaskFiles::new(),
-            random: Random::new(u64::from(std::process::id()) ^ std::ptr::from_ref(&seed) as u64),
+            random: Random::new(std::process::id().into()),
             reading: 0,
             cost_ns: 5_000,
             open_each: 0,
@@ -647,8 +646,8 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: u64) -> Random {
-        // It must not be zero.
-        Random(seed | 1)
+        // Spread over all bits, and not zero.
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Below `end`; 0 if that is 0.
@@ -813,6 +812,25 @@ mod tests {
         assert!(large.read > 0.5 && large.read <= 1.0, "{large:?}");
         assert_eq!((small.count, small.read), (1.0, 1.0));
         assert!(looked_at.len() > WAITING / 2, "{} of {WAITING}", looked_at.len());
+    }
+
+    #[test]
+    fn files_stay_open_within_bounds_and_go_with_their_threads() {
+        let sleepers: Vec<Own> = (0..6).map(|_| Own::start("sleep", &["100000"])).collect();
+        let pids = |of: &[Own]| of.iter().map(|own| own.0.id()).collect::<Vec<_>>();
+        let component = |name: &str, of: &[Own]| Members { component: name.to_owned(), pids: pids(of) };
+        let members = [component("large", &sleepers[..5]), component("small", &sleepers[5..])];
+        let mut reader = ThreadReader::new();
+        reader.tools.open_max = 4;
+        for _ in 0..3 {
+            reader.read(&members, PLENTY_NS);
+        }
+        let open = |reader: &ThreadReader| reader.components.iter().map(Component::open).collect::<Vec<_>>();
+        assert_eq!(open(&reader), [2, 1]);
+        let lines = reader.take(1.0, &mut Vec::new());
+        assert_eq!((lines[0].read, lines[1].read), (5.0, 1.0));
+        reader.read(&members[1..], PLENTY_NS);
+        assert_eq!(open(&reader), [0, 1]);
     }
 
     #[test]
