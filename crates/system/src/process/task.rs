@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};
@@ -66,6 +67,25 @@ impl TaskFiles {
     /// `ACCESS` or `PERM` without the right, `NOENT` or `SRCH` when the thread is gone.
     pub fn place(&mut self, pid: u32, tid: u32) -> Result<Place> {
         parse_place(self.read(pid, tid, "syscall")?).ok_or(Errno::INVAL)
+    }
+
+    /// A file of this thread that stays open for [`TaskFiles::place_in`]: a third of what opening it each time costs.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn open_place(&mut self, pid: u32, tid: u32) -> Result<OwnedFd> {
+        self.set_path(format_args!("/proc/{pid}/task/{tid}/syscall"));
+        rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+    }
+
+    /// Where the thread of this file is.
+    ///
+    /// # Errors
+    /// As of [`TaskFiles::place`]; never about another thread with the same id.
+    pub fn place_in(&mut self, file: &OwnedFd) -> Result<Place> {
+        let length = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut self.text, 0))?;
+        let text = std::str::from_utf8(&self.text[..length]).map_err(|_| Errno::INVAL)?;
+        parse_place(text).ok_or(Errno::INVAL)
     }
 
     /// The letter of its state: `R`, `S`, `D`, …

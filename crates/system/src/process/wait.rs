@@ -2,6 +2,8 @@
 //!
 //! A wait says what a thread stands in, not whether that is bad: an idle worker waits for a lock, too.
 
+use std::os::fd::OwnedFd;
+
 use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 
@@ -42,12 +44,16 @@ pub(crate) enum Seen {
     Hidden,
 }
 
-/// Looks at a thread now. Most cost one file, some two.
+/// Looks at a thread now, by its file that is open if there is one. Most cost one file, some two.
 ///
 /// # Errors
 /// The kernel's, when the thread is gone.
-pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32) -> Result<Seen> {
-    let doing = match files.place(pid, tid) {
+pub(crate) fn look(files: &mut TaskFiles, pid: u32, tid: u32, open: Option<&OwnedFd>) -> Result<Seen> {
+    let place = match open {
+        Some(file) => files.place_in(file),
+        None => files.place(pid, tid),
+    };
+    let doing = match place {
         Ok(Place::Running) => Doing::Running,
         Ok(Place::Call { number, args }) => match by_call(number, args) {
             ByCall::Doing(doing) => doing,
@@ -308,7 +314,12 @@ mod tests {
             }
             seen
         };
-        assert_eq!(wait_for(look), Some(expect), "by call");
+        assert_eq!(wait_for(|files, pid, tid| look(files, pid, tid, None)), Some(expect), "by call");
+        let by_open_file: fn(&mut TaskFiles, u32, u32) -> Result<Seen> = |files, pid, tid| {
+            let open = files.open_place(pid, tid)?;
+            look(files, pid, tid, Some(&open))
+        };
+        assert_eq!(wait_for(by_open_file), Some(expect), "by call, in an open file");
         assert_eq!(wait_for(look_without_call), Some(expect), "by function");
     }
 
@@ -419,7 +430,7 @@ mod tests {
         // It may still be on its way out after `join`.
         let is_gone = (0..1_000_000).any(|_| {
             thread::yield_now();
-            look(&mut files, std::process::id(), tid).is_err()
+            look(&mut files, std::process::id(), tid, None).is_err()
         });
         assert!(is_gone);
     }

@@ -4,9 +4,11 @@
 //! CPU time, of which every component has a share, and what does not fit is left to chance. CPU is counted once per line
 //! for all threads, from what the readings left of their budgets.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use loadlab_record::evidence::Threads;
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Members;
@@ -20,6 +22,8 @@ const LIST_EVERY: Duration = Duration::from_secs(1);
 const LIST_EVERY_COSTS: u32 = 400;
 /// For how many readings a thread that ran or waited for a lock or a disk is looked at before others.
 const BUSY_READINGS: u32 = 40;
+/// The most files of threads that stay open, where so many are a small part of those that this process may have.
+const OPEN_MAX: usize = 512;
 /// The most threads that are looked at between two looks at the clock.
 const GROUP_MAX: u64 = 8;
 /// How many threads' names are looked at to tell a runtime: it starts its own threads first.
@@ -45,6 +49,10 @@ struct Tools {
     reading: u32,
     /// What looking at a thread costs, as learned.
     cost_ns: u64,
+    /// How many files of a component's threads may stay open, and of all.
+    open_each: usize,
+    open_max: usize,
+    open: usize,
     tids: Vec<u32>,
     merged: Vec<Thread>,
     busy: Vec<Spot>,
@@ -84,13 +92,17 @@ struct Process {
     /// The last count got to all its threads; `None` if there was none.
     is_whole: Option<bool>,
     may_trace: bool,
+    /// How many files of its threads are open.
+    open: usize,
     program: Option<FileId>,
     runtime: Option<Runtime>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Thread {
     tid: u32,
+    /// Its file that stays open.
+    open: Option<OwnedFd>,
     is_gone: bool,
     /// Number of the reading until which it is looked at before others.
     busy_until: u32,
@@ -121,12 +133,14 @@ impl Default for ThreadReader {
 impl ThreadReader {
     /// Has read nothing.
     pub fn new() -> ThreadReader {
-        let seed = Instant::now();
         let tools = Tools {
             files: TaskFiles::new(),
-            random: Random::new(u64::from(std::process::id()) ^ std::ptr::from_ref(&seed) as u64),
+            random: Random::new(std::process::id().into()),
             reading: 0,
             cost_ns: 5_000,
+            open_each: 0,
+            open_max: OPEN_MAX.min(open_files_allowed() / 16),
+            open: 0,
             tids: Vec::new(),
             merged: Vec::new(),
             busy: Vec::new(),
@@ -144,6 +158,8 @@ impl ThreadReader {
         self.tools.reading = self.tools.reading.wrapping_add(1);
         self.follow(members);
         self.list(&clock, budget_ns / 4);
+        self.tools.open = self.components.iter().map(Component::open).sum();
+        self.tools.open_each = self.tools.open_max / self.components.len().max(1);
         // The smallest first: what they leave of their share is for the larger ones.
         let mut by_size = std::mem::take(&mut self.tools.by_size);
         by_size.clear();
@@ -259,6 +275,11 @@ impl Component {
         self.processes.iter().map(|p| p.threads.len()).sum()
     }
 
+    /// How many files of its threads are open.
+    fn open(&self) -> usize {
+        self.processes.iter().map(|p| p.open).sum()
+    }
+
     /// Looks at some threads, in about this much CPU time, and at one at least.
     fn look(&mut self, tools: &mut Tools, share_ns: u64) {
         let (mut busy, mut others) = (std::mem::take(&mut tools.busy), std::mem::take(&mut tools.others));
@@ -269,6 +290,7 @@ impl Component {
         // Both kinds in turn while there are both, whoever comes first.
         let mut turn = tools.random.below(2);
         let mut until_clock = group(share_ns, tools.cost_ns);
+        let mut may_open = tools.open_each.saturating_sub(self.open());
         loop {
             let from = if turn == 0 { [&mut busy, &mut others] } else { [&mut others, &mut busy] };
             let [first, second] = from;
@@ -277,7 +299,7 @@ impl Component {
                 break;
             }
             let spot = spots.swap_remove(tools.random.below(spots.len()));
-            self.look_at(spot, tools, &mut strata[which]);
+            self.look_at(spot, tools, &mut strata[which], &mut may_open);
             turn = 1 - turn;
             looked += 1;
             until_clock -= 1;
@@ -308,11 +330,22 @@ impl Component {
         }
     }
 
-    fn look_at(&mut self, spot: Spot, tools: &mut Tools, stratum: &mut Stratum) {
+    fn look_at(&mut self, spot: Spot, tools: &mut Tools, stratum: &mut Stratum, may_open: &mut usize) {
         let process = &mut self.processes[spot.process as usize];
         let thread = &mut process.threads[spot.thread as usize];
-        let look = if process.may_trace { wait::look } else { wait::look_without_call };
-        let doing = match look(&mut tools.files, process.pid, thread.tid) {
+        if thread.open.is_none() && process.may_trace && *may_open > 0 && tools.open < tools.open_max {
+            thread.open = tools.files.open_place(process.pid, thread.tid).ok();
+            let opened = usize::from(thread.open.is_some());
+            process.open += opened;
+            tools.open += opened;
+            *may_open -= opened;
+        }
+        let seen = if process.may_trace {
+            wait::look(&mut tools.files, process.pid, thread.tid, thread.open.as_ref())
+        } else {
+            wait::look_without_call(&mut tools.files, process.pid, thread.tid)
+        };
+        let doing = match seen {
             Ok(Seen::Clearly(doing)) => doing,
             Ok(Seen::ByFunction(doing)) => {
                 process.may_trace = false;
@@ -414,6 +447,7 @@ impl Process {
             is_chosen: false,
             is_whole: None,
             may_trace: true,
+            open: 0,
             program: None,
             runtime: None,
         }
@@ -441,13 +475,15 @@ impl Process {
         }
         tools.tids.sort_unstable();
         tools.merged.clear();
-        let mut known = self.threads.iter().peekable();
+        let mut known = self.threads.drain(..).peekable();
         for tid in &tools.tids {
             while known.next_if(|thread| thread.tid < *tid).is_some() {}
             let same = known.next_if(|thread| thread.tid == *tid).filter(|thread| !thread.is_gone);
-            tools.merged.push(same.copied().unwrap_or_else(|| Thread::new(*tid)));
+            tools.merged.push(same.unwrap_or_else(|| Thread::new(*tid)));
         }
+        drop(known);
         std::mem::swap(&mut self.threads, &mut tools.merged);
+        self.open = self.threads.iter().filter(|thread| thread.open.is_some()).count();
         // It may have given its rights away, or got them.
         self.may_trace = true;
         self.look_at_program(tools);
@@ -475,7 +511,7 @@ impl Process {
 
 impl Thread {
     fn new(tid: u32) -> Thread {
-        Thread { tid, is_gone: false, busy_until: 0, ran_until: 0, counted: None }
+        Thread { tid, open: None, is_gone: false, busy_until: 0, ran_until: 0, counted: None }
     }
 }
 
@@ -506,7 +542,8 @@ impl Sums {
         self.read += read;
         let known: f64 = strata.iter().filter(|s| s.read > 0).map(|s| f64::from(s.count)).sum();
         for stratum in strata.iter().filter(|s| s.read > 0) {
-            let weight = f64::from(stratum.count) / known * read / f64::from(stratum.read);
+            // In this order it is exactly 1 where all were read.
+            let weight = (f64::from(stratum.count) * read) / (known * f64::from(stratum.read));
             for (sum, number) in self.doing.iter_mut().zip(stratum.doing) {
                 *sum += f64::from(number) * weight;
             }
@@ -582,6 +619,12 @@ fn line(c: &Component, sums: &Sums, readings: f64, usage: &Usage, files: &mut Ta
     }
 }
 
+/// How many files this process may have open.
+fn open_files_allowed() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
 /// CPU time of the calling thread.
 #[derive(Debug)]
 struct CpuClock {
@@ -609,8 +652,8 @@ struct Random(u64);
 
 impl Random {
     fn new(seed: u64) -> Random {
-        // It must not be zero.
-        Random(seed | 1)
+        // Spread over all bits, and not zero.
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
     /// Below `end`; 0 if that is 0.
@@ -775,6 +818,25 @@ mod tests {
         assert!(large.read > 0.5 && large.read <= 1.0, "{large:?}");
         assert_eq!((small.count, small.read), (1.0, 1.0));
         assert!(looked_at.len() > WAITING / 2, "{} of {WAITING}", looked_at.len());
+    }
+
+    #[test]
+    fn files_stay_open_within_bounds_and_go_with_their_threads() {
+        let sleepers: Vec<Own> = (0..6).map(|_| Own::start("sleep", &["100000"])).collect();
+        let pids = |of: &[Own]| of.iter().map(|own| own.0.id()).collect::<Vec<_>>();
+        let component = |name: &str, of: &[Own]| Members { component: name.to_owned(), pids: pids(of) };
+        let members = [component("large", &sleepers[..5]), component("small", &sleepers[5..])];
+        let mut reader = ThreadReader::new();
+        reader.tools.open_max = 4;
+        for _ in 0..3 {
+            reader.read(&members, PLENTY_NS);
+        }
+        let open = |reader: &ThreadReader| reader.components.iter().map(Component::open).collect::<Vec<_>>();
+        assert_eq!(open(&reader), [2, 1]);
+        let lines = reader.take(1.0, &mut Vec::new());
+        assert_eq!((lines[0].read, lines[1].read), (5.0, 1.0));
+        reader.read(&members[1..], PLENTY_NS);
+        assert_eq!(open(&reader), [0, 1]);
     }
 
     #[test]
