@@ -63,8 +63,8 @@ fn a_pool_that_is_too_small() {
         component("web", "\"at_once\": 2, \"upstream\": \"http://127.0.0.1:${components.db.port}/\"", &[]);
     // Twice as long as the others: as the load ends its last answers come two at a time, and fewer than 16 are in flight.
     let load = load(16).replace("duration: 4s", "duration: 8s");
-    let text = first(&suspects(&[web, db], &load), "limited_concurrency", "web");
-    assert!(text.contains("of 16 in flight are served at a time"), "{text}");
+    let text = first(&suspects(&[web, db], &load), "pool", "web");
+    assert!(text.starts_with("web→db: ") && text.ends_with("the connection pool of web is full"), "{text}");
 }
 
 /// The first tier waits, and is not to blame.
@@ -137,7 +137,7 @@ fn a_lock_in_the_only_component() {
     let web = component("web", "\"at_once\": 1, \"slow_ms\": 5", &[]);
     let load = "load:\n  users: 10\n  duration: 3s\n  journey: [{ get: \"http://127.0.0.1:${components.web.port}/\" }]\n";
     let text = first(&suspects(&[web], load), "limited_concurrency", "web");
-    assert!(text.contains("of 10 in flight"), "{text}");
+    assert!(text.contains("of 10 requests in flight wait there"), "{text}");
 }
 
 /// Each connection takes two files; whoever is not accepted waits, and the server tries again as fast as it can.

@@ -73,7 +73,7 @@ impl Flow {
         }
         let not_seen: BTreeSet<&String> = lines.iter().flat_map(|e| &e.not_seen).collect();
         Some(Flow {
-            pairs: pairs(&lines),
+            pairs: of_load(pairs(&lines), trial),
             threads: threads(&lines),
             listeners: listeners(trial.evidence, load),
             not_seen: not_seen.into_iter().cloned().collect(),
@@ -328,6 +328,49 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
     by_name.into_iter().map(mean).collect()
 }
 
+/// Connections of nobody to where the load goes are the load's: those that live for one request are gone before their
+/// owner is looked for.
+fn of_load(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
+    let facts = &trial.summary.load;
+    let urls = facts.loads.values().map(|load| &load.url).chain([&facts.url]);
+    let ports: BTreeSet<u16> = urls.filter_map(|url| port_of(url)).collect();
+    let mut known: Vec<Pair> = Vec::new();
+    for mut pair in pairs {
+        let port = pair.address.rsplit(':').next().and_then(|port| port.parse().ok());
+        if pair.from.is_empty() && port.is_some_and(|port| ports.contains(&port)) {
+            GENERATOR.clone_into(&mut pair.from);
+        }
+        let is_same = |p: &&mut Pair| (&p.from, &p.to, &p.address) == (&pair.from, &pair.to, &pair.address);
+        match known.iter_mut().find(is_same) {
+            Some(same) => add(same, &pair),
+            None => known.push(pair),
+        }
+    }
+    known
+}
+
+/// Two parts of what is one pair.
+fn add(pair: &mut Pair, part: &Pair) {
+    pair.open += part.open;
+    pair.busy += part.busy;
+    pair.unknown += part.unknown;
+    pair.unread += part.unread;
+    pair.in_transit += part.in_transit;
+    pair.retransmits += part.retransmits;
+    pair.retransmits_per_s += part.retransmits_per_s;
+    pair.rtt_ms = pair.rtt_ms.or(part.rtt_ms);
+    pair.timed = pair.timed.or(part.timed);
+}
+
+/// The port of an URL, as written or by its scheme.
+fn port_of(url: &str) -> Option<u16> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let by_scheme = if matches!(scheme, "https" | "wss") { 443 } else { 80 };
+    let written = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+    written.map_or(Some(by_scheme), |(_, port)| port.parse().ok())
+}
+
 /// What each listener dropped from the load's begin to its end.
 fn listeners(lines: &[Evidence], load: During) -> Vec<Listener> {
     let mut found: BTreeMap<(&str, &str), Listener> = BTreeMap::new();
@@ -406,6 +449,16 @@ mod tests {
         assert_eq!(waiting(&pool), 19.0);
         pool.timed = Some(Timed { exchanges: 3, busy_share: 0.95, wait_ms: 1.0 });
         assert_eq!(waiting(&pool), 0.0);
+    }
+
+    #[test]
+    fn ports_of_urls() {
+        let check = |url: &str, expect: Option<u16>| assert_eq!(port_of(url), expect, "{url}");
+        check("http://127.0.0.1:8080/x?y=http://z:1", Some(8080));
+        check("http://[::1]/", Some(80));
+        check("wss://[::1]:9443", Some(9443));
+        check("https://name/", Some(443));
+        check("", None);
     }
 
     #[test]

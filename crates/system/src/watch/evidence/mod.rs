@@ -41,7 +41,7 @@ const LONGEST_NS: u64 = 500_000_000;
 /// What a reading costs, times this, passes until the next: a hundredth of a core.
 const BUDGET: u64 = 100;
 /// CPU time for the threads of one reading.
-const THREADS_NS: u64 = 300_000;
+const THREADS_NS: u64 = 500_000;
 /// A line of evidence is about so long.
 const LINE_NS: u64 = 1_000_000_000;
 /// From one look at whose sockets are whose to the next.
@@ -94,7 +94,8 @@ impl EvidenceReader {
             self.looked_ns = now_ns;
             self.owners.look(&self.members, &unknown);
         }
-        self.owners.look_for_load(self.pairs.take_strangers());
+        let alive = self.sockets.iter().map(|s| s.inode).collect();
+        self.owners.look_for_load(self.pairs.take_strangers(), &alive);
     }
 
     /// Somebody but loadlab is there to be read.

@@ -14,6 +14,9 @@ use crate::process;
 /// Open files that are read in one look, of all processes together.
 const MOST_FILES: usize = 50_000;
 
+/// So often one socket of an address is looked for among all processes: a look takes milliseconds.
+const MOST_TRIES: u8 = 3;
+
 /// Sockets by owner.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
@@ -24,8 +27,12 @@ pub(crate) struct Owners {
     denied: BTreeSet<String>,
     /// Addresses that loadlab's own connections go to.
     of_load: HashSet<SocketAddr>,
-    /// Addresses that were looked at for that.
-    looked_at: HashSet<SocketAddr>,
+    /// Addresses that connections of other processes go to.
+    held: HashSet<SocketAddr>,
+    /// Sockets that no process was found to have, by the address they are connected to.
+    unheld: HashMap<SocketAddr, u32>,
+    /// How often a look came too late.
+    tries: HashMap<SocketAddr, u8>,
 }
 
 impl Owners {
@@ -50,11 +57,23 @@ impl Owners {
     }
 
     /// The engine's sockets are in no process's table of open files: io_uring keeps them in one of its own. Of the sockets
-    /// that are connected to an address one is looked for among all processes; if none has it, they are the load's.
-    pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>) {
+    /// that are connected to an address one is looked for among all processes; if none has it, and it is there still when
+    /// the table of sockets is read again, they are the load's. One that is gone by then was closed meanwhile.
+    pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>, alive: &HashSet<u32>) {
+        for (address, inode) in std::mem::take(&mut self.unheld) {
+            match alive.contains(&inode) {
+                true => drop(self.of_load.insert(address)),
+                false => *self.tries.entry(address).or_default() += 1,
+            }
+        }
         for (address, inode) in strangers {
-            if self.looked_at.insert(address) && process::holder_of_socket(u64::from(inode)).is_none() {
-                self.of_load.insert(address);
+            let is_open = !self.of_load.contains(&address) && !self.held.contains(&address);
+            if !is_open || self.tries.get(&address).is_some_and(|tries| *tries >= MOST_TRIES) {
+                continue;
+            }
+            match process::holder_of_socket(u64::from(inode)) {
+                Some(_) => drop(self.held.insert(address)),
+                None => drop(self.unheld.insert(address, inode)),
             }
         }
     }
@@ -140,8 +159,13 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let had = rustix::fs::fstat(&listener).unwrap().st_ino as u32;
         let (of_load, of_other) = ("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap());
+        let gone = "127.0.0.1:3".parse().unwrap();
         let mut owners = Owners::default();
-        owners.look_for_load(HashMap::from([(of_load, u32::MAX), (of_other, had)]));
-        assert_eq!((owners.of_nobody(of_load), owners.of_nobody(of_other)), (Some(GENERATOR), None));
+        let strangers = HashMap::from([(of_load, u32::MAX), (of_other, had), (gone, u32::MAX - 1)]);
+        owners.look_for_load(strangers, &HashSet::new());
+        assert_eq!(owners.of_nobody(of_load), None, "it may have been closed meanwhile");
+        owners.look_for_load(HashMap::new(), &HashSet::from([u32::MAX, had]));
+        let of = [of_load, of_other, gone].map(|address| owners.of_nobody(address));
+        assert_eq!(of, [Some(GENERATOR), None, None]);
     }
 }
