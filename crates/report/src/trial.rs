@@ -46,6 +46,7 @@ pub fn trial_text(trial: Trial<'_>, width: usize, colour: bool) -> String {
     page.tags(&mut out, summary);
     page.numbers(&mut out, summary);
     page.traffic(&mut out, summary);
+    page.components(&mut out, summary);
     page.examples(&mut out, trial.examples);
     page.doubts(&mut out, &summary.doubts);
     page.expectations(&mut out, &summary.expectations);
@@ -295,6 +296,32 @@ impl Page {
                 let line = cut(body.trim(), self.width.saturating_sub(4));
                 let _ = writeln!(out, "    {}", self.paint.tone(Tone::Faint, &line));
             }
+        }
+    }
+
+    /// What was watched beside the load, and what held it back.
+    fn components(&self, out: &mut String, s: &Summary) {
+        let Some(bottleneck) = s.bottleneck.as_ref().filter(|_| !s.components.is_empty()) else { return };
+        self.heading(out, "First bottleneck");
+        let mut evidence = bottleneck.evidence.iter().map(|text| harmless(text));
+        if let Some(first) = evidence.next() {
+            hanging(out, "  ", &first, self.width, |t| t.to_owned());
+        }
+        evidence
+            .for_each(|text| hanging(out, "    ", &text, self.width, |t| self.paint.tone(Tone::Faint, t)));
+        if !bottleneck.not_seen.is_empty() {
+            let text = harmless(&bottleneck.not_seen.join("; "));
+            hanging(out, "    not seen: ", &text, self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+        self.heading(out, "Components");
+        let names = s.components.keys().map(|name| width_of(name)).max().unwrap_or(0).min(24);
+        for (name, c) in &s.components {
+            let cpu = figures::or_nothing(c.cpu_percent.mean, |p| {
+                format!("{} %", figures::number(figures::round(p, 2)))
+            });
+            let memory = figures::or_nothing(c.memory_bytes.max, bytes);
+            let name = left(&cut(&harmless(name), names), names);
+            let _ = writeln!(out, "  {name}  CPU {cpu}, memory up to {memory}");
         }
     }
 

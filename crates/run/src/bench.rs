@@ -1,23 +1,27 @@
 //! One load against URLs: no plan, no system, no record.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-use loadlab_analysis::{TrialInput, summarise};
+use loadlab_analysis::{Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::resident;
 use loadlab_load::run::Origin;
-use loadlab_load::target::TargetError;
 use loadlab_load::target::names::Names;
-use loadlab_record::Secrets;
+use loadlab_load::target::{Address, TargetError};
 use loadlab_record::event::Event;
+use loadlab_record::evidence::Evidence;
 use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
-use loadlab_record::summary::Summary;
-use loadlab_system::{Cancel, Target, TrialClock, Watched, Watcher, clock};
+use loadlab_record::sample::Sample;
+use loadlab_record::summary::{LoadFacts, Summary};
+use loadlab_system::{
+    Answering, Cancel, Emit, ProcessId, Target, TrialClock, Watched, Watcher, clock, find_answering, is_local,
+};
 
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
@@ -37,8 +41,31 @@ pub struct Bench {
     pub stop_when: Vec<Expr>,
     /// Names that its hosts were looked up by.
     pub names: Names,
-    /// Resource samples of the generator and the host go here, one JSON line each.
+    /// Resource samples of the generator, the host and what is watched go here, one JSON line each.
     pub samples: Option<PathBuf>,
+    /// Who is watched beside the generator.
+    pub watch: Watch,
+}
+
+/// Who is watched where no plan names components.
+#[derive(Clone, Debug, Default)]
+pub struct Watch {
+    /// Processes of this machine that answer are found, with those that they ask.
+    pub finds: bool,
+    /// These are watched, whoever answers.
+    pub processes: Vec<ProcessId>,
+}
+
+impl Watch {
+    /// Where a load goes, if that is on this machine.
+    pub fn addresses(&self, spec: &LoadSpec) -> Vec<SocketAddr> {
+        let inet = |address: &Address| match address {
+            Address::Inet(address) => Some(*address),
+            _ => None,
+        };
+        let all = spec.hosts.iter().flatten().filter_map(inet);
+        all.filter(|address| self.finds && is_local(address.ip())).collect()
+    }
 }
 
 /// What came of it.
@@ -82,14 +109,13 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     let secrets = &bench.spec.secrets;
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
-    let state = TrialState::new(None, cancel.clone(), bench.spec.secrets.clone());
+    let state = Arc::new(TrialState::new(None, cancel.clone(), bench.spec.secrets.clone()));
+    let found =
+        find_answering(&bench.watch.addresses(&bench.spec), &bench.watch.processes, Answering::default());
     resident::leave_start_behind();
     let zero_ns = clock::now_ns() + LEAD_NS;
     state.set_clock(zero_ns);
-    let watcher = match &bench.samples {
-        Some(path) => Some(watch_self(path, zero_ns, secrets.clone())?),
-        None => None,
-    };
+    let watcher = watch(bench, &state, found, zero_ns)?;
     emit(RunEvent::LoadStarted {
         load: bench.spec.name.clone(),
         batch: (0, 1),
@@ -116,7 +142,10 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     emit(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
     let moved = bench.names.moved().into_iter();
     let events: Vec<Event> = moved.map(|m| Event { at_s: state.now_s(), what: name_moved(m) }).collect();
-    let summary = secrets.mask_value(summary_of(bench, facts, &measured, &events));
+    let (samples, _) = state.collected();
+    let evidence = state.evidence();
+    let seen = WatchedSystem { samples: &samples, evidence: &evidence, events: &events };
+    let summary = secrets.mask_value(summary_of(bench, facts, &measured, &seen));
     let summary = summary.ok_or_else(|| BenchError::Load("the summary could not be masked".to_owned()))?;
     let MeasuredLoad { run, examples, ticks, .. } = measured;
     let examples = secrets.mask_value(examples).unwrap_or_default();
@@ -124,41 +153,62 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     Ok(BenchResult { summary, examples, ticks, series: run.measured.series, trouble })
 }
 
-fn summary_of(
-    bench: &Bench,
-    facts: loadlab_record::summary::LoadFacts,
-    measured: &MeasuredLoad,
-    events: &[Event],
-) -> Summary {
+/// What was seen beside the load.
+struct WatchedSystem<'a> {
+    samples: &'a [Sample],
+    evidence: &'a [Evidence],
+    events: &'a [Event],
+}
+
+fn summary_of(bench: &Bench, facts: LoadFacts, measured: &MeasuredLoad, seen: &WatchedSystem<'_>) -> Summary {
     summarise(TrialInput {
         facts,
         loads: std::slice::from_ref(&measured.run),
         ticks: &measured.ticks,
-        samples: &[],
-        events,
-        evidence: &[],
+        samples: seen.samples,
+        evidence: seen.evidence,
+        events: seen.events,
         generator: measured.generator.clone(),
         ended: measured.ended,
         expect: &bench.expect,
         intervals: &measured.intervals,
         drain_s: None,
         loss: None,
-        planned: planned_of(&bench.spec),
+        planned: Planned { cores: crate::host::cores(), ..planned_of(&bench.spec) },
     })
 }
 
-/// Watches the generator and the host into a file.
-fn watch_self(path: &std::path::Path, origin_ns: u64, secrets: Secrets) -> Result<Watcher, BenchError> {
-    let failed = |error| BenchError::Samples { path: path.to_owned(), error };
-    let file = loadlab_record::files::create_named(path).map_err(failed)?;
-    let file = Mutex::new(file);
-    let emit = move |watched: Watched| {
-        if let (Watched::Samples(samples), Ok(mut file)) = (watched, file.lock()) {
+/// Watches what answers, the generator and the host; `None` where nobody asks for any of it.
+fn watch(
+    bench: &Bench,
+    state: &Arc<TrialState>,
+    found: Answering,
+    origin_ns: u64,
+) -> Result<Option<Watcher>, BenchError> {
+    let is_wanted = bench.samples.is_some() || found != Answering::default();
+    if !is_wanted {
+        return Ok(None);
+    }
+    let failed = |path: &PathBuf, error| BenchError::Samples { path: path.clone(), error };
+    let file = bench.samples.as_ref().map(|path| {
+        loadlab_record::files::create_named(path).map(Mutex::new).map_err(|error| failed(path, error))
+    });
+    let file = file.transpose()?;
+    let (onto, secrets) = (state.clone(), bench.spec.secrets.clone());
+    let emit: Emit = Arc::new(move |watched: Watched| {
+        if let (Watched::Samples(samples), Some(Ok(mut file))) = (&watched, file.as_ref().map(Mutex::lock)) {
             // A disk that is full ends the file, not the load.
-            let _ = secrets.samples_lines(&samples).map(|lines| file.write_all(&lines));
+            let _ = secrets.samples_lines(samples).map(|lines| file.write_all(&lines));
         }
-    };
-    let targets = vec![Target::generator(), Target::host()];
-    Watcher::start(TrialClock { origin_ns }, targets, Vec::new(), Arc::new(emit))
-        .map_err(|e| BenchError::Load(e.to_string()))
+        onto.watched(watched);
+    });
+    let could_not = |error: loadlab_system::Error| BenchError::Load(error.to_string());
+    let targets = found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
+    let mut watcher =
+        Watcher::start(TrialClock { origin_ns }, targets, Vec::new(), emit.clone()).map_err(could_not)?;
+    let addresses = bench.watch.addresses(&bench.spec);
+    if !addresses.is_empty() {
+        watcher.follow(addresses, found, emit).map_err(could_not)?;
+    }
+    Ok(Some(watcher))
 }

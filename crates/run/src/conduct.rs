@@ -263,8 +263,9 @@ impl Conductor<'_> {
                 let (conditions, allowed) = (&self.conditions[index], &self.allowed);
                 let (plan_dir, threads) = (&dir_of(self.plan), self.how.threads);
                 let ids = Ids::of(self.plan.cases(), schedule.len());
+                let (carried, watch) = (None, &self.how.watch);
                 let trial =
-                    Trial { index, place, ids, case, conditions, plan_dir, allowed, threads, carried: None };
+                    Trial { index, place, ids, case, conditions, plan_dir, allowed, threads, carried, watch };
                 trial.run(site, &state, self.emit)
             }
         };

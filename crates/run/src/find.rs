@@ -301,6 +301,7 @@ impl SearchRun<'_> {
             allowed: &self.allowed,
             threads: self.how.threads,
             carried: Some(&self.carried),
+            watch: &self.how.watch,
         };
         self.made += 1;
         let outcome = trial.run(site, &state, self.emit).masked(&self.how.secrets);

@@ -17,13 +17,18 @@ pub fn host(cgroup: &str) -> Host {
     Host {
         kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease").trim()),
         cpu: field(&read("/proc/cpuinfo"), "model name"),
-        cores: std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+        cores: cores(),
         memory_bytes: memory_kib.unwrap_or(0) * 1024,
         clock_source: read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
             .trim()
             .to_owned(),
         cgroup: cgroup.to_owned(),
     }
+}
+
+/// Cores that this process may use.
+pub fn cores() -> u64 {
+    std::thread::available_parallelism().map_or(1, |n| n.get() as u64)
 }
 
 /// This process, for the manifest.

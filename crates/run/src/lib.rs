@@ -29,7 +29,7 @@ pub mod event;
 pub mod needs;
 pub mod preflight;
 
-pub use bench::{Bench, BenchError, BenchResult, bench};
+pub use bench::{Bench, BenchError, BenchResult, Watch, bench};
 pub use conduct::{RunError, conduct};
 pub use event::RunEvent;
 pub use find::{SearchRequest, SearchResult, Variable, find};

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use loadlab_load::target::Resolved;
 use loadlab_record::Secrets;
 
+use crate::bench::Watch;
+
 /// How a plan is to be run.
 pub struct RunOptions {
     /// The plan's text as its file has it: its hash is recorded. The record shows [`loadlab_plan::Plan::shown_text`].
@@ -23,6 +25,8 @@ pub struct RunOptions {
     pub resolved: Vec<Resolved>,
     /// Load threads, where the plan does not say.
     pub threads: usize,
+    /// Who is watched where the plan names nobody.
+    pub watch: Watch,
     /// What neither the record nor an event may show.
     pub secrets: Secrets,
 }

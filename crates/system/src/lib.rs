@@ -53,9 +53,10 @@ pub use spec::{
 pub use system::command::{CommandResult, CommandSpec, RunningCommand};
 pub use system::compose::{ComposeSpec, Project, ServiceSpec};
 pub use system::{Ending, System, SystemSpec, Takedown, host_check, ready};
+pub use watch::answering::{Answering, find_answering, is_local};
 pub use watch::drain::{Drained, drain};
 pub use watch::external::{External, ExternalSelector};
 pub use watch::probe::{Probe, ProbeError, ProbeSource, ProbeSpec};
 pub use watch::scrape::{ScrapeError, Scraper};
 pub use watch::target::Target;
-pub use watch::{IdleReadings, SampleTiming, Watched, Watcher};
+pub use watch::{Emit, IdleReadings, SampleTiming, Watched, Watcher};

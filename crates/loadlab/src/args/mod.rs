@@ -7,7 +7,12 @@ pub mod serving;
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
+use loadlab_analysis::Exit;
 use loadlab_record::units;
+use loadlab_run::Watch;
+use loadlab_system::ProcessId;
+
+use crate::exit::Ended;
 
 use given::{Header, ProxyGiven, header};
 use serving::{Collector, Endpoint, Wanted};
@@ -55,6 +60,33 @@ pub enum Command {
     Man,
     /// Print the licences of everything loadlab contains
     Licenses,
+}
+
+/// Who is watched beside loadlab, where no plan names components.
+#[derive(Debug, Default, Arguments)]
+pub struct WatchArgs {
+    /// Watch this process as a component, beside those that answer; may be repeated
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub watch_pid: Vec<u32>,
+    /// Do not watch the processes of this machine that answer, nor those that they ask
+    #[arg(long)]
+    pub no_watch: bool,
+}
+
+impl WatchArgs {
+    /// The processes must be there.
+    pub fn read(&self) -> Result<Watch, Ended> {
+        let process = |pid: &u32| {
+            ProcessId::of(*pid).ok_or_else(|| {
+                let hint = "`pgrep -f NAME` finds the number of a process that runs";
+                Ended::error(Exit::BadPlan, format!("--watch-pid {pid}: no such process\nhint: {hint}"))
+            })
+        };
+        Ok(Watch {
+            finds: !self.no_watch,
+            processes: self.watch_pid.iter().map(process).collect::<Result<_, _>>()?,
+        })
+    }
 }
 
 #[derive(Debug, Arguments)]
@@ -358,6 +390,8 @@ pub struct FindArgs {
     #[arg(long, value_name = "N", default_value_t = loadlab_analysis::search::MAX_LEVELS,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub max_levels: u32,
+    #[command(flatten)]
+    pub watch: WatchArgs,
     /// Load of the plan to vary, where it has several
     #[arg(long, value_name = "NAME")]
     pub load: Option<String>,
@@ -543,7 +577,9 @@ pub struct BenchArgs {
     pub metrics: MetricArgs,
     #[command(flatten)]
     pub ui: UiArgs,
-    /// Write resource samples of loadlab and the host to this file, as JSON Lines
+    #[command(flatten, next_help_heading = "System")]
+    pub watch: WatchArgs,
+    /// Write resource samples of loadlab, the host and what is watched to this file, as JSON Lines
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub samples: Option<PathBuf>,
 

@@ -150,6 +150,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         stop_when,
         names: allowed.names,
         samples: args.samples.clone(),
+        watch: args.watch.read()?,
         spec: LoadSpec {
             name: "bench".to_owned(),
             model: model_of(args),

@@ -6,7 +6,7 @@ use loadlab_analysis::Exit;
 use loadlab_load::resident;
 use loadlab_plan::{self as plan, Options, Plan};
 use loadlab_record::store::read_run;
-use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, find};
+use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find};
 use loadlab_system::open_files;
 
 use super::bench::default_threads;
@@ -208,6 +208,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: Vec::new(),
         threads: default_threads(&[]),
+        watch: if is_url(&args.target) { args.watch.read()? } else { Watch::default() },
         secrets: mask::secrets(),
     })
 }

@@ -9,6 +9,7 @@ mod program;
 mod setup;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -25,9 +26,11 @@ use loadlab_record::expr::Expr;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
 use loadlab_system::{
-    Cancel, IdleReadings, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher, clock, drain,
+    Answering, Cancel, IdleReadings, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher, clock, drain,
+    find_answering,
 };
 
+use crate::bench::Watch;
 use crate::event::RunEvent;
 use crate::site::durability::{self, Ids, Persisted};
 use crate::site::error::SiteError;
@@ -74,6 +77,8 @@ pub struct Trial<'a> {
     pub threads: usize,
     /// What earlier trials of a search have left.
     pub carried: Option<&'a Carried>,
+    /// Who is watched where the plan names nobody.
+    pub watch: &'a Watch,
 }
 
 /// How a trial came out.
@@ -223,6 +228,18 @@ impl Trial<'_> {
         }
     }
 
+    /// Where loads go, where nobody says what the system is.
+    fn addresses(&self, ready: &Prepared) -> Vec<SocketAddr> {
+        if !self.case.system.components.is_empty() {
+            return Vec::new();
+        }
+        let of = |load: &Prepare| match &load.sends {
+            Sends::Requests(spec) => self.watch.addresses(spec),
+            Sends::Program(_) => Vec::new(),
+        };
+        ready.loads.iter().flat_map(of).collect()
+    }
+
     fn not_up(&self, error: &SiteError, state: &TrialState) -> TrialOutcome {
         let text = error.to_string();
         state.settle_clock();
@@ -299,7 +316,12 @@ impl Trial<'_> {
         if let Some(carried) = self.carried {
             carried.trim(self.case);
         }
-        let at_rest = IdleReadings::read(site.targets());
+        let addresses = self.addresses(ready);
+        let found = match self.case.system.components.is_empty() {
+            true => find_answering(&addresses, &self.watch.processes, Answering::default()),
+            false => Answering::default(),
+        };
+        let at_rest = IdleReadings::read(found.targets().into_iter().chain(site.targets()).collect());
         let mut zero_ns = clock::now_ns() + 2 * LEAD_NS;
         if let Some(carried) = self.carried {
             carried.note(&at_rest);
@@ -308,6 +330,13 @@ impl Trial<'_> {
         state.set_clock(zero_ns);
         state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
         let mut watcher = self.watch(site, at_rest, state, ready, zero_ns);
+        if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty()) {
+            let onto = state.clone();
+            let followed = watcher.follow(addresses, found, Arc::new(move |watched| onto.watched(watched)));
+            if let Err(error) = followed {
+                state.event(EventKind::Note { text: format!("cannot follow who answers: {error}") });
+            }
+        }
         let actor = Actor { site: &*site, state, emit, watcher: watcher.as_ref(), zero_ns };
         let (measured, changed) = self.load_and_act(&actor, ready);
         // What the load used is counted up to here, before anything else goes on.
@@ -453,7 +482,7 @@ impl Trial<'_> {
         };
         planned.cpu_limits = cpu_limits(self.case);
         planned.order = self.case.system.components.iter().map(|c| c.name.clone()).collect();
-        planned.cores = std::thread::available_parallelism().map_or(0, |n| n.get() as u64);
+        planned.cores = crate::host::cores();
         let ended = match state.trouble() {
             _ if state.cancel.is_cancelled() => Ended::Interrupted,
             Some(_) => Ended::Broken,

@@ -29,6 +29,11 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
+    /// A process that runs, by its number.
+    pub fn of(pid: u32) -> Option<ProcessId> {
+        stat(pid).filter(|s| !s.is_dead()).map(|s| ProcessId { pid, start_ticks: s.start_ticks })
+    }
+
     /// This process.
     pub fn own() -> ProcessId {
         let pid = std::process::id();
@@ -205,6 +210,15 @@ pub(crate) fn holder_of_socket(inode: u64) -> Option<u32> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).find(|pid| {
         let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
         fds.flatten().any(|fd| fs::read_link(fd.path()).is_ok_and(|target| target == link))
+    })
+}
+
+/// Inodes of the sockets that a process has open; none where they may not be seen.
+pub(crate) fn sockets_of(pid: u32) -> impl Iterator<Item = u32> {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| {
+        let link = fs::read_link(file.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
     })
 }
 

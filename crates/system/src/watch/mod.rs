@@ -7,6 +7,7 @@
 //! system under load answers late, and that must not make the samples late. What is read goes to one closure; nothing is
 //! kept here.
 
+pub mod answering;
 pub(crate) mod drain;
 pub(crate) mod evidence;
 pub(crate) mod external;

@@ -8,7 +8,7 @@
 mod owners;
 pub(crate) mod packets;
 mod pairs;
-mod sockets;
+pub(crate) mod sockets;
 pub(crate) mod threads;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,7 +20,7 @@ use rustix::time::ClockId;
 
 use self::owners::Owners;
 use self::pairs::PairSums;
-use self::sockets::{Socket, SocketTable};
+use self::sockets::{Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
 
 /// The processes of a component, as the watcher saw them last.
@@ -37,7 +37,7 @@ const GENERATOR: &str = "loadlab";
 
 /// From one reading to the next, at the least and at the most.
 const SHORTEST_NS: u64 = 50_000_000;
-const LONGEST_NS: u64 = 500_000_000;
+const LONGEST_NS: u64 = 60_000_000_000;
 /// What a reading costs, times this, passes until the next: a hundredth of a core.
 const BUDGET: u64 = 100;
 /// CPU time for the threads of one reading.
@@ -63,6 +63,7 @@ pub(crate) struct EvidenceReader {
     pairs: PairSums,
     threads: ThreadReader,
     thread_readings: u32,
+    subset: Subset,
     sockets: Vec<Socket>,
     one_table: Vec<Socket>,
     from_ns: u64,
@@ -141,7 +142,7 @@ impl EvidenceReader {
         self.sockets.clear();
         let mut failed = Vec::new();
         for (namespace, table) in &mut self.tables {
-            match table.read(&mut self.one_table) {
+            match table.read(&mut self.subset, &mut self.one_table) {
                 Ok(()) => self.sockets.append(&mut self.one_table),
                 Err(error) => {
                     failed.push((*namespace, format!("connections: the kernel's table of sockets: {error}")))
@@ -150,7 +151,7 @@ impl EvidenceReader {
         }
         self.closed.extend(failed);
         self.look(now_ns);
-        self.pairs.add(&self.sockets, &self.owners);
+        self.pairs.add(&self.sockets, self.subset, &self.owners);
         self.threads.read(&self.components, THREADS_NS);
         self.thread_readings += 1;
         let cost_ns = own_cpu_ns() - before;

@@ -8,12 +8,14 @@ use std::net::{IpAddr, SocketAddr};
 use loadlab_record::evidence::{Listener, Pair};
 
 use super::owners::Owners;
-use super::sockets::{Socket, Times};
+use super::sockets::{Socket, Subset, Times};
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]
 pub(crate) struct PairSums {
     readings: u32,
+    /// Connections that one which is read stands for.
+    each: u64,
     pairs: BTreeMap<PairKey, Sums>,
     listeners: BTreeMap<(String, String), Listener>,
     /// Segments of each pair in this reading, and what the last one said of them.
@@ -213,9 +215,10 @@ fn is_under_way(from: &Socket, to: Option<&Socket>) -> bool {
 }
 
 impl PairSums {
-    /// Adds a reading.
-    pub fn add(&mut self, sockets: &[Socket], owners: &Owners) {
+    /// Adds a reading of this part of all connections.
+    pub fn add(&mut self, sockets: &[Socket], subset: Subset, owners: &Owners) {
         self.readings += 1;
+        self.each = u64::from(subset.one_in);
         let reading = Reading::of(sockets);
         for socket in sockets {
             if socket.is_listener {
@@ -279,21 +282,22 @@ impl PairSums {
         segments.sent += u64::from(asker.times.segments_out);
         segments.received += u64::from(asker.times.segments_in);
         segments.connections += 1;
+        let each = self.each;
         let sums = self.pairs.entry(key).or_default();
-        sums.open += 1;
+        sums.open += each;
         match waits {
-            Waits::Yes => sums.busy += 1,
+            Waits::Yes => sums.busy += each,
             Waits::No => {}
-            Waits::Unknown => sums.unknown += 1,
+            Waits::Unknown => sums.unknown += each,
         }
-        sums.unread += u64::from(other.is_some_and(|o| o.unread > 0));
+        sums.unread += each * u64::from(other.is_some_and(|o| o.unread > 0));
         let under_way = is_under_way(asker, other) || other.is_some_and(|o| is_under_way(o, Some(asker)));
-        sums.in_transit += u64::from(under_way);
+        sums.in_transit += each * u64::from(under_way);
         if asker.times.min_rtt_us > 0 {
-            sums.rtt_us += u64::from(asker.times.min_rtt_us);
-            sums.with_rtt += 1;
+            sums.rtt_us += each * u64::from(asker.times.min_rtt_us);
+            sums.with_rtt += each;
         }
-        sums.retransmits += last.map_or(0, |last| resent.saturating_sub(last.resent));
+        sums.retransmits += each * last.map_or(0, |last| resent.saturating_sub(last.resent));
     }
 
     /// A connection of which only the accepting end is in a namespace that is read.
@@ -301,17 +305,18 @@ impl PairSums {
         let owner = owners.of(accepted.inode);
         let listener = reading.listener(accepted.local);
         let Some(to) = owner.or_else(|| listener.and_then(|l| owners.of(l.inode))) else { return };
+        let each = self.each;
         let sums = self.sums("", to, accepted.local);
-        sums.open += 1;
+        sums.open += each;
         // Seen from here: it received after it last sent.
         let t = accepted.times;
         match t.since_received_ms.cmp(&t.since_sent_ms) {
             _ if t.bytes_received == 0 => {}
-            Ordering::Less => sums.busy += 1,
-            Ordering::Equal => sums.unknown += 1,
+            Ordering::Less => sums.busy += each,
+            Ordering::Equal => sums.unknown += each,
             Ordering::Greater => {}
         }
-        sums.unread += u64::from(accepted.unread > 0);
+        sums.unread += each * u64::from(accepted.unread > 0);
     }
 
     fn sums(&mut self, from: &str, to: &str, address: SocketAddr) -> &mut Sums {
@@ -434,7 +439,7 @@ mod tests {
     #[test]
     fn real_connections_are_busy_while_they_wait() {
         use super::super::Members;
-        use super::super::sockets::SocketTable;
+        use super::super::sockets::{SocketTable, Subset};
         use std::io::{Read, Write};
         use std::net::{Ipv4Addr, TcpListener, TcpStream};
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -445,10 +450,10 @@ mod tests {
         let (mut table, mut found) = (SocketTable::here().unwrap(), Vec::new());
         let (mut owners, mut sums) = (Owners::default(), PairSums::default());
         let mut reading = || {
-            table.read(&mut found).unwrap();
+            table.read(&mut Subset::default(), &mut found).unwrap();
             let unknown = found.iter().map(|s| s.inode).filter(|i| owners.is_unknown(*i)).collect();
             owners.look(&members, &unknown);
-            sums.add(&found, &owners);
+            sums.add(&found, Subset::default(), &owners);
             let (pairs, listeners) = sums.take();
             let own = pairs.into_iter().find(|p| p.address == address.to_string()).unwrap();
             assert!(listeners.iter().any(|l| l.address == address.to_string() && l.component == "web"));

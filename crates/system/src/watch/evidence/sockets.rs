@@ -74,6 +74,39 @@ pub(crate) struct SocketTable {
     without_v6: u32,
 }
 
+/// No more connections are kept of one reading; of more, every second, fourth, eighth … is.
+const MOST_SOCKETS: usize = 8_192;
+
+/// Which connections are kept: both ends of one, or neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subset {
+    /// One in so many, a power of two.
+    pub one_in: u32,
+}
+
+impl Default for Subset {
+    fn default() -> Subset {
+        Subset { one_in: 1 }
+    }
+}
+
+impl Subset {
+    fn has(self, socket: &Socket) -> bool {
+        let (a, b) = (u32::from(socket.local.port()), u32::from(socket.remote.port()));
+        // The same from either end, and spread evenly over ports given in turn.
+        let mixed = (a.min(b) << 16 | a.max(b)).wrapping_mul(0x9E37_79B9) >> 8;
+        socket.is_listener || mixed & (self.one_in - 1) == 0
+    }
+
+    /// Halves it until what it leaves of these is few enough.
+    fn narrow(&mut self, sockets: &mut Vec<Socket>) {
+        while sockets.len() > MOST_SOCKETS && self.one_in < 1 << 20 {
+            self.one_in *= 2;
+            sockets.retain(|socket| self.has(socket));
+        }
+    }
+}
+
 /// Where there is no socket of IPv6, it is asked for again after so many readings: the kernel walks through its whole
 /// table of connections for either family, which is most of the cost.
 const V6_EVERY: u32 = 20;
@@ -116,19 +149,20 @@ impl SocketTable {
         thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
     }
 
-    /// Every TCP connection that stands, and every listener.
+    /// TCP connections that stand, those of the subset, and every listener. The subset is narrowed where there are too
+    /// many.
     ///
     /// # Errors
     /// The kernel does not answer, or refuses.
-    pub fn read(&mut self, into: &mut Vec<Socket>) -> io::Result<()> {
+    pub fn read(&mut self, subset: &mut Subset, into: &mut Vec<Socket>) -> io::Result<()> {
         into.clear();
-        self.dump(libc::AF_INET as u8, into)?;
+        self.dump(libc::AF_INET as u8, subset, into)?;
         if self.without_v6 > 0 {
             self.without_v6 -= 1;
             return Ok(());
         }
         let before = into.len();
-        self.dump(libc::AF_INET6 as u8, into)?;
+        self.dump(libc::AF_INET6 as u8, subset, into)?;
         if into.len() == before {
             self.without_v6 = V6_EVERY;
         }
@@ -136,7 +170,7 @@ impl SocketTable {
     }
 
     #[expect(unsafe_code, reason = "send and receive on a netlink socket")]
-    fn dump(&mut self, family: u8, into: &mut Vec<Socket>) -> io::Result<()> {
+    fn dump(&mut self, family: u8, subset: &mut Subset, into: &mut Vec<Socket>) -> io::Result<()> {
         let request = request(family);
         // SAFETY: the buffer is as long as it is said to be.
         let sent = unsafe { libc::send(self.netlink.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
@@ -149,7 +183,9 @@ impl SocketTable {
                 libc::recv(self.netlink.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
             };
             let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-            if parse(self.buffer.get(..got).unwrap_or_default(), into)? {
+            let is_last = parse(self.buffer.get(..got).unwrap_or_default(), *subset, into)?;
+            subset.narrow(into);
+            if is_last {
                 return Ok(());
             }
         }
@@ -172,7 +208,7 @@ fn request(family: u8) -> Vec<u8> {
 }
 
 /// Sockets of one answer; true when it was the last. What is too short is left out.
-fn parse(mut bytes: &[u8], into: &mut Vec<Socket>) -> io::Result<bool> {
+fn parse(mut bytes: &[u8], subset: Subset, into: &mut Vec<Socket>) -> io::Result<bool> {
     while let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
         let length = length as usize;
         if length < 16 || length > bytes.len() {
@@ -186,7 +222,7 @@ fn parse(mut bytes: &[u8], into: &mut Vec<Socket>) -> io::Result<bool> {
                 let code = u32_at(body, 0).map_or(0, |n| n as i32);
                 return Err(io::Error::from_raw_os_error(-code));
             }
-            BY_FAMILY => into.extend(socket(body)),
+            BY_FAMILY => into.extend(socket(body).filter(|s| subset.has(s))),
             _ => {}
         }
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -267,7 +303,7 @@ mod tests {
 
     fn read() -> Vec<Socket> {
         let (mut table, mut found) = (SocketTable::here().unwrap(), Vec::new());
-        table.read(&mut found).unwrap();
+        table.read(&mut Subset::default(), &mut found).unwrap();
         found
     }
 
@@ -305,13 +341,39 @@ mod tests {
     }
 
     #[test]
+    fn of_very_many_connections_some_are_kept_with_both_their_ends() {
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let end = |local: u16, remote: u16| Socket {
+            is_listener: false,
+            local: at(local),
+            remote: at(remote),
+            inode: 1,
+            unread: 0,
+            unsent: 0,
+            drops: 0,
+            times: Times::default(),
+        };
+        let mut all: Vec<Socket> =
+            (10_000..60_000).flat_map(|port| [end(port, 8080), end(8080, port)]).collect();
+        all.push(Socket { is_listener: true, ..end(8080, 0) });
+        let mut subset = Subset::default();
+        subset.narrow(&mut all);
+        assert_eq!(subset.one_in, 16);
+        let asking = all.iter().filter(|s| s.remote == at(8080)).count();
+        let answering = all.iter().filter(|s| s.local == at(8080) && !s.is_listener).count();
+        assert_eq!((asking, all.iter().filter(|s| s.is_listener).count()), (answering, 1));
+        // One in sixteen of 50,000, within a tenth.
+        assert!((2_800..3_450).contains(&asking), "{asking}");
+    }
+
+    #[test]
     fn an_error_of_the_kernel_is_one() {
         let mut bytes = Vec::new();
         bytes.extend(20u32.to_ne_bytes());
         bytes.extend(ERROR.to_ne_bytes());
         bytes.extend([0; 10]);
         bytes.extend((-libc::EPERM).to_ne_bytes());
-        let error = parse(&bytes, &mut Vec::new()).unwrap_err();
+        let error = parse(&bytes, Subset::default(), &mut Vec::new()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     }
 
@@ -319,14 +381,14 @@ mod tests {
         #[test]
         fn no_answer_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut found = Vec::new();
-            let _ = parse(&bytes, &mut found);
+            let _ = parse(&bytes, Subset::default(), &mut found);
             // The same as a message of a right head, cut off anywhere.
             let mut message = Vec::new();
             message.extend((16 + bytes.len() as u32).to_ne_bytes());
             message.extend(BY_FAMILY.to_ne_bytes());
             message.extend([0; 10]);
             message.extend(&bytes);
-            let _ = parse(&message, &mut found);
+            let _ = parse(&message, Subset::default(), &mut found);
             for socket in found {
                 prop_assert!(bytes.len() >= 72, "{socket:?}");
             }

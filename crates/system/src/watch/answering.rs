@@ -1,0 +1,282 @@
+//! Without a plan: the processes of this machine that answer at an address, and those that they ask in turn.
+//!
+//! A listening socket leads to the processes that hold it, and their connections to further ones. Each becomes a component
+//! of its own, by the name of its program, and is watched like one of a plan.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fs;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+use loadlab_record::evidence::Evidence;
+
+use super::evidence::sockets::{Socket, SocketTable, Subset};
+use super::{Emit, SECOND_NS, Watched, Watcher};
+use crate::clock;
+use crate::error::Result;
+use crate::process::{self, ProcessFamily, ProcessId, Stat};
+use crate::watch::target::Target;
+
+/// No more processes are followed.
+const MOST: usize = 8;
+/// Open sockets that are looked at in one look, of all processes together.
+const MOST_SOCKETS: usize = 50_000;
+/// From the first one: what it asks, what that asks, and so on.
+const HOPS: usize = 3;
+/// Connections to databases are made with the first requests: after so many nanoseconds of load there is another look.
+const AGAIN_NS: [u64; 2] = [SECOND_NS / 2, 2 * SECOND_NS];
+
+/// A process that answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnsweringProcess {
+    /// Its program's name; a second one of the same name is `name-2`.
+    pub name: String,
+    /// The first of its tree.
+    pub process: ProcessId,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answering {
+    /// Those that answer first, then those that they ask.
+    pub processes: Vec<AnsweringProcess>,
+    /// What could not be found, and why.
+    pub not_seen: Vec<String>,
+}
+
+impl Answering {
+    /// What the watcher reads of each.
+    pub fn targets(&self) -> Vec<Target> {
+        self.processes.iter().map(AnsweringProcess::target).collect()
+    }
+
+    /// Names, in the order in which they ask one another.
+    pub fn names(&self) -> Vec<String> {
+        self.processes.iter().map(|p| p.name.clone()).collect()
+    }
+
+    fn has(&self, pid: u32) -> bool {
+        self.processes.iter().any(|p| p.process.pid == pid)
+    }
+
+    fn add(&mut self, process: ProcessId) {
+        let program = fs::read_to_string(format!("/proc/{}/comm", process.pid)).unwrap_or_default();
+        let program = program.trim().replace(|c: char| c.is_control() || c.is_whitespace(), "-");
+        let program = if program.is_empty() { "process".to_owned() } else { program };
+        let is_taken = |name: &str| self.processes.iter().any(|p| p.name == name);
+        let numbered = (2..).map(|n| format!("{program}-{n}"));
+        let name = std::iter::once(program.clone()).chain(numbered).find(|name| !is_taken(name));
+        self.processes.push(AnsweringProcess { name: name.unwrap_or(program), process });
+    }
+}
+
+impl AnsweringProcess {
+    /// Its cgroup where that is its alone, as a container's is: limits are there. Else its tree of processes.
+    fn target(&self) -> Target {
+        let tree = Target::process_tree(&self.name, self.process);
+        let family = ProcessFamily { leader: self.process, mark: String::new() };
+        let own: BTreeSet<u32> = family.members(&process::snapshot()).iter().map(|s| s.pid).collect();
+        let Some(mut group) = Target::cgroup_of(&self.name, self.process.pid) else { return tree };
+        group.read_now();
+        let members = group.members().pids;
+        if !members.is_empty() && members.iter().all(|pid| own.contains(pid)) { group } else { tree }
+    }
+}
+
+/// The address is one of this machine's, in this network namespace.
+pub fn is_local(ip: IpAddr) -> bool {
+    // Only an address of one's own can be bound to.
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Finds who answers at these addresses, those that are asked by name, and whom they ask. What is found already stays.
+pub fn find_answering(addresses: &[SocketAddr], asked: &[ProcessId], mut found: Answering) -> Answering {
+    let look = match Look::now() {
+        Ok(look) => look,
+        Err(error) => {
+            found.not_seen.push(format!("the processes that answer: the table of sockets: {error}"));
+            return found;
+        }
+    };
+    found.not_seen.clear();
+    for process in asked.iter().filter(|p| p.is_alive()) {
+        if !found.has(process.pid) {
+            found.add(*process);
+        }
+    }
+    for address in addresses.iter().filter(|address| is_local(address.ip())) {
+        match look.listening(*address) {
+            Some(pids) => look.add(&mut found, &pids),
+            None => found
+                .not_seen
+                .push(format!("the process that answers at {address}: another user's, or behind a relay")),
+        }
+    }
+    // Those found in one hop are asked for the next.
+    let mut from = 0;
+    for _ in 0..HOPS {
+        let next = found.processes.len();
+        let asking: Vec<ProcessId> =
+            found.processes.get(from..).unwrap_or_default().iter().map(|p| p.process).collect();
+        for process in asking {
+            for pids in look.asked_by(process) {
+                look.add(&mut found, &pids);
+            }
+        }
+        from = next;
+    }
+    found
+}
+
+/// All sockets, and who holds them.
+struct Look {
+    sockets: Vec<Socket>,
+    holders: HashMap<u32, BTreeSet<u32>>,
+    processes: Vec<Stat>,
+}
+
+impl Look {
+    fn now() -> std::io::Result<Look> {
+        let mut sockets = Vec::new();
+        SocketTable::here()?.read(&mut Subset::default(), &mut sockets)?;
+        let processes = process::snapshot();
+        let wanted: HashSet<u32> = sockets.iter().map(|s| s.inode).filter(|inode| *inode != 0).collect();
+        let mut holders: HashMap<u32, BTreeSet<u32>> = HashMap::new();
+        let mut left = MOST_SOCKETS;
+        for stat in processes.iter().filter(|stat| stat.pid != std::process::id()) {
+            for inode in process::sockets_of(stat.pid).take(left) {
+                left -= 1;
+                if wanted.contains(&inode) {
+                    holders.entry(inode).or_default().insert(stat.pid);
+                }
+            }
+        }
+        Ok(Look { sockets, holders, processes })
+    }
+
+    /// Processes that hold a listener of the address.
+    fn listening(&self, address: SocketAddr) -> Option<BTreeSet<u32>> {
+        let listens = |s: &&Socket| {
+            let ip = s.local.ip();
+            s.is_listener && s.local.port() == address.port() && (ip == address.ip() || ip.is_unspecified())
+        };
+        let held = self.sockets.iter().filter(listens).filter_map(|s| self.holders.get(&s.inode));
+        held.cloned().reduce(|a, b| &a | &b)
+    }
+
+    /// Processes that a tree has connections to.
+    fn asked_by(&self, leader: ProcessId) -> Vec<BTreeSet<u32>> {
+        let family = ProcessFamily { leader, mark: String::new() };
+        let own: BTreeSet<u32> = family.members(&self.processes).iter().map(|s| s.pid).collect();
+        let is_own = |s: &&Socket| {
+            !s.is_listener && self.holders.get(&s.inode).is_some_and(|pids| !pids.is_disjoint(&own))
+        };
+        let remotes: BTreeSet<SocketAddr> = self.sockets.iter().filter(is_own).map(|s| s.remote).collect();
+        let asked = remotes.into_iter().filter_map(|remote| self.listening(remote));
+        asked.filter(|pids| pids.is_disjoint(&own)).collect()
+    }
+
+    /// Adds the first process of those that share a socket: a master before its workers.
+    fn add(&self, found: &mut Answering, pids: &BTreeSet<u32>) {
+        let parents: BTreeMap<u32, &Stat> = self.processes.iter().map(|s| (s.pid, s)).collect();
+        let is_first = |pid: &&u32| parents.get(pid).is_some_and(|s| !pids.contains(&s.parent));
+        let Some(stat) = pids.iter().find(is_first).and_then(|pid| parents.get(pid)) else { return };
+        // A worker's tree is its master's.
+        let mut above = Some(*stat);
+        while let Some(at) = above {
+            if found.has(at.pid) {
+                return;
+            }
+            above = parents.get(&at.parent).copied().filter(|parent| parent.pid != at.pid);
+        }
+        if found.processes.len() < MOST {
+            found.add(ProcessId { pid: stat.pid, start_ticks: stat.start_ticks });
+        }
+    }
+}
+
+impl Watcher {
+    /// Looks again once the load runs, since connections to databases are often made with the first requests, and watches
+    /// whoever has come. What was not found is said as part of the evidence.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn follow(&mut self, addresses: Vec<SocketAddr>, mut found: Answering, emit: Emit) -> Result<()> {
+        let (stop, reader) = (self.stopper(), self.reader.clone());
+        self.spawn("loadlab-follow", move || {
+            for after_ns in AGAIN_NS {
+                if stop.wait_until(reader.clock.origin_ns + after_ns) {
+                    break;
+                }
+                let before = found.processes.len();
+                found = find_answering(&addresses, &[], std::mem::take(&mut found));
+                for process in found.processes.iter().skip(before) {
+                    super::lock(&reader.turns).add(process.target());
+                }
+            }
+            if !found.not_seen.is_empty() {
+                let at_s = reader.clock.at_s(clock::now_ns());
+                let not_seen = found.not_seen;
+                emit(Watched::Evidence(Box::new(Evidence {
+                    from_s: at_s,
+                    to_s: at_s,
+                    not_seen,
+                    ..Evidence::default()
+                })));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::process::{Child, Command, Stdio};
+
+    /// A program that listens, and is connected to another port if one is given; it says which port it has.
+    fn server(next: Option<u16>) -> (Child, u16) {
+        let program = "import socket,sys\n\
+            s=socket.socket(); s.bind(('127.0.0.1',0)); s.listen()\n\
+            c=[socket.create_connection(('127.0.0.1',int(p))) for p in sys.argv[1:]]\n\
+            print(s.getsockname()[1],flush=True)\n\
+            sys.stdin.read()\n";
+        let mut command = Command::new("python3");
+        command.args(["-c", program]).args(next.map(|port| port.to_string()));
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (child, line.trim().parse().unwrap())
+    }
+
+    #[test]
+    fn a_chain_of_processes_is_found_from_its_first() {
+        let (mut back, back_port) = server(None);
+        let (mut front, front_port) = server(Some(back_port));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, front_port));
+        let found = find_answering(&[address], &[], Answering::default());
+        let pids: Vec<u32> = found.processes.iter().map(|p| p.process.pid).collect();
+        assert_eq!((pids, &found.not_seen), (vec![front.id(), back.id()], &Vec::new()), "{found:?}");
+        let names = found.names();
+        assert!(names[0].starts_with("python") && names[1] == format!("{}-2", names[0]), "{names:?}");
+        // A second look finds nobody twice.
+        assert_eq!(find_answering(&[address], &[], found.clone()), found);
+        for child in [&mut front, &mut back] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn who_is_not_found_is_said() {
+        // This process itself is never watched as a component.
+        let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let found = find_answering(&[own.local_addr().unwrap()], &[], Answering::default());
+        assert!(found.processes.is_empty());
+        assert!(found.not_seen[0].starts_with("the process that answers at 127.0.0.1:"), "{found:?}");
+        // What is elsewhere is not looked for.
+        let elsewhere = find_answering(&["192.0.2.1:80".parse().unwrap()], &[], Answering::default());
+        assert_eq!(elsewhere, Answering::default());
+    }
+}
