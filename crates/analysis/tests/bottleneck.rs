@@ -618,3 +618,26 @@ fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
     assert_eq!(few.confidence, Confidence::Low);
     assert!(few.evidence[1].contains("3 readings, from few readings"), "{few:?}");
 }
+
+#[test]
+fn a_component_that_is_known_late_is_one_and_others_connections_are_left_out() {
+    let mut late = chain();
+    let at = |address: &str, pair: Pair| Pair { address: address.into(), ..pair };
+    let pairs = [
+        at("127.0.0.1:8080", pair("loadlab", "edge", 40.0, 40.0)),
+        // Another program's, none of whose ends is known.
+        at("127.0.0.1:9999", pair("loadlab", "", 35.0, 35.0)),
+    ];
+    watched(&mut late, &pairs, |line| {
+        let to = if line.to_s < 2.5 { "" } else { "db" };
+        line.pairs.push(at("127.0.0.1:5432", pair("edge", to, 40.0, 39.0)));
+    });
+    late.check(&[(LimitedConcurrency, Some("db"))]);
+    // Whoever is not watched has an address.
+    for line in &mut late.evidence {
+        line.pairs.last_mut().unwrap().to.clear();
+    }
+    late.check(&[(LimitedConcurrency, Some("127.0.0.1:5432"))]);
+    let text = &late.suspects()[0].evidence[0];
+    assert!(text.contains("edge→127.0.0.1:5432: 39 of 40 connections busy"), "{text}");
+}

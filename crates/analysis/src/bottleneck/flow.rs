@@ -71,12 +71,11 @@ impl Flow {
         if lines.is_empty() {
             return None;
         }
-        let not_seen: BTreeSet<&String> = lines.iter().flat_map(|e| &e.not_seen).collect();
         Some(Flow {
-            pairs: of_load(pairs(&lines), trial),
+            pairs: named(pairs(&lines), trial),
             threads: threads(&lines),
             listeners: listeners(trial.evidence, load),
-            not_seen: not_seen.into_iter().cloned().collect(),
+            not_seen: not_seen(&lines),
             socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
         })
     }
@@ -163,6 +162,17 @@ impl Flow {
     }
 }
 
+/// What most lines could not see: what one of them missed, the others saw.
+fn not_seen(lines: &[&Evidence]) -> Vec<String> {
+    let mut times: BTreeMap<&String, usize> = BTreeMap::new();
+    lines.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
+    let readings = lines.iter().filter(|line| line.socket_readings > 0).count();
+    // A line without readings says once what holds for all.
+    let of_all = |text: &String| lines.iter().any(|l| l.socket_readings == 0 && l.not_seen.contains(text));
+    let lasting = times.into_iter().filter(|(text, n)| 2 * n > readings || of_all(text));
+    lasting.map(|(text, _)| text.clone()).collect()
+}
+
 fn is_inside(line: &Evidence, load: During) -> bool {
     let middle_s = f64::midpoint(line.from_s, line.to_s);
     load.has(middle_s) && !line.is_empty()
@@ -199,8 +209,8 @@ fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
 
 /// `front→mid: 39.8 of 40 connections busy`.
 pub fn describe(pair: &Pair) -> String {
-    let (from, to) = (&pair.from, if pair.to.is_empty() { &pair.address } else { &pair.to });
-    format!("{from}→{to}: {} of {} connections busy", short(waiting(pair)), short(pair.open))
+    let (waiting, open) = (short(waiting(pair)), short(pair.open));
+    format!("{}→{}: {waiting} of {open} connections busy", pair.from, pair.to)
 }
 
 /// A mean number of requests or connections, as short as it can be.
@@ -328,17 +338,35 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
     by_name.into_iter().map(mean).collect()
 }
 
+/// Pairs with a name at either end where one can be known.
+///
 /// Connections of nobody to where the load goes are the load's: those that live for one request are gone before their
-/// owner is looked for.
-fn of_load(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
+/// owner is looked for. What nobody is known to answer, and goes elsewhere, is another program's. Who answers at an
+/// address may be known later than its first connections; a program that is not watched is called by its address.
+fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
     let facts = &trial.summary.load;
     let urls = facts.loads.values().map(|load| &load.url).chain([&facts.url]);
     let ports: BTreeSet<u16> = urls.filter_map(|url| port_of(url)).collect();
+    let goes_there = |pair: &Pair| {
+        let port = pair.address.rsplit(':').next().and_then(|port| port.parse().ok());
+        port.is_some_and(|port| ports.contains(&port))
+    };
+    let mut answers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for pair in pairs.iter().filter(|pair| !pair.to.is_empty()) {
+        answers.entry(pair.address.clone()).or_default().insert(pair.to.clone());
+    }
     let mut known: Vec<Pair> = Vec::new();
     for mut pair in pairs {
-        let port = pair.address.rsplit(':').next().and_then(|port| port.parse().ok());
-        if pair.from.is_empty() && port.is_some_and(|port| ports.contains(&port)) {
+        if pair.from.is_empty() && goes_there(&pair) {
             GENERATOR.clone_into(&mut pair.from);
+        }
+        if pair.to.is_empty() {
+            let of_others = pair.from == GENERATOR && !goes_there(&pair);
+            match answers.get(&pair.address).filter(|names| names.len() == 1).and_then(BTreeSet::first) {
+                Some(name) => pair.to.clone_from(name),
+                None if of_others => continue,
+                None => pair.to.clone_from(&pair.address),
+            }
         }
         let is_same = |p: &&mut Pair| (&p.from, &p.to, &p.address) == (&pair.from, &pair.to, &pair.address);
         match known.iter_mut().find(is_same) {

@@ -81,7 +81,7 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
         return Some(suspect(Kind::Link, link_text(trial, flow, top)));
     }
     if let Some(pair) = full_pool(flow, top) {
-        let to = if pair.to.is_empty() { &pair.address } else { &pair.to };
+        let to = &pair.to;
         let text = format!(
             "{}→{to}: {} of {} connections busy, and nothing behind them is saturated: the connection pool of {} is full",
             pair.from,

@@ -79,6 +79,7 @@ impl EvidenceReader {
             self.components =
                 members.iter().filter(|m| m.component != GENERATOR && !m.pids.is_empty()).cloned().collect();
             self.members = members;
+            self.owners.look_again();
             self.open_tables();
         }
         self.spent_ns += own_cpu_ns() - before;

@@ -121,6 +121,11 @@ impl Owners {
         true
     }
 
+    /// Components have other processes now: sockets that were nobody's may be one of theirs.
+    pub fn look_again(&mut self) {
+        self.strangers.clear();
+    }
+
     /// Forgets sockets that are gone: the kernel gives their numbers to others in time.
     pub fn keep(&mut self, alive: &HashSet<u32>) {
         self.by_inode.retain(|inode, _| alive.contains(inode));
@@ -150,6 +155,9 @@ mod tests {
         assert_eq!(owners.of(inode), Some("web"), "{}", listener.as_raw_fd());
         assert!(owners.is_stranger(u32::MAX) && !owners.is_unknown(u32::MAX));
         assert_eq!(owners.denied().count(), 0);
+        owners.look_again();
+        assert!(owners.is_unknown(u32::MAX) && !owners.is_unknown(inode));
+        owners.look(&members, &unknown);
         owners.keep(&HashSet::new());
         assert!(owners.is_unknown(inode) && owners.is_unknown(u32::MAX));
     }
