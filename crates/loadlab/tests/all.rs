@@ -14,6 +14,7 @@ mod bench_otlp;
 mod bench_output;
 mod bench_routes;
 mod bench_truth;
+mod bench_watch;
 mod check_preflight;
 mod compare;
 mod find;

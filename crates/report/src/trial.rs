@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use loadlab_record::Histogram;
+use loadlab_record::bottleneck::Bottleneck;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::Stragglers;
 use loadlab_record::summary::{
@@ -299,9 +300,11 @@ impl Page {
         }
     }
 
-    /// What was watched beside the load, and what held it back.
+    /// What was watched beside the load, and what held it back. Where nobody looked there is nothing to say; where
+    /// somebody could not be seen there is.
     fn components(&self, out: &mut String, s: &Summary) {
-        let Some(bottleneck) = s.bottleneck.as_ref().filter(|_| !s.components.is_empty()) else { return };
+        let is_watched = |b: &&Bottleneck| !s.components.is_empty() || b.not_seen.len() > 1;
+        let Some(bottleneck) = s.bottleneck.as_ref().filter(is_watched) else { return };
         self.heading(out, "First bottleneck");
         let mut evidence = bottleneck.evidence.iter().map(|text| harmless(text));
         if let Some(first) = evidence.next() {
@@ -312,6 +315,9 @@ impl Page {
         if !bottleneck.not_seen.is_empty() {
             let text = harmless(&bottleneck.not_seen.join("; "));
             hanging(out, "    not seen: ", &text, self.width, |t| self.paint.tone(Tone::Faint, t));
+        }
+        if s.components.is_empty() {
+            return;
         }
         self.heading(out, "Components");
         let names = s.components.keys().map(|name| width_of(name)).max().unwrap_or(0).min(24);

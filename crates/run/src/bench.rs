@@ -12,7 +12,7 @@ use loadlab_load::resident;
 use loadlab_load::run::Origin;
 use loadlab_load::target::names::Names;
 use loadlab_load::target::{Address, TargetError};
-use loadlab_record::event::Event;
+use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::Evidence;
 use loadlab_record::example::Example;
 use loadlab_record::expr::Expr;
@@ -112,6 +112,9 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     let state = Arc::new(TrialState::new(None, cancel.clone(), bench.spec.secrets.clone()));
     let found =
         find_answering(&bench.watch.addresses(&bench.spec), &bench.watch.processes, Answering::default());
+    if let Some(text) = found.described(0) {
+        emit(RunEvent::Note(text));
+    }
     resident::leave_start_behind();
     let zero_ns = clock::now_ns() + LEAD_NS;
     state.set_clock(zero_ns);
@@ -142,7 +145,12 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     emit(RunEvent::LoadEnded { load: bench.spec.name.clone(), how: measured.how.clone() });
     let moved = bench.names.moved().into_iter();
     let events: Vec<Event> = moved.map(|m| Event { at_s: state.now_s(), what: name_moved(m) }).collect();
-    let (samples, _) = state.collected();
+    let (samples, seen) = state.collected();
+    for event in seen {
+        if let EventKind::Note { text } = event.what {
+            emit(RunEvent::Note(text));
+        }
+    }
     let evidence = state.evidence();
     let seen = WatchedSystem { samples: &samples, evidence: &evidence, events: &events };
     let summary = secrets.mask_value(summary_of(bench, facts, &measured, &seen));

@@ -3,7 +3,7 @@
 use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
 use loadlab_record::evidence::Pair;
 
-use super::flow::{FEWEST_READINGS, Flow};
+use super::flow::{FEWEST_READINGS, Flow, not_seen};
 use super::{Suspect, TrialData, suspects_in};
 
 /// What a trial's record says of its bottleneck.
@@ -28,10 +28,7 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
         kind: first.kind,
         evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
         confidence: confidence(first, flow.as_ref()),
-        not_seen: flow.as_ref().map_or_else(
-            || vec!["connections and threads: not read".to_owned()],
-            |flow| flow.not_seen.clone(),
-        ),
+        not_seen: not_seen(trial),
     });
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }

@@ -35,8 +35,6 @@ pub struct Flow {
     pub threads: BTreeMap<String, ThreadMeans>,
     /// Listeners, with what they dropped during the load.
     pub listeners: Vec<Listener>,
-    /// What could not be seen.
-    pub not_seen: Vec<String>,
     /// How often sockets were read.
     pub socket_readings: u32,
 }
@@ -75,7 +73,6 @@ impl Flow {
             pairs: named(pairs(&lines), trial),
             threads: threads(&lines),
             listeners: listeners(trial.evidence, load),
-            not_seen: not_seen(&lines),
             socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
         })
     }
@@ -162,20 +159,23 @@ impl Flow {
     }
 }
 
-/// What most lines could not see: what one of them missed, the others saw.
-fn not_seen(lines: &[&Evidence]) -> Vec<String> {
+/// What most lines of the load could not see: what one of them missed, the others saw. A line without readings says once
+/// what holds for all of the trial.
+pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
+    let load = during(trial);
+    let (of_all, lines): (Vec<_>, Vec<_>) = trial.evidence.iter().partition(|line| line.socket_readings == 0);
+    let lines: Vec<&Evidence> = lines.into_iter().filter(|line| is_inside(line, load)).collect();
     let mut times: BTreeMap<&String, usize> = BTreeMap::new();
     lines.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
-    let readings = lines.iter().filter(|line| line.socket_readings > 0).count();
-    // A line without readings says once what holds for all.
-    let of_all = |text: &String| lines.iter().any(|l| l.socket_readings == 0 && l.not_seen.contains(text));
-    let lasting = times.into_iter().filter(|(text, n)| 2 * n > readings || of_all(text));
-    lasting.map(|(text, _)| text.clone()).collect()
+    times.retain(|_, n| 2 * *n > lines.len());
+    of_all.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
+    let not_read = lines.is_empty().then(|| "connections and threads: not read".to_owned());
+    not_read.into_iter().chain(times.into_keys().cloned()).collect()
 }
 
 fn is_inside(line: &Evidence, load: During) -> bool {
     let middle_s = f64::midpoint(line.from_s, line.to_s);
-    load.has(middle_s) && !line.is_empty()
+    load.has(middle_s) && line.socket_readings > 0
 }
 
 /// Connections of a pair that wait for an answer.

@@ -130,7 +130,8 @@ impl ProcessFamily {
         // A group's number stays taken as long as it has members, but an empty group's is given out again. Its leader
         // says whose group it is; without one, which may have been anybody's, each member must say so itself.
         let leader = all.iter().find(|s| s.pid == self.leader.pid);
-        let mut found = HashSet::new();
+        // A program that has its server within itself and starts loadlab is no reason to count loadlab as the server's.
+        let mut found = HashSet::from([std::process::id()]);
         let mut queue: Vec<&Stat> = match leader {
             Some(leader) if leader.start_ticks != self.leader.start_ticks => Vec::new(),
             Some(_) => all.iter().filter(|s| self.is_in_group(s)).collect(),

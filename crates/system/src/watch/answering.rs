@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
 
 use loadlab_record::evidence::Evidence;
 
@@ -20,10 +21,15 @@ use crate::watch::target::Target;
 const MOST: usize = 8;
 /// Open sockets that are looked at in one look, of all processes together.
 const MOST_SOCKETS: usize = 50_000;
+/// Nor are more network namespaces looked into: each takes a thread.
+const MOST_NAMESPACES: usize = 32;
 /// From the first one: what it asks, what that asks, and so on.
 const HOPS: usize = 3;
 /// Connections to databases are made with the first requests: after so many nanoseconds of load there is another look.
 const AGAIN_NS: [u64; 2] = [SECOND_NS / 2, 2 * SECOND_NS];
+
+/// A look that takes longer than this would disturb the load.
+const COSTLY_NS: u64 = SECOND_NS / 20;
 
 /// A process that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +60,13 @@ impl Answering {
         self.processes.iter().map(|p| p.name.clone()).collect()
     }
 
+    /// `watching web (pid 4711), redis-server (pid 815)`: those from this place on; `None` if there are none.
+    pub fn described(&self, from: usize) -> Option<String> {
+        let all = self.processes.iter().skip(from);
+        let named: Vec<String> = all.map(|p| format!("{} (pid {})", p.name, p.process.pid)).collect();
+        (!named.is_empty()).then(|| format!("watching {}", named.join(", ")))
+    }
+
     fn has(&self, pid: u32) -> bool {
         self.processes.iter().any(|p| p.process.pid == pid)
     }
@@ -72,7 +85,9 @@ impl Answering {
 impl AnsweringProcess {
     /// Its cgroup where that is its alone, as a container's is: limits are there. Else its tree of processes.
     fn target(&self) -> Target {
-        let tree = Target::process_tree(&self.name, self.process);
+        let mut tree = Target::process_tree(&self.name, self.process);
+        // Its processes are known from now on, not from its first turn on.
+        tree.read_now();
         let family = ProcessFamily { leader: self.process, mark: String::new() };
         let own: BTreeSet<u32> = family.members(&process::snapshot()).iter().map(|s| s.pid).collect();
         let Some(mut group) = Target::cgroup_of(&self.name, self.process.pid) else { return tree };
@@ -129,16 +144,27 @@ pub fn find_answering(addresses: &[SocketAddr], asked: &[ProcessId], mut found: 
 
 /// All sockets, and who holds them.
 struct Look {
+    /// Those of this network namespace first, then those of others, such as containers'.
     sockets: Vec<Socket>,
+    /// How many are of this one.
+    here: usize,
     holders: HashMap<u32, BTreeSet<u32>>,
     processes: Vec<Stat>,
 }
 
 impl Look {
     fn now() -> std::io::Result<Look> {
-        let mut sockets = Vec::new();
-        SocketTable::here()?.read(&mut Subset::default(), &mut sockets)?;
+        let (mut sockets, mut subset) = (Vec::new(), Subset::default());
+        SocketTable::here()?.read(&mut subset, &mut sockets)?;
+        let here = sockets.len();
         let processes = process::snapshot();
+        let mut of_one = Vec::new();
+        for mut table in other_namespaces(&processes) {
+            // One that ends meanwhile has nothing to show.
+            if table.read(&mut subset, &mut of_one).is_ok() {
+                sockets.append(&mut of_one);
+            }
+        }
         let wanted: HashSet<u32> = sockets.iter().map(|s| s.inode).filter(|inode| *inode != 0).collect();
         let mut holders: HashMap<u32, BTreeSet<u32>> = HashMap::new();
         let mut left = MOST_SOCKETS;
@@ -150,7 +176,7 @@ impl Look {
                 }
             }
         }
-        Ok(Look { sockets, holders, processes })
+        Ok(Look { sockets, here, holders, processes })
     }
 
     /// Processes that hold a listener of the address.
@@ -159,7 +185,9 @@ impl Look {
             let ip = s.local.ip();
             s.is_listener && s.local.port() == address.port() && (ip == address.ip() || ip.is_unspecified())
         };
-        let held = self.sockets.iter().filter(listens).filter_map(|s| self.holders.get(&s.inode));
+        // `0.0.0.0:80` of another namespace is another address.
+        let own = self.sockets.get(..self.here).unwrap_or_default();
+        let held = own.iter().filter(listens).filter_map(|s| self.holders.get(&s.inode));
         held.cloned().reduce(|a, b| &a | &b)
     }
 
@@ -170,8 +198,22 @@ impl Look {
         let is_own = |s: &&Socket| {
             !s.is_listener && self.holders.get(&s.inode).is_some_and(|pids| !pids.is_disjoint(&own))
         };
-        let remotes: BTreeSet<SocketAddr> = self.sockets.iter().filter(is_own).map(|s| s.remote).collect();
-        let asked = remotes.into_iter().filter_map(|remote| self.listening(remote));
+        // The other end of a connection says who accepted it, in whatever namespace; one that waits in the queue of a
+        // listener is nobody's yet.
+        let ends: HashMap<(SocketAddr, SocketAddr), u32> =
+            self.sockets.iter().filter(|s| !s.is_listener).map(|s| ((s.local, s.remote), s.inode)).collect();
+        let accepted = |s: &Socket| self.holders.get(ends.get(&(s.remote, s.local))?).cloned();
+        // An end that accepted does not ask: somebody listens at its port.
+        let ports: HashSet<u16> =
+            self.sockets.iter().filter(|s| s.is_listener).map(|s| s.local.port()).collect();
+        let asks = |s: &&Socket| !ports.contains(&s.local.port()) || ports.contains(&s.remote.port());
+        let mut by_remote: BTreeMap<SocketAddr, BTreeSet<u32>> = BTreeMap::new();
+        for socket in self.sockets.iter().filter(is_own).filter(asks) {
+            if let Some(pids) = self.listening(socket.remote).or_else(|| accepted(socket)) {
+                by_remote.entry(socket.remote).or_default().extend(pids);
+            }
+        }
+        let asked = by_remote.into_values();
         asked.filter(|pids| pids.is_disjoint(&own)).collect()
     }
 
@@ -194,6 +236,14 @@ impl Look {
     }
 }
 
+/// Tables of the network namespaces that other processes are in, where they may be read.
+fn other_namespaces(processes: &[Stat]) -> Vec<SocketTable> {
+    let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
+    let mut seen: HashSet<u64> = namespace_of(std::process::id()).into_iter().collect();
+    let others = processes.iter().filter(|stat| namespace_of(stat.pid).is_some_and(|n| seen.insert(n)));
+    others.take(MOST_NAMESPACES).filter_map(|stat| SocketTable::of_process(stat.pid).ok()).collect()
+}
+
 impl Watcher {
     /// Looks again once the load runs, since connections to databases are often made with the first requests, and watches
     /// whoever has come. What was not found is said as part of the evidence.
@@ -207,10 +257,17 @@ impl Watcher {
                 if stop.wait_until(reader.clock.origin_ns + after_ns) {
                     break;
                 }
-                let before = found.processes.len();
+                let (before, began_ns) = (found.processes.len(), clock::now_ns());
                 found = find_answering(&addresses, &[], std::mem::take(&mut found));
                 for process in found.processes.iter().skip(before) {
                     super::lock(&reader.turns).add(process.target());
+                }
+                if let Some(text) = found.described(before) {
+                    emit(Watched::Note(text));
+                }
+                // A machine with a million sockets is not looked through again.
+                if clock::now_ns() - began_ns > COSTLY_NS {
+                    break;
                 }
             }
             if !found.not_seen.is_empty() {
@@ -260,6 +317,8 @@ mod tests {
         assert_eq!((pids, &found.not_seen), (vec![front.id(), back.id()], &Vec::new()), "{found:?}");
         let names = found.names();
         assert!(names[0].starts_with("python") && names[1] == format!("{}-2", names[0]), "{names:?}");
+        let described = format!("watching {} (pid {})", names[1], back.id());
+        assert_eq!((found.described(1), found.described(2)), (Some(described), None));
         // A second look finds nobody twice.
         assert_eq!(find_answering(&[address], &[], found.clone()), found);
         for child in [&mut front, &mut back] {

@@ -37,6 +37,8 @@ use crate::sync::lock;
 const LATE_NS: u64 = 100_000_000;
 /// Probes are read this often.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
+/// The evidence asks for the processes of targets this often, as they were last read.
+const MEMBERS_NS: u64 = 200_000_000;
 /// A reading at rest that is older than this at the clock's zero is repeated.
 const FRESH_NS: u64 = 200_000_000;
 /// How long before the zero: load threads wait for it by then.
@@ -170,7 +172,7 @@ impl TargetReader {
         let mut members_at_ns = 0;
         loop {
             let now_ns = clock::now_ns();
-            if now_ns - members_at_ns >= SECOND_NS || members_at_ns == 0 {
+            if now_ns - members_at_ns >= MEMBERS_NS || members_at_ns == 0 {
                 members_at_ns = now_ns;
                 let members = lock(&self.turns).targets.iter().map(Target::members).collect();
                 reader.set_members(members);

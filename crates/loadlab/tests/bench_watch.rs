@@ -1,0 +1,139 @@
+//! Without a plan: who answers is found, watched as a component, and named if it holds the load back.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::common::alone::alone;
+use crate::common::{LOADLAB, bench, check_identities, ports, skip};
+use crate::run_support::{Lab, eventually, server};
+
+/// A server of its own, as somebody else would have started it.
+struct Tier {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Tier {
+    fn start(ways: &str) -> Tier {
+        let address = ports::unused();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(server::ARGS).env("LAB_SERVER", format!("{{\"port\": {}, {ways}}}", address.port()));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        eventually("a server", || TcpStream::connect(address).ok());
+        Tier { child, address }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+impl Drop for Tier {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that takes turns, 5 ms each, and one before it that passes requests on.
+fn chain() -> (Tier, Tier) {
+    let store = Tier::start("\"name\": \"store\", \"at_once\": 1, \"slow_ms\": 5");
+    let web = Tier::start(&format!("\"name\": \"web\", \"upstream\": \"{}\"", store.url()));
+    (web, store)
+}
+
+fn names(summary: &Value) -> Vec<&str> {
+    summary["components"].as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn who_answers_is_found_and_whom_it_asks() {
+    let _alone = alone();
+    let (web, store) = chain();
+    let url = format!("{}via", web.url());
+    let ran = bench(&[&url, "-c", "20", "-d", "4s", "--json"]);
+    let json = ran.json();
+    check_identities(&json);
+    assert_eq!(ran.code, 0, "{json:#}");
+    let [first, second] = names(&json)[..] else { panic!("{:#}", json["components"]) };
+    assert_eq!(format!("{first}-2"), second);
+    for (name, tier) in [(first, &web), (second, &store)] {
+        let told = format!("{name} (pid {})", tier.child.id());
+        assert!(ran.stderr.contains(&told), "{told} in {}", ran.stderr);
+    }
+    let bottleneck = &json["bottleneck"];
+    assert_eq!(
+        (bottleneck["kind"].as_str(), bottleneck["component"].as_str()),
+        (Some("limited_concurrency"), Some(second)),
+        "{bottleneck:#}\n{:#}",
+        json["pairs"]
+    );
+    // The same as text, and of a server that nobody may look at nothing.
+    let text = bench(&[&url, "-c", "20", "-d", "4s"]).stdout;
+    let (_, answer) = text.split_once("First bottleneck\n").expect("an answer");
+    assert!(answer.lines().next().is_some_and(|line| line.contains(second)), "{text}");
+    assert!(answer.contains(&format!("\n  {second}  CPU ")), "{text}");
+    let unseen = bench(&[&url, "-c", "2", "-n", "40", "--no-watch"]);
+    assert!(!unseen.stdout.contains("First bottleneck") && !unseen.stderr.contains("watching"), "{unseen:?}");
+}
+
+#[test]
+fn a_search_at_an_url_names_what_gave_first() {
+    let _alone = alone();
+    let (web, _store) = chain();
+    let lab = Lab::new();
+    let out = lab.run_name();
+    let url = format!("{}via", web.url());
+    let level = ["--level-duration", "3s", "--settle", "200ms", "--max-levels", "2"];
+    let range = ["find", &url, "--expect", "p50 < 1ms", "--users", "20..21", "--quiet", "--out", &out];
+    let ran = lab.loadlab(&[&range[..], &level].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let summary = lab.record().summary("users-20", 1);
+    let found = names(&summary);
+    assert_eq!(found.len(), 2, "{summary:#}");
+    assert_eq!(summary["bottleneck"]["component"].as_str(), Some(found[1]), "{:#}", summary["bottleneck"]);
+    let notes = lab.record().events("users-20", 1, "note");
+    let told = |note: &Value| note["text"].as_str().is_some_and(|text| text.starts_with("watching "));
+    assert!(notes.iter().any(told), "{notes:#?}");
+    assert!(ran.out.contains(found[1]), "{}", ran.out);
+}
+
+#[test]
+fn a_process_may_be_named_and_must_be_there() {
+    let (store, beside) = (Tier::start("\"name\": \"store\""), Tier::start("\"name\": \"beside\""));
+    let pid = beside.child.id().to_string();
+    let args = [&store.url(), "-c", "1", "-n", "10", "--watch-pid", &pid, "--json"];
+    let json = bench(&args).json();
+    assert_eq!(names(&json).len(), 2, "the server, and the process that was named: {json:#}");
+    let ran = bench(&[&store.url(), "-n", "1", "--watch-pid", "4000000000"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("--watch-pid 4000000000: no such process\nhint: "), "{}", ran.stderr);
+}
+
+/// Without the right to look into other users' processes it is said who was not seen, and the load goes on.
+#[test]
+fn another_users_server_is_not_seen_and_that_is_said() {
+    let program = "$|=1; $s=IO::Socket::INET->new(LocalAddr=>'127.0.0.1',Listen=>9) or die; print $s->sockport,\"\\n\"; \
+        while($c=$s->accept){ while(<$c>){ print $c \"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nhi\" if /^\\r$/ } }";
+    if !rustix::process::geteuid().is_root() {
+        return skip::skip("it takes root to be another user");
+    }
+    let mut perl = Command::new("perl");
+    perl.args(["-MIO::Socket::INET", "-e", program]).uid(65_534).gid(65_534).stdout(Stdio::piped());
+    let mut child = perl.spawn().expect("perl is installed");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let tier = Tier { child, address: SocketAddr::from(([127, 0, 0, 1], line.trim().parse().unwrap())) };
+    // Root without that right: a bound on what the program may get.
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-sys_ptrace", LOADLAB, "bench", &tier.url(), "-c", "1", "-n", "20"]);
+    let output = command.arg("--json").output().expect("setpriv is installed");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    assert_eq!((json["requests"]["ok"].as_u64(), names(&json).len()), (Some(20), 0), "{json:#}");
+    let not_seen = json["bottleneck"]["not_seen"].to_string();
+    assert!(not_seen.contains(&format!("the process that answers at {}", tier.address)), "{not_seen}");
+}
