@@ -143,6 +143,16 @@ impl Flow {
         self.pairs.iter().filter(move |p| p.from == component && p.to != component)
     }
 
+    /// The component that listens where an URL leads, if there is one alone.
+    pub fn listens_at(&self, url: &str) -> Option<&str> {
+        let port = port_of(url)?.to_string();
+        let at_port = |address: &str| address.rsplit(':').next() == Some(port.as_str());
+        let own = self.listeners.iter().filter(|l| at_port(&l.address)).map(|l| l.component.as_str());
+        let asked = self.asked_by(GENERATOR).filter(|p| at_port(&p.address)).map(|p| p.to.as_str());
+        let names: BTreeSet<&str> = own.chain(asked).filter(|name| !name.is_empty()).collect();
+        names.first().filter(|_| names.len() == 1).copied()
+    }
+
     /// Everybody behind a component.
     pub fn behind<'a>(&'a self, component: &'a str) -> BTreeSet<&'a str> {
         let mut found: BTreeSet<&str> = BTreeSet::new();

@@ -117,7 +117,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     found.extend(by_component(trial, disk));
     found.extend(flow.map(|flow| accept_queues(trial, flow)).unwrap_or_default());
     let has_queue = found.iter().any(|s| s.kind == Kind::AcceptQueue);
-    found.extend(refused(trial, has_queue));
+    found.extend(refused(trial, flow, has_queue));
     found.extend(queues(trial));
     found.extend(one_cores(trial, flow));
     found.extend(machine(trial));
@@ -136,14 +136,28 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     replicas_together(found)
 }
 
-/// Components that kept one core busy: by their threads where those were read, else by what they used.
+/// Components that kept one core busy: by one of their threads, else by what all of them used, as those of an interpreter
+/// with one lock that take turns.
 fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let mut found = flow.map(|flow| located::one_thread(trial, flow)).unwrap_or_default();
-    let is_read = |who: &str| {
-        flow.and_then(|flow| flow.threads.get(who)).is_some_and(|t| t.means.busiest_cores.is_some())
-    };
-    let by_use = by_component(trial, one_core);
-    found.extend(by_use.into_iter().filter(|s| s.who.as_deref().is_none_or(|who| !is_read(who))));
+    let by_use = by_component(trial, one_core).into_iter().filter_map(|mut suspect| {
+        let who = suspect.who.as_deref()?;
+        if found.iter().any(|s| s.who.as_deref() == Some(who)) {
+            return None;
+        }
+        let threads = flow.and_then(|flow| flow.threads.get(who)).map(|t| &t.means);
+        if let Some((threads, busiest)) = threads.and_then(|t| Some((t, t.busiest_cores?))) {
+            suspect.text = format!(
+                "{}; the busiest of its {} threads used {} of a core: they take turns, as under one lock",
+                suspect.text,
+                format_count(threads.count.round().max(1.0)),
+                percent(busiest.min(1.0))
+            );
+        }
+        Some(suspect)
+    });
+    let by_use: Vec<Suspect> = by_use.collect();
+    found.extend(by_use);
     found
 }
 
@@ -184,7 +198,11 @@ fn replicas_together(sorted: Vec<Suspect>) -> Vec<Suspect> {
             first.kind == suspect.kind && stem(first).is_some() && stem(first) == stem(&suspect)
         };
         match (reported.iter_mut().find(like), &suspect.who) {
-            (Some((_, others)), Some(name)) => others.push(name.clone()),
+            (Some((first, others)), Some(name)) => {
+                if first.who.as_ref() != Some(name) && !others.contains(name) {
+                    others.push(name.clone());
+                }
+            }
             _ => reported.push((suspect, Vec::new())),
         }
     }
@@ -495,7 +513,7 @@ fn machine(trial: &TrialData<'_>) -> Option<Suspect> {
     })
 }
 
-fn refused(trial: &TrialData<'_>, has_queue: bool) -> Vec<Suspect> {
+fn refused(trial: &TrialData<'_>, flow: Option<&Flow>, has_queue: bool) -> Vec<Suspect> {
     let s = trial.summary;
     let started = s.requests.started.max(1) as f64;
     let own = s.connections.own_limits.total();
@@ -507,6 +525,7 @@ fn refused(trial: &TrialData<'_>, has_queue: bool) -> Vec<Suspect> {
     });
     let mut found = Vec::new();
     let host = s.load.url.split('/').nth(2).filter(|h| !h.is_empty()).unwrap_or("the target");
+    let host = flow.and_then(|flow| flow.listens_at(&s.load.url)).unwrap_or(host);
     let mut say = |share: f64, text: String| {
         found.push(Suspect {
             kind: Kind::Refused,

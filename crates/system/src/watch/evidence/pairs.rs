@@ -250,6 +250,9 @@ impl PairSums {
     fn add_connection(&mut self, asker: &Socket, reading: &Reading<'_>, owners: &Owners) {
         let other = reading.by_ends.get(&(asker.remote, asker.local)).copied();
         let listener = reading.listener(asker.remote);
+        // Until it is accepted a connection is nobody's: it is in the listener's queue.
+        let to = other.and_then(|o| owners.of(o.inode)).or_else(|| listener.and_then(|l| owners.of(l.inode)));
+        let to = to.unwrap_or_default();
         let from = match owners.of(asker.inode) {
             Some(from) => {
                 // A connection that is made for one request is gone before its owner is looked for.
@@ -258,6 +261,8 @@ impl PairSums {
                 }
                 from.to_owned()
             }
+            // Of what goes on between others on this machine nothing is asked.
+            None if to.is_empty() => return,
             None => {
                 if owners.is_stranger(asker.inode) {
                     self.strangers.insert(asker.remote, asker.inode);
@@ -266,12 +271,6 @@ impl PairSums {
                 owners.of_nobody(asker.remote).map(str::to_owned).or_else(usual).unwrap_or_default()
             }
         };
-        // Until it is accepted a connection is nobody's: it is in the listener's queue.
-        let to = other.and_then(|o| owners.of(o.inode)).or_else(|| listener.and_then(|l| owners.of(l.inode)));
-        let to = to.unwrap_or_default();
-        if from.is_empty() && to.is_empty() {
-            return;
-        }
         let last = self.last.get(&asker.inode).copied();
         let key = PairKey { from, to: to.to_owned(), address: asker.remote.to_string() };
         let waits = waits(asker, other, self.rhythms.get(&key).copied().flatten(), last);
