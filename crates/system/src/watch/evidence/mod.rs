@@ -5,6 +5,7 @@
 //! whom; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
 //! and wait for. All of it has a hundredth of a core: what costs more is read less often.
 
+pub(crate) mod netlink;
 mod owners;
 pub(crate) mod packets;
 mod pairs;
