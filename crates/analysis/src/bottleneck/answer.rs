@@ -3,7 +3,8 @@
 use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
 use loadlab_record::evidence::Pair;
 
-use super::flow::{FEWEST_READINGS, Flow};
+use super::flow::{FEWEST_READINGS, Flow, Site};
+use super::located::{is_range, site};
 use super::{Suspect, TrialData, suspects_in};
 
 /// What a trial's record says of its bottleneck.
@@ -27,7 +28,7 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
         component: first.who.clone(),
         kind: first.kind,
         evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
-        confidence: confidence(first, flow.as_ref()),
+        confidence: confidence(trial, first, flow.as_ref()),
         not_seen: flow.as_ref().map_or_else(
             || vec!["connections and threads: not read".to_owned()],
             |flow| flow.not_seen.clone(),
@@ -36,7 +37,7 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }
 
-fn confidence(first: &Suspect, flow: Option<&Flow>) -> Confidence {
+fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Confidence {
     let is_located = flow.is_some_and(|f| f.socket_readings >= FEWEST_READINGS) && !first.evidence.is_empty();
     let is_measured = match first.kind {
         // The kernel's own counters say so.
@@ -50,6 +51,16 @@ fn confidence(first: &Suspect, flow: Option<&Flow>) -> Confidence {
         Kind::HostCpu | Kind::Neighbours | Kind::Nothing => true,
         _ => false,
     };
+    if !is_measured && is_located {
+        match flow.and_then(|flow| site(trial, flow)) {
+            // It is known to be one of them.
+            Some(Site::Among(_)) if first.who.is_none() => return Confidence::Low,
+            Some(Site::At(place)) if is_range(&place, trial.summary.concurrency_mean) => {
+                return Confidence::Medium;
+            }
+            _ => {}
+        }
+    }
     match (is_measured, is_located) {
         (true, _) | (_, true) if first.share >= 0.7 || is_measured => Confidence::High,
         (_, true) => Confidence::Medium,
