@@ -1,4 +1,4 @@
-//! The kernel's table of TCP sockets (`sock_diag`), once per network namespace.
+//! The kernel's tables of sockets (`sock_diag`), once per network namespace; here those of TCP and UDP.
 //!
 //! One dump tells of every connection which end sent last, what it has not read, and which socket (inode) it is: a
 //! microsecond a socket, where `/proc/net/tcp` takes ten and tells none of it.
@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::netlink::{Netlink, Rows, attributes, u32_at};
+use super::unix::{self, UnixSocket};
 
 /// Attributes of a socket: `INET_DIAG_INFO`, `INET_DIAG_SKMEMINFO`.
 const INFO: u16 = 2;
@@ -140,8 +141,29 @@ impl SocketTable {
         Ok(())
     }
 
+    /// UDP sockets, bound and connected. Of one that is not connected the remote port is 0.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or has no such table.
+    pub fn read_udp(&mut self, into: &mut Vec<Socket>) -> io::Result<()> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let request = request(family as u8, libc::IPPROTO_UDP as u8, u32::MAX, 0);
+            self.netlink.dump(&request, |rows| into.extend(rows.iter().filter_map(socket)))?;
+        }
+        Ok(())
+    }
+
+    /// Unix sockets.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or has no such table.
+    pub fn read_unix(&mut self, into: &mut Vec<UnixSocket>) -> io::Result<()> {
+        unix::read(&mut self.netlink, into)
+    }
+
     fn dump(&mut self, family: u8, subset: &mut Subset, into: &mut Vec<Socket>) -> io::Result<()> {
-        self.netlink.dump(&request(family), |rows| {
+        const ASKED: u8 = 1 << (INFO - 1) | 1 << (MEMORY - 1);
+        self.netlink.dump(&request(family, libc::IPPROTO_TCP as u8, STATES, ASKED), |rows| {
             parse(rows, *subset, into);
             subset.narrow(into);
         })
@@ -149,11 +171,10 @@ impl SocketTable {
 }
 
 /// `struct inet_diag_req_v2`, for a dump of one family.
-fn request(family: u8) -> [u8; 56] {
-    let asked = 1 << (INFO - 1) | 1 << (MEMORY - 1);
+fn request(family: u8, protocol: u8, states: u32, asked: u8) -> [u8; 56] {
     let mut bytes = [0; 56];
-    bytes[..4].copy_from_slice(&[family, libc::IPPROTO_TCP as u8, asked as u8, 0]);
-    bytes[4..8].copy_from_slice(&STATES.to_ne_bytes());
+    bytes[..4].copy_from_slice(&[family, protocol, asked, 0]);
+    bytes[4..8].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
 
@@ -163,7 +184,7 @@ fn parse(rows: Rows<'_>, subset: Subset, into: &mut Vec<Socket>) {
 }
 
 /// `struct inet_diag_msg` and its attributes.
-fn socket(body: &[u8]) -> Option<Socket> {
+pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     const HEAD: usize = 72;
     let (family, state) = (*body.first()?, *body.get(1)?);
     let port = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
