@@ -1,9 +1,9 @@
 //! The first bottleneck, over trials made by hand: what is named, and in which order.
 
-use loadlab_analysis::bottleneck::{Kind, Suspect, TrialData, diagnose, suspects};
+use loadlab_analysis::bottleneck::{Diagnosis, Kind, Suspect, TrialData, diagnose, suspects};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
-use loadlab_record::bottleneck::Confidence;
+use loadlab_record::bottleneck::{Bottleneck, Confidence};
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::{Evidence, Listener, Pair, Threads};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
@@ -597,36 +597,176 @@ fn a_rate_that_is_answered_as_it_comes_saturates_nothing() {
     slow.check(&[(LimitedConcurrency, None)]);
 }
 
+fn diagnosis(made: &Made) -> Diagnosis {
+    let order = ["edge".to_owned()];
+    diagnose(&TrialData {
+        summary: &made.summary,
+        samples: &made.samples,
+        ticks: &made.ticks,
+        events: &made.events,
+        evidence: &made.evidence,
+        order: &order,
+        cores: 4,
+    })
+}
+
+fn answer(made: &Made) -> Bottleneck {
+    diagnosis(made).bottleneck.expect("an answer")
+}
+
+/// Connections over a Unix socket.
+fn unix(from: &str, to: &str, open: f64, busy: f64, unknown: f64) -> Pair {
+    Pair { is_unix: true, unknown, address: format!("/run/{to}.sock"), ..pair(from, to, open, busy) }
+}
+
+/// Sockets that ask by UDP.
+fn udp(from: &str, to: &str, open: f64, busy: f64) -> Pair {
+    Pair { is_udp: true, unknown: open - busy, ..pair(from, to, open, busy) }
+}
+
+/// [`chain`] with these connections behind a load that waits for `edge`.
+fn behind_edge(pairs: &[Pair]) -> Made {
+    let mut made = chain();
+    watched(&mut made, &[&[pair("loadlab", "edge", 40.0, 40.0)], pairs].concat(), |_| ());
+    made
+}
+
+#[test]
+fn a_full_pool_over_a_unix_socket_is_told_by_its_threads() {
+    let mut pool = behind_edge(&[unix("edge", "db", 3.0, 2.9, 0.1)]);
+    pool.check(&[(Pool, Some("edge"))]);
+    let text = &pool.suspects()[0].text;
+    assert!(text.starts_with("edge→db: 2.9 of 3 connections busy"), "{text}");
+    // All that came has gone on to the store.
+    pool = behind_edge(&[unix("edge", "db", 40.0, 39.0, 0.0)]);
+    pool.check(&[(LimitedConcurrency, Some("db"))]);
+    assert_eq!(answer(&pool).confidence, Confidence::High);
+}
+
+#[test]
+fn an_idle_pool_over_a_unix_socket_is_not_blamed() {
+    // Its threads show that it is idle.
+    let idle = behind_edge(&[unix("edge", "db", 40.0, 0.2, 0.0)]);
+    idle.check(&[(LimitedConcurrency, Some("edge"))]);
+    let seen = answer(&idle);
+    assert_eq!((seen.confidence, seen.not_seen.len()), (Confidence::High, 0));
+    // So few connections hold few of the requests, whoever waits on them.
+    let small = behind_edge(&[unix("edge", "db", 3.0, 0.0, 3.0)]);
+    small.check(&[(LimitedConcurrency, Some("edge"))]);
+    assert_eq!((answer(&small).confidence, answer(&small).not_seen.len()), (Confidence::High, 0));
+    // More of them leave a range.
+    let larger = behind_edge(&[unix("edge", "db", 15.0, 0.0, 15.0)]);
+    larger.check(&[(LimitedConcurrency, Some("edge"))]);
+    let range = answer(&larger);
+    assert_eq!(range.confidence, Confidence::Medium);
+    assert_eq!(
+        range.not_seen,
+        [
+            "who waits on edge→db over the Unix socket /run/db.sock: such sockets have no times, and threads do not show it"
+        ]
+    );
+    assert!(
+        range.evidence[1].starts_with(
+            "25 to 40 of 40 requests in flight were in edge (edge→db: 0 of 15 connections busy, 15 not known, loadlab→edge:"
+        ),
+        "{range:?}"
+    );
+}
+
+#[test]
+fn of_two_that_may_hold_the_requests_neither_is_named() {
+    let mut either = behind_edge(&[pair("edge", "mid", 40.0, 39.8), unix("mid", "db", 40.0, 0.0, 40.0)]);
+    either.check(&[(LimitedConcurrency, None)]);
+    let seen = answer(&either);
+    assert_eq!((seen.component.as_deref(), seen.confidence), (None, Confidence::Low));
+    assert!(seen.evidence[0].starts_with("mid or db: 40 of 40 requests in flight wait there;"), "{seen:?}");
+    assert!(seen.evidence[0].ends_with("; which of them it is, is not known"), "{seen:?}");
+    let ranges = "of 40 requests in flight 0 to 40 in mid, 0 to 40 in db (edge→mid: 40 of 40 connections busy, mid→db: 0 of 40 connections busy, 40 not known; 200 readings)";
+    assert_eq!(seen.evidence[1], ranges);
+    assert_eq!(seen.not_seen.len(), 1);
+    // What most wait on is known.
+    either = behind_edge(&[pair("edge", "mid", 40.0, 39.8), unix("mid", "db", 40.0, 30.0, 10.0)]);
+    either.check(&[(LimitedConcurrency, Some("db"))]);
+    assert_eq!(answer(&either).confidence, Confidence::Medium);
+    // Nobody waits for more than one.
+    either = behind_edge(&[pair("edge", "mid", 40.0, 0.5), unix("mid", "db", 40.0, 0.0, 40.0)]);
+    either.check(&[(LimitedConcurrency, Some("edge"))]);
+    assert_eq!(answer(&either).confidence, Confidence::High);
+    // One of the two is at its limit.
+    let full = Does { cores: 0.0098, limit: Some(0.01), throttled: 0.7, ..QUIET };
+    let mut limited = made(40, 160, 4, &[("edge", QUIET), ("db", full)]);
+    let pairs = [pair("loadlab", "edge", 40.0, 40.0), unix("edge", "db", 40.0, 0.0, 40.0)];
+    watched(&mut limited, &pairs, |_| ());
+    limited.check(&[(CpuLimit, Some("db"))]);
+}
+
+#[test]
+fn connections_made_for_one_request_each_are_busy() {
+    // 250 requests a second, and as many connections.
+    let made_for_each = Pair { made: 230, ..unix("edge", "db", 30.0, 0.0, 30.0) };
+    let fastcgi = behind_edge(&[made_for_each]);
+    fastcgi.check(&[(LimitedConcurrency, Some("db"))]);
+    assert!(diagnosis(&fastcgi).pairs.iter().any(|p| p.is_unix && p.busy == 30.0 && p.made == 2300));
+    // A pool that makes a new one now and then.
+    let pool = behind_edge(&[Pair { made: 3, ..unix("edge", "db", 30.0, 0.0, 30.0) }]);
+    pool.check(&[(LimitedConcurrency, None)]);
+}
+
+#[test]
+fn a_slow_resolver_is_found_by_the_queries_that_wait_for_it() {
+    let db = pair("edge", "db", 40.0, 0.1);
+    let slow = behind_edge(&[db.clone(), udp("edge", "dns", 39.0, 39.0)]);
+    slow.check(&[(LimitedConcurrency, Some("dns"))]);
+    let seen = answer(&slow);
+    assert_eq!(seen.confidence, Confidence::High);
+    assert!(seen.evidence[1].contains("edge→dns (UDP): 39 of 39 sockets busy"), "{seen:?}");
+    // So few at a time are no pool: each query has a socket of its own.
+    let few = behind_edge(&[db.clone(), udp("edge", "dns", 22.0, 22.0)]);
+    few.check(&[(LimitedConcurrency, Some("dns"))]);
+    // Sockets that stay ask nothing.
+    let statsd = behind_edge(&[db, udp("edge", "stats", 40.0, 0.0)]);
+    statsd.check(&[(LimitedConcurrency, Some("edge"))]);
+    assert_eq!((answer(&statsd).confidence, answer(&statsd).not_seen.len()), (Confidence::High, 0));
+    // The same server by TCP is another pair.
+    let both = behind_edge(&[pair("edge", "dns", 1.0, 0.0), udp("edge", "dns", 39.0, 39.0)]);
+    assert_eq!(diagnosis(&both).pairs.iter().filter(|p| p.to == "dns").count(), 2);
+    both.check(&[(LimitedConcurrency, Some("dns"))]);
+}
+
+#[test]
+fn a_load_that_goes_to_a_unix_socket_counts() {
+    let mut load = chain();
+    load.summary.load.url = "unix:/run/edge.sock:/x?y=1".into();
+    let mut own = unix("", "edge", 40.0, 0.0, 40.0);
+    watched(&mut load, &[own.clone(), pair("edge", "db", 40.0, 0.2)], |_| ());
+    load.check(&[(LimitedConcurrency, Some("edge"))]);
+    assert_eq!(answer(&load).not_seen.len(), 0);
+    // Bound by a path that begins where it was started, and somebody else's.
+    own.address = "./edge.sock".into();
+    watched(&mut load, &[own.clone()], |_| ());
+    assert_eq!(diagnosis(&load).pairs[0].from, "loadlab");
+    own.address = "/run/other-edge.sock".into();
+    watched(&mut load, &[own], |_| ());
+    assert_eq!(diagnosis(&load).pairs[0].from, "");
+}
+
 #[test]
 fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
-    let of = |made: &Made| {
-        let order = ["edge".to_owned()];
-        let trial = TrialData {
-            summary: &made.summary,
-            samples: &made.samples,
-            ticks: &made.ticks,
-            events: &made.events,
-            evidence: &made.evidence,
-            order: &order,
-            cores: 4,
-        };
-        diagnose(&trial).bottleneck.expect("an answer")
-    };
     let mut lock = chain();
-    let outside = of(&lock);
+    let outside = answer(&lock);
     assert_eq!((outside.kind, outside.confidence), (LimitedConcurrency, Confidence::Low));
     assert_eq!(outside.not_seen, ["connections and threads: not read"]);
     let pairs = [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "mid", 40.0, 39.8)];
     watched(&mut lock, &pairs, |line| {
         line.not_seen = vec!["connections of db: another user's process".into()]
     });
-    let seen = of(&lock);
+    let seen = answer(&lock);
     assert_eq!((seen.component.as_deref(), seen.confidence), (Some("mid"), Confidence::High));
     assert_eq!((seen.evidence.len(), seen.not_seen.len()), (2, 1), "{seen:?}");
     // Few readings are said, and weigh less.
     lock.evidence.truncate(1);
     lock.evidence[0].socket_readings = 3;
-    let few = of(&lock);
+    let few = answer(&lock);
     assert_eq!(few.confidence, Confidence::Low);
     assert!(few.evidence[1].contains("3 readings, from few readings"), "{few:?}");
 }

@@ -44,14 +44,17 @@ pub struct Pair {
     pub to: String,
     /// Where it listens: `127.0.0.1:8080`, or the path of a Unix socket.
     pub address: String,
-    /// A Unix socket: nothing but queues is known of it.
+    /// A Unix socket: it has queues and no times, so that `busy` is what threads and queues show, and the least it can be.
     #[serde(skip_serializing_if = "is_false")]
     pub is_unix: bool,
+    /// Connected UDP sockets, as resolvers have one for each query: `busy` are those of pairs whose sockets come and go.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_udp: bool,
     /// Connections that stand.
     pub open: f64,
     /// Of those, the ones on which `from` waits: it sent after it last received.
     pub busy: f64,
-    /// Of those, the ones of which that is not known: the kernel's clock is too coarse.
+    /// Of those, the ones of which that is not known: the kernel's clock is too coarse, or has nothing to say.
     pub unknown: f64,
     /// Of those, the ones with bytes that `to` has not read yet.
     pub unread: f64,
@@ -67,6 +70,13 @@ pub struct Pair {
     /// The same a second, in a summary.
     #[serde(skip_serializing_if = "is_zero_rate")]
     pub retransmits_per_s: f64,
+    /// Unix and UDP sockets that were new, in this line's time: the least, since one that lives for less than a reading's
+    /// time may not be seen.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub made: u64,
+    /// The same a second, in a summary.
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    pub made_per_s: f64,
     /// Exact times of some exchanges, by their packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timed: Option<Timed>,

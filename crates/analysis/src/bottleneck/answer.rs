@@ -3,7 +3,8 @@
 use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
 use loadlab_record::evidence::Pair;
 
-use super::flow::{FEWEST_READINGS, Flow, not_seen};
+use super::flow::{FEWEST_READINGS, Flow, Site, not_seen};
+use super::located::{is_range, site};
 use super::{Suspect, TrialData, suspects_in};
 
 /// What a trial's record says of its bottleneck.
@@ -23,17 +24,19 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let suspects = suspects_in(trial, flow.as_ref());
     let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
     let first = suspects.first().filter(|_| asked);
+    let mut unseen = not_seen(trial);
+    unseen.extend(flow.iter().flat_map(|flow| flow.unseen.clone()));
     let bottleneck = first.map(|first| Bottleneck {
         component: first.who.clone(),
         kind: first.kind,
         evidence: std::iter::once(&first.text).chain(&first.evidence).cloned().collect(),
-        confidence: confidence(first, flow.as_ref()),
-        not_seen: not_seen(trial),
+        confidence: confidence(trial, first, flow.as_ref()),
+        not_seen: unseen,
     });
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }
 
-fn confidence(first: &Suspect, flow: Option<&Flow>) -> Confidence {
+fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Confidence {
     let is_located = flow.is_some_and(|f| f.socket_readings >= FEWEST_READINGS) && !first.evidence.is_empty();
     let is_measured = match first.kind {
         // The kernel's own counters say so.
@@ -47,6 +50,16 @@ fn confidence(first: &Suspect, flow: Option<&Flow>) -> Confidence {
         Kind::HostCpu | Kind::Neighbours | Kind::Nothing => true,
         _ => false,
     };
+    if !is_measured && is_located {
+        match flow.and_then(|flow| site(trial, flow)) {
+            // It is known to be one of them.
+            Some(Site::Among(_)) if first.who.is_none() => return Confidence::Low,
+            Some(Site::At(place)) if is_range(&place, trial.summary.concurrency_mean) => {
+                return Confidence::Medium;
+            }
+            _ => {}
+        }
+    }
     match (is_measured, is_located) {
         (true, _) | (_, true) if first.share >= 0.7 || is_measured => Confidence::High,
         (_, true) => Confidence::Medium,

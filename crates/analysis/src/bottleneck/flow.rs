@@ -23,6 +23,12 @@ const TIES_SHARE: f64 = 0.1;
 const FEWEST_TIMED: u64 = 20;
 /// A lost segment is sent again after this long, at the least: the kernel's shortest timeout.
 const RETRANSMIT_S: f64 = 0.2;
+/// Where a pair's connections are made at this share of the rate of requests or above, each is made for one.
+const PER_REQUEST_SHARE: f64 = 0.5;
+/// What is not known of a pair matters from this share of the requests in flight on.
+const UNSURE_SHARE: f64 = 0.1;
+/// Of so many pairs of which much is not known all that may be so is tried out.
+const MOST_UNSURE: usize = 4;
 /// A round trip below this is no link's, but the machine's.
 const SHORTEST_LINK_MS: f64 = 0.5;
 
@@ -35,8 +41,12 @@ pub struct Flow {
     pub threads: BTreeMap<String, ThreadMeans>,
     /// Listeners, with what they dropped during the load.
     pub listeners: Vec<Listener>,
+    /// Connections of which too much is not known, a sentence each.
+    pub unseen: Vec<String>,
     /// How often sockets were read.
     pub socket_readings: u32,
+    /// Requests that the load had answered, a second.
+    pub rate_per_s: f64,
 }
 
 /// Threads of a component over the load.
@@ -55,10 +65,21 @@ pub struct Place {
     pub name: String,
     /// It is a link.
     pub is_link: bool,
-    /// Requests, mean over the load.
+    /// Requests, mean over the load: the least there can be.
     pub requests: f64,
+    /// The most there can be, as far as it is not known who waits on Unix sockets.
+    pub most: f64,
     /// Requests that are there or behind it; the same for a link.
     pub entered: f64,
+}
+
+/// Where most requests wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Site {
+    /// There.
+    At(Place),
+    /// In one of these, the one that asks first: which, is not known.
+    Among(Vec<Place>),
 }
 
 impl Flow {
@@ -69,22 +90,96 @@ impl Flow {
         if lines.is_empty() {
             return None;
         }
-        Some(Flow {
+        let mut flow = Flow {
             pairs: named(pairs(&lines), trial),
             threads: threads(&lines),
             listeners: listeners(trial.evidence, load),
             socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
-        })
+            rate_per_s: trial.summary.rate_per_s.ok,
+            unseen: Vec::new(),
+        };
+        flow.settle_by_turnover();
+        let unsure = flow.unsure(trial.summary.concurrency_mean);
+        let unseen: Vec<String> = unsure.into_iter().map(|at| unseen(&flow.pairs[at])).collect();
+        flow.unseen = unseen;
+        Some(flow)
+    }
+
+    /// Connections over a Unix socket that are made as often as requests come are busy as long as they stand.
+    fn settle_by_turnover(&mut self) {
+        let rate_per_s = self.rate_per_s;
+        for pair in self.pairs.iter_mut().filter(|p| p.is_unix && is_per_request(p, rate_per_s)) {
+            pair.busy += std::mem::take(&mut pair.unknown);
+        }
+    }
+
+    /// Pairs over Unix sockets of which so much is not known that it matters who holds the requests; the worst first.
+    fn unsure(&self, in_flight: f64) -> Vec<usize> {
+        let entered = self.entered(in_flight, &most);
+        // What the load itself waits for is known.
+        let enters = |p: &Pair| p.from != GENERATOR && entered.get(p.from.as_str()).is_some_and(|n| *n > 0.0);
+        let slack = |p: &Pair| most(p) - waiting(p);
+        let matters = |p: &Pair| p.is_unix && p.from != p.to && slack(p) >= UNSURE_SHARE * in_flight;
+        let all = self.pairs.iter().enumerate();
+        let mut found: Vec<usize> =
+            all.filter(|(_, p)| in_flight > 0.0 && matters(p) && enters(p)).map(|(at, _)| at).collect();
+        found.sort_by(|a, b| slack(&self.pairs[*b]).total_cmp(&slack(&self.pairs[*a])));
+        found.truncate(MOST_UNSURE);
+        found
+    }
+
+    /// Where at least this share of the requests is, whatever is not known. `None` if they are nowhere in particular.
+    pub fn site(&self, in_flight: f64, rate_per_s: f64, share: f64) -> Option<Site> {
+        let has_most = |requests: f64| requests > 0.0 && requests >= share * in_flight;
+        let unsure = self.unsure(in_flight);
+        let places = self.places(in_flight, rate_per_s);
+        if unsure.is_empty() {
+            return places.into_iter().next().filter(|top| has_most(top.requests)).map(Site::At);
+        }
+        // All that may be so: on each of these pairs nobody waits of those that are not known, or everybody.
+        let mut ranges: BTreeMap<(String, bool), Place> = BTreeMap::new();
+        for case in 0..1u32 << unsure.len() {
+            let level = |pair: &Pair| {
+                let bit = unsure.iter().position(|at| std::ptr::eq(&self.pairs[*at], pair));
+                if bit.is_some_and(|bit| case >> bit & 1 == 1) { most(pair) } else { waiting(pair) }
+            };
+            for place in self.places_by(in_flight, rate_per_s, &level) {
+                let range = ranges.entry((place.name.clone(), place.is_link)).or_insert(place.clone());
+                range.requests = range.requests.min(place.requests);
+                range.most = range.most.max(place.requests);
+                range.entered = range.entered.max(place.entered);
+            }
+        }
+        let mut found: Vec<Place> = ranges.into_values().filter(|place| has_most(place.most)).collect();
+        found.sort_by(|a, b| b.entered.total_cmp(&a.entered).then_with(|| self.is_before(a, b)));
+        if let Some(at) = found.iter().position(|place| has_most(place.requests)) {
+            return Some(Site::At(found.swap_remove(at)));
+        }
+        match found.len() {
+            0 => None,
+            1 => found.pop().map(Site::At),
+            _ => Some(Site::Among(found)),
+        }
+    }
+
+    /// The one that asks comes before the one that is asked.
+    fn is_before(&self, a: &Place, b: &Place) -> std::cmp::Ordering {
+        self.behind(&b.name).contains(a.name.as_str()).cmp(&self.behind(&a.name).contains(b.name.as_str()))
     }
 
     /// Requests in each place, the fullest first. `in_flight` is the load's own count; `rate_per_s` how many it had
     /// answered.
     pub fn places(&self, in_flight: f64, rate_per_s: f64) -> Vec<Place> {
-        let entered = self.entered(in_flight);
+        self.places_by(in_flight, rate_per_s, &waiting)
+    }
+
+    /// The same if so many wait on each pair.
+    fn places_by(&self, in_flight: f64, rate_per_s: f64, level: &dyn Fn(&Pair) -> f64) -> Vec<Place> {
+        let entered = self.entered(in_flight, level);
         let mut places: Vec<Place> = Vec::new();
         let mut inside: BTreeMap<&str, f64> =
             entered.iter().filter(|(name, _)| **name != GENERATOR).map(|(n, v)| (*n, *v)).collect();
-        for (pair, waiting) in self.shares(&entered) {
+        for (pair, waiting) in self.shares(&entered, level) {
             if let Some(from) = inside.get_mut(pair.from.as_str()) {
                 *from -= waiting;
             }
@@ -92,13 +187,14 @@ impl Flow {
             if link > 0.0 {
                 *inside.entry(&pair.to).or_default() -= link;
                 let name = format!("{}→{}", pair.from, pair.to);
-                places.push(Place { name, is_link: true, requests: link, entered: link });
+                places.push(Place { name, is_link: true, requests: link, most: link, entered: link });
             }
         }
         places.extend(inside.iter().map(|(name, requests)| Place {
             name: (*name).to_owned(),
             is_link: false,
             requests: requests.max(0.0),
+            most: requests.max(0.0),
             entered: entered.get(name).copied().unwrap_or(0.0),
         }));
         places.sort_by(|a, b| b.requests.total_cmp(&a.requests));
@@ -106,12 +202,12 @@ impl Flow {
     }
 
     /// How many requests entered each component, those that went on from it included.
-    fn entered(&self, in_flight: f64) -> BTreeMap<&str, f64> {
+    fn entered(&self, in_flight: f64, level: &dyn Fn(&Pair) -> f64) -> BTreeMap<&str, f64> {
         let mut entered: BTreeMap<&str, f64> = [(GENERATOR, in_flight)].into();
         // Each round follows the requests one component further; circles end with the rounds.
         for _ in 0..self.pairs.len() {
             let mut next: BTreeMap<&str, f64> = [(GENERATOR, in_flight)].into();
-            for (pair, waiting) in self.shares(&entered) {
+            for (pair, waiting) in self.shares(&entered, level) {
                 *next.entry(&pair.to).or_default() += waiting;
             }
             if next == entered {
@@ -124,11 +220,17 @@ impl Flow {
 
     /// What waits on each pair: no more, in all, than entered the one who asks. Of the load itself the number is known,
     /// and only its parts are read from connections.
-    fn shares<'a>(&'a self, entered: &BTreeMap<&str, f64>) -> Vec<(&'a Pair, f64)> {
+    fn shares<'a>(
+        &'a self,
+        entered: &BTreeMap<&str, f64>,
+        level: &dyn Fn(&Pair) -> f64,
+    ) -> Vec<(&'a Pair, f64)> {
         let share = |pair: &'a Pair| {
             let have = *entered.get(pair.from.as_str())?;
-            let sum: f64 = self.asked_by(&pair.from).map(waiting).sum();
-            let own = waiting(pair);
+            // The load's connections are in use, also those of which nothing is known.
+            let level = if pair.from == GENERATOR { &most } else { level };
+            let sum: f64 = self.asked_by(&pair.from).map(level).sum();
+            let own = level(pair);
             if pair.from == GENERATOR {
                 let alone = self.asked_by(&pair.from).count() == 1;
                 return Some((pair, if alone { have } else { have * own / sum.max(f64::MIN_POSITIVE) }));
@@ -188,8 +290,12 @@ fn is_inside(line: &Evidence, load: During) -> bool {
     load.has(middle_s) && line.socket_readings > 0
 }
 
-/// Connections of a pair that wait for an answer.
+/// Connections of a pair that wait for an answer. Of those over Unix and UDP sockets the least that can be: what is not
+/// known of them hides for a reason, and is no sample.
 pub fn waiting(pair: &Pair) -> f64 {
+    if pair.is_unix || pair.is_udp {
+        return pair.busy.min(pair.open);
+    }
     if pair.unknown > TIES_SHARE * pair.open
         && let Some(timed) = pair.timed.filter(|t| t.exchanges >= FEWEST_TIMED)
     {
@@ -203,9 +309,28 @@ pub fn waiting(pair: &Pair) -> f64 {
     (pair.busy + pair.unknown * pair.busy / known.max(f64::MIN_POSITIVE)).clamp(0.0, pair.open)
 }
 
+/// The same, the most that can be. A UDP socket that stays waits for nobody.
+fn most(pair: &Pair) -> f64 {
+    if pair.is_unix { (pair.busy + pair.unknown).min(pair.open) } else { waiting(pair) }
+}
+
+/// Each connection is made for one request.
+pub fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
+    pair.is_udp || rate_per_s > 0.0 && pair.made_per_s >= PER_REQUEST_SHARE * rate_per_s
+}
+
+/// What is not known of a pair, and why.
+fn unseen(pair: &Pair) -> String {
+    let to = if pair.to.is_empty() { "?" } else { &pair.to };
+    format!(
+        "who waits on {}→{to} over the Unix socket {}: such sockets have no times, and threads do not show it",
+        pair.from, pair.address
+    )
+}
+
 /// Of those that wait on a pair, the ones whose bytes are under way.
 fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
-    if pair.is_unix || waiting <= 0.0 {
+    if pair.is_unix || pair.is_udp || waiting <= 0.0 {
         return 0.0;
     }
     let timed = pair.timed.filter(|t| t.exchanges >= FEWEST_TIMED).map(|t| t.wait_ms);
@@ -219,8 +344,13 @@ fn link_requests(pair: &Pair, waiting: f64, rate_per_s: f64) -> f64 {
 
 /// `front→mid: 39.8 of 40 connections busy`.
 pub fn describe(pair: &Pair) -> String {
+    let (by, what) = if pair.is_udp { (" (UDP)", "sockets") } else { ("", "connections") };
+    let unknown = match pair.is_unix && pair.unknown >= 0.05 {
+        true => format!(", {} not known", short(pair.unknown)),
+        false => String::new(),
+    };
     let (waiting, open) = (short(waiting(pair)), short(pair.open));
-    format!("{}→{}: {waiting} of {open} connections busy", pair.from, pair.to)
+    format!("{}→{}{by}: {waiting} of {open} {what} busy{unknown}", pair.from, pair.to)
 }
 
 /// A mean number of requests or connections, as short as it can be.
@@ -250,20 +380,23 @@ impl Mean {
 }
 
 fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
-    type Key<'a> = (&'a str, &'a str, &'a str);
-    let key = |p: &Pair| -> (String, String, String) { (p.from.clone(), p.to.clone(), p.address.clone()) };
-    let keys: BTreeSet<_> = lines.iter().flat_map(|e| e.pairs.iter().map(key)).collect();
+    // A resolver listens at one address for both TCP and UDP.
+    type Key<'a> = (&'a str, &'a str, &'a str, bool);
+    fn key(p: &Pair) -> Key<'_> {
+        (&p.from, &p.to, &p.address, p.is_udp)
+    }
+    let keys: BTreeSet<Key<'_>> = lines.iter().flat_map(|e| e.pairs.iter().map(key)).collect();
     let readings: f64 = lines.iter().map(|e| f64::from(e.socket_readings)).sum();
     let length_s: f64 = lines.iter().map(|e| (e.to_s - e.from_s).max(0.0)).sum();
-    let of = |key: Key<'_>| -> Vec<(&Pair, f64)> {
-        let is = |p: &&Pair| (p.from.as_str(), p.to.as_str(), p.address.as_str()) == key;
+    let of = |wanted: &Key<'_>| -> Vec<(&Pair, f64)> {
+        let is = |p: &&Pair| key(p) == *wanted;
         lines
             .iter()
             .flat_map(|e| e.pairs.iter().filter(is).map(|p| (p, f64::from(e.socket_readings))))
             .collect()
     };
-    let mean = |key: &(String, String, String)| {
-        let found = of((&key.0, &key.1, &key.2));
+    let mean = |key: &Key<'_>| {
+        let found = of(key);
         // A line without the pair is one without connections.
         let level =
             |get: fn(&Pair) -> f64| found.iter().map(|(p, n)| get(p) * n).sum::<f64>() / readings.max(1.0);
@@ -273,12 +406,15 @@ fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
                 rtt.add(ms, *n * p.open)
             }
         });
-        let retransmits: u64 = found.iter().map(|(p, _)| p.retransmits).sum();
+        let sum = |get: fn(&Pair) -> u64| found.iter().map(|(p, _)| get(p)).sum::<u64>();
+        let per_s = |count: u64| if length_s > 0.0 { count as f64 / length_s } else { 0.0 };
+        let (retransmits, made) = (sum(|p| p.retransmits), sum(|p| p.made));
         Pair {
-            from: key.0.clone(),
-            to: key.1.clone(),
-            address: key.2.clone(),
+            from: key.0.to_owned(),
+            to: key.1.to_owned(),
+            address: key.2.to_owned(),
             is_unix: found.iter().any(|(p, _)| p.is_unix),
+            is_udp: key.3,
             open: level(|p| p.open),
             busy: level(|p| p.busy),
             unknown: level(|p| p.unknown),
@@ -286,7 +422,9 @@ fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
             in_transit: level(|p| p.in_transit),
             rtt_ms: rtt.value(),
             retransmits,
-            retransmits_per_s: if length_s > 0.0 { retransmits as f64 / length_s } else { 0.0 },
+            retransmits_per_s: per_s(retransmits),
+            made,
+            made_per_s: per_s(made),
             timed: timed(found.iter().filter_map(|(p, _)| p.timed)),
         }
     };
@@ -355,11 +493,14 @@ fn threads(lines: &[&Evidence]) -> BTreeMap<String, ThreadMeans> {
 /// address may be known later than its first connections; a program that is not watched is called by its address.
 fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
     let facts = &trial.summary.load;
-    let urls = facts.loads.values().map(|load| &load.url).chain([&facts.url]);
-    let ports: BTreeSet<u16> = urls.filter_map(|url| port_of(url)).collect();
-    let goes_there = |pair: &Pair| {
-        let port = pair.address.rsplit(':').next().and_then(|port| port.parse().ok());
-        port.is_some_and(|port| ports.contains(&port))
+    let urls: Vec<&String> = facts.loads.values().map(|load| &load.url).chain([&facts.url]).collect();
+    let ports: BTreeSet<u16> = urls.iter().filter_map(|url| port_of(url)).collect();
+    let is_target = |pair: &Pair| match pair.is_unix {
+        true => urls.iter().filter_map(|url| socket_of(url)).any(|path| is_same_path(path, &pair.address)),
+        false => {
+            let port = pair.address.rsplit(':').next().and_then(|port| port.parse().ok());
+            !pair.is_udp && port.is_some_and(|port| ports.contains(&port))
+        }
     };
     let mut answers: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for pair in pairs.iter().filter(|pair| !pair.to.is_empty()) {
@@ -367,18 +508,20 @@ fn named(pairs: Vec<Pair>, trial: &TrialData<'_>) -> Vec<Pair> {
     }
     let mut known: Vec<Pair> = Vec::new();
     for mut pair in pairs {
-        if pair.from.is_empty() && goes_there(&pair) {
+        if pair.from.is_empty() && is_target(&pair) {
             GENERATOR.clone_into(&mut pair.from);
         }
         if pair.to.is_empty() {
-            let of_others = pair.from == GENERATOR && !goes_there(&pair);
+            let of_others = pair.from == GENERATOR && !is_target(&pair);
             match answers.get(&pair.address).filter(|names| names.len() == 1).and_then(BTreeSet::first) {
                 Some(name) => pair.to.clone_from(name),
                 None if of_others => continue,
                 None => pair.to.clone_from(&pair.address),
             }
         }
-        let is_same = |p: &&mut Pair| (&p.from, &p.to, &p.address) == (&pair.from, &pair.to, &pair.address);
+        let key = |p: &Pair| (p.from.clone(), p.to.clone(), p.address.clone(), p.is_udp);
+        let own = key(&pair);
+        let is_same = |p: &&mut Pair| key(p) == own;
         match known.iter_mut().find(is_same) {
             Some(same) => add(same, &pair),
             None => known.push(pair),
@@ -396,8 +539,23 @@ fn add(pair: &mut Pair, part: &Pair) {
     pair.in_transit += part.in_transit;
     pair.retransmits += part.retransmits;
     pair.retransmits_per_s += part.retransmits_per_s;
+    pair.made += part.made;
+    pair.made_per_s += part.made_per_s;
     pair.rtt_ms = pair.rtt_ms.or(part.rtt_ms);
     pair.timed = pair.timed.or(part.timed);
+}
+
+/// The path of `unix:/PATH:/URI`.
+fn socket_of(url: &str) -> Option<&str> {
+    let rest = url.get(..5).filter(|scheme| scheme.eq_ignore_ascii_case("unix:")).and(url.get(5..))?;
+    rest.split(':').next().filter(|path| !path.is_empty())
+}
+
+/// A server may have bound its socket by a path that begins where it was started.
+fn is_same_path(path: &str, bound: &str) -> bool {
+    let bound = bound.trim_start_matches("./");
+    let end = path.strip_suffix(bound).filter(|_| !bound.is_empty());
+    end.is_some_and(|before| before.is_empty() || before.ends_with('/'))
 }
 
 /// The port of an URL, as written or by its scheme.

@@ -3,7 +3,7 @@
 use loadlab_record::evidence::{Pair, Threads};
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
-use super::flow::{FEWEST_READINGS, Flow, GENERATOR, Place, describe, short, waiting};
+use super::flow::{FEWEST_READINGS, Flow, GENERATOR, Place, Site, describe, is_per_request, short, waiting};
 use super::{Kind, Suspect, TrialData, during, percent, rank};
 
 /// The place where most requests are has at least this share of them.
@@ -20,20 +20,34 @@ const FULL_THREAD: f64 = 0.85;
 const FEW_SHARE: f64 = 0.5;
 /// Below a millisecond the scheduler's own turns are of the size of what is measured.
 const SHORTEST_MS: f64 = 0.5;
+/// Where this share of the requests in flight, or more, may be there or not, their number is a range.
+const RANGE_SHARE: f64 = 0.2;
+
+/// Where most requests were.
+pub fn site(trial: &TrialData<'_>, flow: &Flow) -> Option<Site> {
+    let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
+    flow.site(in_flight, rate_per_s, MOST_SHARE).filter(|_| flow.socket_readings > 0)
+}
+
+/// How many requests are there is not known well.
+pub fn is_range(place: &Place, in_flight: f64) -> bool {
+    place.most - place.requests >= RANGE_SHARE * in_flight
+}
 
 /// Puts what holds requests back where they wait before what is busy elsewhere. `found` is sorted.
 pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let (in_flight, rate_per_s) = (trial.summary.concurrency_mean, trial.summary.rate_per_s.ok);
-    let places = flow.places(in_flight, rate_per_s);
-    let Some(top) = places.first().filter(|top| {
-        flow.socket_readings > 0 && top.requests > 0.0 && top.requests >= MOST_SHARE * in_flight
-    }) else {
-        return;
-    };
     let rules_out = |s: &Suspect| rank(s) <= 1 || s.kind == Kind::HostCpu;
     if found.iter().any(rules_out) {
         return;
     }
+    let places = flow.places(in_flight, rate_per_s);
+    let top = match site(trial, flow) {
+        Some(Site::At(top)) => top,
+        Some(Site::Among(among)) => return locate_among(trial, flow, &among, found),
+        None => return,
+    };
+    let top = &top;
     let behind = flow.behind(&top.name);
     let is_resource = |s: &Suspect| (2..=3).contains(&rank(s));
     let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
@@ -51,19 +65,75 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let Some(mut suspect) = holds_back(trial, flow, top) else { return };
     suspect.evidence.push(sentence);
     suspect.evidence.extend(flow.threads.get(&top.name).and_then(|t| describe_threads(&t.means)));
-    // Who has hardly any request, however busy, holds nobody back; who has some may.
-    let requests_of = |who: &str| places.iter().find(|p| p.name == who).map(|p| p.requests);
+    insert(suspect, found, |who| {
+        let requests = places.iter().find(|p| p.name == who).map(|p| p.requests);
+        requests.is_none_or(|n| n >= HARDLY_SHARE * in_flight)
+    });
+}
+
+/// Inserts a suspect behind those that are worse. Who has hardly any request, however busy, holds nobody back; who
+/// `has_some` may.
+fn insert(suspect: Suspect, found: &mut Vec<Suspect>, has_some: impl Fn(&str) -> bool) {
     let may_be = |s: &Suspect| {
-        let has_some = s.who.as_deref().and_then(requests_of).is_none_or(|n| n >= HARDLY_SHARE * in_flight);
         let is_worse = match suspect.kind {
             Kind::Latency => rank(s) <= 6,
             _ => rank(s) <= 3,
         };
-        is_worse && has_some && s.kind != Kind::Neighbours
+        is_worse && s.who.as_deref().is_none_or(&has_some) && s.kind != Kind::Neighbours
     };
     let before = found.iter().filter(|s| may_be(s)).count();
     found.sort_by_key(|s| !may_be(s));
     found.insert(before, suspect);
+}
+
+/// The same where it is not known in which of several places most requests wait: nobody is named but one whose resource
+/// is at its end.
+fn locate_among(trial: &TrialData<'_>, flow: &Flow, among: &[Place], found: &mut Vec<Suspect>) {
+    let in_flight = trial.summary.concurrency_mean;
+    let is_one = |who: &str| among.iter().any(|place| place.name == who);
+    let sentence = waits_among(flow, among, in_flight);
+    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) && s.who.as_deref().is_some_and(is_one);
+    if let Some(at) = found.iter().position(is_resource) {
+        let mut first = found.remove(at);
+        first.evidence.push(sentence);
+        return found.insert(0, first);
+    }
+    let names = names(among);
+    let all = Place { name: names.clone(), requests: in_flight, most: in_flight, ..among[0].clone() };
+    let (kind, text) = match few_at_a_time(trial, &all) {
+        Some(text) => (Kind::LimitedConcurrency, format!("{text}; which of them it is, is not known")),
+        None if keeps_up(trial) => return,
+        None => (
+            Kind::Latency,
+            format!(
+                "no saturated resource found: the latency is inside {names}; which of them it is, is not known"
+            ),
+        ),
+    };
+    let threads = among.iter().filter_map(|p| describe_threads(&flow.threads.get(&p.name)?.means));
+    let evidence = std::iter::once(sentence).chain(threads).collect();
+    let suspect = Suspect { kind, who: None, at_s: None, text, share: MOST_SHARE, evidence };
+    insert(suspect, found, is_one);
+}
+
+/// `web or store`.
+fn names(among: &[Place]) -> String {
+    among.iter().map(|place| place.name.as_str()).collect::<Vec<_>>().join(" or ")
+}
+
+fn waits_among(flow: &Flow, among: &[Place], in_flight: f64) -> String {
+    let range = |p: &Place| format!("{} to {} in {}", short(p.requests), short(p.most), p.name);
+    let is_between = |name: &str| among.iter().any(|place| place.name == name);
+    let beside = flow.pairs.iter().filter(|p| is_between(&p.from) || is_between(&p.to));
+    let pairs: Vec<String> =
+        beside.filter(|p| p.from != p.to && !p.from.is_empty()).take(6).map(describe).collect();
+    format!(
+        "of {} requests in flight {} ({}; {} readings)",
+        short(in_flight),
+        among.iter().map(range).collect::<Vec<_>>().join(", "),
+        pairs.join(", "),
+        flow.socket_readings
+    )
 }
 
 /// What holds requests back in a place none of whose resources is at its end.
@@ -129,6 +199,10 @@ pub fn keeps_up(trial: &TrialData<'_>) -> bool {
 /// The connections of a component that are all busy while requests wait for one of them.
 fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
     let full = |pair: &&Pair| {
+        // Who makes a connection for each request has no pool.
+        if is_per_request(pair, flow.rate_per_s) && (pair.is_unix || pair.is_udp) {
+            return false;
+        }
         // The mean of open connections has the seconds of their making in it.
         let is_full = pair.open >= 0.9 && waiting(pair) >= FULL_POOL * pair.open;
         is_full && pair.open <= FULL_POOL * top.entered && pair.from != GENERATOR
@@ -187,9 +261,12 @@ fn waits_there(flow: &Flow, top: &Place, in_flight: f64) -> String {
     });
     let pairs: Vec<String> = beside.take(6).map(describe).collect();
     let few = if flow.socket_readings < FEWEST_READINGS { ", from few readings" } else { "" };
+    let requests = match is_range(top, in_flight) {
+        true => format!("{} to {}", short(top.requests), short(top.most)),
+        false => short(top.requests),
+    };
     format!(
-        "{} of {} requests in flight were in {} ({}; {} readings{few})",
-        short(top.requests),
+        "{requests} of {} requests in flight were in {} ({}; {} readings{few})",
         short(in_flight),
         top.name,
         pairs.join(", "),

@@ -159,6 +159,51 @@ impl TaskFiles {
         Some(FileType::from_raw_mode(status.stx_mode.into()))
     }
 
+    /// The inode of the socket that a process has open under this number, if it is one.
+    pub fn socket(&mut self, pid: u32, fd: i32) -> Option<u32> {
+        self.set_path(format_args!("/proc/{pid}/fd/{fd}"));
+        let wanted = StatxFlags::TYPE | StatxFlags::INO;
+        let status = rustix::fs::statx(CWD, self.path.as_str(), AtFlags::STATX_DONT_SYNC, wanted).ok()?;
+        let is_socket = FileType::from_raw_mode(status.stx_mode.into()) == FileType::Socket;
+        // The kernel gives sockets numbers of 32 bits.
+        is_socket.then_some(status.stx_ino as u32)
+    }
+
+    /// What stands in the process's memory, as much as fits. Needs the right to trace it.
+    ///
+    /// # Errors
+    /// The kernel's; `FAULT` if less is there.
+    pub fn memory(&mut self, pid: u32, at: u64, into: &mut [u8]) -> Result<()> {
+        self.set_path(format_args!("/proc/{pid}/mem"));
+        let file = rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let wanted = into.len();
+        let read = rustix::io::retry_on_intr(|| rustix::io::pread(&file, &mut *into, at))?;
+        if read == wanted { Ok(()) } else { Err(Errno::FAULT) }
+    }
+
+    /// Files that an epoll waits for, and with which events.
+    ///
+    /// # Errors
+    /// The kernel's; `TOOBIG` if there are more than a few dozen.
+    pub fn epoll_set(&mut self, pid: u32, fd: i32) -> Result<Vec<(i32, u32)>> {
+        const MOST_BYTES: usize = 8 << 10;
+        self.set_path(format_args!("/proc/{pid}/fdinfo/{fd}"));
+        let file = rustix::fs::open(self.path.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (mut text, mut length) = (vec![0; MOST_BYTES], 0);
+        loop {
+            let rest = &mut text[length..];
+            if rest.is_empty() {
+                return Err(Errno::TOOBIG);
+            }
+            match rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut *rest))? {
+                0 => break,
+                more => length += more,
+            }
+        }
+        let text = std::str::from_utf8(&text[..length]).map_err(|_| Errno::INVAL)?;
+        Ok(text.lines().filter_map(parse_epoll_target).collect())
+    }
+
     /// The file that the process runs: device and inode. Needs the right to look at it.
     pub fn program(&mut self, pid: u32) -> Option<FileId> {
         self.set_path(format_args!("/proc/{pid}/exe"));
@@ -214,6 +259,17 @@ fn hex(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
 
+/// `tfd: FD events: HEX data: …`, a line of an epoll's `fdinfo`.
+fn parse_epoll_target(line: &str) -> Option<(i32, u32)> {
+    let mut words = line.split_ascii_whitespace();
+    if words.next()? != "tfd:" {
+        return None;
+    }
+    let fd = words.next()?.parse().ok()?;
+    let events = words.nth(1)?;
+    Some((fd, u32::from_str_radix(events, 16).ok()?))
+}
+
 /// `ON_NS DELAY_NS SLICES`; `None` if all are zero.
 fn parse_schedstat(text: &str) -> Option<CpuUse> {
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
@@ -265,6 +321,32 @@ mod tests {
         for bad in ["", "1", "1 (x", "1 (x) S 1 2"] {
             assert_eq!(parse_ticks(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn sockets_memory_and_epolls_are_read() {
+        use rustix::event::epoll;
+        use std::os::fd::AsRawFd;
+        let (pid, mut files) = (std::process::id(), TaskFiles::new());
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let inode = rustix::fs::fstat(&one).unwrap().st_ino as u32;
+        assert_eq!(files.socket(pid, one.as_raw_fd()), Some(inode));
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        assert_eq!((files.socket(pid, pipe.as_raw_fd()), files.socket(pid, -1)), (None, None));
+
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        assert_eq!(files.epoll_set(pid, set.as_raw_fd()), Ok(Vec::new()));
+        epoll::add(&set, &one, epoll::EventData::new_u64(7), epoll::EventFlags::IN).unwrap();
+        let found = files.epoll_set(pid, set.as_raw_fd()).unwrap();
+        assert_eq!((found.len(), found[0].0, found[0].1 & 1), (1, one.as_raw_fd(), 1));
+        for bad in ["", "pos:\t0", "tfd:", "tfd: x events: 1", "tfd: 3 events: x"] {
+            assert_eq!(parse_epoll_target(bad), None, "{bad}");
+        }
+
+        let (there, mut here) = (*b"what stands there", [0; 17]);
+        files.memory(pid, there.as_ptr().addr() as u64, &mut here).unwrap();
+        assert_eq!(here, there);
+        assert!(files.memory(pid, 8, &mut here).is_err());
     }
 
     #[test]

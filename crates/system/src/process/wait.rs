@@ -179,6 +179,46 @@ fn by_call(number: i64, args: [u64; 6]) -> ByCall {
     }
 }
 
+/// Whose bytes a blocked call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    /// Nobody's.
+    Nothing,
+    /// A read or receive on this file.
+    File(i32),
+    /// Any of so many files: an array of `struct pollfd` at this place in the process's memory.
+    Poll { at: u64, count: u64 },
+    /// Any of the files below `count` whose bits are set at this place in the process's memory.
+    Select { at: u64, count: u64 },
+    /// Any file of this epoll.
+    Epoll(i32),
+    /// Perhaps somebody's: it cannot be seen from here.
+    Hidden,
+}
+
+/// Whose bytes a thread in this call waits for.
+pub(crate) fn awaits(number: i64, args: [u64; 6]) -> Awaits {
+    let fd = args[0] as u32 as i32;
+    #[cfg(target_arch = "x86_64")]
+    match number {
+        libc::SYS_poll => return Awaits::Poll { at: args[0], count: args[1] },
+        libc::SYS_select => return Awaits::Select { at: args[1], count: args[0] },
+        libc::SYS_epoll_wait => return Awaits::Epoll(fd),
+        _ => {}
+    }
+    match number {
+        libc::SYS_read | libc::SYS_readv | libc::SYS_recvfrom | libc::SYS_recvmsg | libc::SYS_recvmmsg => {
+            Awaits::File(fd)
+        }
+        libc::SYS_ppoll => Awaits::Poll { at: args[0], count: args[1] },
+        libc::SYS_pselect6 => Awaits::Select { at: args[1], count: args[0] },
+        libc::SYS_epoll_pwait | EPOLL_PWAIT2 => Awaits::Epoll(fd),
+        // What goes on is a poll, mostly.
+        libc::SYS_io_uring_enter | libc::SYS_restart_syscall => Awaits::Hidden,
+        _ => Awaits::Nothing,
+    }
+}
+
 /// Beginnings of the names of the kernel's functions that threads wait in; the first that fits counts.
 const FUNCTIONS: &[(Doing, &[&str])] = &[
     (
@@ -259,6 +299,21 @@ mod tests {
         check(libc::SYS_clock_nanosleep, NO_ARGS, doing(Doing::Sleep));
         check(libc::SYS_wait4, NO_ARGS, ByCall::Unknown);
         check(libc::SYS_restart_syscall, NO_ARGS, ByCall::Restarted);
+    }
+
+    #[test]
+    fn whose_bytes_a_call_waits_for() {
+        let check = |number: i64, args: [u64; 6], expect: Awaits| {
+            assert_eq!(awaits(number, args), expect, "{number} {args:?}");
+        };
+        check(libc::SYS_recvfrom, [7, 0, 0, 0, 0, 0], Awaits::File(7));
+        check(libc::SYS_read, [0xffff_ffff, 0, 0, 0, 0, 0], Awaits::File(-1));
+        check(libc::SYS_ppoll, [4096, 1, 0, 0, 0, 0], Awaits::Poll { at: 4096, count: 1 });
+        check(libc::SYS_pselect6, [8, 4096, 0, 0, 0, 0], Awaits::Select { at: 4096, count: 8 });
+        check(libc::SYS_epoll_pwait, [5, 0, 0, 0, 0, 0], Awaits::Epoll(5));
+        check(libc::SYS_io_uring_enter, NO_ARGS, Awaits::Hidden);
+        check(libc::SYS_futex, NO_ARGS, Awaits::Nothing);
+        check(libc::SYS_sendto, [7, 0, 0, 0, 0, 0], Awaits::Nothing);
     }
 
     #[test]

@@ -2,14 +2,20 @@
 //! evidence about once a second.
 //!
 //! [`sockets`] reads the kernel's table of sockets, [`owners`] knows whose each is, and [`pairs`] adds up who waits for
-//! whom; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
+//! whom; [`beside`] does so for Unix and UDP sockets; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
 //! and wait for. All of it has a hundredth of a core: what costs more is read less often.
 
+mod beside;
+pub(crate) mod netlink;
 mod owners;
 pub(crate) mod packets;
 mod pairs;
 pub(crate) mod sockets;
 pub(crate) mod threads;
+mod turnover;
+mod udp;
+mod unix;
+mod waits;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -18,6 +24,7 @@ use std::os::unix::fs::MetadataExt;
 use loadlab_record::evidence::Evidence;
 use rustix::time::ClockId;
 
+use self::beside::Beside;
 use self::owners::Owners;
 use self::pairs::PairSums;
 use self::sockets::{Socket, SocketTable, Subset};
@@ -61,6 +68,7 @@ pub(crate) struct EvidenceReader {
     closed: BTreeSet<(u64, String)>,
     owners: Owners,
     pairs: PairSums,
+    beside: Beside,
     threads: ThreadReader,
     thread_readings: u32,
     subset: Subset,
@@ -153,6 +161,7 @@ impl EvidenceReader {
         self.closed.extend(failed);
         self.look(now_ns);
         self.pairs.add(&self.sockets, self.subset, &self.owners);
+        self.beside.read(now_ns, self.tables.values_mut(), &mut self.owners, &self.members);
         self.threads.read(&self.components, THREADS_NS);
         self.thread_readings += 1;
         let cost_ns = own_cpu_ns() - before;
@@ -168,16 +177,17 @@ impl EvidenceReader {
         }
         let before = own_cpu_ns();
         let socket_readings = self.pairs.readings();
-        let (pairs, listeners) = self.pairs.take();
+        let (mut pairs, mut listeners) = self.pairs.take();
         let mut not_seen: Vec<String> = self.closed.iter().map(|(_, why)| why.clone()).collect();
         not_seen.extend(
             self.owners.denied().map(|name| format!("connections of {name}: another user's process")),
         );
+        self.beside.take(now_ns, &mut pairs, &mut listeners, &mut not_seen);
         let length_s = now_ns.saturating_sub(self.from_ns) as f64 / 1e9;
         let threads = self.threads.take(length_s, &mut not_seen);
         let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();
-        self.owners.keep(&alive);
         self.pairs.keep(&alive);
+        self.owners.keep(&alive.into_iter().chain(self.beside.inodes()).collect());
         let from_ns = std::mem::replace(&mut self.from_ns, now_ns);
         let spent_ns = std::mem::take(&mut self.spent_ns) + own_cpu_ns() - before;
         Some(Evidence {

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
+use std::hash::Hash;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
@@ -21,47 +22,63 @@ const MOST_TRIES: u8 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     components: Vec<String>,
-    by_inode: HashMap<u32, usize>,
+    by_inode: HashMap<u32, Holder>,
     /// Sockets that were looked for and not found.
     strangers: HashSet<u32>,
     denied: BTreeSet<String>,
-    /// Addresses that loadlab's own connections go to.
-    of_load: HashSet<SocketAddr>,
-    /// Addresses that connections of other processes go to.
-    held: HashSet<SocketAddr>,
-    /// Sockets that no process was found to have, by the address they are connected to.
-    unheld: HashMap<SocketAddr, u32>,
-    /// How often a look came too late.
-    tries: HashMap<SocketAddr, u8>,
+    of_load: LoadAddresses<SocketAddr>,
 }
 
-impl Owners {
-    /// The component that has the socket.
-    pub fn of(&self, inode: u32) -> Option<&str> {
-        self.by_inode.get(&inode).and_then(|at| self.components.get(*at)).map(String::as_str)
+/// Who has a socket.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    component: usize,
+    /// The only process that has it; `None` of several.
+    pid: Option<u32>,
+}
+
+/// Addresses that loadlab's own connections go to.
+///
+/// The engine's sockets are in no process's table of open files: io_uring keeps them in one of its own. Of the sockets
+/// that are connected to an address one is looked for among all processes; if none has it, and it is there still when
+/// the table of sockets is read again, they are the load's. One that is gone by then was closed meanwhile.
+#[derive(Debug)]
+pub(crate) struct LoadAddresses<A> {
+    of_load: HashSet<A>,
+    /// Addresses that connections of other processes go to.
+    held: HashSet<A>,
+    /// Sockets that no process was found to have, by the address they are connected to.
+    unheld: HashMap<A, u32>,
+    /// How often a look came too late.
+    tries: HashMap<A, u8>,
+}
+
+impl<A> Default for LoadAddresses<A> {
+    fn default() -> LoadAddresses<A> {
+        LoadAddresses {
+            of_load: HashSet::new(),
+            held: HashSet::new(),
+            unheld: HashMap::new(),
+            tries: HashMap::new(),
+        }
+    }
+}
+
+impl<A: Eq + Hash + Clone> LoadAddresses<A> {
+    /// Who has the sockets that are connected to an address and that no process is known to have: the load, if it has any
+    /// there.
+    pub fn of_nobody<Q>(&self, address: &Q) -> Option<&'static str>
+    where
+        A: std::borrow::Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        self.of_load.contains(address).then_some(GENERATOR)
     }
 
-    /// Nobody is known to have it, and it was not looked for.
-    pub fn is_unknown(&self, inode: u32) -> bool {
-        inode != 0 && !self.by_inode.contains_key(&inode) && !self.strangers.contains(&inode)
-    }
-
-    /// It was looked for, and no component has it.
-    pub fn is_stranger(&self, inode: u32) -> bool {
-        self.strangers.contains(&inode)
-    }
-
-    /// Who has the sockets that are connected to an address and that no process is known to have: the load, if it has any there.
-    pub fn of_nobody(&self, address: SocketAddr) -> Option<&'static str> {
-        self.of_load.contains(&address).then_some(GENERATOR)
-    }
-
-    /// The engine's sockets are in no process's table of open files: io_uring keeps them in one of its own. Of the sockets
-    /// that are connected to an address one is looked for among all processes; if none has it, and it is there still when
-    /// the table of sockets is read again, they are the load's. One that is gone by then was closed meanwhile.
-    pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>, alive: &HashSet<u32>) {
+    /// Looks for one socket of each address, and learns of those that were looked for before.
+    pub fn look(&mut self, strangers: HashMap<A, u32>, is_alive: impl Fn(u32) -> bool) {
         for (address, inode) in std::mem::take(&mut self.unheld) {
-            match alive.contains(&inode) {
+            match is_alive(inode) {
                 true => drop(self.of_load.insert(address)),
                 false => *self.tries.entry(address).or_default() += 1,
             }
@@ -76,6 +93,38 @@ impl Owners {
                 None => drop(self.unheld.insert(address, inode)),
             }
         }
+    }
+}
+
+impl Owners {
+    /// The component that has the socket.
+    pub fn of(&self, inode: u32) -> Option<&str> {
+        self.by_inode.get(&inode).and_then(|h| self.components.get(h.component)).map(String::as_str)
+    }
+
+    /// The process that has the socket, if it is the only one of the components'.
+    pub fn process_of(&self, inode: u32) -> Option<u32> {
+        self.by_inode.get(&inode).and_then(|h| h.pid)
+    }
+
+    /// Nobody is known to have it, and it was not looked for.
+    pub fn is_unknown(&self, inode: u32) -> bool {
+        inode != 0 && !self.by_inode.contains_key(&inode) && !self.strangers.contains(&inode)
+    }
+
+    /// It was looked for, and no component has it.
+    pub fn is_stranger(&self, inode: u32) -> bool {
+        self.strangers.contains(&inode)
+    }
+
+    /// Who has the sockets that are connected to an address and that no process is known to have.
+    pub fn of_nobody(&self, address: SocketAddr) -> Option<&'static str> {
+        self.of_load.of_nobody(&address)
+    }
+
+    /// Looks for the load's own sockets, of those that no component has.
+    pub fn look_for_load(&mut self, strangers: HashMap<SocketAddr, u32>, alive: &HashSet<u32>) {
+        self.of_load.look(strangers, |inode| alive.contains(&inode));
     }
 
     /// Looks for sockets that nobody is known to have, and that were there before this look began.
@@ -115,7 +164,9 @@ impl Owners {
             let inode =
                 link.to_str().and_then(|l| l.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
             if let Some(inode) = inode {
-                self.by_inode.insert(inode, at);
+                let holder = self.by_inode.entry(inode).or_insert(Holder { component: at, pid: Some(pid) });
+                holder.component = at;
+                holder.pid = holder.pid.filter(|known| *known == pid);
             }
         }
         true

@@ -1,20 +1,14 @@
-//! The kernel's table of TCP sockets (`sock_diag`), once per network namespace.
+//! The kernel's tables of sockets (`sock_diag`), once per network namespace; here those of TCP and UDP.
 //!
 //! One dump tells of every connection which end sent last, what it has not read, and which socket (inode) it is: a
 //! microsecond a socket, where `/proc/net/tcp` takes ten and tells none of it.
 
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// `SOCK_DIAG_BY_FAMILY`.
-const BY_FAMILY: u16 = 20;
-/// `NLM_F_REQUEST | NLM_F_DUMP`.
-const DUMP: u16 = 0x301;
-/// Ends of a dump, and errors (`NLMSG_DONE`, `NLMSG_ERROR`).
-const DONE: u16 = 3;
-const ERROR: u16 = 2;
+use super::netlink::{Netlink, Rows, attributes, u32_at};
+use super::unix::{self, UnixSocket};
+
 /// Attributes of a socket: `INET_DIAG_INFO`, `INET_DIAG_SKMEMINFO`.
 const INFO: u16 = 2;
 const MEMORY: u16 = 7;
@@ -65,11 +59,10 @@ pub(crate) struct Times {
     pub segments_in: u32,
 }
 
-/// A netlink socket of one network namespace.
+/// The table of one network namespace.
 #[derive(Debug)]
 pub(crate) struct SocketTable {
-    netlink: OwnedFd,
-    buffer: Vec<u8>,
+    netlink: Netlink,
     /// Readings until IPv6 is asked for again.
     without_v6: u32,
 }
@@ -115,38 +108,17 @@ impl SocketTable {
     /// Of the namespace that this thread is in.
     ///
     /// # Errors
-    /// No such socket can be had.
-    #[expect(unsafe_code, reason = "netlink sockets have no other way in")]
+    /// No netlink socket can be had.
     pub fn here() -> io::Result<SocketTable> {
-        // SAFETY: socket(2) takes numbers, and what it returns is ours alone.
-        let fd = unsafe {
-            libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_SOCK_DIAG)
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that was just opened, and that nobody else has.
-        let netlink = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(SocketTable { netlink, buffer: vec![0; 64 << 10], without_v6: 0 })
+        Ok(SocketTable { netlink: Netlink::here()?, without_v6: 0 })
     }
 
-    /// Of a process's namespace: a thread of its own goes there, opens the socket, and ends.
+    /// Of a process's namespace.
     ///
     /// # Errors
     /// The namespace may not be entered, or is gone.
     pub fn of_process(pid: u32) -> io::Result<SocketTable> {
-        let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
-        let there = move || -> io::Result<SocketTable> {
-            #[expect(unsafe_code, reason = "a thread that ends at once enters the namespace")]
-            // SAFETY: setns(2) changes this thread alone, which does nothing else afterwards.
-            let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-            if entered != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            SocketTable::here()
-        };
-        let thread = std::thread::Builder::new().name("loadlab-netns".into()).spawn(there)?;
-        thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
+        Ok(SocketTable { netlink: Netlink::of_process(pid)?, without_v6: 0 })
     }
 
     /// TCP connections that stand, those of the subset, and every listener. The subset is narrowed where there are too
@@ -169,69 +141,50 @@ impl SocketTable {
         Ok(())
     }
 
-    #[expect(unsafe_code, reason = "send and receive on a netlink socket")]
+    /// UDP sockets, bound and connected. Of one that is not connected the remote port is 0.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or has no such table.
+    pub fn read_udp(&mut self, into: &mut Vec<Socket>) -> io::Result<()> {
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            let request = request(family as u8, libc::IPPROTO_UDP as u8, u32::MAX, 0);
+            self.netlink.dump(&request, |rows| into.extend(rows.iter().filter_map(socket)))?;
+        }
+        Ok(())
+    }
+
+    /// Unix sockets.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or has no such table.
+    pub fn read_unix(&mut self, into: &mut Vec<UnixSocket>) -> io::Result<()> {
+        unix::read(&mut self.netlink, into)
+    }
+
     fn dump(&mut self, family: u8, subset: &mut Subset, into: &mut Vec<Socket>) -> io::Result<()> {
-        let request = request(family);
-        // SAFETY: the buffer is as long as it is said to be.
-        let sent = unsafe { libc::send(self.netlink.as_raw_fd(), request.as_ptr().cast(), request.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        loop {
-            // SAFETY: the kernel writes no more than the buffer's length.
-            let got = unsafe {
-                libc::recv(self.netlink.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
-            };
-            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-            let is_last = parse(self.buffer.get(..got).unwrap_or_default(), *subset, into)?;
+        const ASKED: u8 = 1 << (INFO - 1) | 1 << (MEMORY - 1);
+        self.netlink.dump(&request(family, libc::IPPROTO_TCP as u8, STATES, ASKED), |rows| {
+            parse(rows, *subset, into);
             subset.narrow(into);
-            if is_last {
-                return Ok(());
-            }
-        }
+        })
     }
 }
 
-/// `struct nlmsghdr`, then `struct inet_diag_req_v2`, for a dump of one family.
-fn request(family: u8) -> Vec<u8> {
-    const LENGTH: u32 = 16 + 56;
-    let mut bytes = Vec::with_capacity(LENGTH as usize);
-    bytes.extend(LENGTH.to_ne_bytes());
-    bytes.extend(BY_FAMILY.to_ne_bytes());
-    bytes.extend(DUMP.to_ne_bytes());
-    bytes.extend([0; 8]);
-    let asked = 1 << (INFO - 1) | 1 << (MEMORY - 1);
-    bytes.extend([family, libc::IPPROTO_TCP as u8, asked as u8, 0]);
-    bytes.extend(STATES.to_ne_bytes());
-    bytes.resize(LENGTH as usize, 0);
+/// `struct inet_diag_req_v2`, for a dump of one family.
+fn request(family: u8, protocol: u8, states: u32, asked: u8) -> [u8; 56] {
+    let mut bytes = [0; 56];
+    bytes[..4].copy_from_slice(&[family, protocol, asked, 0]);
+    bytes[4..8].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
 
-/// Sockets of one answer; true when it was the last. What is too short is left out.
-fn parse(mut bytes: &[u8], subset: Subset, into: &mut Vec<Socket>) -> io::Result<bool> {
-    while let (Some(length), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
-        let length = length as usize;
-        if length < 16 || length > bytes.len() {
-            // Cut off: an answer that ends nowhere would be waited for.
-            return Ok(true);
-        }
-        let body = bytes.get(16..length).unwrap_or_default();
-        match kind {
-            DONE => return Ok(true),
-            ERROR => {
-                let code = u32_at(body, 0).map_or(0, |n| n as i32);
-                return Err(io::Error::from_raw_os_error(-code));
-            }
-            BY_FAMILY => into.extend(socket(body).filter(|s| subset.has(s))),
-            _ => {}
-        }
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
+/// Sockets of one answer. What is too short is left out.
+fn parse(rows: Rows<'_>, subset: Subset, into: &mut Vec<Socket>) {
+    into.extend(rows.iter().filter_map(socket).filter(|s| subset.has(s)));
 }
 
 /// `struct inet_diag_msg` and its attributes.
-fn socket(body: &[u8]) -> Option<Socket> {
+pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     const HEAD: usize = 72;
     let (family, state) = (*body.first()?, *body.get(1)?);
     let port = |at: usize| Some(u16::from_be_bytes(body.get(at..at + 2)?.try_into().ok()?));
@@ -255,16 +208,12 @@ fn socket(body: &[u8]) -> Option<Socket> {
         drops: 0,
         times: Times::default(),
     };
-    let mut rest = body.get(HEAD..).unwrap_or_default();
-    while let (Some(length), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let length = usize::from(length);
-        let Some(value) = rest.get(4..length.max(4)).filter(|_| length >= 4) else { break };
+    for (kind, value) in attributes(body.get(HEAD..).unwrap_or_default()) {
         match kind {
             INFO => found.times = times(value),
             MEMORY => found.drops = u32_at(value, 32).unwrap_or(0),
             _ => {}
         }
-        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Some(found)
 }
@@ -286,16 +235,9 @@ fn times(info: &[u8]) -> Times {
     }
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::netlink::{BY_FAMILY, message};
     use super::*;
     use proptest::prelude::*;
     use std::io::{Read, Write};
@@ -366,29 +308,13 @@ mod tests {
         assert!((2_800..3_450).contains(&asking), "{asking}");
     }
 
-    #[test]
-    fn an_error_of_the_kernel_is_one() {
-        let mut bytes = Vec::new();
-        bytes.extend(20u32.to_ne_bytes());
-        bytes.extend(ERROR.to_ne_bytes());
-        bytes.extend([0; 10]);
-        bytes.extend((-libc::EPERM).to_ne_bytes());
-        let error = parse(&bytes, Subset::default(), &mut Vec::new()).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
-    }
-
     proptest! {
         #[test]
         fn no_answer_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let mut found = Vec::new();
-            let _ = parse(&bytes, Subset::default(), &mut found);
-            // The same as a message of a right head, cut off anywhere.
-            let mut message = Vec::new();
-            message.extend((16 + bytes.len() as u32).to_ne_bytes());
-            message.extend(BY_FAMILY.to_ne_bytes());
-            message.extend([0; 10]);
-            message.extend(&bytes);
-            let _ = parse(&message, Subset::default(), &mut found);
+            parse(Rows::of(&bytes), Subset::default(), &mut found);
+            // The same as a message of a right head.
+            parse(Rows::of(&message(BY_FAMILY, &bytes)), Subset::default(), &mut found);
             for socket in found {
                 prop_assert!(bytes.len() >= 72, "{socket:?}");
             }

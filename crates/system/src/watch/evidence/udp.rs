@@ -1,0 +1,273 @@
+//! Requests over UDP, as to a resolver: glibc's, Go's and c-ares' have a connected socket for each query, which lives as
+//! long as that.
+//!
+//! A UDP socket counts no bytes and has no times. So a socket waits for an answer while it is young and nothing has come,
+//! if others of its pair came and went before it. One that stays (of statsd, of QUIC) says nothing of requests.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+
+use loadlab_record::evidence::Pair;
+
+use super::GENERATOR;
+use super::owners::Owners;
+use super::sockets::Socket;
+use super::turnover::Turnover;
+
+/// A query lives no longer: resolvers give up, or ask anew, after five seconds.
+const YOUNG_NS: u64 = 6_000_000_000;
+/// A pair's sockets come and go if one has gone within this time.
+const TURNED_NS: u64 = 15_000_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct PairKey {
+    from: String,
+    to: String,
+    address: String,
+}
+
+/// Sums over the readings of a line.
+#[derive(Debug, Default)]
+struct Sums {
+    open: u64,
+    /// Young, and nothing has come.
+    asking: u64,
+    /// They were there long.
+    staying: u64,
+    /// Readings in which the one that is asked had not read all that came: one query, at the least. The kernel says how
+    /// much memory they take, not how many they are.
+    unread: u64,
+    unread_at: u32,
+    made: u64,
+}
+
+/// Adds up who asks whom.
+#[derive(Debug, Default)]
+pub(crate) struct UdpPairs {
+    readings: u32,
+    pairs: BTreeMap<PairKey, Sums>,
+    turnover: Turnover<PairKey>,
+    /// When a young socket of a pair was last gone.
+    turned_ns: HashMap<PairKey, u64>,
+    /// Who was last seen to ask an address.
+    usual: HashMap<SocketAddr, String>,
+    is_used: bool,
+}
+
+/// Sockets that others ask.
+struct Bound<'a>(HashMap<u16, Vec<&'a Socket>>);
+
+impl<'a> Bound<'a> {
+    fn of(sockets: &'a [Socket]) -> Bound<'a> {
+        let mut bound: HashMap<u16, Vec<&Socket>> = HashMap::new();
+        for socket in sockets.iter().filter(|s| is_bound(s)) {
+            bound.entry(socket.local.port()).or_default().push(socket);
+        }
+        Bound(bound)
+    }
+
+    fn at(&self, at: SocketAddr) -> impl Iterator<Item = &'a Socket> {
+        let all = self.0.get(&at.port()).into_iter().flatten().copied();
+        all.filter(move |s| s.local.ip() == at.ip() || s.local.ip().is_unspecified())
+    }
+}
+
+fn is_bound(socket: &Socket) -> bool {
+    socket.remote.port() == 0
+}
+
+impl UdpPairs {
+    /// Sockets of this reading whose owner decides something: those that are asked, and those that ask them.
+    pub fn relevant(sockets: &[Socket]) -> impl Iterator<Item = u32> {
+        let bound = Bound::of(sockets);
+        let is_relevant = move |s: &&Socket| is_bound(s) || bound.at(s.remote).next().is_some();
+        sockets.iter().filter(is_relevant).map(|s| s.inode).filter(|inode| *inode != 0)
+    }
+
+    /// A component is bound to a port, as of the last reading: it may be asked.
+    pub fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// How often was read.
+    pub fn readings(&self) -> u32 {
+        self.readings
+    }
+
+    /// Adds a reading.
+    pub fn add(&mut self, sockets: &[Socket], owners: &Owners, now_ns: u64) {
+        self.readings += 1;
+        let bound = Bound::of(sockets);
+        self.is_used = sockets.iter().any(|s| is_bound(s) && owners.of(s.inode).is_some());
+        for socket in sockets.iter().filter(|s| !is_bound(s) && s.inode != 0) {
+            let Some((asked, to)) = bound.at(socket.remote).find_map(|s| Some((s, owners.of(s.inode)?)))
+            else {
+                continue;
+            };
+            let from = owners.of(socket.inode).map(str::to_owned);
+            if let Some(from) = from.as_ref().filter(|f| self.usual.get(&socket.remote) != Some(f)) {
+                self.usual.insert(socket.remote, from.clone());
+            }
+            // One that lives for one query is gone before its owner is looked for.
+            let from = from.or_else(|| self.usual.get(&socket.remote).cloned()).unwrap_or_default();
+            if from == to || from == GENERATOR {
+                continue;
+            }
+            let key = PairKey { from, to: to.to_owned(), address: socket.remote.to_string() };
+            let age = self.turnover.see(socket.inode, &key, now_ns);
+            let is_young = age.age_ns.is_some_and(|age_ns| age_ns < YOUNG_NS);
+            let sums = self.pairs.entry(key).or_default();
+            sums.open += 1;
+            sums.made += u64::from(age.is_new);
+            // What came is read at once: who has something to read was answered.
+            sums.asking += u64::from(is_young && socket.unread == 0);
+            sums.staying += u64::from(!is_young);
+            if asked.unread > 0 && std::mem::replace(&mut sums.unread_at, self.readings) != self.readings {
+                sums.unread += 1;
+            }
+        }
+        for (key, age_ns) in self.turnover.end(now_ns) {
+            if age_ns.is_some_and(|age_ns| age_ns < YOUNG_NS) {
+                self.turned_ns.insert(key, now_ns);
+            }
+        }
+    }
+
+    /// Means of the readings so far, which are then forgotten.
+    pub fn take(&mut self, now_ns: u64) -> Vec<Pair> {
+        let n = f64::from(self.readings.max(1));
+        self.readings = 0;
+        self.turned_ns.retain(|_, at_ns| now_ns.saturating_sub(*at_ns) < TURNED_NS);
+        let pair = |(key, sums): (PairKey, Sums)| {
+            let turns = self.turned_ns.contains_key(&key);
+            let (busy, unknown) =
+                if turns { (sums.asking, sums.staying) } else { (0, sums.asking + sums.staying) };
+            Pair {
+                from: key.from,
+                to: key.to,
+                address: key.address,
+                is_udp: true,
+                open: sums.open as f64 / n,
+                busy: busy as f64 / n,
+                unknown: unknown as f64 / n,
+                unread: sums.unread as f64 / n,
+                made: sums.made,
+                ..Pair::default()
+            }
+        };
+        std::mem::take(&mut self.pairs).into_iter().map(pair).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Members;
+    use super::super::netlink::{BY_FAMILY, Rows, message};
+    use super::super::sockets::{SocketTable, socket};
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+    use std::net::UdpSocket;
+
+    /// A resolver of this process, and somebody else who asks: readings of what is there are changed by hand.
+    struct Made {
+        owners: Owners,
+        resolver: Socket,
+        asker: Socket,
+        pairs: UdpPairs,
+    }
+
+    fn made() -> Made {
+        let bound = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let asking = UdpSocket::bind("127.0.0.1:0").unwrap();
+        asking.connect(bound.local_addr().unwrap()).unwrap();
+        asking.send(b"query").unwrap();
+        let (mut table, mut found) = (SocketTable::here().unwrap(), Vec::new());
+        table.read_udp(&mut found).unwrap();
+        let at = |at: SocketAddr| found.iter().find(|s| s.local == at).cloned().unwrap();
+        let (resolver, asker) = (at(bound.local_addr().unwrap()), at(asking.local_addr().unwrap()));
+        assert!(is_bound(&resolver) && resolver.unread > 0, "{resolver:?}");
+        assert_eq!((asker.remote, asker.unread), (resolver.local, 0));
+        let mut owners = Owners::default();
+        let own = [Members { component: "dns".into(), pids: vec![std::process::id()] }];
+        owners.look(&own, &HashSet::from([resolver.inode]));
+        // The asker's socket is open in this process, too: another number makes it somebody else's.
+        let asker = Socket { inode: u32::MAX, ..asker };
+        Made { owners, resolver, asker, pairs: UdpPairs::default() }
+    }
+
+    impl Made {
+        fn read(&mut self, askers: &[Socket], now_s: u64) {
+            let all: Vec<Socket> = askers.iter().chain([&self.resolver]).cloned().collect();
+            self.pairs.add(&all, &self.owners, now_s * 1_000_000_000);
+        }
+
+        fn take(&mut self, now_s: u64) -> (f64, f64, f64) {
+            let pairs = self.pairs.take(now_s * 1_000_000_000);
+            assert!(pairs.iter().all(|p| p.is_udp && p.to == "dns"), "{pairs:?}");
+            pairs.first().map_or((0.0, 0.0, 0.0), |p| (p.open, p.busy, p.unknown))
+        }
+    }
+
+    #[test]
+    fn queries_come_and_go() {
+        let mut made = made();
+        let query = |inode: u32| Socket { inode: u32::MAX - inode, ..made.asker.clone() };
+        let queries: Vec<Socket> = (0..8).map(query).collect();
+        made.read(&[], 1);
+        made.read(&queries[..2], 2);
+        // Both may stay.
+        assert_eq!(made.take(2), (1.0, 0.0, 1.0));
+        made.read(&queries[2..4], 3);
+        made.read(&queries[4..6], 4);
+        assert_eq!(made.take(4), (2.0, 2.0, 0.0));
+        // One was answered, and nobody has read it yet.
+        let answered = Socket { unread: 100, ..queries[6].clone() };
+        made.read(&[answered, queries[7].clone()], 5);
+        assert_eq!(made.take(5), (2.0, 1.0, 0.0));
+    }
+
+    #[test]
+    fn sockets_that_stay_ask_nothing() {
+        let mut made = made();
+        let statsd = made.asker.clone();
+        // One that was there before, and one that came later and stayed.
+        let later = Socket { inode: 1 << 31, ..statsd.clone() };
+        for now_s in 1..20 {
+            let all = [statsd.clone(), later.clone()];
+            made.read(if now_s > 3 { &all } else { &all[..1] }, now_s);
+            let (open, busy, unknown) = made.take(now_s);
+            assert_eq!((busy, unknown), (0.0, open));
+        }
+        assert!(made.pairs.is_used());
+        // Who asks nobody of the components is not counted.
+        made.read(&[Socket { remote: "127.0.0.1:1".parse().unwrap(), ..statsd }], 21);
+        assert_eq!(made.take(21), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn an_asker_of_a_component_that_listens_everywhere_is_found() {
+        let mut made = made();
+        made.resolver.local = format!("0.0.0.0:{}", made.resolver.local.port()).parse().unwrap();
+        let asker = made.asker.clone();
+        let all = [made.resolver.clone(), asker.clone()];
+        assert_eq!(UdpPairs::relevant(&all).count(), 2);
+        made.read(&[], 1);
+        made.read(&[asker], 2);
+        let pairs = made.pairs.take(2_000_000_000);
+        assert_eq!((pairs.len(), pairs[0].made, pairs[0].unread), (1, 1, 0.5), "{pairs:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_table_is_too_odd(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let rows = message(BY_FAMILY, &[&[libc::AF_INET as u8, 1][..], &bytes].concat());
+            let found: Vec<Socket> = Rows::of(&rows).iter().filter_map(socket).collect();
+            prop_assert_eq!(found.is_empty(), bytes.len() < 70);
+            let mut pairs = UdpPairs::default();
+            pairs.add(&found, &Owners::default(), 1);
+            prop_assert!(UdpPairs::relevant(&found).count() <= 1);
+            prop_assert_eq!(pairs.take(2), Vec::new());
+        }
+    }
+}

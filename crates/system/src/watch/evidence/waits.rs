@@ -1,0 +1,463 @@
+//! On which sockets threads wait for bytes: what tells of sockets without times who waits for whom.
+//!
+//! A thread that is blocked in a receive on one socket waits for an answer there, if its process connected, and for a
+//! request, if it accepted. Where a program waits for many sockets at once (epoll, poll, io_uring), its threads say nothing
+//! of any of them: so it is also found out which sockets those are, and nothing is said of them. A process of one thread
+//! whose epoll has no other socket, as each of PostgreSQL's servers is, waits for that one.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::process::task::{Place, TaskFiles};
+use crate::process::wait::{Awaits, awaits};
+
+/// What a process has open is looked at again after this long, at least, and in terms of what that costs.
+const OPEN_EVERY: Duration = Duration::from_secs(5);
+const NEW_EVERY: Duration = Duration::from_millis(200);
+const EVERY_COSTS: u32 = 400;
+/// So long it is known what a process has open that had nothing to look for in between.
+const KEPT_READINGS: u32 = 100;
+/// A process's threads are looked at again after what that cost times this, and so often whatever it costs: no line is
+/// without.
+const LOOK_COSTS: u32 = 250;
+const LOOK_LONGEST: Duration = Duration::from_millis(900);
+/// Of processes with more threads than this nothing is said.
+const MOST_THREADS: usize = 1_000;
+/// More open files than this are not looked through.
+const MOST_FILES: usize = 20_000;
+/// Of more files than this at once it is not found out which they are.
+const MOST_POLLED: u64 = 64;
+const MOST_SELECTED: u64 = 1024;
+
+/// What the process that has one end of a connection does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attends {
+    /// It waits for bytes there, in a call for that socket alone.
+    Awaits,
+    /// None of its threads waits there.
+    Not,
+    /// That cannot be seen.
+    Hidden,
+    /// It was not looked at this time: there was none left.
+    Skipped,
+}
+
+/// Looks at the threads of processes that have such sockets.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    files: TaskFiles,
+    processes: HashMap<u32, Process>,
+    reading: u32,
+    /// Who comes first this time.
+    turn: usize,
+    spent_ns: u64,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    open: Option<Open>,
+    tids: Vec<u32>,
+    threads: usize,
+    reading: u32,
+    due: Option<Instant>,
+    /// All of its threads were seen, and none waits for what cannot be seen.
+    is_clear: bool,
+    /// It has been seen to wait for several such sockets at once.
+    polls_many: bool,
+    awaited: HashSet<u32>,
+}
+
+/// What a process has open.
+#[derive(Debug)]
+struct Open {
+    at: Instant,
+    cost: Duration,
+    sockets: HashSet<u32>,
+    /// Sockets in an epoll; true if it has no other one.
+    in_epoll: HashMap<u32, bool>,
+    /// It waits in ways that cannot be looked at.
+    is_opaque: bool,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { files: TaskFiles::new(), processes: HashMap::new(), reading: 0, turn: 0, spent_ns: 0 }
+    }
+}
+
+impl Waits {
+    /// Looks at the threads of these processes, for waits on these of their sockets, in about this much CPU time. Where it
+    /// does not suffice they take turns.
+    pub fn look(&mut self, ends: &BTreeMap<u32, HashSet<u32>>, budget_ns: u64) {
+        self.reading = self.reading.wrapping_add(1);
+        let reading = self.reading;
+        self.processes.retain(|pid, process| {
+            ends.contains_key(pid) || reading.wrapping_sub(process.reading) < KEPT_READINGS
+        });
+        let from_ns = own_cpu_ns();
+        let order = ends.iter().cycle().skip(self.turn % ends.len().max(1)).take(ends.len());
+        let (now, mut passed) = (Instant::now(), 0);
+        for (pid, sockets) in order {
+            passed += 1;
+            let process = self.processes.entry(*pid).or_default();
+            if process.due.is_some_and(|due| now < due) {
+                continue;
+            }
+            let before_ns = own_cpu_ns();
+            process.reading = self.reading;
+            process.look(&mut self.files, *pid, sockets);
+            let after_ns = own_cpu_ns();
+            let wait = Duration::from_nanos(after_ns - before_ns) * LOOK_COSTS;
+            process.due = Some(now + wait.min(LOOK_LONGEST));
+            if after_ns - from_ns >= budget_ns {
+                break;
+            }
+        }
+        self.spent_ns = own_cpu_ns() - from_ns;
+        self.turn = (self.turn + passed) % ends.len().max(1);
+    }
+
+    /// What a process does with its end, this time.
+    pub fn of(&self, pid: u32, inode: u32) -> Attends {
+        match self.processes.get(&pid).filter(|process| process.reading == self.reading) {
+            None => Attends::Skipped,
+            Some(process) => process.attends(inode),
+        }
+    }
+
+    /// CPU time of the last look.
+    pub fn spent_ns(&self) -> u64 {
+        self.spent_ns
+    }
+
+    /// How many threads a process has.
+    pub fn threads(&self, pid: u32) -> usize {
+        self.processes.get(&pid).map_or(0, |process| process.threads)
+    }
+}
+
+impl Process {
+    fn attends(&self, inode: u32) -> Attends {
+        if self.awaited.contains(&inode) {
+            return Attends::Awaits;
+        }
+        let Some(open) = self.open.as_ref().filter(|open| !open.is_opaque) else { return Attends::Hidden };
+        let is_seen = match open.in_epoll.get(&inode) {
+            // Nobody else in the process can wait for it.
+            Some(is_alone) => *is_alone && self.threads == 1,
+            None => open.sockets.contains(&inode),
+        };
+        if self.is_clear && !self.polls_many && is_seen { Attends::Not } else { Attends::Hidden }
+    }
+
+    fn look(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>) {
+        self.awaited.clear();
+        self.look_at_files(files, pid, sockets);
+        self.is_clear = self.list(files, pid);
+        self.threads = self.tids.len();
+        if self.threads > MOST_THREADS {
+            self.is_clear = false;
+            return;
+        }
+        for tid in std::mem::take(&mut self.tids) {
+            let is_seen = match files.place(pid, tid) {
+                Ok(Place::Running) => true,
+                Ok(Place::Call { number, args }) => self.wait(files, pid, sockets, awaits(number, args)),
+                Ok(Place::Elsewhere) => false,
+                // It has ended, and another one may have begun.
+                Err(Errno::SRCH | Errno::NOENT) => {
+                    self.is_clear = false;
+                    continue;
+                }
+                Err(_) => false,
+            };
+            self.is_clear &= is_seen;
+            self.tids.push(tid);
+        }
+    }
+
+    /// False if not all its threads are known.
+    fn list(&mut self, files: &mut TaskFiles, pid: u32) -> bool {
+        let count = files.count(pid).unwrap_or(0) as usize;
+        if count == 1 {
+            self.tids.clear();
+            self.tids.push(pid);
+        } else if count != self.tids.len() {
+            self.tids.clear();
+            if files.list(pid, &mut self.tids).is_err() {
+                self.tids.clear();
+            }
+        }
+        !self.tids.is_empty()
+    }
+
+    /// Looks at what it has open, now and then, and when sockets have come that were not there.
+    fn look_at_files(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>) {
+        if let Some(open) = &self.open {
+            let is_known = open.is_opaque || sockets.is_subset(&open.sockets);
+            let good_for = if is_known { OPEN_EVERY } else { NEW_EVERY }.max(open.cost * EVERY_COSTS);
+            if open.at.elapsed() < good_for {
+                return;
+            }
+        }
+        self.open = Some(Open::of(files, pid));
+    }
+
+    /// Takes note of a thread's wait. False if it may be for what cannot be seen.
+    fn wait(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>, awaits: Awaits) -> bool {
+        let polled = match awaits {
+            Awaits::Nothing => return true,
+            Awaits::Hidden => return false,
+            Awaits::File(fd) => {
+                self.awaited.extend(files.socket(pid, fd).filter(|inode| sockets.contains(inode)));
+                return true;
+            }
+            Awaits::Epoll(fd) => return self.wait_in_epoll(files, pid, sockets, fd),
+            Awaits::Poll { at, count } => polled(files, pid, at, count),
+            Awaits::Select { at, count } => selected(files, pid, at, count),
+        };
+        let Some(polled) = polled else { return false };
+        let found: Vec<u32> = polled
+            .iter()
+            .filter_map(|fd| files.socket(pid, *fd))
+            .filter(|inode| sockets.contains(inode))
+            .collect();
+        match (&found[..], polled.len()) {
+            ([], _) => {}
+            ([inode], 1) => drop(self.awaited.insert(*inode)),
+            _ => self.polls_many = true,
+        }
+        true
+    }
+
+    fn wait_in_epoll(&mut self, files: &mut TaskFiles, pid: u32, sockets: &HashSet<u32>, epoll: i32) -> bool {
+        let Some(open) = self.open.as_mut().filter(|open| !open.is_opaque) else { return false };
+        // A large set costs more than it tells: it is read when open files are, and says then that it is one.
+        let Ok(set) = files.epoll_set(pid, epoll) else { return false };
+        let inodes: Vec<(u32, u32)> =
+            set.iter().filter_map(|(fd, events)| Some((files.socket(pid, *fd)?, *events))).collect();
+        let is_alone = inodes.len() == 1;
+        for (inode, events) in inodes.into_iter().filter(|(inode, _)| sockets.contains(inode)) {
+            let is_its = is_alone && (set.len() == 1 || self.threads == 1);
+            match is_its && events & libc::EPOLLIN as u32 != 0 {
+                true => drop(self.awaited.insert(inode)),
+                false => drop(open.in_epoll.entry(inode).or_insert(false)),
+            }
+        }
+        true
+    }
+}
+
+impl Open {
+    fn of(files: &mut TaskFiles, pid: u32) -> Open {
+        let before_ns = own_cpu_ns();
+        let mut open = Open {
+            at: Instant::now(),
+            cost: Duration::ZERO,
+            sockets: HashSet::new(),
+            in_epoll: HashMap::new(),
+            is_opaque: false,
+        };
+        let (mut by_fd, mut epolls) = (HashMap::new(), Vec::new());
+        let entries = fs::read_dir(format!("/proc/{pid}/fd"));
+        open.is_opaque = entries.is_err();
+        for (n, entry) in entries.into_iter().flatten().flatten().enumerate() {
+            let name = entry.file_name();
+            let Some(fd) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Ok(link) = fs::read_link(entry.path()) else { continue };
+            match link.to_str().unwrap_or_default() {
+                "anon_inode:[eventpoll]" => epolls.push(fd),
+                "anon_inode:[io_uring]" => open.is_opaque = true,
+                other => {
+                    let inode = other.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+                    if let Some(inode) = inode.and_then(|inode| inode.parse::<u32>().ok()) {
+                        by_fd.insert(fd, inode);
+                    }
+                }
+            }
+            open.is_opaque |= n >= MOST_FILES;
+            if open.is_opaque {
+                break;
+            }
+        }
+        for epoll in epolls {
+            let Ok(set) = files.epoll_set(pid, epoll) else {
+                open.is_opaque = true;
+                break;
+            };
+            let inodes: Vec<u32> = set.iter().filter_map(|(fd, _)| by_fd.get(fd).copied()).collect();
+            let is_alone = inodes.len() == 1;
+            for inode in inodes {
+                *open.in_epoll.entry(inode).or_insert(is_alone) &= is_alone;
+            }
+        }
+        open.sockets = by_fd.into_values().collect();
+        open.cost = Duration::from_nanos(own_cpu_ns() - before_ns);
+        open
+    }
+}
+
+/// Files that a poll waits for bytes of; `None` if they cannot be found out.
+fn polled(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i32>> {
+    /// `struct pollfd`: the file, events asked for, and events that came.
+    const LENGTH: usize = 8;
+    if count > MOST_POLLED {
+        return None;
+    }
+    let mut bytes = vec![0; count as usize * LENGTH];
+    if count > 0 {
+        files.memory(pid, at, &mut bytes).ok()?;
+    }
+    let entry = |entry: &[u8]| {
+        let fd = i32::from_ne_bytes(entry.get(..4)?.try_into().ok()?);
+        let events = i16::from_ne_bytes(entry.get(4..6)?.try_into().ok()?);
+        (fd >= 0 && events & libc::POLLIN != 0).then_some(fd)
+    };
+    Some(bytes.chunks_exact(LENGTH).filter_map(entry).collect())
+}
+
+/// The same of a select: a bit for each file.
+fn selected(files: &mut TaskFiles, pid: u32, at: u64, count: u64) -> Option<Vec<i32>> {
+    if count > MOST_SELECTED {
+        return None;
+    }
+    if count == 0 || at == 0 {
+        return Some(Vec::new());
+    }
+    // Whole words of the kernel's.
+    let mut bytes = vec![0; (count as usize).div_ceil(64) * 8];
+    files.memory(pid, at, &mut bytes).ok()?;
+    let is_set = |fd: &i32| {
+        let (word, bit) = (*fd as usize / 64, *fd as usize % 64);
+        let word = bytes.get(word * 8..word * 8 + 8).and_then(|b| b.try_into().ok()).map(u64::from_ne_bytes);
+        word.is_some_and(|word| word >> bit & 1 == 1)
+    };
+    Some((0..count as i32).filter(is_set).collect())
+}
+
+/// CPU time of this thread so far.
+fn own_cpu_ns() -> u64 {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, epoll, poll};
+    use std::io::{BufRead, BufReader, Read};
+    use std::os::unix::net::UnixStream;
+    use std::process::{Child, Command, Stdio};
+    use std::thread;
+
+    fn inode(of: &UnixStream) -> u32 {
+        rustix::fs::fstat(of).unwrap().st_ino as u32
+    }
+
+    /// Looks at a process until it does with a socket what is expected.
+    #[track_caller]
+    fn until(pid: u32, inode: u32, expect: Attends) -> Waits {
+        let (mut waits, ends) = (Waits::default(), BTreeMap::from([(pid, HashSet::from([inode]))]));
+        let looks = std::iter::repeat_with(|| {
+            waits.look(&ends, 1_000_000_000);
+            thread::yield_now();
+            waits.of(pid, inode)
+        });
+        let is_seen = looks.filter(|seen| *seen != Attends::Skipped).take(500).any(|seen| seen == expect);
+        assert!(is_seen, "never {expect:?}, but {:?}", waits.of(pid, inode));
+        waits
+    }
+
+    #[test]
+    fn a_thread_in_a_receive_or_a_poll_of_one_socket_awaits_it() {
+        let pid = std::process::id();
+        let waits_in: [fn(UnixStream); 2] = [
+            |mut stream| drop(stream.read(&mut [0])),
+            |stream| assert!(poll(&mut [PollFd::new(&stream, PollFlags::IN)], None).is_ok()),
+        ];
+        for wait in waits_in {
+            let (asker, other) = UnixStream::pair().unwrap();
+            let end = inode(&asker);
+            let thread = thread::spawn(move || wait(asker));
+            let waits = until(pid, end, Attends::Awaits);
+            assert!(waits.threads(pid) >= 2);
+            drop(other);
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_socket_in_a_shared_epoll_is_nobodys_to_see() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let (two, _another) = UnixStream::pair().unwrap();
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        for stream in [&one, &two] {
+            epoll::add(&set, stream, epoll::EventData::new_u64(0), epoll::EventFlags::IN).unwrap();
+        }
+        // Whatever the threads of other tests do.
+        until(std::process::id(), inode(&one), Attends::Hidden);
+    }
+
+    /// A program that runs this and has said `ready`, with its sockets' inodes.
+    fn python(text: &str) -> (Child, Vec<u32>) {
+        let mut child = Command::new("python3")
+            .args(["-c", text])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 is installed");
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (child, line.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn programs_show_what_they_wait_for() {
+        let begin = "import os,select,socket,sys,time\n\
+            a,b=socket.socketpair()\n\
+            c,d=socket.socketpair()\n\
+            print(*[os.fstat(s.fileno()).st_ino for s in (a,c)],flush=True)\n";
+        let check = |text: &str, first: Attends, second: Attends| {
+            let (mut child, inodes) = python(&format!("{begin}{text}"));
+            until(child.id(), inodes[0], first);
+            until(child.id(), inodes[1], second);
+            child.kill().unwrap();
+            child.wait().unwrap();
+        };
+        check("a.recv(1)", Attends::Awaits, Attends::Not);
+        check("a.settimeout(1e5); a.recv(1)", Attends::Awaits, Attends::Not);
+        check("select.select([c],[],[])", Attends::Not, Attends::Awaits);
+        check("time.sleep(1e5)", Attends::Not, Attends::Not);
+        check("select.select([a,c],[],[])", Attends::Hidden, Attends::Hidden);
+        // One thread, one socket in its epoll, and a pipe beside it, as PostgreSQL's servers have.
+        let one = "e=select.epoll(); e.register(a,select.EPOLLIN); e.register(os.pipe()[0],select.EPOLLIN)\n";
+        check(&format!("{one}e.poll()"), Attends::Awaits, Attends::Not);
+        check(&format!("{one}time.sleep(1e5)"), Attends::Not, Attends::Not);
+        check(&format!("{one}e.register(c,select.EPOLLIN); e.poll()"), Attends::Hidden, Attends::Hidden);
+    }
+
+    #[test]
+    fn who_was_not_looked_at_has_its_turn() {
+        let (mut waits, sockets) = (Waits::default(), HashSet::from([1]));
+        let sleepers: Vec<Child> =
+            (0..3).map(|_| Command::new("sleep").arg("100000").spawn().unwrap()).collect();
+        let ends: BTreeMap<u32, HashSet<u32>> = sleepers.iter().map(|s| (s.id(), sockets.clone())).collect();
+        let mut seen = HashSet::new();
+        for _ in 0..3 {
+            waits.look(&ends, 0);
+            let looked: Vec<u32> =
+                ends.keys().copied().filter(|pid| waits.of(*pid, 1) != Attends::Skipped).collect();
+            assert_eq!(looked.len(), 1);
+            seen.extend(looked);
+        }
+        assert_eq!(seen.len(), 3);
+        for mut sleeper in sleepers {
+            sleeper.kill().unwrap();
+            sleeper.wait().unwrap();
+        }
+    }
+}
