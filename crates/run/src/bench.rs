@@ -1,7 +1,6 @@
 //! One load against URLs: no plan, no system, no record.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -20,7 +19,8 @@ use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{LoadFacts, Summary};
 use loadlab_system::{
-    Answering, Cancel, Emit, ProcessId, Target, TrialClock, Watched, Watcher, clock, find_answering, is_local,
+    Answering, Cancel, Emit, Listening, ProcessId, Target, TrialClock, Watched, Watcher, clock,
+    find_answering, is_local,
 };
 
 use crate::event::RunEvent;
@@ -58,13 +58,13 @@ pub struct Watch {
 
 impl Watch {
     /// Where a load goes, if that is on this machine.
-    pub fn addresses(&self, spec: &LoadSpec) -> Vec<SocketAddr> {
-        let inet = |address: &Address| match address {
-            Address::Inet(address) => Some(*address),
-            _ => None,
+    pub fn addresses(&self, spec: &LoadSpec) -> Vec<Listening> {
+        let local = |address: &Address| match address {
+            Address::Inet(address) => is_local(address.ip()).then_some(Listening::Inet(*address)),
+            Address::Unix(path) => Some(Listening::Unix(path.to_string())),
         };
-        let all = spec.hosts.iter().flatten().filter_map(inet);
-        all.filter(|address| self.finds && is_local(address.ip())).collect()
+        let all = spec.hosts.iter().flatten().filter(|_| self.finds);
+        all.filter_map(local).collect()
     }
 }
 

@@ -44,7 +44,7 @@ pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
         vec![
             Cell::new(or_unknown(&p.from)),
             Cell::new(or_unknown(&p.to)),
-            Cell::new(&p.address),
+            Cell::new(if p.is_udp { format!("{} (UDP)", p.address) } else { p.address.clone() }),
             Cell::new(count(p.open)),
             Cell::new(count(waiting(p))),
             Cell::new(count(p.unknown)),
@@ -54,7 +54,7 @@ pub fn pairs(case: &CaseFindings<'_>) -> Option<Table> {
     };
     let head = ["from", "to", "at", "open", "busy", "not known", "round trip", "sent again"];
     let mut note = "Means over the load. Busy: the one that asked waits for an answer. Not known: of these the kernel's \
-                    clock is too coarse to tell."
+                    clock is too coarse to tell, or it has none, as for Unix sockets."
         .to_owned();
     if left_out > 0 {
         note.push_str(&format!(

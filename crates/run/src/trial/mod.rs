@@ -9,7 +9,6 @@ mod program;
 mod setup;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -26,8 +25,8 @@ use loadlab_record::expr::Expr;
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
 use loadlab_system::{
-    Answering, Cancel, IdleReadings, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher, clock, drain,
-    find_answering,
+    Answering, Cancel, IdleReadings, Listening, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher,
+    clock, drain, find_answering,
 };
 
 use crate::bench::Watch;
@@ -229,7 +228,7 @@ impl Trial<'_> {
     }
 
     /// Where loads go, where nobody says what the system is.
-    fn addresses(&self, ready: &Prepared) -> Vec<SocketAddr> {
+    fn addresses(&self, ready: &Prepared) -> Vec<Listening> {
         if !self.case.system.components.is_empty() {
             return Vec::new();
         }

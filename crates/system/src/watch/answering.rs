@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use loadlab_record::evidence::Evidence;
 
 use super::evidence::sockets::{Socket, SocketTable, Subset};
+use super::evidence::unix::UnixSocket;
 use super::{Emit, SECOND_NS, Watched, Watcher};
 use crate::clock;
 use crate::error::Result;
@@ -30,6 +31,37 @@ const AGAIN_NS: [u64; 2] = [SECOND_NS / 2, 2 * SECOND_NS];
 
 /// A look that takes longer than this would disturb the load.
 const COSTLY_NS: u64 = SECOND_NS / 20;
+
+/// Services of the machine that nearly every process is connected to, and that answer no request.
+const OF_THE_MACHINE: [&str; 4] = ["/run/systemd/", "/run/dbus/", "/var/run/dbus/", "@/tmp/.X11-unix/"];
+
+/// Where somebody answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listening {
+    /// At an address of TCP.
+    Inet(SocketAddr),
+    /// At a Unix socket, by the path of its file.
+    Unix(String),
+}
+
+impl Listening {
+    /// It is on this machine, in this network namespace.
+    fn is_local(&self) -> bool {
+        match self {
+            Listening::Inet(address) => is_local(address.ip()),
+            Listening::Unix(_) => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Listening {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Listening::Inet(address) => write!(f, "{address}"),
+            Listening::Unix(path) => f.write_str(path),
+        }
+    }
+}
 
 /// A process that answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +136,7 @@ pub fn is_local(ip: IpAddr) -> bool {
 }
 
 /// Finds who answers at these addresses, those that are asked by name, and whom they ask. What is found already stays.
-pub fn find_answering(addresses: &[SocketAddr], asked: &[ProcessId], mut found: Answering) -> Answering {
+pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: Answering) -> Answering {
     let look = match Look::now() {
         Ok(look) => look,
         Err(error) => {
@@ -118,8 +150,12 @@ pub fn find_answering(addresses: &[SocketAddr], asked: &[ProcessId], mut found: 
             found.add(*process);
         }
     }
-    for address in addresses.iter().filter(|address| is_local(address.ip())) {
-        match look.listening(*address) {
+    for address in addresses.iter().filter(|address| address.is_local()) {
+        let pids = match address {
+            Listening::Inet(address) => look.listening(*address),
+            Listening::Unix(path) => look.listening_at(path),
+        };
+        match pids {
             Some(pids) => look.add(&mut found, &pids),
             None => found
                 .not_seen
@@ -148,14 +184,18 @@ struct Look {
     sockets: Vec<Socket>,
     /// How many are of this one.
     here: usize,
+    unix: Vec<UnixSocket>,
     holders: HashMap<u32, BTreeSet<u32>>,
     processes: Vec<Stat>,
 }
 
 impl Look {
     fn now() -> std::io::Result<Look> {
-        let (mut sockets, mut subset) = (Vec::new(), Subset::default());
-        SocketTable::here()?.read(&mut subset, &mut sockets)?;
+        let (mut sockets, mut subset, mut unix) = (Vec::new(), Subset::default(), Vec::new());
+        let mut own = SocketTable::here()?;
+        own.read(&mut subset, &mut sockets)?;
+        // A kernel may come without the table of Unix sockets.
+        let _ = own.read_unix(&mut unix);
         let here = sockets.len();
         let processes = process::snapshot();
         let mut of_one = Vec::new();
@@ -165,7 +205,8 @@ impl Look {
                 sockets.append(&mut of_one);
             }
         }
-        let wanted: HashSet<u32> = sockets.iter().map(|s| s.inode).filter(|inode| *inode != 0).collect();
+        let inodes = sockets.iter().map(|s| s.inode).chain(unix.iter().map(|s| s.inode));
+        let wanted: HashSet<u32> = inodes.filter(|inode| *inode != 0).collect();
         let mut holders: HashMap<u32, BTreeSet<u32>> = HashMap::new();
         let mut left = MOST_SOCKETS;
         for stat in processes.iter().filter(|stat| stat.pid != std::process::id()) {
@@ -176,7 +217,7 @@ impl Look {
                 }
             }
         }
-        Ok(Look { sockets, here, holders, processes })
+        Ok(Look { sockets, here, unix, holders, processes })
     }
 
     /// Processes that hold a listener of the address.
@@ -189,6 +230,32 @@ impl Look {
         let own = self.sockets.get(..self.here).unwrap_or_default();
         let held = own.iter().filter(listens).filter_map(|s| self.holders.get(&s.inode));
         held.cloned().reduce(|a, b| &a | &b)
+    }
+
+    /// The same for the path of a Unix socket.
+    fn listening_at(&self, path: &str) -> Option<BTreeSet<u32>> {
+        // A server may have bound it by a relative path.
+        let whole = fs::canonicalize(path).unwrap_or_default();
+        let is_same = |s: &&UnixSocket| {
+            let is_at = s.address == path || !s.address.is_empty() && whole.ends_with(&s.address);
+            s.is_listener && is_at
+        };
+        let held = self.unix.iter().filter(is_same).filter_map(|s| self.holders.get(&s.inode));
+        held.cloned().reduce(|a, b| &a | &b)
+    }
+
+    /// Processes that accepted connections over Unix sockets from these.
+    fn asked_by_unix(&self, own: &BTreeSet<u32>) -> Vec<BTreeSet<u32>> {
+        // What was accepted has the path of its listener, and the end that asked mostly none.
+        let named = |s: &&UnixSocket| {
+            !s.is_listener
+                && !s.address.is_empty()
+                && !OF_THE_MACHINE.iter().any(|of| s.address.starts_with(of))
+        };
+        let is_theirs = |inode: u32| self.holders.get(&inode).is_some_and(|pids| !pids.is_disjoint(own));
+        let accepted = self.unix.iter().filter(named).filter(|s| is_theirs(s.peer));
+        let paths: BTreeMap<&str, u32> = accepted.map(|s| (s.address.as_str(), s.inode)).collect();
+        paths.into_values().filter_map(|inode| self.holders.get(&inode).cloned()).collect()
     }
 
     /// Processes that a tree has connections to.
@@ -213,7 +280,7 @@ impl Look {
                 by_remote.entry(socket.remote).or_default().extend(pids);
             }
         }
-        let asked = by_remote.into_values();
+        let asked = by_remote.into_values().chain(self.asked_by_unix(&own));
         asked.filter(|pids| pids.is_disjoint(&own)).collect()
     }
 
@@ -250,7 +317,7 @@ impl Watcher {
     ///
     /// # Errors
     /// No thread can be had.
-    pub fn follow(&mut self, addresses: Vec<SocketAddr>, mut found: Answering, emit: Emit) -> Result<()> {
+    pub fn follow(&mut self, addresses: Vec<Listening>, mut found: Answering, emit: Emit) -> Result<()> {
         let (stop, reader) = (self.stopper(), self.reader.clone());
         self.spawn("loadlab-follow", move || {
             for after_ns in AGAIN_NS {
@@ -311,8 +378,8 @@ mod tests {
     fn a_chain_of_processes_is_found_from_its_first() {
         let (mut back, back_port) = server(None);
         let (mut front, front_port) = server(Some(back_port));
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, front_port));
-        let found = find_answering(&[address], &[], Answering::default());
+        let address = Listening::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, front_port)));
+        let found = find_answering(&[address.clone()], &[], Answering::default());
         let pids: Vec<u32> = found.processes.iter().map(|p| p.process.pid).collect();
         assert_eq!((pids, &found.not_seen), (vec![front.id(), back.id()], &Vec::new()), "{found:?}");
         let names = found.names();
@@ -328,14 +395,49 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_asked_over_a_unix_socket_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store").to_str().unwrap().to_owned();
+        // One program listens, the other is connected to it.
+        let program = |role: &str| {
+            let program = "import socket,sys\n\
+                s=socket.socket(socket.AF_UNIX)\n\
+                if sys.argv[1]=='store': s.bind(sys.argv[2]); s.listen(); print('up',flush=True); c=s.accept()\n\
+                else: s.connect(sys.argv[2]); t=socket.socket(); t.bind(('127.0.0.1',0)); t.listen(); print(t.getsockname()[1],flush=True)\n\
+                sys.stdin.read()\n";
+            let mut command = Command::new("python3");
+            command.args(["-c", program, role, &path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().expect("python3 is installed");
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            (child, line.trim().to_owned())
+        };
+        let (mut store, _) = program("store");
+        let (mut web, port) = program("web");
+        let address = Listening::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().unwrap())));
+        let of = |at: Listening| -> Vec<u32> {
+            let found = find_answering(&[at], &[], Answering::default());
+            found.processes.iter().map(|p| p.process.pid).collect()
+        };
+        assert_eq!(of(Listening::Unix(path)), [store.id()]);
+        assert_eq!(of(address), [web.id(), store.id()]);
+        for child in [&mut store, &mut web] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
     fn who_is_not_found_is_said() {
         // This process itself is never watched as a component.
         let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let found = find_answering(&[own.local_addr().unwrap()], &[], Answering::default());
+        let address = Listening::Inet(own.local_addr().unwrap());
+        let found = find_answering(&[address], &[], Answering::default());
         assert!(found.processes.is_empty());
         assert!(found.not_seen[0].starts_with("the process that answers at 127.0.0.1:"), "{found:?}");
         // What is elsewhere is not looked for.
-        let elsewhere = find_answering(&["192.0.2.1:80".parse().unwrap()], &[], Answering::default());
+        let elsewhere =
+            find_answering(&[Listening::Inet("192.0.2.1:80".parse().unwrap())], &[], Answering::default());
         assert_eq!(elsewhere, Answering::default());
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod sockets;
 pub(crate) mod threads;
 mod turnover;
 mod udp;
-mod unix;
+pub(crate) mod unix;
 mod waits;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
