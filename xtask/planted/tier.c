@@ -176,6 +176,15 @@ static int look_up(unsigned *seed) {
     return sum;
 }
 
+/* Memory that is used, and stays so. */
+static void take_memory(size_t size) {
+    static void *volatile taken;
+    taken = malloc(size);
+    if (!taken)
+        die("memory");
+    memset(taken, 1, size);
+}
+
 static int work(int *upstream, unsigned *seed) {
     if (options.is_locked)
         pthread_mutex_lock(&lock);
@@ -189,7 +198,7 @@ static int work(int *upstream, unsigned *seed) {
     if (mapped)
         look_up(seed);
     if (options.leak_kb)
-        memset(malloc((size_t)options.leak_kb << 10), 1, (size_t)options.leak_kb << 10);
+        take_memory((size_t)options.leak_kb << 10);
     return failed || (options.upstream && ask_upstream(upstream));
 }
 
@@ -231,13 +240,8 @@ static void open_files(void) {
             die(options.index);
         madvise(mapped, mapped_size, MADV_RANDOM);
     }
-    if (options.heap_mb) {
-        size_t size = (size_t)options.heap_mb << 20;
-        char *heap = malloc(size);
-        if (!heap)
-            die("heap");
-        memset(heap, 1, size);
-    }
+    if (options.heap_mb)
+        take_memory((size_t)options.heap_mb << 20);
 }
 
 static void read_options(int count, char **words) {
@@ -251,8 +255,8 @@ static void read_options(int count, char **words) {
         {"--sleep-us", 0, &options.sleep_us, 0},     /* own work that waits */
         {"--burn-us", 0, &options.burn_us, 0},       /* own work that computes */
         {"--locked", 0, 0, &options.is_locked},      /* the own work is done in a mutex */
-        {"--fsync", &options.fsync, 0, 0},           /* writes a block to this file, and calls fsync */
-        {"--direct", &options.direct, 0, 0},         /* writes a block to this file, past the page cache */
+        {"--fsync", &options.fsync, 0, 0},           /* writes a record to this file, and calls fsync */
+        {"--direct", &options.direct, 0, 0},         /* writes a record to this file, past the page cache */
         {"--index", &options.index, 0, 0},           /* maps this file, and reads … */
         {"--pages", 0, &options.pages, 0},           /* … this many of its pages */
         {"--heap-mb", 0, &options.heap_mb, 0},       /* memory that it has from the start */

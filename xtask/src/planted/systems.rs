@@ -12,23 +12,17 @@ pub struct System {
     pub kinds: &'static [&'static str],
     /// Components that are busy, or have many connections, and hold nobody back.
     pub innocents: &'static [&'static str],
-    /// Exit code of `loadlab run`.
-    pub exit: i32,
     /// It is checked with every change: what it shows depends neither on the machine's speed nor on what else it does.
     pub is_quick: bool,
 }
 
 const fn planted(name: &'static str, component: &'static str, kinds: &'static [&'static str]) -> System {
-    System { name, component: Some(component), kinds, innocents: &[], exit: 0, is_quick: false }
+    System { name, component: Some(component), kinds, innocents: &[], is_quick: false }
 }
 
 impl System {
     const fn beside(self, innocents: &'static [&'static str]) -> System {
         System { innocents, ..self }
-    }
-
-    const fn exits(self, exit: i32) -> System {
-        System { exit, ..self }
     }
 
     const fn quick(self) -> System {
@@ -68,14 +62,13 @@ pub const SYSTEMS: &[System] = &[
     planted("uneven-balance", "api2", CPU_LIMIT),
     planted("hot-shard", "shard3", FEW),
     planted("slow-third-party", "payment", &["latency"]).beside(&["shop", "catalogue"]),
-    planted("generator", "loadlab", &["generator"]).exits(4),
+    planted("generator", "loadlab", &["generator"]),
     planted("both-cores", "host", &["host_cpu"]),
     System {
         name: "nothing",
         component: None,
         kinds: &["nothing"],
         innocents: &["web", "store"],
-        exit: 0,
         is_quick: true,
     },
     planted("idle-pool", "store", FEW).beside(&["cache"]),
