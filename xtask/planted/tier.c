@@ -23,7 +23,7 @@
 static struct {
     const char *listen, *upstream, *fsync, *direct, *index;
     int backlog, accept_us, per_request, sleep_us, is_locked, heap_mb, pages, leak_kb;
-    int burn_us, body;
+    int body;
 } options = {.backlog = 511};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,18 +41,6 @@ static void pause_us(long us) {
     struct timespec left = {us / 1000000, us % 1000000 * 1000};
     while (nanosleep(&left, &left) && errno == EINTR) {
     }
-}
-
-static void burn(long us) {
-    struct timespec at;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    long until = at.tv_sec * 1000000 + at.tv_nsec / 1000 + us, now;
-    do {
-        for (volatile int i = 0; i < 1000; i++) {
-        }
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-        now = at.tv_sec * 1000000 + at.tv_nsec / 1000;
-    } while (now < until);
 }
 
 /* `HOST:PORT`, or `unix:PATH`. */
@@ -190,8 +178,6 @@ static int work(int *upstream, unsigned *seed) {
         pthread_mutex_lock(&lock);
     if (options.sleep_us)
         pause_us(options.sleep_us);
-    if (options.burn_us)
-        burn(options.burn_us);
     int failed = file >= 0 && write_record();
     if (options.is_locked)
         pthread_mutex_unlock(&lock);
@@ -253,7 +239,6 @@ static void read_options(int count, char **words) {
         {"--upstream", &options.upstream, 0, 0},     /* the next tier, asked after the own work */
         {"--per-request", 0, 0, &options.per_request}, /* a new connection to it for each request */
         {"--sleep-us", 0, &options.sleep_us, 0},     /* own work that waits */
-        {"--burn-us", 0, &options.burn_us, 0},       /* own work that computes */
         {"--locked", 0, 0, &options.is_locked},      /* the own work is done in a mutex */
         {"--fsync", &options.fsync, 0, 0},           /* writes a record to this file, and calls fsync */
         {"--direct", &options.direct, 0, 0},         /* writes a record to this file, past the page cache */

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,11 +19,12 @@ var (
 	pool       = flag.Int("pool", 0, "most connections to it; 0: as many as it takes")
 	before     = flag.String("before", "", "a tier that is asked before the own work, on idle connections kept alive")
 	sleep      = flag.Duration("sleep", 0, "own work that waits")
-	burn       = flag.Duration("burn", 0, "own work that computes")
+	rounds     = flag.Uint64("rounds", 0, "own work that computes: so many steps")
 	semaphore  = flag.Int("semaphore", 0, "how many do the own work at a time; 0: any number")
 	resolver   = flag.String("resolver", "", "a name server that is asked for the upstream's name for each request")
 	subscribe  = flag.String("subscribe", "", "a tier whose events are listened to, on …")
 	subscribed = flag.Int("subscriptions", 10, "… this many connections")
+	computed   atomic.Uint64
 )
 
 // split tells HOST:PORT from unix:PATH.
@@ -62,10 +64,15 @@ func get(c *http.Client) error {
 	return err
 }
 
-// compute uses a core for a while.
-func compute(d time.Duration) {
-	for until := time.Now().Add(d); time.Now().Before(until); {
+// compute is work for a core: a chain of so many steps, each of which takes a nanosecond or two.
+func compute(rounds uint64) uint64 {
+	x := rounds | 1
+	for i := uint64(0); i < rounds; i++ {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
 	}
+	return x
 }
 
 // lookUp asks a name server for the upstream's address, as a client without a cache does.
@@ -109,9 +116,7 @@ func main() {
 			defer func() { <-slots }()
 		}
 		time.Sleep(*sleep)
-		if *burn > 0 {
-			compute(*burn)
-		}
+		computed.Store(compute(*rounds))
 	}
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		var err error

@@ -9,12 +9,20 @@ const number = (name) => Number(options[name] ?? 0);
 const [host, port] = options.listen.split(':');
 const agent = new http.Agent({ keepAlive: true, maxSockets: number('pool') || Infinity });
 
+const rounds = number('rounds');
+let computed = 0;
+
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Uses the only thread for so many milliseconds. */
-function burn(ms) {
-  const until = performance.now() + ms;
-  while (performance.now() < until);
+/** Work for the only thread: a chain of so many steps, each of which takes a nanosecond or two. */
+function compute(rounds) {
+  let x = rounds | 1;
+  for (let i = 0; i < rounds; i++) {
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+  }
+  return x;
 }
 
 /** A bucket of tokens, filled at a rate: who finds none waits for his turn. */
@@ -111,7 +119,7 @@ async function handle(request, response) {
   if (request.url === '/poll') return poll(response);
   if (bucket) await bucket.take();
   if (number('sleep-ms')) await sleep(number('sleep-ms'));
-  if (number('burn-ms')) burn(number('burn-ms'));
+  computed ^= compute(rounds);
   if (sessions) sessions.replace(number('replace'));
   for (const upstream of options.upstream?.split(',') ?? []) await ask(upstream);
   response.end('ok\n');

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Result, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 struct Tier {
     options: HashMap<String, String>,
@@ -30,7 +30,7 @@ impl Tier {
             0 => {}
             us => thread::sleep(Duration::from_micros(us)),
         }
-        burn(Duration::from_micros(self.number("burn-us")));
+        compute(self.number("rounds"));
     }
 
     fn serve(&self, stream: TcpStream) -> Result<()> {
@@ -59,12 +59,15 @@ impl Tier {
     }
 }
 
-/// Uses a core for a while.
-fn burn(takes: Duration) {
-    let began = Instant::now();
-    while began.elapsed() < takes {
-        std::hint::spin_loop();
+/// Work for a core: a chain of so many steps, each of which takes a nanosecond or two.
+fn compute(rounds: u64) {
+    let mut x = rounds | 1;
+    for _ in 0..rounds {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
     }
+    std::hint::black_box(x);
 }
 
 /// Reads a head. Returns the length of the body behind it, or nothing at the connection's end.
