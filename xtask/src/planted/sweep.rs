@@ -192,8 +192,12 @@ mod tests {
         let summary = serde_json::json!({
             "bottleneck": { "component": null, "kind": "nothing", "evidence": ["a", "b"], "confidence": "high" }
         });
-        let expect =
-            Answer { component: None, kind: "nothing".into(), evidence: vec!["a".into(), "b".into()] };
+        let expect = Answer {
+            component: None,
+            kind: "nothing".into(),
+            evidence: vec!["a".into(), "b".into()],
+            by_others: None,
+        };
         assert_eq!(answer(&summary).unwrap(), expect);
         assert!(answer(&serde_json::json!({})).is_err());
     }
