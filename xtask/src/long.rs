@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::command::{all_tests, captured, cargo, program, shown};
 use crate::licences::{CONFIG, in_repository, workspaces};
 use crate::peers;
+use crate::planted;
 use crate::root::{root, target};
 use crate::steps::{Outcome, Steps};
 
@@ -48,8 +49,12 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let mut steps = Steps::new(&args.only);
     let mut rows = Vec::new();
     let rounds = || rounds(args.rounds);
-    let all: [(&str, &dyn Fn() -> Outcome); 3] =
-        [("licences", &licences), ("advisories", &advisories), ("rounds", &rounds)];
+    let all: [(&str, &dyn Fn() -> Outcome); 4] = [
+        ("licences", &licences),
+        ("advisories", &advisories),
+        ("planted", &planted::long),
+        ("rounds", &rounds),
+    ];
     for (name, work) in all {
         steps.step(name, || {
             let began = Instant::now();

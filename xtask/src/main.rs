@@ -25,6 +25,7 @@ mod ordinary_user;
 mod packages;
 mod page;
 mod peers;
+mod planted;
 mod readme;
 mod root;
 mod steps;
@@ -63,6 +64,8 @@ enum Task {
     MillionServer,
     /// Compare loadlab with the load generators installed here
     BenchPeers(peers::Args),
+    /// Run systems with a planted weakness, and see whether `loadlab run` names it
+    Planted(planted::Args),
     /// Build the book, or run its commands
     Book(book::Args),
     /// Measure what the live screen and the live page cost in throughput
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::MillionInside { connections, users, threads } => million::inside(connections, users, threads),
         Task::MillionServer => million::server(),
         Task::BenchPeers(args) => peers::run(&args),
+        Task::Planted(args) => planted::run(&args),
         Task::Book(args) => book::run(&args),
         Task::LiveCost(args) => live_cost::run(&args),
         Task::WatchCost(args) => watch_cost::run(&args),

@@ -7,7 +7,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::command::{Ran, all_tests, cargo, program, shown};
 use crate::steps::{Outcome, Steps};
-use crate::{book, house, lab, licences, long, notices, ordinary_user, packages, page, readme, root};
+use crate::{
+    book, house, lab, licences, long, notices, ordinary_user, packages, page, planted, readme, root,
+};
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -53,6 +55,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     steps.step_with("tests", || tests(args.install), compile);
     steps.step("tests of labs", tests_of_labs);
     steps.step("peers", peers);
+    steps.step("planted bottlenecks", planted::quick);
     steps.step("labs end to end", lab::run_all);
     steps.step("reports in a browser", page::open_all);
     steps.step("readme", readme::run_all);

@@ -1,0 +1,99 @@
+//! Planted systems: small systems of one to four tiers in five languages, each with one known weakness. `loadlab run` has
+//! to name it – component and kind – in the first place. It is the measure of how far `bottleneck` can be trusted, so the
+//! expectations describe what is planted and never what loadlab happens to say.
+
+mod servers;
+mod sweep;
+mod systems;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+
+use crate::command::say;
+use crate::steps::Outcome;
+use sweep::sweep;
+use systems::{SYSTEMS, System};
+
+/// How many sweeps `cargo xtask long` makes.
+const SWEEPS: u32 = 5;
+/// How many systems a sweep may answer wrongly.
+const MOST_WRONG: usize = 2;
+
+/// Options of `cargo xtask planted`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this system; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = known)]
+    only: Vec<&'static System>,
+    /// Only those that `cargo xtask test` runs
+    #[arg(long, conflicts_with = "only")]
+    quick: bool,
+    /// How often all of them run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    sweeps: u32,
+    /// This loadlab, instead of a release build of this repository
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
+}
+
+fn known(name: &str) -> Result<&'static System, String> {
+    let names = || SYSTEMS.iter().map(|s| s.name).collect::<Vec<_>>().join(", ");
+    SYSTEMS.iter().find(|s| s.name == name).ok_or_else(|| format!("one of {}", names()))
+}
+
+/// Runs them and prints a table for each sweep. Single systems must all be right, a whole sweep nearly.
+///
+/// # Errors
+/// Something is missing or does not build, too many answers are wrong, or an innocent component is named.
+pub fn run(args: &Args) -> Result<ExitCode> {
+    let is_whole = args.only.is_empty() && !args.quick;
+    let chosen: Vec<&System> = match is_whole || args.quick {
+        true => SYSTEMS.iter().filter(|s| !args.quick || s.is_quick).collect(),
+        false => args.only.clone(),
+    };
+    let most_wrong = if is_whole { MOST_WRONG } else { 0 };
+    println!("{}", sweeps(&chosen, args.sweeps, most_wrong, args.binary.as_deref())?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All of them several times, as a step of `cargo xtask long`.
+///
+/// # Errors
+/// As of [`run`].
+pub fn long() -> Outcome {
+    sweeps(&SYSTEMS.iter().collect::<Vec<_>>(), SWEEPS, MOST_WRONG, None)
+}
+
+/// A few of them once, as a step of `cargo xtask test`: all must be right.
+///
+/// # Errors
+/// As of [`run`].
+pub fn quick() -> Outcome {
+    sweeps(&SYSTEMS.iter().filter(|s| s.is_quick).collect::<Vec<_>>(), 1, 0, None)
+}
+
+fn sweeps(systems: &[&System], number: u32, most_wrong: usize, binary: Option<&std::path::Path>) -> Outcome {
+    let loadlab = servers::loadlab(binary)?;
+    let path = servers::build()?;
+    let (mut right, mut wrong, mut blamed, mut has_failed) = (Vec::new(), Vec::new(), 0, false);
+    for round in 1..=number {
+        say(&format!("\nsweep {round} of {number}"));
+        let tally = sweep(systems, &loadlab, &path)?;
+        say(&format!("{} of {} right", tally.right, tally.all));
+        has_failed |= tally.wrong.len() > most_wrong;
+        blamed += tally.blamed;
+        right.push(tally.right.to_string());
+        wrong.extend(tally.wrong);
+    }
+    let found = format!(
+        "{number} sweep{} of {} systems: {} right, an innocent component named {blamed} times",
+        if number == 1 { "" } else { "s" },
+        systems.len(),
+        right.join(", "),
+    );
+    let wrong = if wrong.is_empty() { String::new() } else { format!("; wrong: {}", wrong.join(", ")) };
+    ensure!(!has_failed && blamed == 0, "{found}{wrong}");
+    Ok(format!("{found}{wrong}"))
+}

@@ -1,0 +1,67 @@
+//! The servers of planted systems, built as their languages build them, with nothing but standard libraries: C, Go, Rust.
+//! Node and Python run as they are. Which program is missing is an error: a system is never left out.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::{captured, find, program};
+use crate::lab;
+use crate::packages::{FOR_PLANTED, ready};
+use crate::root::{root, target};
+
+/// Where sources and plans are.
+pub fn sources() -> PathBuf {
+    root().join("xtask/planted")
+}
+
+/// Where everything is that is built or recorded.
+pub fn out() -> PathBuf {
+    target().join("xtask/planted")
+}
+
+/// Builds all of them. Returns the search path for programs that finds them.
+///
+/// # Errors
+/// A program is missing, or one does not build.
+pub fn build() -> Result<OsString> {
+    ready(FOR_PLANTED, false)?;
+    let bin = out().join("bin");
+    fs::create_dir_all(&bin).with_context(|| bin.display().to_string())?;
+    let from = |file: &str| sources().join(file);
+    let cc = ["-O2", "-Wall", "-Wextra", "-Werror", "-pthread"];
+    run("cc", &cc, &from("tier.c"), &bin.join("tier-c"))?;
+    run("rustc", &["-O", "--edition", "2024"], &from("tier.rs"), &bin.join("tier-rust"))?;
+    for name in ["tier", "balance", "names"] {
+        run("go", &["build"], &from(&format!("{name}.go")), &bin.join(format!("{name}-go")))?;
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)
+}
+
+/// Compiles one file into one program.
+fn run(compiler: &str, options: &[&str], from: &Path, to: &Path) -> Result<()> {
+    ensure!(find(compiler).is_some(), "{compiler} is not installed");
+    let mut command = program(compiler);
+    // Nothing is fetched: neither a toolchain nor a module.
+    command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "");
+    command.args(options).arg("-o").arg(to).arg(from);
+    captured(&mut command, crate::command::LONGEST)?.ok(&format!("{compiler} {}", from.display()))?;
+    Ok(())
+}
+
+/// The release build of loadlab, or another one.
+///
+/// # Errors
+/// It is not there, or does not build.
+pub fn loadlab(other: Option<&Path>) -> Result<PathBuf> {
+    if let Some(file) = other {
+        return file.canonicalize().with_context(|| file.display().to_string());
+    }
+    let mut command = crate::command::cargo(&["build", "--locked", "--release", "--package", "loadlab"]);
+    let ran = crate::command::shown(&mut command)?;
+    ensure!(ran.status.success(), "cargo build: {}", ran.status);
+    Ok(lab::loadlab())
+}

@@ -1,0 +1,105 @@
+//! What is planted where: the truth that answers are compared with. The systems themselves are plans in
+//! `xtask/planted/systems`; a row here without a plan, or a plan without a row, fails.
+
+/// A system with one known weakness.
+#[derive(Debug)]
+pub struct System {
+    /// Its plan's file name, without `.yaml`.
+    pub name: &'static str,
+    /// The component that the bottleneck is in, a link (`web→store`), `loadlab` or `host`; `None` where there is none.
+    pub component: Option<&'static str>,
+    /// Its kind. Several where more than one describes the same weakness.
+    pub kinds: &'static [&'static str],
+    /// Components that are busy, or have many connections, and hold nobody back.
+    pub innocents: &'static [&'static str],
+    /// It is checked with every change: what it shows depends neither on the machine's speed nor on what else it does.
+    pub is_quick: bool,
+}
+
+const fn planted(name: &'static str, component: &'static str, kinds: &'static [&'static str]) -> System {
+    System { name, component: Some(component), kinds, innocents: &[], is_quick: false }
+}
+
+impl System {
+    const fn beside(self, innocents: &'static [&'static str]) -> System {
+        System { innocents, ..self }
+    }
+
+    const fn quick(self) -> System {
+        System { is_quick: true, ..self }
+    }
+}
+
+const FEW: &[&str] = &["limited_concurrency"];
+const POOL: &[&str] = &["pool"];
+const LINK: &[&str] = &["link"];
+const CPU_LIMIT: &[&str] = &["cpu_limit"];
+
+/// All of them.
+pub const SYSTEMS: &[System] = &[
+    planted("lock-in-mid", "mid", FEW).quick(),
+    planted("semaphore-in-mid", "mid", FEW),
+    planted("rate-limiter", "store", FEW),
+    planted("lock-in-only-tier", "web", FEW),
+    planted("pool-in-web", "web", POOL),
+    planted("pool-in-mid", "mid", POOL).quick(),
+    planted("pool-on-unix-socket", "web", POOL),
+    planted("fsync", "store", &["disk"]).quick(),
+    planted("disk-limit", "store", &["disk"]),
+    planted("cpu-quota-store", "store", CPU_LIMIT).beside(&["queue", "worker"]).quick(),
+    planted("cpu-quota-web", "web", CPU_LIMIT),
+    planted("one-core", "store", &["one_core"]),
+    planted("garbage", "store", &["one_core"]),
+    planted("memory-pressure", "store", &["memory"]),
+    planted("out-of-memory", "store", &["memory"]),
+    planted("open-files", "mid", &["open_files"]),
+    planted("accept-queue", "store", &["accept_queue"]),
+    planted("link-delay", "web→store", LINK).quick(),
+    planted("link-bandwidth", "web→store", LINK),
+    planted("link-loss", "web→store", LINK),
+    // One query after the other, each of which takes its time: either word is right.
+    planted("names", "dns", &["limited_concurrency", "latency"]),
+    planted("uneven-balance", "api2", CPU_LIMIT),
+    planted("hot-shard", "shard3", FEW),
+    planted("slow-third-party", "payment", &["latency"]).beside(&["shop", "catalogue"]),
+    planted("generator", "loadlab", &["generator"]),
+    planted("both-cores", "host", &["host_cpu"]),
+    System {
+        name: "nothing",
+        component: None,
+        kinds: &["nothing"],
+        innocents: &["web", "store"],
+        is_quick: false,
+    },
+    planted("idle-pool", "store", FEW).beside(&["cache"]).quick(),
+    planted("streamed-download", "web", POOL).beside(&["files", "mirror"]),
+    planted("server-push", "store", FEW).beside(&["events"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::root::{files, root};
+
+    #[test]
+    fn every_system_has_a_plan_that_names_its_components() {
+        let dir = root().join("xtask/planted/systems");
+        let plans = files(&dir).unwrap();
+        let names: BTreeSet<String> = SYSTEMS.iter().map(|system| format!("{}.yaml", system.name)).collect();
+        assert_eq!(plans, names);
+        assert_eq!(SYSTEMS.len(), 30);
+        for system in SYSTEMS {
+            let plan = std::fs::read_to_string(dir.join(format!("{}.yaml", system.name))).unwrap();
+            let ends = system.component.iter().flat_map(|name| name.split('→'));
+            for name in ends.chain(system.innocents.iter().copied()) {
+                let of_replicas = name.trim_end_matches(|c: char| c.is_ascii_digit());
+                let is_there = plan.contains(&format!("\n    {name}:\n"))
+                    || plan.contains(&format!("\n    {of_replicas}:\n")) && plan.contains("replicas:")
+                    || ["loadlab", "host"].contains(&name);
+                assert!(is_there, "{}: no component {name}", system.name);
+            }
+        }
+    }
+}
