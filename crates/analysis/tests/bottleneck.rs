@@ -541,6 +541,21 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     });
     one.check(&[(OneCore, Some("db"))]);
     assert!(one.suspects()[0].text.contains("one of its 9 threads (`compactor`)"), "{:?}", one.suspects());
+    // On a machine that others use it has no whole core, and is always ready for one.
+    let mut ready = made(40, 160, 4, &[("edge", QUIET), ("db", Does { cores: 0.6, ..QUIET })]);
+    watched(&mut ready, &pairs, |line| {
+        line.threads = vec![Threads {
+            running: 1.0,
+            busiest_cores: Some(0.55),
+            cpu_cores: Some(0.58),
+            run_delay_cores: Some(0.42),
+            busiest_name: "node".into(),
+            busiest_id: Some(7),
+            ..threads("db", 7.0)
+        }];
+    });
+    ready.check(&[(OneCore, Some("db"))]);
+    assert!(ready.suspects()[0].text.contains("(`node`) was always busy"), "{:?}", ready.suspects());
     // Busy threads that take turns are no single one.
     one.evidence.iter_mut().enumerate().for_each(|(i, line)| line.threads[0].busiest_id = Some(i as u32));
     one.check(&[(LimitedConcurrency, Some("db"))]);
@@ -792,4 +807,49 @@ fn a_component_that_is_known_late_is_one_and_others_connections_are_left_out() {
     late.check(&[(LimitedConcurrency, Some("127.0.0.1:5432"))]);
     let text = &late.suspects()[0].evidence[0];
     assert!(text.contains("edge→127.0.0.1:5432: 39 of 40 connections busy"), "{text}");
+}
+
+/// The answer's second part stays with the server until the first one is acknowledged.
+#[test]
+fn answers_that_the_kernel_holds_back_are_no_link_and_no_lock() {
+    let mut held = made(40, 44, 4, &[("edge", QUIET), ("db", QUIET)]);
+    let pairs = [
+        Pair { held_by_to: 35.0, ..pair("loadlab", "edge", 40.0, 40.0) },
+        Pair { rtt_ms: Some(0.01), ..pair("edge", "db", 40.0, 4.0) },
+    ];
+    watched(&mut held, &pairs, |_| ());
+    held.check(&[(Latency, Some("edge"))]);
+    assert!(held.suspects()[0].text.contains("set TCP_NODELAY"), "{:?}", held.suspects());
+}
+
+#[test]
+fn who_connects_for_each_request_has_no_pool_and_waits_for_a_full_accept_queue() {
+    let mut each = chain();
+    let own = Pair { first_request: 3.0, ..pair("edge", "db", 3.0, 3.0) };
+    watched(&mut each, &[pair("loadlab", "edge", 40.0, 40.0), own.clone()], |_| ());
+    each.check(&[(LimitedConcurrency, Some("edge"))]);
+    let connects = Pair { open: 35.0, busy: 35.0, first_request: 35.0, connecting: 32.0, ..own };
+    watched(&mut each, &[pair("loadlab", "edge", 40.0, 40.0), connects], |line| {
+        line.listeners = vec![Listener {
+            component: "db".into(),
+            address: "127.0.0.1:2".into(),
+            queue_max: 3,
+            backlog: 2,
+            drops: (line.to_s * 100.0) as u64,
+        }];
+    });
+    each.check(&[(AcceptQueue, Some("db"))]);
+}
+
+#[test]
+fn a_machine_that_others_keep_busy_is_named_where_threads_wait_for_a_core() {
+    let others = |running: f64| {
+        let mut busy = made(40, 160, 4, &[("edge", QUIET), ("host", Does { cores: 3.9, ..QUIET })]);
+        watched(&mut busy, &[pair("loadlab", "edge", 40.0, 40.0)], |line| {
+            let (cpu_cores, run_delay_cores) = (Some(0.3), Some(running - 0.3));
+            line.threads = vec![Threads { running, cpu_cores, run_delay_cores, ..threads("edge", 41.0) }];
+        });
+        busy.suspects()[0].kind
+    };
+    assert_eq!((others(30.0), others(0.4)), (Neighbours, LimitedConcurrency));
 }

@@ -60,6 +60,18 @@ pub struct Pair {
     pub unread: f64,
     /// Of those, the ones with bytes of `from` that have not reached `to` yet.
     pub in_transit: f64,
+    /// Of those, the ones on which `from` holds back written bytes until earlier ones are acknowledged (Nagle).
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    pub held_by_from: f64,
+    /// The same of `to`: the rest of an answer waits for the acknowledgement of its beginning.
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    pub held_by_to: f64,
+    /// Of those, the ones whose connect has not been answered yet.
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    pub connecting: f64,
+    /// Of those, the ones that carry their first request, or wait to: nearly all where each request has a connection.
+    #[serde(skip_serializing_if = "is_zero_rate")]
+    pub first_request: f64,
     /// The shortest round-trip time the kernel has seen, mean over connections, milliseconds: the smoothed one has
     /// acknowledgements in it that wait for an answer.
     #[serde(skip_serializing_if = "Option::is_none")]

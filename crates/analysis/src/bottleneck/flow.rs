@@ -21,6 +21,8 @@ pub const FEWEST_READINGS: u32 = 15;
 const TIES_SHARE: f64 = 0.1;
 /// So many exchanges make a mean.
 const FEWEST_TIMED: u64 = 20;
+/// Where this share of connections carries its first request, no other one follows.
+const FIRST_REQUEST_SHARE: f64 = 0.7;
 /// A lost segment is sent again after this long, at the least: the kernel's shortest timeout.
 const RETRANSMIT_S: f64 = 0.2;
 /// Where a pair's connections are made at this share of the rate of requests or above, each is made for one.
@@ -316,6 +318,10 @@ fn most(pair: &Pair) -> f64 {
 
 /// Each connection is made for one request.
 pub fn is_per_request(pair: &Pair, rate_per_s: f64) -> bool {
+    let has_times = !pair.is_unix && !pair.is_udp;
+    if has_times {
+        return pair.first_request >= FIRST_REQUEST_SHARE * pair.open;
+    }
     pair.is_udp || rate_per_s > 0.0 && pair.made_per_s >= PER_REQUEST_SHARE * rate_per_s
 }
 
@@ -420,6 +426,10 @@ fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
             unknown: level(|p| p.unknown),
             unread: level(|p| p.unread),
             in_transit: level(|p| p.in_transit),
+            held_by_from: level(|p| p.held_by_from),
+            held_by_to: level(|p| p.held_by_to),
+            connecting: level(|p| p.connecting),
+            first_request: level(|p| p.first_request),
             rtt_ms: rtt.value(),
             retransmits,
             retransmits_per_s: per_s(retransmits),
@@ -537,6 +547,10 @@ fn add(pair: &mut Pair, part: &Pair) {
     pair.unknown += part.unknown;
     pair.unread += part.unread;
     pair.in_transit += part.in_transit;
+    pair.held_by_from += part.held_by_from;
+    pair.held_by_to += part.held_by_to;
+    pair.connecting += part.connecting;
+    pair.first_request += part.first_request;
     pair.retransmits += part.retransmits;
     pair.retransmits_per_s += part.retransmits_per_s;
     pair.made += part.made;

@@ -49,7 +49,8 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     };
     let top = &top;
     let behind = flow.behind(&top.name);
-    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s));
+    // A full accept queue is what holds back those who wait to be accepted.
+    let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) || s.kind == Kind::AcceptQueue;
     let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
     let beyond = |s: &Suspect| is_resource(s) && s.who.as_deref().is_some_and(|who| behind.contains(who));
     let sentence = waits_there(flow, top, in_flight);
@@ -62,6 +63,13 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
         first.evidence.push(sentence);
         return found.insert(0, first);
     }
+    if let Some(at) = found.iter().position(|s| s.kind == Kind::Neighbours).filter(|_| is_starved(flow, top))
+    {
+        let mut others = found.remove(at);
+        others.evidence.push(sentence);
+        others.evidence.extend(flow.threads.get(&top.name).and_then(|t| describe_threads(&t.means)));
+        return found.insert(0, others);
+    }
     let Some(mut suspect) = holds_back(trial, flow, top) else { return };
     suspect.evidence.push(sentence);
     suspect.evidence.extend(flow.threads.get(&top.name).and_then(|t| describe_threads(&t.means)));
@@ -69,6 +77,13 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
         let requests = places.iter().find(|p| p.name == who).map(|p| p.requests);
         requests.is_none_or(|n| n >= HARDLY_SHARE * in_flight)
     });
+}
+
+/// Several threads of the component were ready at nearly every reading, and waited for a core more than they ran.
+fn is_starved(flow: &Flow, top: &Place) -> bool {
+    let Some(t) = flow.threads.get(&top.name).map(|t| &t.means) else { return false };
+    let starved = t.run_delay_cores.zip(t.cpu_cores).is_some_and(|(waited, ran)| waited > ran);
+    t.running >= 2.0 && starved
 }
 
 /// Inserts a suspect behind those that are worse. Who has hardly any request, however busy, holds nobody back; who
@@ -171,6 +186,9 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
         );
         return Some(suspect(Kind::Disk, text));
     }
+    if let Some(text) = held_back(flow, top) {
+        return Some(suspect(Kind::Latency, text));
+    }
     if let Some(text) = few_at_a_time(trial, top) {
         return Some(suspect(Kind::LimitedConcurrency, text));
     }
@@ -184,6 +202,21 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
         short(trial.summary.concurrency_mean)
     );
     Some(suspect(Kind::Latency, text))
+}
+
+/// Most of what waits there is written and not sent: the kernel waits for an acknowledgement.
+fn held_back(flow: &Flow, top: &Place) -> Option<String> {
+    let answers: f64 = flow.pairs.iter().filter(|p| p.to == top.name).map(|p| p.held_by_to).sum();
+    let requests: f64 = flow.asked_by(&top.name).map(|p| p.held_by_from).sum();
+    let (what, held) = if answers >= requests { ("answers", answers) } else { ("requests", requests) };
+    (answers + requests >= MOST_SHARE * top.requests).then(|| {
+        format!(
+            "{}: {} of {} requests there wait for the rest of its {what}, which the kernel holds back until the first part is acknowledged (Nagle and delayed acknowledgements, about 40 ms): set TCP_NODELAY, or write {what} in one piece",
+            top.name,
+            short(held),
+            short(top.requests)
+        )
+    })
 }
 
 /// The open load was answered as it came, and hardly slower than at its fastest.
@@ -200,7 +233,7 @@ pub fn keeps_up(trial: &TrialData<'_>) -> bool {
 fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
     let full = |pair: &&Pair| {
         // Who makes a connection for each request has no pool.
-        if is_per_request(pair, flow.rate_per_s) && (pair.is_unix || pair.is_udp) {
+        if is_per_request(pair, flow.rate_per_s) {
             return false;
         }
         // The mean of open connections has the seconds of their making in it.
@@ -297,12 +330,24 @@ fn describe_threads(t: &Threads) -> Option<String> {
     })
 }
 
+/// One thread was running or ready at nearly every reading, and nearly all CPU of the component is its: on a machine that
+/// others use, too, it cannot have a whole core.
+fn is_always_ready(t: &Threads, busiest: f64) -> bool {
+    let delay = t.run_delay_cores.unwrap_or(0.0);
+    let is_alone = t.cpu_cores.is_some_and(|all| busiest >= 0.8 * all);
+    (FULL_THREAD..=1.3).contains(&t.running) && is_alone && busiest >= 0.3 && busiest + delay >= FULL_THREAD
+}
+
 /// A component one thread of which kept a core busy, whatever the others did.
 pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
     let cores = trial.cores;
     let full = flow.threads.iter().filter_map(|(name, threads)| {
         let t = &threads.means;
-        let busy = t.busiest_cores.filter(|busy| *busy >= FULL_THREAD && threads.same_busiest >= 0.6)?;
+        let busy = t.busiest_cores.filter(|_| threads.same_busiest >= 0.6)?;
+        let is_full = busy >= FULL_THREAD;
+        if !is_full && !is_always_ready(t, busy) {
+            return None;
+        }
         let c = trial.summary.components.get(name)?;
         // A limit below a core is what holds it back, and is named as such.
         let is_limited = c.cpu_limit.is_some_and(|limit| limit <= 1.0);
@@ -316,13 +361,21 @@ pub fn one_thread(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
             kind: Kind::OneCore,
             who: Some(name.clone()),
             at_s: None,
-            text: format!(
-                "{name}: one of its {} threads (`{}`) kept a core busy for {} of the time{beside}",
-                format_count(t.count.round().max(1.0)),
-                t.busiest_name,
-                percent(busy.min(1.0))
-            ),
-            share: busy.min(1.0),
+            text: match is_full {
+                true => format!(
+                    "{name}: one of its {} threads (`{}`) kept a core busy for {} of the time{beside}",
+                    format_count(t.count.round().max(1.0)),
+                    t.busiest_name,
+                    percent(busy.min(1.0))
+                ),
+                false => format!(
+                    "{name}: one of its {} threads (`{}`) was always busy: it ran for {} of the time, and waited for a core for most of the rest",
+                    format_count(t.count.round().max(1.0)),
+                    t.busiest_name,
+                    percent(busy)
+                ),
+            },
+            share: if is_full { busy.min(1.0) } else { FULL_THREAD },
             evidence: Vec::new(),
         })
     });

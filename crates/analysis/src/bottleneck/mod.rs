@@ -128,7 +128,9 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     if let Some(flow) = flow {
         located::locate(trial, flow, &mut found);
     }
-    let decides = |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours);
+    // Others on the machine explain something only where requests were seen to wait for a core.
+    let decides =
+        |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours || !s.evidence.is_empty());
     if !decides(&found) {
         let few = inferred::few_at_a_time(trial).filter(|_| !located::keeps_up(trial));
         found.insert(0, few.unwrap_or_else(|| inferred::inside(trial)));

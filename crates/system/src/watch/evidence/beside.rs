@@ -167,37 +167,55 @@ fn timed(what: impl FnOnce()) -> u64 {
 mod tests {
     use super::super::EvidenceReader;
     use super::*;
+    use crate::clock;
     use loadlab_record::evidence::Evidence;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::os::unix::net::UnixListener;
     use std::process::{Child, Command, Stdio};
 
     const SECOND_NS: u64 = 1_000_000_000;
+    /// However busy a machine is.
+    const PATIENCE_NS: u64 = 60 * SECOND_NS;
 
-    /// A program that runs this text.
-    fn python(text: &str, args: &[&str]) -> Child {
-        let mut command = Command::new("python3");
-        command.args(["-c", text]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.spawn().expect("python3 is installed")
+    /// A program that ends with the test, also where that fails.
+    struct Program(Child);
+
+    impl Program {
+        fn id(&self) -> u32 {
+            self.0.id()
+        }
     }
 
-    /// Reads lines of a reading each until one is as wanted. Time passes as it is told.
-    struct Lines(EvidenceReader, u64);
+    impl Drop for Program {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A program that runs this text.
+    fn python(text: &str, args: &[&str]) -> Program {
+        let mut command = Command::new("python3");
+        command.args(["-c", text]).args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Program(command.spawn().expect("python3 is installed"))
+    }
+
+    /// Reads lines of a reading each until one is as wanted.
+    struct Lines(EvidenceReader);
 
     impl Lines {
         fn of(members: Vec<Members>) -> Lines {
             let mut reader = EvidenceReader::default();
             reader.set_members(members);
-            Lines(reader, 0)
+            Lines(reader)
         }
 
         #[track_caller]
         fn until(&mut self, is_wanted: impl Fn(&Evidence) -> bool) -> Evidence {
-            let mut last = None;
-            for _ in 1..20_000 {
-                self.1 += SECOND_NS;
-                self.0.read(self.1);
-                last = self.0.take(self.1, true, |ns| ns as f64 / 1e9);
+            let (mut last, until_ns) = (None, clock::now_ns() + PATIENCE_NS);
+            while clock::now_ns() < until_ns {
+                self.0.read(clock::now_ns());
+                last = self.0.take(clock::now_ns(), true, |ns| ns as f64 / 1e9);
                 if last.as_ref().is_some_and(&is_wanted) {
                     break;
                 }
@@ -247,7 +265,6 @@ mod tests {
         let listens = line.listeners.iter().find(|l| l.address == path.to_str().unwrap()).unwrap();
         assert_eq!((listens.component.as_str(), listens.queue_max), ("store", 0));
         assert!(listens.backlog > 0);
-        end(web);
     }
 
     #[test]
@@ -265,7 +282,7 @@ mod tests {
             e.poll()\n",
             &[path.to_str().unwrap()],
         );
-        BufReader::new(web.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        BufReader::new(web.0.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         // The fourth is not accepted.
         let _accepted: Vec<_> = (0..3).map(|_| listener.accept().unwrap().0).collect();
         let members = vec![
@@ -277,7 +294,6 @@ mod tests {
         assert_eq!((pair.open, pair.busy, pair.unknown, pair.unread), (4.0, 1.0, 3.0, 1.0), "{pair:?}");
         let listens = line.listeners.iter().find(|l| l.address == pair.address).unwrap();
         assert_eq!((listens.component.as_str(), listens.queue_max), ("store", 1));
-        end(web);
     }
 
     #[test]
@@ -293,7 +309,7 @@ mod tests {
             while True: threading.Thread(target=serve,args=(s.accept()[0],),daemon=True).start()\n",
             &[path],
         );
-        BufReader::new(store.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        BufReader::new(store.0.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
         let mut web = python(
             "import select,socket,sys\n\
             e=select.epoll()\n\
@@ -315,10 +331,8 @@ mod tests {
             }
         };
         lines.until(is(3.0, 0.0));
-        web.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        web.0.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
         lines.until(is(3.0, 1.0));
-        end(web);
-        end(store);
     }
 
     #[test]
@@ -349,12 +363,6 @@ mod tests {
         let pair = line.pairs.iter().find(|p| p.is_udp && p.from == "web").unwrap();
         assert_eq!((pair.to.as_str(), pair.address.as_str()), ("dns", address.to_string().as_str()));
         assert!(pair.made > 0 && pair.open <= 4.0, "{pair:?}");
-        end(web);
-    }
-
-    fn end(mut child: Child) {
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 
     #[test]

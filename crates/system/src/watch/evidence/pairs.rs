@@ -51,6 +51,10 @@ struct Sums {
     unknown: u64,
     unread: u64,
     in_transit: u64,
+    held_by_from: u64,
+    held_by_to: u64,
+    connecting: u64,
+    first_request: u64,
     rtt_us: u64,
     with_rtt: u64,
     retransmits: u64,
@@ -125,6 +129,9 @@ struct Last {
 fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: Option<Last>) -> Waits {
     let t = asker.times;
     let (written, received) = (written(asker), t.bytes_received);
+    if asker.is_connecting {
+        return Waits::Yes;
+    }
     if written == 0 {
         return Waits::No;
     }
@@ -132,7 +139,8 @@ fn waits(asker: &Socket, other: Option<&Socket>, rhythm: Option<Rhythm>, last: O
     if received == 0
         || is_unread
         || is_under_way(asker, other)
-        || other.is_some_and(|o| is_under_way(o, Some(asker)))
+        || is_held(asker, other)
+        || other.is_some_and(|o| is_under_way(o, Some(asker)) || is_held(o, Some(asker)))
     {
         return Waits::Yes;
     }
@@ -208,10 +216,16 @@ fn written(socket: &Socket) -> u64 {
     (socket.times.bytes_acked + u64::from(socket.unsent)).saturating_sub(1)
 }
 
-/// Bytes that one end wrote have not reached the other, which has read all that came.
+/// Bytes that one end sent have not reached the other, which has read all that came.
 fn is_under_way(from: &Socket, to: Option<&Socket>) -> bool {
     let Some(to) = to.filter(|to| to.unread == 0) else { return false };
-    from.unsent > 0 && to.times.bytes_received < written(from)
+    from.unsent > 0 && to.times.bytes_received < written(from).saturating_sub(from.times.not_sent.into())
+}
+
+/// Bytes that one end wrote stay with it, though all that it sent has arrived and been read: it waits for an
+/// acknowledgement before it sends a small segment (Nagle), and the other end puts that off.
+fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
+    to.is_some_and(|to| to.unread == 0) && from.times.not_sent > 0 && !is_under_way(from, to)
 }
 
 impl PairSums {
@@ -292,6 +306,11 @@ impl PairSums {
         sums.unread += each * u64::from(other.is_some_and(|o| o.unread > 0));
         let under_way = is_under_way(asker, other) || other.is_some_and(|o| is_under_way(o, Some(asker)));
         sums.in_transit += each * u64::from(under_way);
+        sums.held_by_from += each * u64::from(is_held(asker, other));
+        sums.held_by_to += each * u64::from(other.is_some_and(|o| is_held(o, Some(asker))));
+        sums.connecting += each * u64::from(asker.is_connecting);
+        let is_first = asker.times.segments_out <= 1 || asker.times.bytes_received == 0;
+        sums.first_request += each * u64::from(is_first);
         if asker.times.min_rtt_us > 0 {
             sums.rtt_us += each * u64::from(asker.times.min_rtt_us);
             sums.with_rtt += each;
@@ -350,6 +369,10 @@ impl PairSums {
             unknown: sums.unknown as f64 / n,
             unread: sums.unread as f64 / n,
             in_transit: sums.in_transit as f64 / n,
+            held_by_from: sums.held_by_from as f64 / n,
+            held_by_to: sums.held_by_to as f64 / n,
+            connecting: sums.connecting as f64 / n,
+            first_request: sums.first_request as f64 / n,
             rtt_ms: (sums.with_rtt > 0).then(|| sums.rtt_us as f64 / sums.with_rtt as f64 / 1e3),
             retransmits: sums.retransmits,
             ..Pair::default()
@@ -375,7 +398,17 @@ mod tests {
             bytes_received: received,
             ..Times::default()
         };
-        Socket { is_listener: false, local: at, remote: at, inode: 7, unread: 0, unsent: 0, drops: 0, times }
+        Socket {
+            is_listener: false,
+            is_connecting: false,
+            local: at,
+            remote: at,
+            inode: 7,
+            unread: 0,
+            unsent: 0,
+            drops: 0,
+            times,
+        }
     }
 
     #[test]

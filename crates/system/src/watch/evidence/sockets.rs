@@ -14,15 +14,18 @@ const INFO: u16 = 2;
 const MEMORY: u16 = 7;
 /// States by the kernel's numbers.
 const ESTABLISHED: u8 = 1;
+const SYN_SENT: u8 = 2;
 const CLOSE_WAIT: u8 = 8;
 const LISTEN: u8 = 10;
-const STATES: u32 = 1 << ESTABLISHED | 1 << CLOSE_WAIT | 1 << LISTEN;
+const STATES: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << CLOSE_WAIT | 1 << LISTEN;
 
 /// One end of a connection, or a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Socket {
     /// It listens.
     pub is_listener: bool,
+    /// The other end has not answered its connect yet.
+    pub is_connecting: bool,
     /// Its own address.
     pub local: SocketAddr,
     /// The other end's.
@@ -57,6 +60,8 @@ pub(crate) struct Times {
     /// Segments with data that were sent, and that came; 0 if they are not known.
     pub segments_out: u32,
     pub segments_in: u32,
+    /// Bytes that were written and did not leave yet.
+    pub not_sent: u32,
 }
 
 /// The table of one network namespace.
@@ -200,6 +205,7 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     };
     let mut found = Socket {
         is_listener: state == LISTEN,
+        is_connecting: state == SYN_SENT,
         local: SocketAddr::new(address(8)?, port(4)?),
         remote: SocketAddr::new(address(24)?, port(6)?),
         unread: u32_at(body, 56)?,
@@ -230,6 +236,7 @@ fn times(info: &[u8]) -> Times {
         bytes_received: long(128),
         segments_in: number(152),
         segments_out: number(156),
+        not_sent: number(144),
         // The kernel's word for "none yet" is all ones.
         min_rtt_us: Some(number(148)).filter(|us| *us != u32::MAX).unwrap_or(0),
     }
@@ -287,6 +294,7 @@ mod tests {
         let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let end = |local: u16, remote: u16| Socket {
             is_listener: false,
+            is_connecting: false,
             local: at(local),
             remote: at(remote),
             inode: 1,
