@@ -130,23 +130,12 @@ impl SocketTable {
         Ok(SocketTable { netlink, buffer: vec![0; 64 << 10], without_v6: 0 })
     }
 
-    /// Of a process's namespace: a thread of its own goes there, opens the socket, and ends.
+    /// Of a process's namespace.
     ///
     /// # Errors
     /// The namespace may not be entered, or is gone.
     pub fn of_process(pid: u32) -> io::Result<SocketTable> {
-        let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
-        let there = move || -> io::Result<SocketTable> {
-            #[expect(unsafe_code, reason = "a thread that ends at once enters the namespace")]
-            // SAFETY: setns(2) changes this thread alone, which does nothing else afterwards.
-            let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-            if entered != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            SocketTable::here()
-        };
-        let thread = std::thread::Builder::new().name("loadlab-netns".into()).spawn(there)?;
-        thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
+        in_namespace_of(pid, SocketTable::here)
     }
 
     /// TCP connections that stand, those of the subset, and every listener. The subset is narrowed where there are too
@@ -228,6 +217,25 @@ fn parse(mut bytes: &[u8], subset: Subset, into: &mut Vec<Socket>) -> io::Result
         bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(false)
+}
+
+/// Opens something in a process's network namespace: a thread of its own goes there, opens it, and ends.
+///
+/// # Errors
+/// The namespace may not be entered, or is gone.
+pub(super) fn in_namespace_of<T: Send + 'static>(pid: u32, open: fn() -> io::Result<T>) -> io::Result<T> {
+    let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
+    let there = move || -> io::Result<T> {
+        #[expect(unsafe_code, reason = "a thread that ends at once enters the namespace")]
+        // SAFETY: setns(2) changes this thread alone, which does nothing else afterwards.
+        let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+        if entered != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        open()
+    };
+    let thread = std::thread::Builder::new().name("loadlab-netns".into()).spawn(there)?;
+    thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
 }
 
 /// `struct inet_diag_msg` and its attributes.
