@@ -8,7 +8,7 @@
 mod beside;
 pub(crate) mod netlink;
 mod owners;
-pub(crate) mod packets;
+mod packets;
 mod pairs;
 pub(crate) mod sockets;
 pub(crate) mod threads;
@@ -26,6 +26,7 @@ use rustix::time::ClockId;
 
 use self::beside::Beside;
 use self::owners::Owners;
+use self::packets::PacketTimer;
 use self::pairs::PairSums;
 use self::sockets::{Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
@@ -69,14 +70,19 @@ pub(crate) struct EvidenceReader {
     owners: Owners,
     pairs: PairSums,
     beside: Beside,
+    packets: PacketTimer,
     threads: ThreadReader,
     thread_readings: u32,
     subset: Subset,
     sockets: Vec<Socket>,
     one_table: Vec<Socket>,
+    /// Whose part of the sockets ends where, by namespace.
+    parts: Vec<(u64, usize)>,
     from_ns: u64,
     looked_ns: u64,
     spent_ns: u64,
+    /// When the budget allows another reading.
+    next_ns: u64,
 }
 
 impl EvidenceReader {
@@ -148,11 +154,22 @@ impl EvidenceReader {
         if self.from_ns == 0 {
             self.from_ns = now_ns;
         }
+        if self.packets.end() && now_ns < self.next_ns {
+            let cost_ns = own_cpu_ns() - before;
+            self.spent_ns += cost_ns;
+            self.next_ns += cost_ns * BUDGET;
+            return self.next_ns - now_ns;
+        }
+        self.packets.begin(&self.members);
         self.sockets.clear();
+        self.parts.clear();
         let mut failed = Vec::new();
         for (namespace, table) in &mut self.tables {
             match table.read(&mut self.subset, &mut self.one_table) {
-                Ok(()) => self.sockets.append(&mut self.one_table),
+                Ok(()) => {
+                    self.sockets.append(&mut self.one_table);
+                    self.parts.push((*namespace, self.sockets.len()));
+                }
                 Err(error) => {
                     failed.push((*namespace, format!("connections: the kernel's table of sockets: {error}")))
                 }
@@ -160,13 +177,19 @@ impl EvidenceReader {
         }
         self.closed.extend(failed);
         self.look(now_ns);
+        self.pairs.note(self.packets.wants_notes(now_ns));
         self.pairs.add(&self.sockets, self.subset, &self.owners);
         self.beside.read(now_ns, self.tables.values_mut(), &mut self.owners, &self.members);
+        let noted = self.pairs.take_noted();
+        let burst_ns = self.packets.see(now_ns, noted, &self.sockets, &self.parts, self.subset.one_in);
         self.threads.read(&self.components, THREADS_NS);
         self.thread_readings += 1;
         let cost_ns = own_cpu_ns() - before;
         self.spent_ns += cost_ns;
-        (cost_ns * BUDGET).clamp(SHORTEST_NS, LONGEST_NS)
+        let wait_ns = (cost_ns * BUDGET).clamp(SHORTEST_NS, LONGEST_NS);
+        self.next_ns = now_ns + wait_ns;
+        // A burst is over before the next reading.
+        burst_ns.map_or(wait_ns, |burst_ns| burst_ns.min(wait_ns))
     }
 
     /// The line that is due, if one is; `at_s` puts times on the trial's clock.
@@ -178,11 +201,13 @@ impl EvidenceReader {
         let before = own_cpu_ns();
         let socket_readings = self.pairs.readings();
         let (mut pairs, mut listeners) = self.pairs.take();
+        self.packets.fill(&mut pairs);
         let mut not_seen: Vec<String> = self.closed.iter().map(|(_, why)| why.clone()).collect();
         not_seen.extend(
             self.owners.denied().map(|name| format!("connections of {name}: another user's process")),
         );
         self.beside.take(now_ns, &mut pairs, &mut listeners, &mut not_seen);
+        not_seen.extend(self.packets.not_seen());
         let length_s = now_ns.saturating_sub(self.from_ns) as f64 / 1e9;
         let threads = self.threads.take(length_s, &mut not_seen);
         let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();

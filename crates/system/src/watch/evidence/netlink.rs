@@ -49,18 +49,7 @@ impl Netlink {
     /// # Errors
     /// The namespace may not be entered, or is gone.
     pub fn of_process(pid: u32) -> io::Result<Netlink> {
-        let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
-        let there = move || -> io::Result<Netlink> {
-            #[expect(unsafe_code, reason = "a thread that ends at once enters the namespace")]
-            // SAFETY: setns(2) changes this thread alone, which does nothing else afterwards.
-            let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
-            if entered != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            Netlink::here()
-        };
-        let thread = std::thread::Builder::new().name("loadlab-netns".into()).spawn(there)?;
-        thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
+        in_namespace_of(pid, Netlink::here)
     }
 
     /// Asks for a dump. `take` gets the rows of one answer after the other.
@@ -89,6 +78,25 @@ impl Netlink {
             }
         }
     }
+}
+
+/// Opens something in a process's network namespace: a thread of its own goes there, opens it, and ends.
+///
+/// # Errors
+/// The namespace may not be entered, or is gone.
+pub(super) fn in_namespace_of<T: Send + 'static>(pid: u32, open: fn() -> io::Result<T>) -> io::Result<T> {
+    let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
+    let there = move || -> io::Result<T> {
+        #[expect(unsafe_code, reason = "a thread that ends at once enters the namespace")]
+        // SAFETY: setns(2) changes this thread alone, which does nothing else afterwards.
+        let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+        if entered != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        open()
+    };
+    let thread = std::thread::Builder::new().name("loadlab-netns".into()).spawn(there)?;
+    thread.join().map_err(|_| io::Error::other("the thread that entered the namespace failed"))?
 }
 
 /// `struct nlmsghdr`, then what is asked for.

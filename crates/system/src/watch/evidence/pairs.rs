@@ -27,13 +27,33 @@ pub(crate) struct PairSums {
     strangers: HashMap<SocketAddr, u32>,
     /// Each connection when it was last read, by the inode of the end that connected.
     last: HashMap<u32, Last>,
+    /// Pairs of the last line of which too much is not known.
+    tied: HashSet<PairKey>,
+    /// Connections of such pairs in this reading, if they are asked for.
+    noted: Option<Vec<Noted>>,
+}
+
+/// Above this share of ties the table does not say who waits.
+const TIED: u64 = 10;
+
+/// A connection of a pair of which too much is not known.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    pub pair: PairKey,
+    pub asker: SocketAddr,
+    pub listener: SocketAddr,
+    /// The asker's.
+    pub inode: u32,
+    pub waits: Waits,
+    /// Since the asker sent, by the kernel's coarse clock.
+    pub since_sent_ms: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct PairKey {
-    from: String,
-    to: String,
-    address: String,
+pub(super) struct PairKey {
+    pub from: String,
+    pub to: String,
+    pub address: String,
 }
 
 /// Segments with data on the connections of a pair.
@@ -58,6 +78,12 @@ struct Sums {
     rtt_us: u64,
     with_rtt: u64,
     retransmits: u64,
+}
+
+impl Sums {
+    fn is_tied(&self) -> bool {
+        self.unknown * TIED > self.open
+    }
 }
 
 /// One reading of all namespaces.
@@ -101,7 +127,7 @@ fn is_wildcard(ip: IpAddr) -> bool {
 
 /// Whether the one that connected waits for an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Waits {
+pub(super) enum Waits {
     Yes,
     No,
     /// It sent and received within one tick of the kernel's clock.
@@ -295,6 +321,13 @@ impl PairSums {
         segments.sent += u64::from(asker.times.segments_out);
         segments.received += u64::from(asker.times.segments_in);
         segments.connections += 1;
+        let is_tied = || self.tied.contains(&key) || self.pairs.get(&key).is_some_and(Sums::is_tied);
+        if self.noted.is_some() && is_tied() {
+            let (listener, inode, since_sent_ms) = (asker.remote, asker.inode, asker.times.since_sent_ms);
+            let noted =
+                Noted { pair: key.clone(), asker: asker.local, listener, inode, waits, since_sent_ms };
+            self.noted.get_or_insert_default().push(noted);
+        }
         let each = self.each;
         let sums = self.pairs.entry(key).or_default();
         sums.open += each;
@@ -342,6 +375,16 @@ impl PairSums {
         self.pairs.entry(key).or_default()
     }
 
+    /// The next reading is to note connections of tied pairs, or is not.
+    pub fn note(&mut self, is_to: bool) {
+        self.noted = is_to.then(Vec::new);
+    }
+
+    /// Those that it noted.
+    pub fn take_noted(&mut self) -> Vec<Noted> {
+        self.noted.take().unwrap_or_default()
+    }
+
     /// Addresses that sockets of no component are connected to, with one of those, since it was last asked.
     pub fn take_strangers(&mut self) -> HashMap<SocketAddr, u32> {
         std::mem::take(&mut self.strangers)
@@ -360,6 +403,8 @@ impl PairSums {
     /// Means of the readings so far, which are then forgotten.
     pub fn take(&mut self) -> (Vec<Pair>, Vec<Listener>) {
         let n = f64::from(self.readings.max(1));
+        self.tied =
+            self.pairs.iter().filter(|(_, sums)| sums.is_tied()).map(|(key, _)| key.clone()).collect();
         let mean = |(key, sums): (PairKey, Sums)| Pair {
             from: key.from,
             to: key.to,

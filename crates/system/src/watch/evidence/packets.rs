@@ -1,1 +1,0 @@
-//! Exact times of some exchanges, by their packets.

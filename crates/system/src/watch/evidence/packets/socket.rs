@@ -1,0 +1,412 @@
+//! A packet socket (`AF_PACKET`) that sees the heads of some connections' packets, for the length of a burst.
+//!
+//! The kernel copies heads into a ring of fixed size: nobody is woken, no packet is held back, and when the ring is full
+//! the burst is over. What its filter costs falls on whoever sends, so it is short, and gone with the socket. The socket is
+//! closed after each burst: a filter that lets nothing through would still be asked about every packet.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Bytes of each packet that are kept: the longest head of IP and the part of TCP's that is always there.
+const KEPT: u32 = 80;
+/// A frame of the ring: the kernel's own 80 bytes about a packet, and the packet's head.
+const FRAME: usize = 256;
+/// Packets that the ring holds, which is the most of a burst.
+pub(super) const MOST_PACKETS: usize = 2_048;
+const RING: usize = FRAME * MOST_PACKETS;
+const BLOCK: usize = 64 << 10;
+/// `TPACKET_V2`: fixed frames, nanoseconds.
+const VERSION: u32 = 1;
+/// The device of a namespace's own traffic has this number in each.
+const LOOPBACK: i32 = 1;
+/// No more ports: jumps of a filter reach 255 instructions.
+pub(super) const MOST_PORTS: usize = 8;
+
+/// Some of the connections to a port, drawn by the other end's port: the same for both directions, for connections that
+/// are not made yet as well, and as long for the kernel's filter however many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PortSample {
+    /// Where somebody listens.
+    pub port: u16,
+    /// A random odd number, and any other.
+    pub factor: u32,
+    pub offset: u32,
+    /// One less than the power of two of which one part is drawn.
+    pub mask: u32,
+}
+
+impl PortSample {
+    /// The connection from that port is one of them.
+    pub fn has(self, port: u16) -> bool {
+        u32::from(port).wrapping_mul(self.factor).wrapping_add(self.offset) >> 16 & self.mask == 0
+    }
+}
+
+/// Instructions of the kernel's filters (`linux/bpf_common.h`), those that are used.
+mod op {
+    pub const LOAD_BYTE: u16 = 0x30;
+    pub const LOAD_HALF: u16 = 0x28;
+    pub const LOAD_HALF_BEHIND_X: u16 = 0x48;
+    pub const X_IS: u16 = 0x01;
+    pub const X_IS_V4_HEAD: u16 = 0xb1;
+    pub const ADD: u16 = 0x04;
+    pub const MULTIPLY: u16 = 0x24;
+    pub const AND: u16 = 0x54;
+    pub const SHIFT_RIGHT: u16 = 0x74;
+    pub const JUMP: u16 = 0x05;
+    pub const IF_EQUAL: u16 = 0x15;
+    pub const IF_ANY_BIT: u16 = 0x45;
+    pub const RETURN: u16 = 0x06;
+}
+
+/// A filter, an instruction after the other.
+#[derive(Default)]
+struct Program(Vec<libc::sock_filter>);
+
+impl Program {
+    fn then(&mut self, code: u16, k: u32) {
+        self.0.push(libc::sock_filter { code, jt: 0, jf: 0, k });
+    }
+
+    /// Goes on there (which is not behind it), or with the next instruction.
+    fn when(&mut self, code: u16, k: u32, if_so: Option<usize>, if_not: Option<usize>) {
+        let next = self.0.len() + 1;
+        let jump = |to: Option<usize>| to.map_or(0, |to| to.saturating_sub(next) as u8);
+        self.0.push(libc::sock_filter { code, jt: jump(if_so), jf: jump(if_not), k });
+    }
+}
+
+/// Lets through TCP heads, over either IP, of sampled connections. It is given packets from their IP head on.
+fn filter(samples: &[PortSample]) -> Vec<libc::sock_filter> {
+    const COMMON: usize = 14;
+    const EACH: usize = 10;
+    /// Where they are in TCP's head.
+    const SENDER: u32 = 0;
+    const RECEIVER: u32 = 2;
+    let samples = samples.get(..MOST_PORTS).unwrap_or(samples);
+    // Behind the two lists of comparisons, of the receiver's port and of the sender's.
+    let none = COMMON + 2 * samples.len() + 1;
+    let case = |i: usize| none + 1 + EACH * i;
+    let mut program = Program::default();
+    program.then(op::LOAD_BYTE, 0);
+    program.then(op::SHIFT_RIGHT, 4);
+    program.when(op::IF_EQUAL, 4, None, Some(9));
+    program.then(op::LOAD_BYTE, 9);
+    program.when(op::IF_EQUAL, libc::IPPROTO_TCP as u32, None, Some(none));
+    program.then(op::LOAD_HALF, 6);
+    program.when(op::IF_ANY_BIT, 0x1fff, Some(none), None);
+    program.then(op::X_IS_V4_HEAD, 0);
+    program.then(op::JUMP, 4);
+    program.when(op::IF_EQUAL, 6, None, Some(none));
+    program.then(op::LOAD_BYTE, 6);
+    program.when(op::IF_EQUAL, libc::IPPROTO_TCP as u32, None, Some(none));
+    program.then(op::X_IS, 40);
+    program.then(op::LOAD_HALF_BEHIND_X, RECEIVER);
+    for (i, sample) in samples.iter().enumerate() {
+        program.when(op::IF_EQUAL, sample.port.into(), Some(case(i)), None);
+    }
+    program.then(op::LOAD_HALF_BEHIND_X, SENDER);
+    for (i, sample) in samples.iter().enumerate() {
+        program.when(op::IF_EQUAL, sample.port.into(), Some(case(i) + 2), None);
+    }
+    program.then(op::RETURN, 0);
+    for sample in samples {
+        // To the port: the other one is the sender's. Or from it: the receiver's.
+        program.then(op::LOAD_HALF_BEHIND_X, SENDER);
+        program.then(op::JUMP, 1);
+        program.then(op::LOAD_HALF_BEHIND_X, RECEIVER);
+        program.then(op::MULTIPLY, sample.factor);
+        program.then(op::ADD, sample.offset);
+        program.then(op::SHIFT_RIGHT, 16);
+        program.then(op::AND, sample.mask);
+        let behind = program.0.len() + 2;
+        program.when(op::IF_EQUAL, 0, None, Some(behind));
+        program.then(op::RETURN, KEPT);
+        program.then(op::RETURN, 0);
+    }
+    program.0
+}
+
+/// A packet socket with its ring. It sees nothing before [`start`](PacketSocket::start), and is gone when dropped.
+#[derive(Debug)]
+pub(super) struct PacketSocket {
+    // Before the descriptor: the kernel keeps the ring for as long as it is mapped.
+    ring: Ring,
+    socket: OwnedFd,
+}
+
+impl PacketSocket {
+    /// One of the namespace that this thread is in, without a ring.
+    ///
+    /// # Errors
+    /// There is no right to (`CAP_NET_RAW`), or the kernel has none.
+    #[expect(unsafe_code, reason = "packet sockets have no other way in")]
+    pub fn here() -> io::Result<OwnedFd> {
+        // SAFETY: socket(2) takes numbers, and what it returns is ours alone. Protocol 0 is none yet.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was just opened, and that nobody else has.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Sees packets of these connections from now on; `is_loopback` says that all of them are on that device.
+    ///
+    /// # Errors
+    /// The kernel cannot, or has no memory.
+    pub fn start(socket: OwnedFd, samples: &[PortSample], is_loopback: bool) -> io::Result<PacketSocket> {
+        attach(&socket, samples)?;
+        set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &VERSION)?;
+        if is_loopback {
+            // Each of its packets goes out and comes in. Kernels before 4.20 show both: the second brings nothing new.
+            let _ = set(&socket, libc::SOL_PACKET, IGNORE_OUTGOING, &1u32);
+        }
+        // `struct tpacket_req`: bytes of a block, blocks, bytes of a frame, frames.
+        let request = [BLOCK as u32, (RING / BLOCK) as u32, FRAME as u32, MOST_PACKETS as u32];
+        set(&socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+        let ring = Ring::of(&socket)?;
+        bind(&socket, if is_loopback { LOOPBACK } else { 0 })?;
+        Ok(PacketSocket { ring, socket })
+    }
+
+    /// What the ring holds: when each packet came (the kernel's clock of dates, nanoseconds), its head, and its length
+    /// in bytes. Returns whether packets did not fit in any more.
+    pub fn read(&self, mut each: impl FnMut(u64, &[u8], u32)) -> bool {
+        for number in 0..MOST_PACKETS {
+            let Some(frame) = self.ring.frame(number) else { break };
+            if let Some((at_ns, head, length)) = packet(frame) {
+                each(at_ns, head, length);
+            }
+        }
+        self.dropped() > 0
+    }
+
+    #[expect(unsafe_code, reason = "the kernel's counts of a packet socket")]
+    fn dropped(&self) -> u32 {
+        // `struct tpacket_stats`: packets, and those of them that were dropped.
+        let mut counts = [0u32; 2];
+        let mut length = size_of_val(&counts) as libc::socklen_t;
+        // SAFETY: the kernel writes no more than that length.
+        let got = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                counts.as_mut_ptr().cast(),
+                &mut length,
+            )
+        };
+        if got == 0 { counts[1] } else { 0 }
+    }
+}
+
+/// `PACKET_IGNORE_OUTGOING`.
+const IGNORE_OUTGOING: i32 = 23;
+
+fn attach(socket: &OwnedFd, samples: &[PortSample]) -> io::Result<()> {
+    let mut code = filter(samples);
+    let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+#[expect(unsafe_code, reason = "options of packet sockets have no other way in")]
+fn set<T>(socket: &OwnedFd, level: i32, option: i32, value: &T) -> io::Result<()> {
+    let length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the value is as long as it is said to be, and plain numbers, but for a filter's pointer to instructions that
+    // outlive the call.
+    let done = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), length)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Attaches the socket to a device, or to all of its namespace.
+#[expect(unsafe_code, reason = "an address of packet sockets")]
+fn bind(socket: &OwnedFd, device: i32) -> io::Result<()> {
+    // SAFETY: a struct of plain numbers.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = device;
+    let length = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the address is as long as it is said to be.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) };
+    if bound == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The kernel's ring, mapped.
+#[derive(Debug)]
+struct Ring(*const u8);
+
+// SAFETY: the mapping is this value's alone, and is read the same from any thread.
+#[expect(unsafe_code, reason = "a mapping that its owner takes along")]
+unsafe impl Send for Ring {}
+
+impl Ring {
+    #[expect(unsafe_code, reason = "the ring is shared with the kernel")]
+    fn of(socket: &OwnedFd) -> io::Result<Ring> {
+        // SAFETY: a new mapping, where the kernel likes it.
+        let at = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), RING, ProtFlags::READ, MapFlags::SHARED, socket, 0)
+        }?;
+        Ok(Ring(at.cast_const().cast()))
+    }
+
+    /// A frame that the kernel has filled; it fills them in order, each once, since none is given back.
+    #[expect(unsafe_code, reason = "the ring is shared with the kernel")]
+    fn frame(&self, number: usize) -> Option<&[u8]> {
+        const IS_FILLED: u32 = 1;
+        if number >= MOST_PACKETS {
+            return None;
+        }
+        // SAFETY: within the mapping, and a frame begins with its state, aligned, which the kernel changes as a whole.
+        let state = unsafe { AtomicU32::from_ptr(self.0.add(number * FRAME).cast_mut().cast()) };
+        if state.load(Ordering::Acquire) & IS_FILLED == 0 {
+            return None;
+        }
+        // SAFETY: within the mapping; the kernel leaves a filled frame alone until it is given back.
+        Some(unsafe { std::slice::from_raw_parts(self.0.add(number * FRAME), FRAME) })
+    }
+}
+
+impl Drop for Ring {
+    #[expect(unsafe_code, reason = "the ring is shared with the kernel")]
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and no frame outlives it.
+        let _ = unsafe { rustix::mm::munmap(self.0.cast_mut().cast(), RING) };
+    }
+}
+
+/// A frame (`struct tpacket2_hdr`): the time of its packet, its head, and its length.
+fn packet(frame: &[u8]) -> Option<(u64, &[u8], u32)> {
+    let word = |at: usize| Some(u32::from_ne_bytes(frame.get(at..at + 4)?.try_into().ok()?));
+    let begin = usize::from(u16::from_ne_bytes(frame.get(12..14)?.try_into().ok()?));
+    let kept = word(8)? as usize;
+    let at_ns = u64::from(word(16)?) * 1_000_000_000 + u64::from(word(20)?);
+    Some((at_ns, frame.get(begin..begin.checked_add(kept)?)?, word(4)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::segment::{Segment, made};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the kernel does with a filter: how much of the packet is kept.
+    fn run(program: &[libc::sock_filter], packet: &[u8]) -> u32 {
+        let (mut a, mut x, mut at) = (0u32, 0u32, 0usize);
+        let load = |at: usize, length: usize| -> Option<u32> {
+            let bytes = packet.get(at..at + length)?;
+            Some(bytes.iter().fold(0, |all, byte| all << 8 | u32::from(*byte)))
+        };
+        loop {
+            let step = program[at];
+            let k = step.k;
+            let mut jump = 0;
+            let loaded = match step.code {
+                op::LOAD_BYTE => load(k as usize, 1),
+                op::LOAD_HALF => load(k as usize, 2),
+                op::LOAD_HALF_BEHIND_X => load((x + k) as usize, 2),
+                op::X_IS_V4_HEAD => load(k as usize, 1).inspect(|byte| x = (byte & 15) * 4).map(|_| a),
+                _ => Some(a),
+            };
+            // A packet that is too short ends the program.
+            let Some(loaded) = loaded else { return 0 };
+            a = loaded;
+            match step.code {
+                op::X_IS => x = k,
+                op::ADD => a = a.wrapping_add(k),
+                op::MULTIPLY => a = a.wrapping_mul(k),
+                op::AND => a &= k,
+                op::SHIFT_RIGHT => a >>= k,
+                op::JUMP => jump = k as usize,
+                op::IF_EQUAL => jump = usize::from(if a == k { step.jt } else { step.jf }),
+                op::IF_ANY_BIT => jump = usize::from(if a & k != 0 { step.jt } else { step.jf }),
+                op::RETURN => return k,
+                _ => {}
+            }
+            at += 1 + jump;
+        }
+    }
+
+    fn samples(number: usize, mask: u32) -> Vec<PortSample> {
+        let of =
+            |i: usize| PortSample { port: 80 + i as u16, factor: 0x9E37_79B1, offset: i as u32 * 7, mask };
+        (0..number).map(of).collect()
+    }
+
+    fn passes(samples: &[PortSample], packet: &[u8]) -> bool {
+        run(&filter(samples), packet) > 0
+    }
+
+    #[test]
+    fn the_filter_knows_both_directions_of_both_families() {
+        let all = samples(MOST_PORTS, 0);
+        for (asker, to) in [("10.0.0.1:4000", "10.0.0.2"), ("[fd00::1]:4000", "[fd00::2]")] {
+            for port in [79, 80, 81, 87, 88] {
+                let ends = (asker.parse().unwrap(), format!("{to}:{port}").parse().unwrap());
+                for (from, to) in [ends, (ends.1, ends.0)] {
+                    let packet = made::packet(made::segment(from, to, 1, 5), 8, 12);
+                    assert_eq!(passes(&all, &packet), (80..88).contains(&port), "{from} {to}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_takes_the_filter() {
+        for number in 0..=MOST_PORTS {
+            // Filters of any socket are checked alike, and this one needs no right.
+            let socket = OwnedFd::from(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
+            attach(&socket, &samples(number, 3)).unwrap();
+        }
+    }
+
+    #[test]
+    fn of_many_ports_a_part_is_drawn() {
+        let sample = samples(1, 15)[0];
+        // Ports given by the kernel are even or odd ones in a row.
+        let drawn = (32_768..60_000).step_by(2).filter(|port| sample.has(*port)).count();
+        assert!((700..1_000).contains(&drawn), "{drawn} of 13,616");
+    }
+
+    proptest! {
+        #[test]
+        fn the_filter_and_the_sample_agree(
+            asker in any::<u16>(), port in 78u16..90, number in 0..=MOST_PORTS,
+            mask in prop_oneof![Just(0u32), Just(1), Just(7)], is_back in any::<bool>(), is_v6 in any::<bool>(),
+        ) {
+            let all = samples(number, mask);
+            let ip = |n: u8| if is_v6 { format!("[fd00::{n}]") } else { format!("10.0.0.{n}") };
+            let ends = (format!("{}:{asker}", ip(1)).parse().unwrap(), format!("{}:{port}", ip(2)).parse().unwrap());
+            let (from, to) = if is_back { (ends.1, ends.0) } else { ends };
+            let packet = made::packet(made::segment(from, to, 1, 5), 0, 0);
+            let is_one = |port: u16, other: u16| all.iter().find(|s| s.port == port).map(|s| s.has(other));
+            // Who is asked at a port of the sample is known by the receiver's port first.
+            let expect = is_one(to.port(), from.port()).or_else(|| is_one(from.port(), to.port()));
+            prop_assert_eq!(passes(&all, &packet), expect.unwrap_or(false));
+        }
+
+        #[test]
+        fn what_passes_is_a_segment(mut bytes in proptest::collection::vec(any::<u8>(), 60..100), is_v6 in any::<bool>()) {
+            bytes[0] = if is_v6 { 0x60 } else { 0x45 };
+            bytes[if is_v6 { 6 } else { 9 }] = 6;
+            let at = if is_v6 { 40 } else { 20 };
+            bytes[at..at + 2].copy_from_slice(&80u16.to_be_bytes());
+            if let Some(segment) = Segment::of(&bytes, 1 << 20) {
+                prop_assert!(passes(&samples(1, 0), &bytes), "{segment:?}");
+            }
+        }
+
+        #[test]
+        fn no_frame_is_too_odd(frame in proptest::collection::vec(any::<u8>(), 0..FRAME)) {
+            if let Some((_, head, _)) = packet(&frame) {
+                prop_assert!(head.len() <= FRAME);
+            }
+        }
+    }
+}
