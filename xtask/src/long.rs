@@ -192,16 +192,7 @@ fn write_page(rows: &[String]) -> Result<()> {
         line("uname", &["-sr"])?
     );
     writeln!(made, "| step | found | took |\n|---|---|---|\n{}", rows.join("\n"))?;
-    let path = in_repository(PAGE);
-    let page = fs::read_to_string(&path).context(PAGE)?;
-    fs::write(&path, replaced(&page, &made)?).context(PAGE)
-}
-
-/// A page with other text between its marks.
-fn replaced(page: &str, text: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no `{BEGIN}`"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no `{END}`"))?;
-    Ok(format!("{before}{BEGIN}\n\n{text}\n{END}{after}"))
+    peers::write_between(PAGE, (BEGIN, END), &format!("\n{made}\n"))
 }
 
 #[cfg(test)]
@@ -215,12 +206,5 @@ mod tests {
         assert!(!is_out_of_reach("error[vulnerability]: use after free\nadvisories FAILED"));
         assert!(!is_out_of_reach(&format!("{fetch}\nerror[vulnerability]: use after free")));
         assert!(!is_out_of_reach("error: failed to parse the configuration"));
-    }
-
-    #[test]
-    fn the_page_keeps_what_stands_around_the_table() {
-        let page = format!("# Long\n\n{BEGIN}\nold\n{END}\n\nEnd.\n");
-        assert_eq!(replaced(&page, "new\n").unwrap(), format!("# Long\n\n{BEGIN}\n\nnew\n\n{END}\n\nEnd.\n"));
-        assert!(replaced("# Long\n", "new").is_err());
     }
 }

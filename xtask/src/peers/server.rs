@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cases::{Ask, Case, POSTED};
+use super::cases::{Ask, Case};
 use super::measure::{Cores, start_on};
 use crate::command::{captured, find, program};
 
@@ -43,13 +43,15 @@ impl Server {
             fs::write(files.join(size.to_string()), "x".repeat(*size))?;
         }
         fs::write(files.join("post"), "")?;
-        fs::write(dir.join("body"), "y".repeat(POSTED))?;
         // Free now; that somebody takes it before nginx does would be reported by nginx.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
         let (address, secure, streams) = (free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");
         certify(&dir)?;
-        fs::write(&settings, config(&dir, address) + &config_of_layers(&dir, secure, streams))?;
+        let text = include_str!("files/nginx.conf").replace("{dir}", &dir.display().to_string());
+        let ports = [("{address}", address), ("{secure}", secure), ("{streams}", streams)];
+        let text = ports.iter().fold(text, |text, (name, port)| text.replace(name, &port.to_string()));
+        fs::write(&settings, text)?;
         let mut command = program(find("nginx").context("nginx is not installed")?);
         command.arg("-p").arg(&dir).arg("-c").arg(&settings);
         command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("nginx.err"))?);
@@ -61,11 +63,12 @@ impl Server {
 
     /// Where it serves a case.
     pub fn url(&self, case: &Case) -> String {
-        match case.ask {
-            Ask::Streams => format!("http://{}{}", self.streams, case.path),
-            ask if ask.is_secure() => format!("https://{}{}", self.secure, case.path),
-            _ => format!("http://{}{}", self.address, case.path),
-        }
+        let (scheme, address) = match case.ask {
+            Ask::Streams => ("http", self.streams),
+            Ask::Secure | Ask::Handshake => ("https", self.secure),
+            _ => ("http", self.address),
+        };
+        format!("{scheme}://{address}{}", case.path)
     }
 
     /// Where it listens.
@@ -73,20 +76,16 @@ impl Server {
         self.address
     }
 
-    /// The file with the body that is posted.
-    pub fn body(&self) -> PathBuf {
-        self.dir.join("body")
-    }
-
-    /// How many requests it has answered so far.
+    /// How many requests it has answered so far, and how many with something else than 200.
     ///
     /// # Errors
     /// It does not tell.
-    pub fn requests(&self) -> Result<u64> {
+    pub fn counts(&self) -> Result<(u64, u64)> {
         let page = self.get("/status").context("nginx does not answer")?;
         let numbers = page.lines().skip_while(|l| !l.starts_with("server accepts handled requests")).nth(1);
         let requests = numbers.and_then(|l| l.split_whitespace().nth(2)?.parse().ok());
-        requests.with_context(|| format!("nginx does not count: {page}"))
+        let wrong = fs::read(self.dir.join("wrong.log"))?.iter().filter(|b| **b == b'\n').count();
+        Ok((requests.with_context(|| format!("nginx does not count: {page}"))?, wrong as u64))
     }
 
     fn get(&self, path: &str) -> Result<String> {
@@ -125,42 +124,6 @@ impl Drop for Server {
         }
         let _ = self.child.wait();
     }
-}
-
-/// One server for all rows. A POST is answered when its body has been read: a mirrored subrequest that goes nowhere
-/// makes nginx read it, and what it would refuse (a file cannot be posted to) becomes 200 and 128 bytes.
-fn config(dir: &Path, address: SocketAddr) -> String {
-    let dir = dir.display();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("    {name}_temp_path {dir}/{name};\n"))
-        .collect();
-    format!(
-        "daemon off;\nworker_processes 1;\nworker_rlimit_nofile 20000;\npid {dir}/nginx.pid;\n\
-         error_log stderr error;\nevents {{ worker_connections 16384; }}\nhttp {{\n    access_log off;\n{temporary}    \
-         keepalive_requests 1000000000;\n    keepalive_timeout 1h;\n    tcp_nodelay on;\n    sendfile on;\n    \
-         open_file_cache max=100;\n    client_header_buffer_size 4k;\n    client_body_buffer_size 16k;\n    \
-         server {{\n        listen {address} backlog=4096;\n        root {dir}/files;\n        \
-         location = /status {{ stub_status; }}\n        \
-         location = /post {{ mirror /read; error_page 405 =200 /128; }}\n        \
-         location = /read {{ internal; return 204; }}\n{JOURNEY}    }}\n"
-    )
-}
-
-/// What a journey asks for: a token for a user, and an item for who has one.
-const JOURNEY: &str = "        location = /login { default_type application/json; return 200 '{\"user\":\"$arg_user\",\"token\":\"t-$arg_user\"}'; }\n        \
-     location = /item { default_type application/json; if ($http_authorization !~ '^Bearer t-') { return 401; } \
-     return 200 '{\"item\":\"$arg_id\",\"state\":\"ok\"}'; }\n";
-
-/// The same files over TLS 1.3, where no session can be taken up again, and over HTTP/2; the end of the settings.
-fn config_of_layers(dir: &Path, secure: SocketAddr, streams: SocketAddr) -> String {
-    let dir = dir.display();
-    format!(
-        "    server {{\n        listen {secure} ssl backlog=4096;\n        root {dir}/files;\n        \
-         ssl_certificate {dir}/cert.pem;\n        ssl_certificate_key {dir}/key.pem;\n        \
-         ssl_protocols TLSv1.3;\n        ssl_session_tickets off;\n        ssl_session_cache off;\n    }}\n    \
-         server {{\n        listen {streams} http2 backlog=4096;\n        root {dir}/files;\n    }}\n}}\n"
-    )
 }
 
 /// A certificate that signs itself, made once for a folder.
