@@ -177,6 +177,33 @@ fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
     }
 }
 
+/// A child that ends with its owner.
+pub struct Ends(pub Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Looks until there is something.
+///
+/// # Errors
+/// There is nothing in time, or looking fails.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
+pub fn soon<T>(what: &str, within: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        ensure!(since.elapsed() < within, "{what}: not within {} s", within.as_secs());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Kills a child and all that stems from it. They are found by their parents and not by a process group of their own:
 /// a terminal's Ctrl-C reaches them as it reaches this program.
 ///

@@ -8,10 +8,11 @@
 mod cases;
 mod closed;
 pub mod measure;
-mod network;
+pub mod network;
 mod open;
 mod page;
 pub mod server;
+pub mod stub;
 pub mod table;
 mod tools;
 

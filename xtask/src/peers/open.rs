@@ -2,8 +2,6 @@
 //! `benches/`, which logs what happened and works the truth out of it; beside it stands loadlab's own account. A bare
 //! timer loop takes turns with the tools, so that what the machine is to blame for is known.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -11,11 +9,10 @@ use serde_json::Value;
 
 use super::Bench;
 use super::cases::Ask;
-use super::measure::{Cores, measure, start_on};
+use super::measure::{measure, start_on};
+use super::stub::Stub;
 use super::table::{Bound, Check, Columns, Run, Unit, ratio_of, rounds, thousands};
 use super::tools::{Order, TOOLS, Tool};
-use crate::command::program;
-use crate::root::target;
 
 /// Rows of lateness, with their rates; without one it is half of what loadlab reaches with 50 users against the same stub.
 pub const RATES: &[(&str, Option<f64>)] = &[("late-1000", Some(1000.0)), ("late-half", None)];
@@ -173,7 +170,11 @@ fn run(
     (ask, rate_per_s, seconds): (Ask, f64, u64),
     freeze: Option<(f64, f64)>,
 ) -> Result<(String, Value)> {
-    let stub = Stub::start(&bench.cores, rate_per_s, freeze)?;
+    let mut asked = vec!["--rate".to_owned(), rate_per_s.to_string()];
+    if let Some((at_s, length_s)) = freeze {
+        asked.extend(["--freeze-at-s".into(), at_s.to_string(), "--freeze-s".into(), length_s.to_string()]);
+    }
+    let stub = Stub::start(|command| start_on(bench.cores.server, command), &asked)?;
     let order = Order {
         ask,
         users: if ask == Ask::Rate { 100 } else { 50 },
@@ -205,51 +206,6 @@ fn half_of_most(bench: &Bench) -> Result<f64> {
     let most = stub["requests"].as_f64().context("the stub counts nothing")?;
     println!("loadlab's maximum rate against the stub: {}/s", thousands(most));
     Ok((most / 2000.0).floor().max(1.0) * 1000.0)
-}
-
-/// A running stub; dropped, it is gone.
-struct Stub {
-    child: Child,
-    output: BufReader<ChildStdout>,
-    /// Where it listens, as ADDRESS:PORT.
-    address: String,
-}
-
-impl Stub {
-    /// Starts it on the server's core, for requests at a rate; it freezes where `freeze` says when and how long.
-    fn start(cores: &Cores, rate_per_s: f64, freeze: Option<(f64, f64)>) -> Result<Stub> {
-        let mut command = program(target().join("release/stub"));
-        command.args(["--rate", &rate_per_s.to_string()]);
-        if let Some((at_s, length_s)) = freeze {
-            command.args(["--freeze-at-s", &at_s.to_string(), "--freeze-s", &length_s.to_string()]);
-        }
-        let mut child = start_on(cores.server, command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
-        let output = BufReader::new(child.stdout.take().context("the stub's output")?);
-        let mut stub = Stub { child, output, address: String::new() };
-        let mut line = String::new();
-        stub.output.read_line(&mut line).context("the stub's output")?;
-        let address = line.trim().strip_prefix("ready ").map(str::to_owned);
-        stub.address = address.with_context(|| format!("the stub does not come up: {line}"))?;
-        Ok(stub)
-    }
-
-    /// Ends it, and gives what it tells, unless requests came in pieces: then its log is not whole.
-    fn end(mut self) -> Result<Value> {
-        drop(self.child.stdin.take());
-        let mut text = String::new();
-        self.output.read_to_string(&mut text).context("the stub's output")?;
-        let told: Value =
-            serde_json::from_str(&text).with_context(|| format!("the stub's output: {text}"))?;
-        ensure!(told["pieces"] == 0, "{} requests came in pieces", told["pieces"]);
-        Ok(told)
-    }
-}
-
-impl Drop for Stub {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]

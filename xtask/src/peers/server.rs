@@ -6,13 +6,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::cases::{Ask, Case};
 use super::measure::{Cores, start_on};
-use crate::command::{captured, find, program};
+use crate::command::{captured, find, program, soon};
 
 /// Files that can be asked for, by size in bytes; each is named by it.
 const FILES: &[usize] = &[128, 10_240, 1_048_576];
@@ -98,21 +98,15 @@ impl Server {
         Ok(answer)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
     fn wait_until_ready(&mut self) -> Result<()> {
-        let since = Instant::now();
-        loop {
-            let error = match self.get("/128") {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
-            let ended = self.child.try_wait()?;
-            if ended.is_some() || since.elapsed() > READY {
-                let said = fs::read_to_string(self.dir.join("nginx.err")).unwrap_or_default();
-                bail!("nginx does not come up: {error:#}\n{said}");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let address = self.address;
+        soon("nginx", READY, || {
+            ensure!(self.child.try_wait()?.is_none(), "nginx has ended");
+            Ok(TcpStream::connect(address).ok())
+        })
+        .and_then(|_| self.get("/128"))
+        .with_context(|| fs::read_to_string(self.dir.join("nginx.err")).unwrap_or_default())?;
+        Ok(())
     }
 }
 
