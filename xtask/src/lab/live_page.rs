@@ -2,13 +2,13 @@
 
 use std::net::TcpStream;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
+use crate::command::{Ends, soon};
 use crate::in_browser::in_a_browser;
 
 /// The front end may take so long to come up, and the trial to end.
@@ -44,40 +44,24 @@ pub struct Seen {
 }
 
 /// Starts a run, once there is a browser; opens the page of the front end at a port, as soon as there is one, and watches
-/// it until the front end ends it. Whether the run `is_alive` is asked until then.
+/// it until the front end ends it.
 ///
 /// # Errors
 /// The run does not start or ends too early, there is no page in time, or the browser fails.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-pub fn watch<R>(
-    port: u16,
-    picture: &Path,
-    start: impl FnOnce() -> Result<R>,
-    is_alive: impl Fn(&mut R) -> Result<()>,
-) -> Result<(R, Seen)> {
+pub fn watch(port: u16, picture: &Path, start: impl FnOnce() -> Result<Ends>) -> Result<(Ends, Seen)> {
     in_a_browser(|browser| {
         let mut run = start()?;
-        let since = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            is_alive(&mut run)?;
-            ensure!(since.elapsed() < LONGEST, "no front end at port {port}");
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok((run, look(browser, port, picture)))
+        soon("a front end", LONGEST, || {
+            if let Some(status) = run.0.try_wait()? {
+                bail!("loadlab run ended before its time: {status}");
+            }
+            Ok(TcpStream::connect(("127.0.0.1", port)).ok())
+        })?;
+        Ok((run, look(browser, port, picture)?))
     })?
 }
 
-/// As [`Browser::until`], which gives a page half a minute: this is for what waits for the trial.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-fn until_at_last(browser: &mut Browser, expression: &str) {
-    let since = Instant::now();
-    while browser.value(expression) != json!(true) {
-        assert!(since.elapsed() < LONGEST, "never came: {expression}\nconsole: {:?}", browser.console);
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn look(browser: &mut Browser, port: u16, picture: &Path) -> Seen {
+fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Seen> {
     browser.screen((1280, 760), "light");
     browser.call("Page.navigate", json!({ "url": format!("http://127.0.0.1:{port}/") }));
     browser.until(
@@ -91,16 +75,20 @@ fn look(browser: &mut Browser, port: u16, picture: &Path) -> Seen {
     let count = |browser: &mut Browser, what: &str| browser.value(what).as_u64().unwrap_or(0);
     let countries = count(browser, "document.querySelectorAll('.dot').length");
     let ribbons = count(browser, "document.querySelectorAll('.ribbon').length");
-    until_at_last(browser, "noted.ended !== null");
+    // [`Browser::until`] gives a page half a minute; this waits for the trial.
+    soon("the end of the front end", LONGEST, || {
+        Ok((browser.value("noted.ended !== null") == json!(true)).then_some(()))
+    })
+    .with_context(|| format!("console: {:?}", browser.console))?;
     let noted = browser.value("noted");
     let asked = count(browser, ASKED);
     let number = |key: &str| noted.get(key).and_then(Value::as_f64);
-    Seen {
+    Ok(Seen {
         last: number("ended").unwrap_or(f64::NAN),
         updates: noted["updates"].as_u64().unwrap_or(0),
         asked,
         countries,
         ribbons,
         console: browser.console.clone(),
-    }
+    })
 }

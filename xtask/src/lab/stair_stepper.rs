@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::{Claims, Lab, Record};
-use crate::command::program;
+use crate::command::{Ends, program};
 
 /// Requests of each case: two batches.
 pub const REQUESTS: u64 = 2 * 128;
@@ -61,7 +61,7 @@ fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
     let mut command = program(&binary);
     command.args(["--host", "127.0.0.1", "--port", "0"]).stdout(Stdio::piped());
     let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
-    let mut service = Service(child);
+    let mut service = Ends(child);
     let stdout = service.0.stdout.take().context("no standard output")?;
     let (sender, said) = channel();
     thread::spawn(move || {
@@ -81,15 +81,4 @@ fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
     ensure!(answer.starts_with("HTTP/1.1 200"), "{}: GET /memory: {answer}", binary.display());
     serde_json::from_str(body).with_context(|| format!("{}: {answer}", binary.display()))
-}
-
-/// Ends with its owner.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
