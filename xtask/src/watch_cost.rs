@@ -6,20 +6,16 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{find, program};
-use crate::live_cost::{SPARE, binary, remark_on_noise};
-use crate::peers::measure::Cores;
-use crate::peers::server::Server;
+use crate::command::{Ends, program, sooner_or_later};
+use crate::live_cost::{SPARE, Setup};
 use crate::peers::table::median;
-use crate::root::target;
 
 /// By how much lateness with components may differ from lateness without: a share of the latter.
 const MOST: f64 = 0.1;
@@ -86,14 +82,7 @@ impl Seen {
 /// # Errors
 /// nginx or the build is missing, or a load fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
-    let binary = binary(args.binary.as_deref())?;
-    remark_on_noise()?;
-    let dir = target().join("xtask/watch-cost");
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir)?;
-    let server = Server::start(&Cores::choose()?, &dir)?;
-    let url = format!("http://{}/128", server.address());
+    let setup = Setup::new("watch-cost", args.binary.as_deref())?;
     let mut seen = RATES.map(|_| [const { Seen { late_ms: Vec::new(), cpu: Vec::new() } }; 2]);
     for round in 0..args.rounds {
         let is_asked = |rate: &u64| args.rate.is_empty() || args.rate.contains(rate);
@@ -101,7 +90,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             for step in 0..2 {
                 let with = (round + step) % 2;
                 let components = if with == 1 { args.components } else { 0 };
-                let (late_ms, cpu) = once(args, &binary, &plan(&url, *rate, args.seconds, components), &dir)?;
+                let (late_ms, cpu) = once(args, &setup, &plan(&setup.url, *rate, args.seconds, components))?;
                 println!(
                     "round {}, {rate}/s, {components} components: late at most {:.3} ms, watcher {:.2} % of a core",
                     round + 1,
@@ -158,16 +147,22 @@ fn plan(url: &str, rate: u64, seconds: u64, components: usize) -> String {
 }
 
 /// One run: latenesses in milliseconds, and the watcher's share of a core.
-fn once(args: &Args, binary: &Path, plan: &str, dir: &Path) -> Result<(Vec<f64>, f64)> {
+fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
+    let dir = &setup.dir;
     let (path, out) = (dir.join("plan.yaml"), dir.join("record"));
     fs::write(&path, plan)?;
     let _ = fs::remove_dir_all(&out);
-    let mut command = program(binary);
+    let mut command = program(&setup.binary);
     command.args(["run", "--quiet", "--out"]).arg(&out).arg(&path);
     command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("err"))?);
-    let mut child = command.spawn().context("cannot start the load")?;
-    // Coming up and going down take their time, too.
-    let cpu_ns = watched(&mut child, Duration::from_secs(args.seconds) + 2 * SPARE)?;
+    let mut child = Ends(command.spawn().context("cannot start the load")?);
+    // CPU time of its watcher. Coming up and going down take their time, too.
+    let mut cpu_ns = 0;
+    let longest = Duration::from_secs(args.seconds) + 2 * SPARE;
+    sooner_or_later("the end of a load", (longest, Duration::from_millis(230)), || {
+        cpu_ns = cpu_ns.max(watcher_ns(child.0.id()));
+        Ok(child.0.try_wait()?)
+    })?;
     let trial = out.join("cases/default/1");
     let reported = || fs::read_to_string(dir.join("err")).unwrap_or_default();
     let text = fs::read_to_string(trial.join("summary.json"))
@@ -184,22 +179,6 @@ fn once(args: &Args, binary: &Path, plan: &str, dir: &Path) -> Result<(Vec<f64>,
 fn lates(ticks: &str) -> Result<Vec<f64>> {
     let ticks = ticks.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     Ok(ticks.iter().filter_map(|tick| tick["late_ms"]["max"].as_f64()).collect())
-}
-
-/// Waits for it to end: CPU time of its watcher, in nanoseconds.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-fn watched(child: &mut Child, longest: Duration) -> Result<u64> {
-    let (since, mut most) = (Instant::now(), 0);
-    while child.try_wait()?.is_none() {
-        if since.elapsed() > longest {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("a load did not end in {longest:?}");
-        }
-        most = most.max(watcher_ns(child.id()));
-        sleep(Duration::from_millis(230));
-    }
-    Ok(most)
 }
 
 /// What the kernel's scheduler gave to threads of that name so far.

@@ -7,11 +7,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::{env, fs, thread};
+use std::{fs, thread};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{program, shown};
+use crate::command::{LONGEST, captured, path_with, program, shown};
 use crate::root::target;
 
 /// The port the book speaks of.
@@ -87,23 +87,12 @@ impl World {
     /// # Errors
     /// A folder's name cannot be in a path.
     pub fn path(&self) -> Result<OsString> {
-        let old = env::var_os("PATH").unwrap_or_default();
-        let own = std::iter::once(self.dir.join("bin"));
-        Ok(env::join_paths(own.chain(env::split_paths(&old)))?)
+        path_with(&[self.dir.join("bin")])
     }
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
+    captured(program("cp").arg("-a").arg(from).arg(to), LONGEST)?.ok("cp")?;
     Ok(())
 }
 

@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::command::kill_all_of;
+use crate::command::{kill_all_of, sooner_or_later};
 
 /// Which core the server has, and which the generator.
 pub struct Cores {
@@ -90,30 +90,25 @@ pub fn measure(mut command: Command, cores: &Cores, scratch: &Path, longest: Dur
     Ok(Measured { status, stdout: text(&out)?, stderr: text(&err)?, used })
 }
 
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStatus, Used)> {
-    let since = Instant::now();
     let mut seen = 0;
     let pid = libc::pid_t::try_from(child.id())?;
-    loop {
+    let ended = sooner_or_later("its end", (longest, Duration::from_millis(20)), || {
         let mut status = 0;
         // SAFETY: all bytes zero are a value of this plain C structure.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: both pointers are to variables of this frame; the pid is that of a child nobody else waits for.
         let got = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage) };
-        if got == pid {
-            return Ok((ExitStatus::from_raw(status), used(&usage, own_peak, seen)));
-        }
         if got < 0 {
             return Err(io::Error::last_os_error()).context("wait4");
         }
-        if since.elapsed() > longest {
-            kill_all_of(child)?;
-            bail!("still ran after {} s and was killed", longest.as_secs());
-        }
         seen = seen.max(peak_bytes(&pid.to_string()));
-        thread::sleep(Duration::from_millis(20));
+        Ok((got == pid).then(|| (ExitStatus::from_raw(status), used(&usage, own_peak, seen))))
+    });
+    if ended.is_err() {
+        kill_all_of(child)?;
     }
+    ended
 }
 
 /// The peak that the kernel gives at the end includes this program's own, which the child had until it became

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::cases::{Ask, STREAMS};
-use crate::command::{captured, find, program, shown};
+use crate::command::{captured, find, path_with, program, shown};
 use crate::packages::install_packages;
 use crate::root::target;
 
@@ -20,7 +20,6 @@ use crate::root::target;
 pub struct Tool {
     /// Its name.
     pub name: &'static str,
-    program: &'static str,
     /// The command that gets it; nothing where it is built here.
     get: &'static str,
     /// Its command, with `{how}` for what a row adds.
@@ -43,7 +42,6 @@ enum Says {
 const BENCH: &str = "bench {url} -t 1 --cpus {core} -d {s}s";
 const LOADLAB: Tool = Tool {
     name: "loadlab",
-    program: "loadlab",
     get: "",
     command: "{program} {how} --json --quiet",
     asks: &[
@@ -69,7 +67,6 @@ const LOADLAB_EPOLL: Tool =
     Tool { name: "loadlab-epoll", command: "{program} {how} --json --quiet --io epoll", ..LOADLAB };
 const BARE_URING: Tool = Tool {
     name: "bare-uring",
-    program: "bare-uring",
     get: "",
     command: "{program} {server} {path} -c {users} -s {s} {how}",
     asks: &[(Ask::KeepAlive, ""), (Ask::Close, "--close")],
@@ -80,13 +77,12 @@ const BARE_URING: Tool = Tool {
 pub const TOOLS: &[Tool] = &[
     LOADLAB,
     LOADLAB_EPOLL,
-    Tool { name: "before", program: BEFORE, ..LOADLAB },
-    Tool { name: "before-epoll", program: BEFORE, ..LOADLAB_EPOLL },
+    Tool { name: "before", ..LOADLAB },
+    Tool { name: "before-epoll", ..LOADLAB_EPOLL },
     BARE_URING,
-    Tool { name: "bare-epoll", program: "bare-epoll", ..BARE_URING },
+    Tool { name: "bare-epoll", ..BARE_URING },
     Tool {
         name: "bare-timer",
-        program: "bare-timer",
         // Connections enough that none is waited for.
         command: "{program} --rate {rate} -s {s} --server {server} -c 1000",
         asks: &[(Ask::Rate, "")],
@@ -94,7 +90,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "wrk",
-        program: "wrk",
         get: "apt-get install wrk",
         command: "{program} -t1 -c{users} -d{s}s --latency {how} {url}",
         asks: &[
@@ -110,7 +105,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "ab",
-        program: "ab",
         get: "apt-get install apache2-utils",
         // A time limit sets the number of requests to 50,000 unless a number follows it.
         command: "{program} -q -c {users} -t {s} -n 50000000 {how} {url}",
@@ -124,7 +118,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "h2load",
-        program: "h2load",
         get: "apt-get install nghttp2-client",
         command: "{program} -t1 -D {s} -c{connections} {how} {url}",
         asks: &[(Ask::KeepAlive, "--h1"), (Ask::Post, "--h1 -d {dir}/body"), (Ask::Streams, "-m{streams}")],
@@ -132,7 +125,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "hey",
-        program: "hey",
         get: "apt-get install hey",
         command: "{program} -cpus 1 -z {s}s -c {users} {how} {url}",
         asks: &[
@@ -144,7 +136,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "siege",
-        program: "siege",
         get: "apt-get install siege",
         // A thread for each connection; it has the one core like all others. It writes a template of its settings home.
         command: "env HOME={dir} {program} -b -q -c {users} -t {s}S -R {dir}/siege.conf {url}",
@@ -153,7 +144,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "oha",
-        program: "oha",
         get: "cargo install --locked oha",
         command: "env TOKIO_WORKER_THREADS=1 NO_COLOR=1 {program} --no-tui -z {s}s -c {connections} {how} {url}",
         asks: &[
@@ -169,7 +159,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "k6",
-        program: "k6",
         get: "go install go.k6.io/k6@latest",
         command: "env GOMAXPROCS=1 K6_NO_USAGE_REPORT=true HOME={dir} {program} run --quiet {how}",
         asks: &[
@@ -181,7 +170,6 @@ pub const TOOLS: &[Tool] = &[
     },
     Tool {
         name: "vegeta",
-        program: "vegeta",
         get: "go install github.com/tsenart/vegeta/v12@latest",
         command: "env GOMAXPROCS=1 {program} attack -targets={dir}/vegeta.txt -rate={rate}/1s -duration={s}s \
                   -output={dir}/vegeta.bin",
@@ -265,11 +253,19 @@ impl Order<'_> {
 }
 
 impl Tool {
+    fn program(&self) -> &'static str {
+        match self.name {
+            "loadlab-epoll" => "loadlab",
+            "before" | "before-epoll" => BEFORE,
+            name => name,
+        }
+    }
+
     /// Whether it is installed, or built here.
     pub fn is_here(&self) -> bool {
         // Ours are built before they are looked for; another revision is there where it was asked for.
-        self.get.is_empty() && self.program != BEFORE
-            || env::split_paths(&path()).any(|dir| dir.join(self.program).is_file())
+        self.get.is_empty() && self.program() != BEFORE
+            || env::split_paths(&path()).any(|dir| dir.join(self.program()).is_file())
     }
 
     /// The command that gets it, as a hint.
@@ -287,7 +283,7 @@ impl Tool {
         order.write_files()?;
         let text = self.command.replace("{how}", how).replace("{bench}", BENCH);
         let mut words =
-            text.split_whitespace().map(|word| order.filled(&word.replace("{program}", self.program)));
+            text.split_whitespace().map(|word| order.filled(&word.replace("{program}", self.program())));
         let mut command = program(words.next().unwrap_or_default());
         command.args(words).env("PATH", path());
         Ok(command)
@@ -339,9 +335,7 @@ fn fetched() -> PathBuf {
 
 /// Our own programs, those that were fetched, and all others.
 fn path() -> OsString {
-    let old = env::var_os("PATH").unwrap_or_default();
-    let own = [target().join("release"), fetched()];
-    env::join_paths(own.into_iter().chain(env::split_paths(&old))).unwrap_or(old)
+    path_with(&[target().join("release"), fetched()]).unwrap_or_default()
 }
 
 /// Takes a program for the other revision of loadlab; without one there is none.
