@@ -1,18 +1,18 @@
 //! stair-stepper's own assertions: each case ran on the allocator it names, and what the lab is about – resident
 //! and live bytes over time – was watched. Which allocator did better is a finding and not asserted.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Claims, Lab, Record};
 use crate::command::{Ends, program};
+use crate::peers::server::get;
 
 /// Requests of each case: two batches.
 pub const REQUESTS: u64 = 2 * 128;
@@ -72,13 +72,7 @@ fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
         .recv_timeout(PATIENCE)
         .with_context(|| format!("{} does not say where it listens", binary.display()))??;
     let address = line.trim().rsplit("http://").next().unwrap_or_default();
-    let mut stream =
-        TcpStream::connect(address).with_context(|| format!("{} said `{line}`", binary.display()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /memory HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let answer = get(address, "/memory").with_context(|| format!("{} said `{line}`", binary.display()))?;
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    ensure!(answer.starts_with("HTTP/1.1 200"), "{}: GET /memory: {answer}", binary.display());
     serde_json::from_str(body).with_context(|| format!("{}: {answer}", binary.display()))
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub struct Server {
     secure: SocketAddr,
     /// Where it speaks HTTP/2 to who knows.
     streams: SocketAddr,
+    /// Where it gives everything the same response.
+    pub any: SocketAddr,
 }
 
 impl Server {
@@ -45,18 +47,18 @@ impl Server {
         fs::write(files.join("post"), "")?;
         // Free now; that somebody takes it before nginx does would be reported by nginx.
         let free = || TcpListener::bind("127.0.0.1:0")?.local_addr();
-        let (address, secure, streams) = (free()?, free()?, free()?);
+        let (address, secure, streams, any) = (free()?, free()?, free()?, free()?);
         let settings = dir.join("nginx.conf");
         certify(&dir)?;
         let text = include_str!("files/nginx.conf").replace("{dir}", &dir.display().to_string());
-        let ports = [("{address}", address), ("{secure}", secure), ("{streams}", streams)];
+        let ports = [("{address}", address), ("{secure}", secure), ("{streams}", streams), ("{any}", any)];
         let text = ports.iter().fold(text, |text, (name, port)| text.replace(name, &port.to_string()));
         fs::write(&settings, text)?;
         let mut command = program(find("nginx").context("nginx is not installed")?);
         command.arg("-p").arg(&dir).arg("-c").arg(&settings);
         command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("nginx.err"))?);
         let child = start_on(cores.server, &mut command)?;
-        let mut server = Server { child, dir, address, secure, streams };
+        let mut server = Server { child, dir, address, secure, streams, any };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -81,21 +83,11 @@ impl Server {
     /// # Errors
     /// It does not tell.
     pub fn counts(&self) -> Result<(u64, u64)> {
-        let page = self.get("/status").context("nginx does not answer")?;
+        let page = get(self.address, "/status").context("nginx does not answer")?;
         let numbers = page.lines().skip_while(|l| !l.starts_with("server accepts handled requests")).nth(1);
         let requests = numbers.and_then(|l| l.split_whitespace().nth(2)?.parse().ok());
         let wrong = fs::read(self.dir.join("wrong.log"))?.iter().filter(|b| **b == b'\n').count();
         Ok((requests.with_context(|| format!("nginx does not count: {page}"))?, wrong as u64))
-    }
-
-    fn get(&self, path: &str) -> Result<String> {
-        let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(READY))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        ensure!(answer.starts_with("HTTP/1.1 200"), "GET {path}: {answer}");
-        Ok(answer)
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
@@ -104,7 +96,7 @@ impl Server {
             ensure!(self.child.try_wait()?.is_none(), "nginx has ended");
             Ok(TcpStream::connect(address).ok())
         })
-        .and_then(|_| self.get("/128"))
+        .and_then(|_| get(address, "/128"))
         .with_context(|| fs::read_to_string(self.dir.join("nginx.err")).unwrap_or_default())?;
         Ok(())
     }
@@ -118,6 +110,20 @@ impl Drop for Server {
         }
         let _ = self.child.wait();
     }
+}
+
+/// The response to a GET, which is 200: head and body.
+///
+/// # Errors
+/// There is none, or another.
+pub fn get(address: impl ToSocketAddrs, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(READY))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", stream.peer_addr()?)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    ensure!(answer.starts_with("HTTP/1.1 200"), "GET {path}: {answer}");
+    Ok(answer)
 }
 
 /// A certificate that signs itself, made once for a folder.
