@@ -21,8 +21,6 @@ use crate::peers::table::median;
 const MOST: f64 = 0.1;
 /// Watching fifty components may take so much of a core.
 const MOST_CPU: f64 = 0.01;
-/// Requests a second.
-const RATES: [u64; 2] = [1, 100];
 /// The watcher's threads, by the beginning of their name.
 const WATCHER: &str = "loadlab-watch";
 
@@ -35,8 +33,8 @@ pub struct Args {
     /// Rounds; each has one load with components and one without, at each rate
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Only this rate, in requests a second; may be repeated
-    #[arg(long, value_name = "N", value_parser = rate)]
+    /// Requests a second; may be repeated
+    #[arg(long, value_name = "N", default_values_t = [1, 100])]
     rate: Vec<u64>,
     /// Components
     #[arg(long, default_value_t = 50)]
@@ -47,12 +45,6 @@ pub struct Args {
     /// Fail where lateness differs by more than 10 %, or the watcher takes more than 1 % of a core
     #[arg(long)]
     strict: bool,
-}
-
-/// One of those that are measured.
-fn rate(text: &str) -> Result<u64, String> {
-    let known = RATES.iter().find(|rate| rate.to_string() == text);
-    known.copied().ok_or_else(|| format!("one of {RATES:?}"))
 }
 
 /// What the loads of one kind came to.
@@ -83,10 +75,9 @@ impl Seen {
 /// nginx or the build is missing, or a load fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let setup = Setup::new("watch-cost", args.binary.as_deref())?;
-    let mut seen = RATES.map(|_| [const { Seen { late_ms: Vec::new(), cpu: Vec::new() } }; 2]);
+    let mut seen: Vec<[Seen; 2]> = args.rate.iter().map(|_| Default::default()).collect();
     for round in 0..args.rounds {
-        let is_asked = |rate: &u64| args.rate.is_empty() || args.rate.contains(rate);
-        for (i, rate) in RATES.iter().enumerate().filter(|(_, rate)| is_asked(rate)) {
+        for (i, rate) in args.rate.iter().enumerate() {
             for step in 0..2 {
                 let with = (round + step) % 2;
                 let components = if with == 1 { args.components } else { 0 };
@@ -102,18 +93,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
         }
     }
-    let (text, is_much) = table(&seen);
+    let (text, is_much) = table(&args.rate, &seen);
     println!("\n{text}");
     Ok(if args.strict && is_much { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The table, and whether it is more than it may be.
-fn table(seen: &[[Seen; 2]; RATES.len()]) -> (String, bool) {
+fn table(rates: &[u64], seen: &[[Seen; 2]]) -> (String, bool) {
     let mut text = String::from(
         "| rate | late p99 without | late p99 with | with / without | watcher, of a core |\n|---|---|---|---|---|\n",
     );
     let mut is_much = false;
-    for (rate, [without, with]) in RATES.iter().zip(seen).filter(|(_, [_, with])| !with.cpu.is_empty()) {
+    for (rate, [without, with]) in rates.iter().zip(seen) {
         let (before, after) = (without.p99_ms(*rate), with.p99_ms(*rate));
         let cpu = median(with.cpu.clone()).unwrap_or(f64::NAN);
         is_much |= (after / before - 1.0).abs() > MOST || cpu > MOST_CPU;
@@ -203,13 +194,14 @@ mod tests {
         let seen = |late_ms: &[f64], cpu: f64| Seen { late_ms: late_ms.to_vec(), cpu: vec![cpu] };
         let many: Vec<f64> = (1..=200).map(f64::from).collect();
         let slow = [seen(&many, 0.0), seen(&many, 0.004)];
-        let (text, is_much) = table(&[slow, [seen(&[1.0, 3.0, 2.0], 0.0), seen(&[2.1, 2.1], 0.006)]]);
+        let (text, is_much) =
+            table(&[1, 100], &[slow, [seen(&[1.0, 3.0, 2.0], 0.0), seen(&[2.1, 2.1], 0.006)]]);
         assert!(text.contains("| 1/s | 198.0000 ms | 198.0000 ms | 1.000 | 0.40 % |"), "{text}");
         assert!(text.contains("| 100/s | 2.0000 ms | 2.1000 ms | 1.050 | 0.60 % |"), "{text}");
         assert!(!is_much);
         let slow = || [seen(&many, 0.0), seen(&many, 0.004)];
-        assert!(table(&[slow(), [seen(&[1.0], 0.0), seen(&[1.2], 0.0)]]).1);
-        assert!(table(&[slow(), [seen(&[1.0], 0.0), seen(&[1.0], 0.02)]]).1);
+        assert!(table(&[1, 100], &[slow(), [seen(&[1.0], 0.0), seen(&[1.2], 0.0)]]).1);
+        assert!(table(&[1, 100], &[slow(), [seen(&[1.0], 0.0), seen(&[1.0], 0.02)]]).1);
     }
 
     #[test]
