@@ -24,31 +24,27 @@ const NOTE: &str = "(() => {
   }).observe(state, { childList: true, characterData: true, subtree: true });
 })()";
 
-/// A page that is loaded anew has no notes any more; one that asks for its numbers has asked for more than this.
-const ASKED: &str = "performance.getEntriesByType('resource').filter((e) => !/(page.css|world.js|page.js|events)$/.test(e.name)).length";
-
-/// What was seen of the page.
-pub struct Seen {
-    /// The messages it counted when the front end went down.
-    pub last: f64,
-    /// How often the number changed under its reader's eyes.
-    pub updates: u64,
-    /// Requests that the page made beside its own files and the one stream of updates.
-    pub asked: u64,
-    /// Circles on the map.
-    pub countries: u64,
-    /// Ribbons between currencies.
-    pub ribbons: u64,
-    /// What its scripts complained of.
-    pub console: Vec<String>,
-}
+/// What was seen of the page: the messages it counted when the front end went down, how often that number changed before,
+/// requests beside its own files and the one stream of updates (a page that is loaded anew has no notes any more), circles
+/// on the map, and ribbons between currencies.
+const SEEN: &str = "({
+  last: noted.ended,
+  updates: noted.updates,
+  asked: performance.getEntriesByType('resource').filter((e) => !/(page.css|world.js|page.js|events)$/.test(e.name)).length,
+  countries: noted.countries,
+  ribbons: noted.ribbons,
+})";
 
 /// Starts a run, once there is a browser; opens the page of the front end at a port, as soon as there is one, and watches
-/// it until the front end ends it.
+/// it until the front end ends it. What was seen, and what its scripts complained of.
 ///
 /// # Errors
 /// The run does not start or ends too early, there is no page in time, or the browser fails.
-pub fn watch(port: u16, picture: &Path, start: impl FnOnce() -> Result<Ends>) -> Result<(Ends, Seen)> {
+pub fn watch(
+    port: u16,
+    picture: &Path,
+    start: impl FnOnce() -> Result<Ends>,
+) -> Result<(Ends, Value, Vec<String>)> {
     in_a_browser(|browser| {
         let mut run = start()?;
         soon("a front end", LONGEST, || {
@@ -57,11 +53,11 @@ pub fn watch(port: u16, picture: &Path, start: impl FnOnce() -> Result<Ends>) ->
             }
             Ok(TcpStream::connect(("127.0.0.1", port)).ok())
         })?;
-        Ok((run, look(browser, port, picture)?))
+        Ok((run, look(browser, port, picture)?, browser.console.clone()))
     })?
 }
 
-fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Seen> {
+fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Value> {
     browser.screen((1280, 760), "light");
     browser.call("Page.navigate", json!({ "url": format!("http://127.0.0.1:{port}/") }));
     browser.until(
@@ -72,23 +68,13 @@ fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Seen> {
     browser.until("noted.updates >= 3");
     browser.until("document.querySelectorAll('.ribbon').length > 10");
     browser.picture(picture);
-    let count = |browser: &mut Browser, what: &str| browser.value(what).as_u64().unwrap_or(0);
-    let countries = count(browser, "document.querySelectorAll('.dot').length");
-    let ribbons = count(browser, "document.querySelectorAll('.ribbon').length");
+    browser.value(
+        "noted.countries = document.querySelectorAll('.dot').length, noted.ribbons = document.querySelectorAll('.ribbon').length",
+    );
     // [`Browser::until`] gives a page half a minute; this waits for the trial.
     soon("the end of the front end", LONGEST, || {
         Ok((browser.value("noted.ended !== null") == json!(true)).then_some(()))
     })
     .with_context(|| format!("console: {:?}", browser.console))?;
-    let noted = browser.value("noted");
-    let asked = count(browser, ASKED);
-    let number = |key: &str| noted.get(key).and_then(Value::as_f64);
-    Ok(Seen {
-        last: number("ended").unwrap_or(f64::NAN),
-        updates: noted["updates"].as_u64().unwrap_or(0),
-        asked,
-        countries,
-        ribbons,
-        console: browser.console.clone(),
-    })
+    Ok(browser.value(SEEN))
 }

@@ -115,6 +115,8 @@ impl Record {
         claims.claim(self.manifest["plan_text"] == plan.as_str(), || {
             "manifest: another plan's text".to_owned()
         });
+        let scratch = self.dir.join("scratch");
+        claims.claim(!scratch.exists(), || format!("{} was left behind", scratch.display()));
         for trial in &self.trials {
             trial.check_counts(lab, claims);
             trial.check_ticks(claims);

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::cases::{CASES, Case, LONG, PEAK, SHORT};
 use super::measure::measure;
 use super::server::Server;
-use super::table::{Check, Columns, Run, Unit, median_of, ratio_of};
+use super::table::{Check, Columns, Run, Unit, median_of, ratio_of, table};
 use super::tools::{Order, Tool};
 use super::{Bench, network};
 
@@ -65,11 +65,11 @@ fn one(
     };
     let before = server.counts()?;
     let longest = Duration::from_secs(seconds + 60);
-    let ran = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
+    let (ran, used) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
     let after = server.counts()?;
     // But for the question itself.
     let (served, wrong) = ((after.0 - before.0 - 1) as f64, (after.1 - before.1) as f64);
-    ensure!(ran.status.success(), "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
+    let ran = ran.ok(tool.name)?;
     // A few requests are cut off at the end, and counted by one side only.
     let slack = served * 0.02 + 2.0 * case.users as f64;
     ensure!(served > slack, "{}: nginx answered {served} requests", tool.name);
@@ -82,7 +82,7 @@ fn one(
         ensure!(differ <= slack, "{} counts {counted} requests, nginx answered {served}", tool.name);
     }
     let rate_per_s = served / seconds as f64;
-    Ok(vec![Some(served / ran.used.cpu_s), Some(rate_per_s), p50_ms, Some(ran.used.peak_bytes as f64)])
+    Ok(vec![Some(served / used.cpu_s), Some(rate_per_s), p50_ms, Some(used.peak_bytes as f64)])
 }
 
 /// The targets of the rows, beside what was measured; those between tools that were asked for.
@@ -121,18 +121,12 @@ pub fn against_before(runs: &[Run]) -> Option<String> {
             let figures: Vec<_> =
                 (0..COLUMNS.len()).map(|i| ratio_of(runs, case.title, (tool, other), i)).collect();
             if figures[PEAK].is_some() {
-                ratios.push((case.title, tool, figures));
+                ratios.push(Run { title: case.title.to_owned(), tool, round: 0, figures: Ok(figures) });
             }
         }
     }
-    let mut out = String::from("| × before | tool |");
-    out.extend(COLUMNS.iter().map(|(heading, _)| format!(" {heading} |")));
-    out.push_str(&format!("\n|---|---|{}\n", "---:|".repeat(COLUMNS.len())));
-    for (title, tool, figures) in &ratios {
-        let cells = figures.iter().map(|v| v.map_or("–".to_owned(), |v| format!("{v:.3}")));
-        out.push_str(&format!("| {title} | {tool} | {} |\n", cells.collect::<Vec<_>>().join(" | ")));
-    }
-    (!ratios.is_empty()).then_some(out)
+    let columns: Vec<_> = COLUMNS.iter().map(|(heading, _)| (*heading, Unit::Ratio)).collect();
+    (!ratios.is_empty()).then(|| table("× before", &columns, None, &ratios))
 }
 
 #[cfg(test)]

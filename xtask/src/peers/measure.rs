@@ -12,7 +12,7 @@ use std::{io, thread};
 use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::command::{kill_all_of, sooner_or_later};
+use crate::command::{Ran, kill_all_of, sooner_or_later};
 
 /// Which core the server has, and which the generator.
 pub struct Cores {
@@ -49,18 +49,6 @@ pub struct Used {
     pub peak_bytes: u64,
 }
 
-/// How a generator ended, what it said and used.
-pub struct Measured {
-    /// How it ended.
-    pub status: ExitStatus,
-    /// Its standard output.
-    pub stdout: String,
-    /// Its standard error.
-    pub stderr: String,
-    /// By the kernel's account.
-    pub used: Used,
-}
-
 /// Starts a command on a core.
 ///
 /// # Errors
@@ -80,14 +68,19 @@ pub fn start_on(core: usize, command: &mut Command) -> Result<Child> {
 ///
 /// # Errors
 /// It cannot be started, or does not end in time.
-pub fn measure(mut command: Command, cores: &Cores, scratch: &Path, longest: Duration) -> Result<Measured> {
+pub fn measure(
+    mut command: Command,
+    cores: &Cores,
+    scratch: &Path,
+    longest: Duration,
+) -> Result<(Ran, Used)> {
     let (out, err) = (scratch.join("stdout"), scratch.join("stderr"));
     command.stdout(File::create(&out)?).stderr(File::create(&err)?);
     let own_peak = peak_bytes("self");
     let mut child = start_on(cores.generator, &mut command)?;
     let (status, used) = wait(&mut child, longest, own_peak)?;
     let text = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(Measured { status, stdout: text(&out)?, stderr: text(&err)?, used })
+    Ok((Ran { status, stdout: text(&out)?, stderr: text(&err)? }, used))
 }
 
 fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStatus, Used)> {
@@ -177,10 +170,10 @@ mod tests {
         let cores = Cores::choose().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep Cpus_allowed_list /proc/self/status; exit 3"]);
-        let ran = measure(command, &cores, dir.path(), Duration::from_secs(60)).unwrap();
+        let (ran, used) = measure(command, &cores, dir.path(), Duration::from_secs(60)).unwrap();
         assert_eq!(ran.status.code(), Some(3));
         assert_eq!(ran.stdout.trim(), format!("Cpus_allowed_list:\t{}", cores.generator));
-        assert!(ran.used.cpu_s > 0.0 && ran.used.peak_bytes > 0);
+        assert!(used.cpu_s > 0.0 && used.peak_bytes > 0);
         let after = sched_getaffinity(None).unwrap();
         assert!(
             after.is_set(cores.server) && after.is_set(cores.generator),

@@ -152,7 +152,7 @@ fn one(
     (rate_per_s, seconds, freeze): (f64, u64, Option<(f64, f64)>),
 ) -> Result<(Value, Value)> {
     let (ran, stub) = run(bench, tool, (Ask::Rate, rate_per_s, seconds), freeze)?;
-    if !tool.hint().is_empty() {
+    if !tool.get.is_empty() {
         return Ok((Value::Null, stub));
     }
     let own: Value = serde_json::from_str(&ran).with_context(|| ran.clone())?;
@@ -187,7 +187,7 @@ fn run(
         dir: &bench.scratch,
     };
     let longest = Duration::from_secs(seconds + 60);
-    let ran = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
+    let (ran, _) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
     // 4: loadlab itself calls the measurement invalid, as it must where it was late. The figures are reported.
     let is_good = ran.status.success() || (tool.name == "loadlab" && ran.status.code() == Some(4));
     ensure!(is_good, "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);

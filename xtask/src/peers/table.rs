@@ -31,6 +31,8 @@ pub enum Unit {
     Us,
     /// Bytes, as megabytes.
     Mb,
+    /// One figure divided by another.
+    Ratio,
 }
 
 impl Unit {
@@ -42,6 +44,7 @@ impl Unit {
             Unit::Ms => format!("{value:.3} ms"),
             Unit::Us => format!("{} µs", thousands(value * 1e3)),
             Unit::Mb => format!("{:.1} MB", value / 1e6),
+            Unit::Ratio => format!("{value:.3}"),
         }
     }
 }
@@ -75,7 +78,7 @@ pub fn table(first: &str, columns: Columns, reference: Option<&str>, runs: &[Run
             let _ = write!(out, " {} |", unit.text(median_of(runs, row, i)));
             if let Some(reference) = reference {
                 let ratio = ratio_of(runs, row.0, (row.1, reference), i);
-                let _ = write!(out, " {} |", ratio.map_or("–".to_owned(), |v| format!("{v:.3}")));
+                let _ = write!(out, " {} |", Unit::Ratio.text(ratio));
             }
         }
         out.push('\n');

@@ -21,7 +21,7 @@ pub struct Tool {
     /// Its name.
     pub name: &'static str,
     /// The command that gets it; nothing where it is built here.
-    get: &'static str,
+    pub get: &'static str,
     /// Its command, with `{how}` for what a row adds.
     command: &'static str,
     /// What each kind of row that it can do adds.
@@ -253,6 +253,10 @@ impl Order<'_> {
 }
 
 impl Tool {
+    fn package(&self) -> Option<&'static str> {
+        self.get.strip_prefix("apt-get install ")
+    }
+
     fn program(&self) -> &'static str {
         match self.name {
             "loadlab-epoll" => "loadlab",
@@ -266,11 +270,6 @@ impl Tool {
         // Ours are built before they are looked for; another revision is there where it was asked for.
         self.get.is_empty() && self.program() != BEFORE
             || env::split_paths(&path()).any(|dir| dir.join(self.program()).is_file())
-    }
-
-    /// The command that gets it, as a hint.
-    pub fn hint(&self) -> &'static str {
-        self.get
     }
 
     /// Its command for an order, whose files are written.
@@ -370,12 +369,6 @@ pub fn install() -> Result<()> {
         shown(&mut command)?.ok(tool.get)?;
     }
     Ok(())
-}
-
-impl Tool {
-    fn package(&self) -> Option<&'static str> {
-        self.get.strip_prefix("apt-get install ")
-    }
 }
 
 /// The versions of those that ran and of nginx: Debian's, or by their own account.
