@@ -2,7 +2,7 @@
 //! without what cargo told this program about itself, and with an end to how long they may take.
 
 use std::cell::RefCell;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -146,6 +146,15 @@ pub fn find(name: &str) -> Option<PathBuf> {
     env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
+/// `PATH` with folders in front.
+///
+/// # Errors
+/// A folder's name cannot be in a path.
+pub fn path_with(folders: &[PathBuf]) -> Result<OsString> {
+    let old = env::var_os("PATH").unwrap_or_default();
+    Ok(env::join_paths(folders.iter().cloned().chain(env::split_paths(&old)))?)
+}
+
 /// A command as one would type it.
 fn line_of(command: &Command) -> String {
     let envs = command.get_envs().filter_map(|(k, v)| Some(format!("{}={}", k.display(), v?.display())));
@@ -162,18 +171,54 @@ fn start(command: &mut Command) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start `{}`", command.get_program().display()))
 }
 
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn wait(child: &mut Child, longest: Duration) -> Result<ExitStatus> {
+    let ended = soon("its end", longest, || Ok(child.try_wait()?));
+    if ended.is_err() {
+        kill_all_of(child)?;
+        bail!("still ran after {} s and was killed", longest.as_secs());
+    }
+    ended
+}
+
+/// A child that ends with its owner.
+pub struct Ends(pub Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        // Already gone is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How often to look for what happens soon.
+const OFTEN: Duration = Duration::from_millis(10);
+
+/// Looks until there is something.
+///
+/// # Errors
+/// There is nothing in time, or looking fails.
+pub fn soon<T>(what: &str, within: Duration, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    sooner_or_later(what, (within, OFTEN), look)
+}
+
+/// The same, looking less often, where that would disturb what is measured.
+///
+/// # Errors
+/// There is nothing in time, or looking fails.
+#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
+pub fn sooner_or_later<T>(
+    what: &str,
+    (within, every): (Duration, Duration),
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
     let since = Instant::now();
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status);
+        if let Some(found) = look()? {
+            return Ok(found);
         }
-        if since.elapsed() > longest {
-            kill_all_of(child)?;
-            bail!("still ran after {} s and was killed", longest.as_secs());
-        }
-        thread::sleep(Duration::from_millis(10));
+        ensure!(since.elapsed() <= within, "{what}: not within {} s", within.as_secs());
+        thread::sleep(every);
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -110,25 +109,21 @@ fn is_allowed(expression: &str, allowed: &[String]) -> Option<bool> {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();
-    let met = any_of(&mut rest, allowed)?;
+    let met = chain(&mut rest, allowed, false)?;
     rest.is_empty().then_some(met)
 }
 
-fn any_of(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
-    let mut met = all_of(rest, allowed)?;
-    while let Some(("OR", more)) = rest.split_first().map(|(word, more)| (*word, more)) {
+/// Alternatives or, further `down`, what is needed together.
+fn chain(rest: &mut &[&str], allowed: &[String], down: bool) -> Option<bool> {
+    let next = |rest: &mut &[&str]| if down { one(rest, allowed) } else { chain(rest, allowed, true) };
+    let mut met = next(rest)?;
+    while let Some((word, more)) =
+        rest.split_first().filter(|(word, _)| **word == if down { "AND" } else { "OR" })
+    {
         *rest = more;
         // Both sides are read, whatever the first is.
-        met |= all_of(rest, allowed)?;
-    }
-    Some(met)
-}
-
-fn all_of(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
-    let mut met = one(rest, allowed)?;
-    while let Some(("AND", more)) = rest.split_first().map(|(word, more)| (*word, more)) {
-        *rest = more;
-        met &= one(rest, allowed)?;
+        let other = next(rest)?;
+        met = if *word == "AND" { met & other } else { met | other };
     }
     Some(met)
 }
@@ -138,7 +133,7 @@ fn one(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
     *rest = more;
     match *first {
         "(" => {
-            let met = any_of(rest, allowed)?;
+            let met = chain(rest, allowed, false)?;
             let (")", more) = rest.split_first().map(|(word, more)| (*word, more))? else { return None };
             *rest = more;
             Some(met)
@@ -153,11 +148,6 @@ fn one(rest: &mut &[&str], allowed: &[String]) -> Option<bool> {
             Some(allowed.contains(&name))
         }
     }
-}
-
-/// A file of the repository by its path there.
-pub fn in_repository(path: &str) -> std::path::PathBuf {
-    root().join(Path::new(path))
 }
 
 #[cfg(test)]
@@ -206,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_list_is_read_as_it_stands() {
-        let config = fs::read_to_string(in_repository(CONFIG)).unwrap();
+        let config = fs::read_to_string(root().join(CONFIG)).unwrap();
         let names = allowed(&config).unwrap();
         assert!(names.contains(&"MIT".to_owned()) && names.iter().all(|n| !n.contains(' ')), "{names:?}");
         assert!(allowed("[bans]\nallow = [\"x\"]\n").is_err());

@@ -9,14 +9,13 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::command::{cargo, find, program, shown};
+use crate::command::{Ends, cargo, find, program, shown, soon};
 use crate::peers::measure::{Cores, busy_share};
 use crate::peers::server::Server;
 use crate::peers::table::median;
@@ -63,20 +62,13 @@ const VIEWS: [(View, &str); 3] = [(View::Nothing, "nothing"), (View::Screen, "sc
 /// # Errors
 /// nginx, `script` or the build is missing, or a load fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
     ensure!(find("script").is_some(), "script is not installed\nhint: apt-get install bsdutils");
-    let binary = binary(args.binary.as_deref())?;
-    remark_on_noise()?;
-    let dir = target().join("xtask/live-cost");
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir)?;
-    let server = Server::start(&Cores::choose()?, &dir)?;
-    let url = format!("http://{}/128", server.address());
+    let setup = Setup::new("live-cost", args.binary.as_deref())?;
     let mut rates = [const { Vec::new() }; VIEWS.len()];
     for round in 0..args.rounds {
         for step in 0..VIEWS.len() {
             let which = (round + step) % VIEWS.len();
-            let rate = once(args, &binary, &url, VIEWS[which].0, &dir)?;
+            let rate = once(args, &setup, VIEWS[which].0)?;
             println!("round {}, {}: {rate:.0} requests/s", round + 1, VIEWS[which].1);
             rates[which].push(rate);
         }
@@ -87,28 +79,38 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The loadlab to be measured: the one given, or a release build.
-///
-/// # Errors
-/// It does not build.
-pub fn binary(given: Option<&Path>) -> Result<PathBuf> {
-    if let Some(binary) = given {
-        return Ok(binary.to_owned());
-    }
-    shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?.ok("the build of loadlab")?;
-    Ok(target().join("release/loadlab"))
+/// What is measured, and against what.
+pub struct Setup {
+    /// The loadlab given, or a release build.
+    pub binary: PathBuf,
+    /// An empty folder.
+    pub dir: PathBuf,
+    /// A page of nginx.
+    pub url: String,
+    _server: Server,
 }
 
-/// Says so where this machine is busy.
-///
-/// # Errors
-/// The kernel does not tell.
-pub fn remark_on_noise() -> Result<()> {
-    let busy = busy_share(Duration::from_secs(1))?;
-    if busy > QUIET {
-        println!("this machine is {:.0} % busy with other things: figures are noise", busy * 100.0);
+impl Setup {
+    /// Starts nginx; says so where this machine is busy.
+    ///
+    /// # Errors
+    /// nginx or the build is missing.
+    pub fn new(name: &str, binary: Option<&Path>) -> Result<Setup> {
+        if binary.is_none() {
+            shown(&mut cargo(&["build", "--locked", "--release", "-p", "loadlab"]))?.ok("cargo build")?;
+        }
+        let busy = busy_share(Duration::from_secs(1))?;
+        if busy > QUIET {
+            println!("this machine is {:.0} % busy with other things: figures are noise", busy * 100.0);
+        }
+        let dir = target().join("xtask").join(name);
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir)?;
+        let server = Server::start(&Cores::choose()?, &dir)?;
+        let url = format!("http://{}/128", server.address());
+        let binary = binary.map_or_else(|| target().join("release/loadlab"), Path::to_owned);
+        Ok(Setup { binary, dir, url, _server: server })
     }
-    Ok(())
 }
 
 /// The table, and the largest cost.
@@ -142,54 +144,42 @@ fn reported(rates: &[Vec<f64>; VIEWS.len()]) -> (String, f64) {
 }
 
 /// One load; its ok responses per second.
-fn once(args: &Args, binary: &Path, url: &str, view: View, dir: &Path) -> Result<f64> {
-    let (out, err) = (dir.join("out.json"), dir.join("err"));
-    let mut words = vec![binary.display().to_string(), "bench".into(), url.into(), "--json".into()];
-    words.extend(["-c".into(), args.users.to_string(), "-d".into(), format!("{}s", args.seconds)]);
-    words.extend(match view {
-        View::Nothing => vec!["--quiet".to_owned()],
-        View::Screen => Vec::new(),
-        View::Page => vec!["--quiet".to_owned(), "--ui".to_owned()],
-    });
+fn once(args: &Args, setup: &Setup, view: View) -> Result<f64> {
+    let (out, err) = (setup.dir.join("out.json"), setup.dir.join("err"));
+    let view_words = match view {
+        View::Nothing => "--quiet",
+        View::Screen => "",
+        View::Page => "--quiet --ui",
+    };
     // Each on a terminal of its own, so that the kernel's scheduler takes none for a better one; the result goes to a
     // file, and so does what is reported where it is not to be drawn.
-    let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
     let reported = if view == View::Screen { String::new() } else { format!(" 2> '{}'", err.display()) };
-    let line = format!("stty cols 120 rows 40; {} > '{}'{reported}", quoted.join(" "), out.display());
+    let line = format!(
+        "stty cols 120 rows 40; '{}' bench '{}' --json -c {} -d {}s {view_words} > '{}'{reported}",
+        setup.binary.display(),
+        setup.url,
+        args.users,
+        args.seconds,
+        out.display()
+    );
     fs::write(&err, "")?;
     let mut command = program("script");
     command.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm-256color");
     command.stdout(Stdio::null()).stderr(Stdio::null());
-    let longest = Duration::from_secs(args.seconds) + SPARE;
-    ended(&mut command, (view == View::Page).then_some(err.as_path()), longest)?;
+    let mut child = Ends(command.spawn().context("cannot start the load")?);
+    let mut is_read = view != View::Page;
+    soon("the end of a load", Duration::from_secs(args.seconds) + SPARE, || {
+        if let Some(link) = link_in(&err).filter(|_| !is_read) {
+            is_read = true;
+            std::thread::spawn(move || follow(&link));
+        }
+        Ok(child.0.try_wait()?)
+    })?;
+    ensure!(is_read, "the page was never read");
     let text = fs::read_to_string(&out)?;
     let summary: Value = serde_json::from_str(&text)
         .with_context(|| format!("no result: {text}{}", fs::read_to_string(&err).unwrap_or_default()))?;
     summary["rate_per_s"]["ok"].as_f64().context("no rate in the result")
-}
-
-/// Runs a command to its end, with a reader of its page where it has one.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-fn ended(command: &mut Command, page: Option<&Path>, longest: Duration) -> Result<()> {
-    let since = Instant::now();
-    let mut child = command.spawn().context("cannot start the load")?;
-    let mut following = page.is_none();
-    loop {
-        if child.try_wait()?.is_some() {
-            ensure!(following, "the page was never read");
-            return Ok(());
-        }
-        if since.elapsed() > longest {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("a load did not end in {longest:?}");
-        }
-        if let Some(link) = page.filter(|_| !following).and_then(link_in) {
-            following = true;
-            std::thread::spawn(move || follow(&link));
-        }
-        sleep(Duration::from_millis(20));
-    }
 }
 
 fn link_in(err: &Path) -> Option<String> {

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::command::{all_tests, captured, cargo, program, shown};
-use crate::licences::{CONFIG, in_repository, workspaces};
+use crate::licences::{CONFIG, workspaces};
 use crate::peers;
 use crate::planted;
 use crate::root::{root, target};
@@ -125,7 +125,7 @@ fn licences() -> Outcome {
     let deny = cargo_deny()?;
     let workspaces = workspaces()?;
     for manifest in &workspaces {
-        let ran = shown(&mut deny.command(manifest, &["licenses", "bans", "sources"]))?;
+        let ran = shown(&mut check_with(&deny, manifest, &["licenses", "bans", "sources"]))?;
         ensure!(ran.status.success(), "cargo deny of {manifest}: {}", ran.status);
     }
     Ok(format!("{} workspaces: licences, sources and duplicates", workspaces.len()))
@@ -136,7 +136,7 @@ fn advisories() -> Outcome {
     let deny = cargo_deny()?;
     let workspaces = workspaces()?;
     for manifest in &workspaces {
-        let ran = captured(&mut deny.command(manifest, &["advisories"]), DENY)?;
+        let ran = captured(&mut check_with(&deny, manifest, &["advisories"]), DENY)?;
         if ran.status.success() {
             continue;
         }
@@ -157,22 +157,17 @@ fn is_out_of_reach(said: &str) -> bool {
     !has_found && said.contains("failed to fetch advisory database")
 }
 
-/// cargo-deny, wherever it is.
-struct CargoDeny(PathBuf);
-
-impl CargoDeny {
-    fn command(&self, manifest: &str, checks: &[&str]) -> std::process::Command {
-        let mut command = program(&self.0);
-        command.args(["--manifest-path", manifest, "--locked", "--config"]);
-        command.arg(in_repository(CONFIG)).arg("check").args(checks);
-        command
-    }
+fn check_with(deny: &Path, manifest: &str, checks: &[&str]) -> Command {
+    let mut command = program(deny);
+    command.args(["--manifest-path", manifest, "--locked", "--config"]);
+    command.arg(root().join(CONFIG)).arg("check").args(checks);
+    command
 }
 
 /// The one that is installed, or one that is installed below `target/` now.
-fn cargo_deny() -> Result<CargoDeny> {
+fn cargo_deny() -> Result<PathBuf> {
     if let Some(found) = crate::command::find("cargo-deny") {
-        return Ok(CargoDeny(found));
+        return Ok(found);
     }
     let root = target().join("xtask/cargo-deny");
     let own = root.join("bin/cargo-deny");
@@ -181,7 +176,7 @@ fn cargo_deny() -> Result<CargoDeny> {
         let ran = shown(command.arg(&root))?;
         ensure!(ran.status.success(), "cargo install cargo-deny: {}", ran.status);
     }
-    Ok(CargoDeny(own))
+    Ok(own)
 }
 
 fn write_page(rows: &[String]) -> Result<()> {
@@ -197,16 +192,7 @@ fn write_page(rows: &[String]) -> Result<()> {
         line("uname", &["-sr"])?
     );
     writeln!(made, "| step | found | took |\n|---|---|---|\n{}", rows.join("\n"))?;
-    let path = in_repository(PAGE);
-    let page = fs::read_to_string(&path).context(PAGE)?;
-    fs::write(&path, replaced(&page, &made)?).context(PAGE)
-}
-
-/// A page with other text between its marks.
-fn replaced(page: &str, text: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no `{BEGIN}`"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no `{END}`"))?;
-    Ok(format!("{before}{BEGIN}\n\n{text}\n{END}{after}"))
+    peers::write_between(PAGE, (BEGIN, END), &format!("\n{made}\n"))
 }
 
 #[cfg(test)]
@@ -220,12 +206,5 @@ mod tests {
         assert!(!is_out_of_reach("error[vulnerability]: use after free\nadvisories FAILED"));
         assert!(!is_out_of_reach(&format!("{fetch}\nerror[vulnerability]: use after free")));
         assert!(!is_out_of_reach("error: failed to parse the configuration"));
-    }
-
-    #[test]
-    fn the_page_keeps_what_stands_around_the_table() {
-        let page = format!("# Long\n\n{BEGIN}\nold\n{END}\n\nEnd.\n");
-        assert_eq!(replaced(&page, "new\n").unwrap(), format!("# Long\n\n{BEGIN}\n\nnew\n\n{END}\n\nEnd.\n"));
-        assert!(replaced("# Long\n", "new").is_err());
     }
 }

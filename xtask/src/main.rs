@@ -56,12 +56,6 @@ enum Task {
     House,
     /// Hold a million connections from one process, one request answered on each
     BenchMillion(million::Args),
-    /// The part of it in a network namespace of its own
-    #[command(hide = true)]
-    MillionInside { connections: u64, users: u64, threads: u64 },
-    /// One of its servers
-    #[command(hide = true)]
-    MillionServer,
     /// Compare loadlab with the load generators installed here
     BenchPeers(peers::Args),
     /// Run systems with a planted weakness, and see whether `loadlab run` names it
@@ -81,8 +75,6 @@ fn main() -> ExitCode {
         Task::Notices => notices::write(),
         Task::House => house::run(),
         Task::BenchMillion(args) => million::run(&args),
-        Task::MillionInside { connections, users, threads } => million::inside(connections, users, threads),
-        Task::MillionServer => million::server(),
         Task::BenchPeers(args) => peers::run(&args),
         Task::Planted(args) => planted::run(&args),
         Task::Book(args) => book::run(&args),

@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::licences::{in_repository, metadata, text};
+use crate::licences::{metadata, text};
+use crate::root::root;
 use crate::steps::Outcome;
 
 /// The file.
@@ -26,7 +27,7 @@ const NAMES: &[&str] = &["license", "licence", "copying", "notice", "unlicense",
 /// It cannot be made or written.
 pub fn write() -> Result<std::process::ExitCode> {
     let notices = notices()?;
-    fs::write(in_repository(FILE), &notices).context(FILE)?;
+    fs::write(root().join(FILE), &notices).context(FILE)?;
     println!("{FILE}: {} KB", notices.len() / 1000);
     Ok(std::process::ExitCode::SUCCESS)
 }
@@ -37,7 +38,7 @@ pub fn write() -> Result<std::process::ExitCode> {
 /// It is not what the dependencies make it.
 pub fn step() -> Outcome {
     let notices = notices()?;
-    let written = fs::read_to_string(in_repository(FILE)).context(FILE)?;
+    let written = fs::read_to_string(root().join(FILE)).context(FILE)?;
     ensure!(written == notices, "{FILE} is out of date\nhint: `cargo xtask notices` writes it anew");
     Ok(format!("{} KB", notices.len() / 1000))
 }
@@ -68,7 +69,7 @@ fn notices() -> Result<String> {
     }
     for (name, what, file) in ASSETS {
         writeln!(list, "{name}\n    {what}")?;
-        let text = fs::read_to_string(in_repository(file)).context(*file)?;
+        let text = fs::read_to_string(root().join(file)).context(*file)?;
         texts.entry(plain(&text)).or_default().insert((*name).to_owned());
     }
     ensure!(count > 0 && !texts.is_empty(), "the binary has no dependencies?");

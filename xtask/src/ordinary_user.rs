@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use crate::blocks::blocks;
 use crate::command::{program, shown};
+use crate::lab::Record;
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
@@ -127,27 +127,12 @@ fn recorded(home: &Path) -> Outcome {
     ensure!(run.join("report.html").is_file(), "no report in {}", run.display());
     let mode = run.metadata()?.permissions().mode() & 0o777;
     ensure!(mode == 0o700, "others may look into the record: mode {mode:o}");
-    let mut trials = 0;
-    for summary in summaries(&run)? {
-        let summary: Value = serde_json::from_slice(&fs::read(&summary)?)?;
+    let trials = Record::read(&run)?.trials;
+    for summary in trials.iter().map(|trial| &trial.summary) {
         ensure!(summary["verdict"] == "pass", "a trial's verdict is {}", summary["verdict"]);
         let memory = summary["components"]["service"]["memory_bytes"]["max"].as_f64().unwrap_or(0.0);
         ensure!(memory > 0.0, "no memory of the service: {}", summary["components"]);
-        trials += 1;
     }
-    ensure!(trials > 0, "no trial in {}", run.display());
-    Ok(format!("{trials} trials"))
-}
-
-fn summaries(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(summaries(&path)?);
-        } else if path.ends_with("summary.json") {
-            found.push(path);
-        }
-    }
-    Ok(found)
+    ensure!(!trials.is_empty(), "no trial in {}", run.display());
+    Ok(format!("{} trials", trials.len()))
 }

@@ -1,13 +1,12 @@
 //! The README's commands, run as they stand: each block fenced as `sh`, from the repository's folder, in the order of the
 //! page. Those of the book are run by [`crate::book::commands`].
 
-use std::ffi::OsString;
-use std::{env, fs};
+use std::fs;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, ensure};
 
 use crate::blocks::blocks;
-use crate::command::{program, shown};
+use crate::command::{path_with, program, shown};
 use crate::root::{root, target};
 use crate::steps::Outcome;
 
@@ -20,6 +19,8 @@ const THIS: &str = "cargo xtask test";
 /// There is no README, no block to run in it, or a block fails.
 pub fn run_all() -> Outcome {
     let text = fs::read_to_string(root().join("README.md")).context("README.md")?;
+    // So that the README may say `loadlab`.
+    let path = path_with(&[target().join("release")])?;
     let (mut ran, mut left_out) = (0, 0);
     for block in blocks(&text) {
         let lines: Vec<_> = block.text.lines().filter(|l| !l.trim_start().starts_with(THIS)).collect();
@@ -32,7 +33,7 @@ pub fn run_all() -> Outcome {
         }
         let script = lines.join("\n");
         let mut command = program("bash");
-        command.args(["-euo", "pipefail", "-c", &script]).env("PATH", path()?);
+        command.args(["-euo", "pipefail", "-c", &script]).env("PATH", &path);
         // `cargo install` must leave the user's own programs alone.
         command.env("CARGO_INSTALL_ROOT", target().join("xtask/installed"));
         let done = shown(&mut command)?;
@@ -41,11 +42,4 @@ pub fn run_all() -> Outcome {
     }
     ensure!(ran > 0, "README.md has no block fenced as sh to run");
     Ok(format!("{ran} blocks run, {left_out} left out with a reason"))
-}
-
-/// With the release build in front, so that the README may say `loadlab`.
-fn path() -> Result<OsString> {
-    let old = env::var_os("PATH").unwrap_or_default();
-    let own = target().join("release");
-    Ok(env::join_paths(std::iter::once(own).chain(env::split_paths(&old)))?)
 }

@@ -6,27 +6,21 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::command::{find, program};
-use crate::live_cost::{SPARE, binary, remark_on_noise};
-use crate::peers::measure::Cores;
-use crate::peers::server::Server;
+use crate::command::{Ends, program, sooner_or_later};
+use crate::live_cost::{SPARE, Setup};
 use crate::peers::table::median;
-use crate::root::target;
 
 /// By how much lateness with components may differ from lateness without: a share of the latter.
 const MOST: f64 = 0.1;
 /// Watching fifty components may take so much of a core.
 const MOST_CPU: f64 = 0.01;
-/// Requests a second.
-const RATES: [u64; 2] = [1, 100];
 /// The watcher's threads, by the beginning of their name.
 const WATCHER: &str = "loadlab-watch";
 
@@ -39,8 +33,8 @@ pub struct Args {
     /// Rounds; each has one load with components and one without, at each rate
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Only this rate, in requests a second; may be repeated
-    #[arg(long, value_name = "N", value_parser = rate)]
+    /// Requests a second; may be repeated
+    #[arg(long, value_name = "N", default_values_t = [1, 100])]
     rate: Vec<u64>,
     /// Components
     #[arg(long, default_value_t = 50)]
@@ -51,12 +45,6 @@ pub struct Args {
     /// Fail where lateness differs by more than 10 %, or the watcher takes more than 1 % of a core
     #[arg(long)]
     strict: bool,
-}
-
-/// One of those that are measured.
-fn rate(text: &str) -> Result<u64, String> {
-    let known = RATES.iter().find(|rate| rate.to_string() == text);
-    known.copied().ok_or_else(|| format!("one of {RATES:?}"))
 }
 
 /// What the loads of one kind came to.
@@ -86,22 +74,14 @@ impl Seen {
 /// # Errors
 /// nginx or the build is missing, or a load fails.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
-    let binary = binary(args.binary.as_deref())?;
-    remark_on_noise()?;
-    let dir = target().join("xtask/watch-cost");
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(&dir)?;
-    let server = Server::start(&Cores::choose()?, &dir)?;
-    let url = format!("http://{}/128", server.address());
-    let mut seen = RATES.map(|_| [const { Seen { late_ms: Vec::new(), cpu: Vec::new() } }; 2]);
+    let setup = Setup::new("watch-cost", args.binary.as_deref())?;
+    let mut seen: Vec<[Seen; 2]> = args.rate.iter().map(|_| Default::default()).collect();
     for round in 0..args.rounds {
-        let is_asked = |rate: &u64| args.rate.is_empty() || args.rate.contains(rate);
-        for (i, rate) in RATES.iter().enumerate().filter(|(_, rate)| is_asked(rate)) {
+        for (i, rate) in args.rate.iter().enumerate() {
             for step in 0..2 {
                 let with = (round + step) % 2;
                 let components = if with == 1 { args.components } else { 0 };
-                let (late_ms, cpu) = once(args, &binary, &plan(&url, *rate, args.seconds, components), &dir)?;
+                let (late_ms, cpu) = once(args, &setup, &plan(&setup.url, *rate, args.seconds, components))?;
                 println!(
                     "round {}, {rate}/s, {components} components: late at most {:.3} ms, watcher {:.2} % of a core",
                     round + 1,
@@ -113,18 +93,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             }
         }
     }
-    let (text, is_much) = table(&seen);
+    let (text, is_much) = table(&args.rate, &seen);
     println!("\n{text}");
     Ok(if args.strict && is_much { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The table, and whether it is more than it may be.
-fn table(seen: &[[Seen; 2]; RATES.len()]) -> (String, bool) {
+fn table(rates: &[u64], seen: &[[Seen; 2]]) -> (String, bool) {
     let mut text = String::from(
         "| rate | late p99 without | late p99 with | with / without | watcher, of a core |\n|---|---|---|---|---|\n",
     );
     let mut is_much = false;
-    for (rate, [without, with]) in RATES.iter().zip(seen).filter(|(_, [_, with])| !with.cpu.is_empty()) {
+    for (rate, [without, with]) in rates.iter().zip(seen) {
         let (before, after) = (without.p99_ms(*rate), with.p99_ms(*rate));
         let cpu = median(with.cpu.clone()).unwrap_or(f64::NAN);
         is_much |= (after / before - 1.0).abs() > MOST || cpu > MOST_CPU;
@@ -158,16 +138,22 @@ fn plan(url: &str, rate: u64, seconds: u64, components: usize) -> String {
 }
 
 /// One run: latenesses in milliseconds, and the watcher's share of a core.
-fn once(args: &Args, binary: &Path, plan: &str, dir: &Path) -> Result<(Vec<f64>, f64)> {
+fn once(args: &Args, setup: &Setup, plan: &str) -> Result<(Vec<f64>, f64)> {
+    let dir = &setup.dir;
     let (path, out) = (dir.join("plan.yaml"), dir.join("record"));
     fs::write(&path, plan)?;
     let _ = fs::remove_dir_all(&out);
-    let mut command = program(binary);
+    let mut command = program(&setup.binary);
     command.args(["run", "--quiet", "--out"]).arg(&out).arg(&path);
     command.stdout(Stdio::null()).stderr(fs::File::create(dir.join("err"))?);
-    let mut child = command.spawn().context("cannot start the load")?;
-    // Coming up and going down take their time, too.
-    let cpu_ns = watched(&mut child, Duration::from_secs(args.seconds) + 2 * SPARE)?;
+    let mut child = Ends(command.spawn().context("cannot start the load")?);
+    // CPU time of its watcher. Coming up and going down take their time, too.
+    let mut cpu_ns = 0;
+    let longest = Duration::from_secs(args.seconds) + 2 * SPARE;
+    sooner_or_later("the end of a load", (longest, Duration::from_millis(230)), || {
+        cpu_ns = cpu_ns.max(watcher_ns(child.0.id()));
+        Ok(child.0.try_wait()?)
+    })?;
     let trial = out.join("cases/default/1");
     let reported = || fs::read_to_string(dir.join("err")).unwrap_or_default();
     let text = fs::read_to_string(trial.join("summary.json"))
@@ -184,22 +170,6 @@ fn once(args: &Args, binary: &Path, plan: &str, dir: &Path) -> Result<(Vec<f64>,
 fn lates(ticks: &str) -> Result<Vec<f64>> {
     let ticks = ticks.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
     Ok(ticks.iter().filter_map(|tick| tick["late_ms"]["max"].as_f64()).collect())
-}
-
-/// Waits for it to end: CPU time of its watcher, in nanoseconds.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-fn watched(child: &mut Child, longest: Duration) -> Result<u64> {
-    let (since, mut most) = (Instant::now(), 0);
-    while child.try_wait()?.is_none() {
-        if since.elapsed() > longest {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("a load did not end in {longest:?}");
-        }
-        most = most.max(watcher_ns(child.id()));
-        sleep(Duration::from_millis(230));
-    }
-    Ok(most)
 }
 
 /// What the kernel's scheduler gave to threads of that name so far.
@@ -224,13 +194,14 @@ mod tests {
         let seen = |late_ms: &[f64], cpu: f64| Seen { late_ms: late_ms.to_vec(), cpu: vec![cpu] };
         let many: Vec<f64> = (1..=200).map(f64::from).collect();
         let slow = [seen(&many, 0.0), seen(&many, 0.004)];
-        let (text, is_much) = table(&[slow, [seen(&[1.0, 3.0, 2.0], 0.0), seen(&[2.1, 2.1], 0.006)]]);
+        let (text, is_much) =
+            table(&[1, 100], &[slow, [seen(&[1.0, 3.0, 2.0], 0.0), seen(&[2.1, 2.1], 0.006)]]);
         assert!(text.contains("| 1/s | 198.0000 ms | 198.0000 ms | 1.000 | 0.40 % |"), "{text}");
         assert!(text.contains("| 100/s | 2.0000 ms | 2.1000 ms | 1.050 | 0.60 % |"), "{text}");
         assert!(!is_much);
         let slow = || [seen(&many, 0.0), seen(&many, 0.004)];
-        assert!(table(&[slow(), [seen(&[1.0], 0.0), seen(&[1.2], 0.0)]]).1);
-        assert!(table(&[slow(), [seen(&[1.0], 0.0), seen(&[1.0], 0.02)]]).1);
+        assert!(table(&[1, 100], &[slow(), [seen(&[1.0], 0.0), seen(&[1.2], 0.0)]]).1);
+        assert!(table(&[1, 100], &[slow(), [seen(&[1.0], 0.0), seen(&[1.0], 0.02)]]).1);
     }
 
     #[test]

@@ -33,6 +33,9 @@ const LISTENER: u64 = 1;
 /// Answers GET requests on a port of 127.0.0.1, which it prints as `ready ADDRESS:PORT`
 #[derive(Parser)]
 struct Args {
+    /// This port, perhaps together with other stubs, instead of a free one
+    #[arg(long, default_value_t = 0)]
+    port: u16,
     /// At which rate a second the requests fall due; without, truth is not told
     #[arg(long)]
     rate: Option<f64>,
@@ -69,8 +72,9 @@ impl Stub {
         let listener = net::socket_with(net::AddressFamily::INET, net::SocketType::STREAM, flags, None)?;
         // Connections inherit it.
         stamp_arrivals(&listener).context("receive timestamps")?;
-        net::bind(&listener, &SocketAddrV4::new([127, 0, 0, 1].into(), 0))?;
-        net::listen(&listener, 4096)?;
+        net::sockopt::set_socket_reuseport(&listener, args.port != 0)?;
+        net::bind(&listener, &SocketAddrV4::new([127, 0, 0, 1].into(), args.port))?;
+        net::listen(&listener, 65_535)?;
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&poll, std::io::stdin(), epoll::EventData::new_u64(STDIN), epoll::EventFlags::IN)?;
         epoll::add(&poll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;

@@ -133,47 +133,6 @@ impl Encoder {
     }
 }
 
-/// Writes a log to anything; every interval reaches it in one `write_all`.
-pub struct Writer<W> {
-    out: W,
-    encoder: Encoder,
-}
-
-impl<W: Write> Writer<W> {
-    /// Writes the header.
-    ///
-    /// # Errors
-    /// What `out` answers.
-    pub fn new(mut out: W) -> io::Result<Writer<W>> {
-        out.write_all(HEADER.as_bytes())?;
-        Ok(Writer { out, encoder: Encoder::new()? })
-    }
-
-    /// Writes one interval of one load, which begins at `from_s` on the trial's clock.
-    ///
-    /// # Errors
-    /// What `out` answers.
-    pub fn interval(
-        &mut self,
-        load: &str,
-        from_s: f64,
-        length_s: f64,
-        series: &Series,
-        by_tag: &BTreeMap<String, TagMeasured>,
-    ) -> io::Result<()> {
-        let lines = self.encoder.interval(load, from_s, length_s, series, by_tag)?;
-        match lines.is_empty() {
-            true => Ok(()),
-            false => self.out.write_all(lines),
-        }
-    }
-
-    /// What it wrote to.
-    pub fn into_inner(self) -> W {
-        self.out
-    }
-}
-
 /// A nanosecond value in the log's microseconds: the nearest, but nothing that took time becomes 0.
 fn to_micros(ns: u64) -> u64 {
     match ns {

@@ -7,7 +7,7 @@ use hdrhistogram::serialization::Deserializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use loadlab_record::Histogram;
 use loadlab_record::histogram::MAX_NS;
-use loadlab_record::hlog::{self, HlogError, Interval, Log, Writer};
+use loadlab_record::hlog::{self, Encoder, HlogError, Interval, Log};
 use loadlab_record::load::{Series, TagMeasured};
 use proptest::prelude::*;
 
@@ -21,9 +21,8 @@ fn of(values_ns: &[u64]) -> Histogram {
 
 fn log_of(response_ok: Histogram) -> Vec<u8> {
     let series = Series { response_ok, ..Series::default() };
-    let mut writer = Writer::new(Vec::new()).unwrap();
-    writer.interval("main", 3.0, 1.0, &series, &ByTag::new()).unwrap();
-    writer.into_inner()
+    let lines = Encoder::new().unwrap().interval("main", 3.0, 1.0, &series, &ByTag::new()).unwrap().to_vec();
+    [hlog::HEADER.as_bytes(), &lines].concat()
 }
 
 fn read(bytes: &[u8]) -> Result<Log, HlogError> {
@@ -32,7 +31,7 @@ fn read(bytes: &[u8]) -> Result<Log, HlogError> {
 
 /// A log of two loads, three seconds, several series and a tag that needs escaping.
 fn rich_log() -> (Vec<u8>, Vec<(String, Histogram)>) {
-    let mut writer = Writer::new(Vec::new()).unwrap();
+    let (mut log, mut encoder) = (hlog::HEADER.as_bytes().to_vec(), Encoder::new().unwrap());
     let mut expected = Vec::new();
     for second in 0..3u64 {
         for load in ["browse", "buy; 50% off"] {
@@ -45,7 +44,7 @@ fn rich_log() -> (Vec<u8>, Vec<(String, Histogram)>) {
             }
             tag.response_censored.record(30_000_000_000);
             let by_tag = BTreeMap::from([("a page, of %2C.things".to_owned(), tag.clone())]);
-            writer.interval(load, second as f64, 1.0, &series, &by_tag).unwrap();
+            log.extend(encoder.interval(load, second as f64, 1.0, &series, &by_tag).unwrap());
             expected.extend([
                 ("response".to_owned(), series.response_ok),
                 ("late".to_owned(), series.late),
@@ -54,7 +53,7 @@ fn rich_log() -> (Vec<u8>, Vec<(String, Histogram)>) {
             ]);
         }
     }
-    (writer.into_inner(), expected)
+    (log, expected)
 }
 
 fn close(got_ns: u64, want_ns: u64) -> bool {

@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
+
+use crate::house::normal;
 
 /// The book's folder in the repository.
 const DOCS: &str = "docs";
@@ -100,7 +102,7 @@ fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BT
     let (file, heading) =
         target.split_once('#').map_or((target, String::new()), |(f, h)| (f, format!("#{h}")));
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
-    let mut found = normal(&folder.join(file));
+    let mut found = normal(&folder.join(file)).unwrap_or_default();
     // A folder is its README.
     if !files.contains(&found) {
         found = if found.is_empty() { "README.md".to_owned() } else { format!("{found}/README.md") };
@@ -118,20 +120,6 @@ fn target_of(page: &str, target: &str, files: &BTreeSet<String>, linked: &mut BT
         there.push_str("index.md");
     }
     format!("{}{there}{heading}", "../".repeat(up))
-}
-
-fn normal(path: &Path) -> String {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::Normal(name) => out.push(name),
-            Component::ParentDir => {
-                out.pop();
-            }
-            _ => {}
-        }
-    }
-    out.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -208,7 +196,7 @@ mod tests {
                     if target.contains("://") || file.is_empty() {
                         continue;
                     }
-                    let found = normal(&Path::new(page).parent().unwrap().join(file));
+                    let found = normal(&Path::new(page).parent().unwrap().join(file)).unwrap();
                     let found =
                         found.strip_suffix("index.md").map_or(found.clone(), |dir| format!("{dir}README.md"));
                     assert!(

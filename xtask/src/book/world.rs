@@ -3,29 +3,29 @@
 //! `loadlab-runs/edges`, `before` and `after`.
 
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::{env, fs, thread};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use crate::command::{program, shown};
+use crate::command::{LONGEST, captured, path_with, program, shown};
+use crate::peers::measure::Cores;
+use crate::peers::server::Server;
 use crate::root::target;
 
 /// The port the book speaks of.
 const WRITTEN: &str = "127.0.0.1:8080";
 const SHORT: &str = include_str!("short.sh");
 
-const PLAN: &str = "loadlab: 1\nname: edges\nload:\n  users: 2\n  duration: 300ms\n  \
+const PLAN: &str = "loadlab: 1\nname: edges\nsystem: { components: { edge: { run: exec sleep 60 } } }\nload:\n  users: 2\n  duration: 300ms\n  \
     journey: [{ get: \"http://127.0.0.1:8080/\", tags: [page] }]\n\
     matrix:\n  - { name: control, edge_cpu: none }\n  - { name: 1% CPU, edge_cpu: 1% }\nexpect: [\"errors == 0\"]\n";
 
 /// All of it.
 pub struct World {
     dir: PathBuf,
-    server: String,
+    server: Server,
 }
 
 impl World {
@@ -44,9 +44,7 @@ impl World {
         let short = SHORT.replacen("set -u\n", &format!("set -u\nLOADLAB='{quoted}'\n"), 1);
         fs::write(bin.join("loadlab"), short)?;
         fs::set_permissions(bin.join("loadlab"), fs::Permissions::from_mode(0o755))?;
-        let listener = TcpListener::bind("127.0.0.1:0").context("a port for the server")?;
-        let server = listener.local_addr()?.to_string();
-        thread::spawn(move || serve(&listener));
+        let server = Server::start(&Cores::choose()?, &dir.join("server"))?;
         let world = World { dir, server };
         world.furnish(&first)?;
         Ok(world)
@@ -79,7 +77,7 @@ impl World {
 
     /// A text with the server's real address.
     pub fn here(&self, text: &str) -> String {
-        text.replace(WRITTEN, &self.server)
+        text.replace(WRITTEN, &self.server.any.to_string())
     }
 
     /// The path with `loadlab` in front.
@@ -87,66 +85,11 @@ impl World {
     /// # Errors
     /// A folder's name cannot be in a path.
     pub fn path(&self) -> Result<OsString> {
-        let old = env::var_os("PATH").unwrap_or_default();
-        let own = std::iter::once(self.dir.join("bin"));
-        Ok(env::join_paths(own.chain(env::split_paths(&old)))?)
+        path_with(&[self.dir.join("bin")])
     }
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target)?;
-        }
-    }
+    captured(program("cp").arg("-a").arg(from).arg(to), LONGEST)?.ok("cp")?;
     Ok(())
-}
-
-/// Answers every request with 200, for as long as this program lives.
-fn serve(listener: &TcpListener) {
-    for stream in listener.incoming().flatten() {
-        thread::spawn(move || {
-            // Whoever goes away is not missed.
-            let _ = answer_all(&stream);
-        });
-    }
-}
-
-fn answer_all(stream: &TcpStream) -> std::io::Result<()> {
-    stream.set_nodelay(true)?;
-    let mut requests = BufReader::new(stream);
-    let mut answers = stream;
-    loop {
-        let (mut length, mut closes, mut line) = (0, false, String::new());
-        loop {
-            line.clear();
-            if requests.read_line(&mut line)? == 0 {
-                return Ok(());
-            }
-            let text = line.trim_end().to_ascii_lowercase();
-            if let Some(n) = text.strip_prefix("content-length:") {
-                length = n.trim().parse().unwrap_or(0);
-            }
-            closes |= text == "connection: close";
-            if text.is_empty() {
-                break;
-            }
-        }
-        std::io::copy(&mut requests.by_ref().take(length), &mut std::io::sink())?;
-        let ends = if closes { "Connection: close\r\n" } else { "" };
-        let body = "{\"token\":\"t\",\"stored\":1,\"status\":\"ok\"}";
-        let head = format!(
-            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
-            body.len()
-        );
-        answers.write_all(format!("{head}{ends}\r\n{body}").as_bytes())?;
-        if closes {
-            return Ok(());
-        }
-    }
 }

@@ -78,7 +78,7 @@ fn resolve(house: &House, page: &str, target: &str) -> Result<(), String> {
 }
 
 /// Without `.` and `..`; nothing when it leads out.
-fn normal(path: &Path) -> Option<String> {
+pub fn normal(path: &Path) -> Option<String> {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {

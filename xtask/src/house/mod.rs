@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::root;
 use crate::steps::Outcome;
+pub use links::normal;
 use rust::Source;
 
 /// Every file of the repository, read once.

@@ -13,8 +13,6 @@ const BALANCER: &str = "load-balancer";
 const EDGES: [&str; 4] = ["edge1", "edge2", "edge3", "edge4"];
 const BACKENDS: [&str; 2] = ["backend1", "backend2"];
 const TAGS: [&str; 3] = ["popular", "rare", "search"];
-const USERS: f64 = 10.0;
-const MIB: f64 = 1_048_576.0;
 /// What a limit of 1 % may measure: it is enforced in periods of 100 ms, of which a few seconds have few …
 const ONE_PERCENT: f64 = 1.2;
 /// … and charged by ticks: each core may run a process so far beyond its quota, in seconds, before it is stopped there.
@@ -43,44 +41,33 @@ pub fn check(_: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
             format!("no column `{column}` in report.md")
         });
     }
-    let scratch = record.dir.join("scratch");
-    claims.claim(!scratch.exists(), || format!("{} was left behind", scratch.display()));
     Ok(())
 }
 
 /// Every kind of request was sent; searches reached a backend and most of the rest did not.
 fn counts(trial: &Trial, claims: &mut Claims) {
-    let case = &trial.case;
-    let ok = |tag: &str| trial.number(&format!("/by_tag/{tag}/requests/ok"));
-    let sum: f64 = TAGS.iter().map(|tag| ok(tag)).sum();
-    claims.same(format!("{case}: ok of all tags"), sum, trial.number("/requests/ok"));
-    for tag in TAGS {
-        claims.claim(ok(tag) > 0.0, || format!("{case}: no answer to `{tag}`"));
+    let of_tag = |tag: &str| format!("by_tag/{tag}/requests/ok");
+    let sum = TAGS.map(of_tag).join(" + ");
+    for served in TAGS.map(of_tag).iter().chain(&BACKENDS.map(|name| format!("probes/{name}_served/last"))) {
+        trial.hold(claims, &[&format!("0 < {served}")]);
     }
-    let served = BACKENDS.map(|name| trial.number(&format!("/probes/{name}_served/last")));
-    claims.claim(served.iter().all(|n| *n > 0.0), || format!("{case}: backends served {served:?}"));
-    let served: f64 = served.iter().sum();
-    claims.claim(ok("search") <= served && served < sum, || {
-        format!("{case}: backends served {served} of {sum}, {} of them searches", ok("search"))
-    });
-    let concurrency = trial.number("/concurrency_mean");
-    claims.claim(concurrency > USERS / 2.0 && concurrency <= USERS, || {
-        format!("{case}: {concurrency} of {USERS} users had a request under way")
-    });
+    let served = BACKENDS.map(|name| format!("probes/{name}_served/last")).join(" + ");
+    let all = [
+        &format!("{sum} == requests/ok"),
+        &format!("by_tag/search/requests/ok <= {served} < {sum}"),
+        "5 < concurrency_mean <= 10",
+    ];
+    trial.hold(claims, &all);
 }
 
 /// Everything that `docker stats` would tell of it is known; the network is its own only in a namespace.
 fn watched(trial: &Trial, name: &str, claims: &mut Claims) {
-    for figure in
-        ["cpu_percent/mean", "memory_bytes/mean", "block_bytes/read", "block_bytes/written", "pids_max"]
-    {
-        let value = trial.number(&format!("/components/{name}/{figure}"));
-        claims.claim(value >= 0.0, || format!("{}: {figure} of {name} is not known", trial.case));
+    for figure in ["cpu_percent/mean", "memory_bytes/mean", "block_bytes/read", "block_bytes/written"] {
+        trial.hold(claims, &[&format!("0 <= components/{name}/{figure}")]);
     }
     // Master and worker; where there is a cache its manager, and in the first minute its loader.
-    let least = if EDGES.contains(&name) { 3.0 } else { 2.0 };
-    let pids = trial.number(&format!("/components/{name}/pids_max"));
-    claims.claim(pids >= least, || format!("{}: {pids} processes of {name}", trial.case));
+    let least = if EDGES.contains(&name) { 3 } else { 2 };
+    trial.hold(claims, &[&format!("{least} <= components/{name}/pids_max")]);
 }
 
 /// The limits of a tier are those of its case, and held.
@@ -89,28 +76,33 @@ fn limited(trial: &Trial, names: &[&str], tier: &str, claims: &mut Claims) {
     let other = if tier == "edge" { "balancer_cpu" } else { "edge_cpu" };
     for name in names {
         let what = format!("{}: {name}", trial.case);
-        let number = |path: &str| trial.number(&format!("/components/{name}/{path}"));
-        let (used, stopped_s) = (number("cpu_percent/mean"), number("throttled_s"));
+        let number = |path: &str| trial.number(&format!("components/{name}/{path}"));
         let none = number("cpu_limit").is_nan();
         claims.same(format!("{what}: is not limited in CPU"), none, cpu == "none");
         if cpu == "1%" {
-            let window_s = trial.number("/window/to_s") - trial.number("/window/from_s");
+            let window_s = trial.number("window/to_s") - trial.number("window/from_s");
             let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
             let most = ONE_PERCENT + 100.0 * cores * OVERRUN_S / window_s;
-            claims.claim(used <= most, || format!("{what}: used {used} % of a core under a limit of 1 %"));
-            claims.claim(stopped_s >= 0.0, || format!("{what}: its throttled time is not known"));
+            let used = [
+                &format!("components/{name}/cpu_percent/mean <= {most}"),
+                &format!("0 <= components/{name}/throttled_s"),
+            ];
+            trial.hold(claims, &used.map(String::as_str));
         }
-        let (limit, max) = (number("memory_bytes/limit"), number("memory_bytes/max"));
-        claims.same(format!("{what}: is not limited in memory"), limit.is_nan(), memory == "none");
+        let none = number("memory_bytes/limit").is_nan();
+        claims.same(format!("{what}: is not limited in memory"), none, memory == "none");
         if memory != "none" {
-            let wanted: f64 = memory.trim_end_matches("MiB").parse().unwrap_or(f64::NAN);
-            claims.same(format!("{what}: limit of memory"), limit / MIB, wanted);
-            claims.claim(max <= limit, || format!("{what}: {max} bytes under a limit of {limit}"));
-            claims.claim(number("oom_kills") >= 0.0, || format!("{what}: kills for memory are not known"));
+            let mib = memory.trim_end_matches("MiB");
+            let used = [
+                &format!("components/{name}/memory_bytes/limit == 1048576 * {mib}"),
+                &format!("components/{name}/memory_bytes/max <= components/{name}/memory_bytes/limit"),
+                &format!("0 <= components/{name}/oom_kills"),
+            ];
+            trial.hold(claims, &used.map(String::as_str));
         }
     }
     // A tier that is limited alone is what the others wait for.
-    let stopped_s: f64 = names.iter().map(|n| trial.number(&format!("/components/{n}/throttled_s"))).sum();
+    let stopped_s: f64 = names.iter().map(|n| trial.number(&format!("components/{n}/throttled_s"))).sum();
     match (cpu, trial.value(other)) {
         ("none", _) => claims.same(format!("{}: {tier} was stopped, s", trial.case), stopped_s, 0.0),
         (_, "none") => claims.claim(stopped_s > 0.0, || format!("{}: {tier} was never stopped", trial.case)),
@@ -125,8 +117,8 @@ fn slower(record: &Record, claims: &mut Claims) {
         claims.claim(false, || "no case `control` or `edges 1% CPU`".to_owned());
         return;
     };
-    let used: f64 = EDGES.iter().map(|n| control.number(&format!("/components/{n}/cpu_percent/mean"))).sum();
-    let (free, held) = (control.number("/rate_per_s/ok"), capped.number("/rate_per_s/ok"));
+    let used: f64 = EDGES.iter().map(|n| control.number(&format!("components/{n}/cpu_percent/mean"))).sum();
+    let (free, held) = (control.number("rate_per_s/ok"), capped.number("rate_per_s/ok"));
     claims.claim(used < 12.0 || held < free, || {
         format!("edges used {used} % in `control`; {free}/s there, and {held}/s at 1 % each")
     });

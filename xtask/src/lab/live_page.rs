@@ -2,13 +2,13 @@
 
 use std::net::TcpStream;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
+use crate::command::{Ends, soon};
 use crate::in_browser::in_a_browser;
 
 /// The front end may take so long to come up, and the trial to end.
@@ -24,60 +24,40 @@ const NOTE: &str = "(() => {
   }).observe(state, { childList: true, characterData: true, subtree: true });
 })()";
 
-/// A page that is loaded anew has no notes any more; one that asks for its numbers has asked for more than this.
-const ASKED: &str = "performance.getEntriesByType('resource').filter((e) => !/(page.css|world.js|page.js|events)$/.test(e.name)).length";
-
-/// What was seen of the page.
-pub struct Seen {
-    /// The messages it counted when the front end went down.
-    pub last: f64,
-    /// How often the number changed under its reader's eyes.
-    pub updates: u64,
-    /// Requests that the page made beside its own files and the one stream of updates.
-    pub asked: u64,
-    /// Circles on the map.
-    pub countries: u64,
-    /// Ribbons between currencies.
-    pub ribbons: u64,
-    /// What its scripts complained of.
-    pub console: Vec<String>,
-}
+/// What was seen of the page: the messages it counted when the front end went down, how often that number changed before,
+/// requests beside its own files and the one stream of updates (a page that is loaded anew has no notes any more), circles
+/// on the map, and ribbons between currencies.
+const SEEN: &str = "({
+  last: noted.ended,
+  updates: noted.updates,
+  asked: performance.getEntriesByType('resource').filter((e) => !/(page.css|world.js|page.js|events)$/.test(e.name)).length,
+  countries: noted.countries,
+  ribbons: noted.ribbons,
+})";
 
 /// Starts a run, once there is a browser; opens the page of the front end at a port, as soon as there is one, and watches
-/// it until the front end ends it. Whether the run `is_alive` is asked until then.
+/// it until the front end ends it. What was seen, and what its scripts complained of.
 ///
 /// # Errors
 /// The run does not start or ends too early, there is no page in time, or the browser fails.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-pub fn watch<R>(
+pub fn watch(
     port: u16,
     picture: &Path,
-    start: impl FnOnce() -> Result<R>,
-    is_alive: impl Fn(&mut R) -> Result<()>,
-) -> Result<(R, Seen)> {
+    start: impl FnOnce() -> Result<Ends>,
+) -> Result<(Ends, Value, Vec<String>)> {
     in_a_browser(|browser| {
         let mut run = start()?;
-        let since = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            is_alive(&mut run)?;
-            ensure!(since.elapsed() < LONGEST, "no front end at port {port}");
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok((run, look(browser, port, picture)))
+        soon("a front end", LONGEST, || {
+            if let Some(status) = run.0.try_wait()? {
+                bail!("loadlab run ended before its time: {status}");
+            }
+            Ok(TcpStream::connect(("127.0.0.1", port)).ok())
+        })?;
+        Ok((run, look(browser, port, picture)?, browser.console.clone()))
     })?
 }
 
-/// As [`Browser::until`], which gives a page half a minute: this is for what waits for the trial.
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
-fn until_at_last(browser: &mut Browser, expression: &str) {
-    let since = Instant::now();
-    while browser.value(expression) != json!(true) {
-        assert!(since.elapsed() < LONGEST, "never came: {expression}\nconsole: {:?}", browser.console);
-        thread::sleep(Duration::from_millis(50));
-    }
-}
-
-fn look(browser: &mut Browser, port: u16, picture: &Path) -> Seen {
+fn look(browser: &mut Browser, port: u16, picture: &Path) -> Result<Value> {
     browser.screen((1280, 760), "light");
     browser.call("Page.navigate", json!({ "url": format!("http://127.0.0.1:{port}/") }));
     browser.until(
@@ -88,19 +68,13 @@ fn look(browser: &mut Browser, port: u16, picture: &Path) -> Seen {
     browser.until("noted.updates >= 3");
     browser.until("document.querySelectorAll('.ribbon').length > 10");
     browser.picture(picture);
-    let count = |browser: &mut Browser, what: &str| browser.value(what).as_u64().unwrap_or(0);
-    let countries = count(browser, "document.querySelectorAll('.dot').length");
-    let ribbons = count(browser, "document.querySelectorAll('.ribbon').length");
-    until_at_last(browser, "noted.ended !== null");
-    let noted = browser.value("noted");
-    let asked = count(browser, ASKED);
-    let number = |key: &str| noted.get(key).and_then(Value::as_f64);
-    Seen {
-        last: number("ended").unwrap_or(f64::NAN),
-        updates: noted["updates"].as_u64().unwrap_or(0),
-        asked,
-        countries,
-        ribbons,
-        console: browser.console.clone(),
-    }
+    browser.value(
+        "noted.countries = document.querySelectorAll('.dot').length, noted.ribbons = document.querySelectorAll('.ribbon').length",
+    );
+    // [`Browser::until`] gives a page half a minute; this waits for the trial.
+    soon("the end of the front end", LONGEST, || {
+        Ok((browser.value("noted.ended !== null") == json!(true)).then_some(()))
+    })
+    .with_context(|| format!("console: {:?}", browser.console))?;
+    Ok(browser.value(SEEN))
 }

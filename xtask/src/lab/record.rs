@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::claims::number;
 use super::{Claims, Lab};
 
 /// What a run left on disk.
@@ -45,13 +46,13 @@ impl Trial {
 
     /// The load was over before the first second was: on a fast machine a number of requests may be.
     pub fn is_brief(&self) -> bool {
-        self.number("/elapsed_s") < 1.0
+        self.number("elapsed_s") < 1.0
     }
 
     /// One before the load, one behind it, and those of most seconds between them: a busy machine may miss some. What
     /// was killed in the middle has fewer.
     fn fewest_samples(&self) -> usize {
-        let elapsed_s = self.number("/elapsed_s");
+        let elapsed_s = self.number("elapsed_s");
         match (self.is_brief(), self.has_acted()) {
             (true, _) => 2,
             (false, true) => 3,
@@ -69,9 +70,16 @@ impl Trial {
         self.events.iter().filter(|e| e["event"] == "command" && e["name"] == name).count()
     }
 
-    /// A number of the summary, by JSON pointer; absent counts as not a number.
-    pub fn number(&self, pointer: &str) -> f64 {
-        self.summary.pointer(pointer).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    /// A number of the summary, by its path; absent counts as not a number.
+    pub fn number(&self, path: &str) -> f64 {
+        number(&self.summary, path)
+    }
+
+    /// Asserts of numbers of the summary: see [`Claims::hold`].
+    pub fn hold(&self, claims: &mut Claims, assertions: &[&str]) {
+        for assertion in assertions {
+            claims.hold(&self.case, &self.summary, assertion);
+        }
     }
 }
 
@@ -107,6 +115,8 @@ impl Record {
         claims.claim(self.manifest["plan_text"] == plan.as_str(), || {
             "manifest: another plan's text".to_owned()
         });
+        let scratch = self.dir.join("scratch");
+        claims.claim(!scratch.exists(), || format!("{} was left behind", scratch.display()));
         for trial in &self.trials {
             trial.check_counts(lab, claims);
             trial.check_ticks(claims);
@@ -137,71 +147,50 @@ impl Trial {
         })
     }
 
-    /// due = started + dropped; started = ok + failed + in flight; failed = the sum of failures.
     fn check_counts(&self, lab: &Lab, claims: &mut Claims) {
-        let case = &self.case;
-        let n = |name: &str| self.number(&format!("/requests/{name}"));
         if let Some(requests) = lab.requests {
-            claims.same(format!("{case}: due"), n("due"), requests as f64);
+            self.hold(claims, &[&format!("requests/due == {requests}")]);
         }
-        claims.same(format!("{case}: started + dropped"), n("started") + n("dropped"), n("due"));
-        claims.same(
-            format!("{case}: ok + failed + in flight"),
-            n("ok") + n("failed") + n("in_flight"),
-            n("started"),
-        );
-        claims.claim(n("failed") <= lab.failing * n("started"), || {
-            format!("{case}: {} of {} failed", n("failed"), n("started"))
-        });
-        let failures = sum(&self.summary, "/failures");
-        claims.same(format!("{case}: sum of failures"), failures, n("failed"));
-        let verdict = text(&self.summary, "/verdict");
-        claims.same(format!("{case}: verdict"), verdict, "pass".to_owned());
+        let all = [
+            "requests/started + requests/dropped == requests/due",
+            "requests/ok + requests/failed + requests/in_flight == requests/started",
+            "failures/* == requests/failed",
+            &format!("requests/failed <= {} * requests/started", lab.failing),
+        ];
+        self.hold(claims, &all);
+        claims.same(format!("{}: verdict", self.case), text(&self.summary, "/verdict"), "pass".to_owned());
         if self.is_command() {
-            claims.same(format!("{case}: response times"), self.number("/response_ms/count"), 0.0);
-            return;
+            return self.hold(claims, &["response_ms/count == 0"]);
         }
-        let failures = |kinds: &[&str]| -> f64 {
-            kinds.iter().map(|kind| self.number(&format!("/failures/{kind}"))).sum()
-        };
-        let answered = n("ok") + failures(&["http_4xx", "http_5xx", "check"]);
-        claims.same(format!("{case}: sum of statuses"), sum(&self.summary, "/statuses"), answered);
-        let times = self.number("/response_ms/count");
-        let known_or_cut_off = n("ok") + failures(&["timeout"]) + n("in_flight");
-        claims.same(format!("{case}: response times"), times, known_or_cut_off);
         // Where unanswered requests are the longest, such a time is known to be at least their age.
-        let at = |name: &str| self.number(&format!("/response_ms/{name}"));
-        let or_at_least = |name: &str| {
-            let known = at(name);
-            if known.is_nan() { at(&format!("over_ms/{name}")) } else { known }
-        };
-        let (min, p50, max) = (at("min"), or_at_least("p50"), or_at_least("max"));
-        let in_order = 0.0 < min && (min <= p50 || at("p50").is_nan()) && p50 <= max && min <= max;
-        claims.claim(in_order, || format!("{case}: min {min}, p50 {p50}, max {max}"));
+        let max = "response_ms/max|response_ms/over_ms/max";
+        let times = [
+            "statuses/* == requests/ok + failures/http_4xx + failures/http_5xx + failures/check",
+            "response_ms/count == requests/ok + failures/timeout + requests/in_flight",
+            "response_ms/min <= response_ms/p50|response_ms/min",
+            &format!("0 < response_ms/min <= {max}"),
+            &format!("response_ms/p50|response_ms/over_ms/p50 <= {max}"),
+        ];
+        self.hold(claims, &times);
     }
 
     /// Ticks add up to the summary, and follow one another.
     fn check_ticks(&self, claims: &mut Claims) {
-        let case = &self.case;
-        claims.claim(!self.ticks.is_empty(), || format!("{case}: no ticks"));
-        for name in ["due", "started", "dropped", "ok"] {
-            let ticks: f64 = self.ticks.iter().filter_map(|t| t[name].as_f64()).sum();
-            claims.same(
-                format!("{case}: {name} of all ticks"),
-                ticks,
-                self.number(&format!("/requests/{name}")),
-            );
-        }
-        for name in ["sent", "received"] {
-            let ticks: f64 = self.ticks.iter().filter_map(|t| t["bytes"][name].as_f64()).sum();
-            claims.same(
-                format!("{case}: bytes {name} of all ticks"),
-                ticks,
-                self.number(&format!("/bytes/{name}")),
-            );
+        claims.claim(!self.ticks.is_empty(), || format!("{}: no ticks", self.case));
+        for (group, name) in [
+            ("requests", "due"),
+            ("requests", "started"),
+            ("requests", "dropped"),
+            ("requests", "ok"),
+            ("bytes", "sent"),
+            ("bytes", "received"),
+        ] {
+            let path = if group == "bytes" { format!("/bytes/{name}") } else { format!("/{name}") };
+            let ticks: f64 = self.ticks.iter().filter_map(|t| t.pointer(&path)?.as_f64()).sum();
+            self.hold(claims, &[&format!("{group}/{name} == {ticks}")]);
         }
         let apart = self.ticks.windows(2).all(|t| t[0]["to_s"].as_f64() <= t[1]["from_s"].as_f64());
-        claims.claim(apart, || format!("{case}: ticks overlap"));
+        claims.claim(apart, || format!("{}: ticks overlap", self.case));
     }
 
     /// Every component, the generator and the machine were watched, and used something.
@@ -221,14 +210,12 @@ impl Trial {
             claims.claim(highest("cpu_s") > 0.0, || format!("{case}: {name} uses no CPU"));
         }
         for name in &own {
-            let mean = self.number(&format!("/components/{name}/memory_bytes/mean"));
-            claims.claim(mean > 0.0 || self.is_brief(), || {
-                format!("{case}: no mean memory of {name} in the summary")
-            });
-            let cpu_s = self.number(&format!("/components/{name}/cpu_s"));
+            if !self.is_brief() {
+                self.hold(claims, &[&format!("0 < components/{name}/memory_bytes/mean")]);
+            }
             // A program may leave a part of the system alone.
-            let used = cpu_s > 0.0 || self.is_command() && cpu_s == 0.0;
-            claims.claim(used, || format!("{case}: no CPU time of {name} in the summary"));
+            let sign = if self.is_command() { "<=" } else { "<" };
+            self.hold(claims, &[&format!("0 {sign} components/{name}/cpu_s")]);
         }
     }
 
@@ -268,11 +255,6 @@ pub fn text(value: &Value, pointer: &str) -> String {
 
 fn array<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
     value.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn sum(value: &Value, pointer: &str) -> f64 {
-    let object = value.pointer(pointer).and_then(Value::as_object);
-    object.map_or(f64::NAN, |o| o.values().filter_map(Value::as_f64).sum())
 }
 
 fn json(path: &Path) -> Result<Value> {

@@ -13,6 +13,9 @@ use crate::command::{captured, program};
 /// How long making one report may take.
 const LONGEST: Duration = Duration::from_secs(120);
 
+/// The page's own rule for browsers: nothing is loaded from outside of it, and only its own scripts run.
+const LOADS_NOTHING: &str = "content=\"default-src 'none'; script-src 'sha256-";
+
 /// Makes every form of report, twice. `terminal` is what the run itself printed.
 ///
 /// # Errors
@@ -45,11 +48,10 @@ pub fn check(record: &Record, terminal: &str, claims: &mut Claims) -> Result<()>
             _ => {}
         }
     }
-    let path = record.dir.join("report.html");
     claims.claim(terminal.contains("report.html"), || "the run does not say where its report is".to_owned());
-    for what in loads(&fs::read_to_string(&path)?) {
-        claims.claim(false, || format!("{} loads {what}", path.display()));
-    }
+    // A browser refuses what a page with this loads, and complains: `reports in a browser` listens.
+    let page = fs::read_to_string(record.dir.join("report.html"))?;
+    claims.claim(page.contains(LOADS_NOTHING), || "report.html may load what is outside of it".to_owned());
     Ok(())
 }
 
@@ -84,74 +86,9 @@ fn check_csv(text: &str, claims: &mut Claims) {
         .claim(lines.all(|l| fields(l) == heading), || "rows of the CSV report differ in length".to_owned());
 }
 
-/// What a page would fetch: values of attributes, style rules and scripts that name something outside of it. What stands
-/// between tags is text: an answer that is shown may tell of any address.
-pub fn loads(page: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = page;
-    while let Some(at) = rest.find('<') {
-        let (tag, after) = rest[at..].split_at(end_of_tag(&rest[at..]));
-        find_loads(tag, &mut found);
-        rest = after;
-        for name in ["style", "script"] {
-            let inside = tag[1..].starts_with(name) && !tag.contains("application/json");
-            if inside {
-                let (raw, after) = rest.split_at(rest.find(&format!("</{name}")).unwrap_or(rest.len()));
-                find_loads(raw, &mut found);
-                rest = after;
-            }
-        }
-    }
-    found
-}
-
-/// Where the tag at the start of `text` ends: after the first `>` that stands in no quotes.
-fn end_of_tag(text: &str) -> usize {
-    let mut quote = None;
-    for (at, c) in text.char_indices() {
-        match (quote, c) {
-            (None, '>') => return at + 1,
-            (None, '"' | '\'') => quote = Some(c),
-            (Some(open), _) if open == c => quote = None,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
-fn find_loads(text: &str, found: &mut Vec<String>) {
-    let starts = [" src=", " srcset=", " href=", " action=", " data=", " poster=", "url(", "@import "];
-    for start in starts {
-        for (at, _) in text.match_indices(start) {
-            let value = text[at + start.len()..].trim_start_matches(['"', '\'']);
-            if !value.starts_with('#') && !value.starts_with("data:") {
-                let value: String = value.chars().take_while(|c| !"\"'>) \n".contains(*c)).collect();
-                found.push(format!("{}{value}", start.trim_start()));
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_page_would_fetch() {
-        let check = |page: &str, expect: &[&str]| assert_eq!(loads(page), expect, "{page}");
-        check("<a href=\"#case-1\">x</a><p>http://127.0.0.1/ is text</p>", &[]);
-        check("<style>a { background: url(data:image/png;base64,AA) }</style>", &[]);
-        check("<code>&lt;a href=&quot;/articles/7&quot;&gt;</code> <small> src=x</small>", &[]);
-        check("<p title='a > b' data-x=\"<\"> href=y <img alt=\">\" src=p.png>", &["src=p.png"]);
-        check("<script>a < b; new Image().x = \"<img src=q.png>\"</script>", &["src=q.png"]);
-        check("<script type=\"application/json\">{\"body\": \"\\u003ca href=/x\"}</script>", &[]);
-        check("<script src=\"chart.js\"></script>", &["src=chart.js"]);
-        check("<link rel=stylesheet href=https://example.org/a.css>", &["href=https://example.org/a.css"]);
-        check(
-            "<style>@import 'a.css'; b { background: url('c.png') }</style>",
-            &["url(c.png", "@import a.css"],
-        );
-    }
 
     #[test]
     fn csv_fields_may_hold_commas() {

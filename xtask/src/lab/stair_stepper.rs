@@ -1,18 +1,18 @@
 //! stair-stepper's own assertions: each case ran on the allocator it names, and what the lab is about – resident
 //! and live bytes over time – was watched. Which allocator did better is a finding and not asserted.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::{Claims, Lab, Record};
-use crate::command::program;
+use crate::command::{Ends, program};
+use crate::peers::server::get;
 
 /// Requests of each case: two batches.
 pub const REQUESTS: u64 = 2 * 128;
@@ -32,19 +32,16 @@ pub fn check(lab: &Lab, record: &Record, claims: &mut Claims) -> Result<()> {
     claims
         .claim(cases == ["jemalloc", "mimalloc", "system"], || format!("allocators of the cases: {cases:?}"));
     for trial in &record.trials {
-        let case = &trial.case;
-        claims.same(format!("{case}: size"), trial.value("size"), "medium");
-        let created = trial.number("/statuses/201");
-        claims.same(format!("{case}: created"), created, REQUESTS as f64);
-        let tagged = trial.number("/by_tag/medium/requests/ok");
-        claims.same(format!("{case}: tagged `medium`"), tagged, REQUESTS as f64);
-        let sent = trial.number("/bytes/sent");
-        claims.claim(sent > BODY_BYTES * REQUESTS as f64, || format!("{case}: only {sent} bytes sent"));
-        let (live, resident) = (trial.number("/probes/live/max"), trial.number("/probes/resident/max"));
-        claims.claim(live > BODY_BYTES, || format!("{case}: at most {live} live bytes"));
-        claims.claim(resident > live, || format!("{case}: {resident} resident bytes hold {live} live ones"));
-        let after = trial.number("/probes/live/last");
-        claims.claim(after < BODY_BYTES, || format!("{case}: {after} bytes live on after the load"));
+        claims.same(format!("{}: size", trial.case), trial.value("size"), "medium");
+        let all = [
+            &format!("statuses/201 == {REQUESTS}"),
+            &format!("by_tag/medium/requests/ok == {REQUESTS}"),
+            &format!("{BODY_BYTES} * {REQUESTS} < bytes/sent"),
+            &format!("{BODY_BYTES} < probes/live/max < probes/resident/max"),
+            // After the load.
+            &format!("probes/live/last < {BODY_BYTES}"),
+        ];
+        trial.hold(claims, &all.map(String::as_str));
     }
     for allocator in ALLOCATORS {
         let answer = memory_of(lab, allocator)?;
@@ -64,7 +61,7 @@ fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
     let mut command = program(&binary);
     command.args(["--host", "127.0.0.1", "--port", "0"]).stdout(Stdio::piped());
     let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
-    let mut service = Service(child);
+    let mut service = Ends(child);
     let stdout = service.0.stdout.take().context("no standard output")?;
     let (sender, said) = channel();
     thread::spawn(move || {
@@ -75,24 +72,7 @@ fn memory_of(lab: &Lab, allocator: &str) -> Result<Value> {
         .recv_timeout(PATIENCE)
         .with_context(|| format!("{} does not say where it listens", binary.display()))??;
     let address = line.trim().rsplit("http://").next().unwrap_or_default();
-    let mut stream =
-        TcpStream::connect(address).with_context(|| format!("{} said `{line}`", binary.display()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.write_all(b"GET /memory HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
+    let answer = get(address, "/memory").with_context(|| format!("{} said `{line}`", binary.display()))?;
     let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    ensure!(answer.starts_with("HTTP/1.1 200"), "{}: GET /memory: {answer}", binary.display());
     serde_json::from_str(body).with_context(|| format!("{}: {answer}", binary.display()))
-}
-
-/// Ends with its owner.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

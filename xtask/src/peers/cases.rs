@@ -1,6 +1,6 @@
-//! The rows of the comparison: what is asked, of whom, and what loadlab is held to.
+//! The closed rows of the comparison: what is asked, of whom, and what loadlab is checked against.
 
-use super::targets::{Bound, Figure, Target};
+use super::table::{Bound, Target};
 
 /// What a row asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Ask {
     KeepAlive,
     /// GET on a new connection each time, with `Connection: close`, closed in order.
     Close,
-    /// POST of [`POSTED`] bytes on connections that are used again.
+    /// POST of a kilobyte on connections that are used again.
     Post,
     /// The first over TLS 1.3.
     Secure,
@@ -20,6 +20,8 @@ pub enum Ask {
     /// Two requests, of which the second brings what the first one answered; each user takes a row of data for them
     /// and looks at both answers.
     Journey,
+    /// GET at a rate, whatever the server does; these rows are in [`open`](super::open).
+    Rate,
 }
 
 impl Ask {
@@ -27,156 +29,129 @@ impl Ask {
     pub fn closes(self) -> bool {
         matches!(self, Ask::Close | Ask::Handshake)
     }
-
-    /// It goes by https.
-    pub fn is_secure(self) -> bool {
-        matches!(self, Ask::Secure | Ask::Handshake)
-    }
 }
 
 /// Requests at a time on a connection that has streams.
 pub const STREAMS: u64 = 10;
 
-/// Bytes of a posted body.
-pub const POSTED: usize = 1024;
+/// Figures of a run, by their place.
+pub const PER_CPU: usize = 0;
+/// Requests that the server answered, per second.
+pub const RATE: usize = 1;
+/// The generator's own median of the response time, in milliseconds.
+pub const P50: usize = 2;
+/// The most memory that was resident, in bytes.
+pub const PEAK: usize = 3;
 
 /// What all tools of a row are asked to do.
 pub struct Case {
-    /// For `--case`.
+    /// For `--case`; rows of one name run together.
     pub name: &'static str,
     /// For the table.
     pub title: &'static str,
     /// Path on the server.
     pub path: &'static str,
     /// Requests at a time, each on a connection of its own unless there are streams.
-    pub connections: u64,
+    pub users: u64,
     /// What they do.
     pub ask: Ask,
-    /// Bytes of the body that comes back, where bytes are what counts.
-    pub body_bytes: Option<u64>,
-    /// Tools that are left out to keep the run short.
-    pub spared: &'static [&'static str],
+    /// Who is asked.
+    pub tools: &'static str,
+    /// Each runs once, for so many seconds.
+    pub once_s: Option<u64>,
     /// What is to be reached.
     pub targets: &'static [Target],
 }
 
-const LOADLAB: &str = "loadlab";
-const EPOLL: &str = "loadlab-epoll";
-const WRK: &str = "wrk";
-
-const fn at_least(of: &'static str, figure: Figure, least: f64, against: &'static str) -> Target {
-    Target { of, figure, bound: Bound::AtLeast(least), against }
+impl Case {
+    /// Whether a tool is asked; another revision of loadlab is where this one is.
+    pub fn asks(&self, tool: &str) -> bool {
+        let tool = tool.replace("before", "loadlab");
+        self.tools.split(' ').any(|asked| asked == tool)
+    }
 }
 
-const KEEP_ALIVE: &[Target] = &[
-    at_least(LOADLAB, Figure::PerCpu, 1.12, WRK),
-    at_least(LOADLAB, Figure::Rate, 0.98, WRK),
-    Target { of: LOADLAB, figure: Figure::P50, bound: Bound::AtMost(1.05), against: WRK },
-    at_least(LOADLAB, Figure::PerCpu, 0.95, "bare-uring"),
-    at_least(EPOLL, Figure::PerCpu, 0.95, "bare-epoll"),
-];
-const CLOSE: &[Target] = &[
-    at_least(LOADLAB, Figure::PerCpu, 1.25, WRK),
-    at_least(LOADLAB, Figure::PerCpu, 0.95, "bare-uring"),
-    at_least(EPOLL, Figure::PerCpu, 0.95, "bare-epoll"),
-];
-const BODIES: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.05, WRK)];
+const fn ratio(of: &'static str, figure: usize, bound: Bound, against: &'static str) -> Target {
+    Target { of, figure, bound, against }
+}
 
-const SECURE: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.0, WRK)];
-const HANDSHAKES: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.2, WRK)];
-const STREAMED: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 1.0, "h2load")];
-const JOURNEY: &[Target] = &[at_least(LOADLAB, Figure::PerCpu, 4.0, "k6")];
+const fn peak_mb(most: f64) -> Target {
+    Target { of: "loadlab", figure: PEAK, bound: Bound::AtMost(most * 1e6), against: "" }
+}
 
-/// Far behind: the first row tells by how much.
-const HEAVY: &[&str] = &["hey", "siege", "oha", "k6"];
-/// TLS and HTTP/2 are about loadlab and who is held to be fast at it; a journey is for those who have journeys.
-const ONLY_TLS: &[&str] = &["bare-epoll", "bare-uring", "ab", "h2load", "hey", "siege", "k6"];
-const ONLY_HTTP2: &[&str] = &["bare-epoll", "bare-uring", "wrk", "ab", "hey", "siege", "k6"];
-const ONLY_JOURNEYS: &[&str] =
-    &[EPOLL, "bare-epoll", "bare-uring", "wrk", "ab", "h2load", "hey", "siege", "oha"];
-/// Bodies are about loadlab and the generators it is like.
-const ONLY_FAST: &[&str] = &[EPOLL, "bare-epoll", "bare-uring", "siege", "k6"];
+const BESIDE_BARE: Target = ratio("loadlab", PER_CPU, Bound::AtLeast(0.95), "bare-uring");
+const BESIDE_BARE_EPOLL: Target = ratio("loadlab-epoll", PER_CPU, Bound::AtLeast(0.95), "bare-epoll");
+const BODIES: &[Target] = &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.05), "wrk")];
+
+const ALL: &str = "loadlab loadlab-epoll bare-uring bare-epoll wrk ab h2load hey siege oha k6";
+/// The others are far behind: the first row tells by how much.
+const FAST: &str = "loadlab loadlab-epoll bare-uring bare-epoll wrk ab h2load";
+/// loadlab and the generators it is like.
+const ALIKE: &str = "loadlab wrk ab h2load hey oha";
 
 const GET_50: Case = Case {
     name: "get-50",
     title: "GET 128 B, 50 connections",
     path: "/128",
-    connections: 50,
+    users: 50,
     ask: Ask::KeepAlive,
-    body_bytes: None,
-    spared: &[],
-    targets: KEEP_ALIVE,
+    tools: ALL,
+    once_s: None,
+    targets: &[
+        ratio("loadlab", PER_CPU, Bound::AtLeast(1.12), "wrk"),
+        ratio("loadlab", RATE, Bound::AtLeast(0.98), "wrk"),
+        ratio("loadlab", P50, Bound::AtMost(1.05), "wrk"),
+        BESIDE_BARE,
+        BESIDE_BARE_EPOLL,
+    ],
 };
+const BODY: Case = Case { tools: ALIKE, targets: BODIES, ..GET_50 };
+const TLS: Case = Case { tools: "loadlab loadlab-epoll wrk oha", ..GET_50 };
+const MEMORY: Case =
+    Case { name: "memory-50", tools: "loadlab", targets: &[], once_s: Some(5), title: SHORT, ..GET_50 };
+
+/// Memory must not grow between these two.
+pub const SHORT: &str = "50 connections, 5 s";
+/// The longer.
+pub const LONG: &str = "50 connections, 60 s";
 
 /// All of them.
 pub const CASES: &[Case] = &[
     GET_50,
-    Case { name: "get-200", title: "GET 128 B, 200 connections", connections: 200, spared: HEAVY, ..GET_50 },
-    Case {
-        name: "get-1000",
-        title: "GET 128 B, 1,000 connections",
-        connections: 1000,
-        spared: HEAVY,
-        ..GET_50
-    },
+    Case { name: "get-200", title: "GET 128 B, 200 connections", users: 200, tools: FAST, ..GET_50 },
+    Case { name: "get-1000", title: "GET 128 B, 1,000 connections", users: 1000, tools: FAST, ..GET_50 },
     Case {
         name: "close",
         title: "GET 128 B, a connection each, 50 at a time",
         ask: Ask::Close,
-        spared: &["siege", "k6"],
-        targets: CLOSE,
+        tools: "loadlab loadlab-epoll bare-uring bare-epoll wrk ab hey oha",
+        targets: &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.25), "wrk"), BESIDE_BARE, BESIDE_BARE_EPOLL],
         ..GET_50
     },
-    Case {
-        name: "post-1k",
-        title: "POST 1 KiB, 50 connections",
-        path: "/post",
-        ask: Ask::Post,
-        spared: ONLY_FAST,
-        targets: BODIES,
-        ..GET_50
-    },
-    Case {
-        name: "get-10k",
-        title: "GET 10 KiB, 50 connections",
-        path: "/10240",
-        body_bytes: Some(10_240),
-        spared: ONLY_FAST,
-        targets: BODIES,
-        ..GET_50
-    },
-    Case {
-        name: "get-1m",
-        title: "GET 1 MiB, 50 connections",
-        path: "/1048576",
-        body_bytes: Some(1_048_576),
-        spared: ONLY_FAST,
-        targets: BODIES,
-        ..GET_50
-    },
+    Case { name: "post-1k", title: "POST 1 KiB, 50 connections", path: "/post", ask: Ask::Post, ..BODY },
+    Case { name: "get-10k", title: "GET 10 KiB, 50 connections", path: "/10240", ..BODY },
+    Case { name: "get-1m", title: "GET 1 MiB, 50 connections", path: "/1048576", ..BODY },
     Case {
         name: "tls-50",
         title: "https (TLS 1.3), GET 128 B, 50 connections",
         ask: Ask::Secure,
-        spared: ONLY_TLS,
-        targets: SECURE,
-        ..GET_50
+        targets: &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.0), "wrk")],
+        ..TLS
     },
     Case {
         name: "tls-close",
         title: "https (TLS 1.3), a full handshake each, 50 at a time",
         ask: Ask::Handshake,
-        spared: ONLY_TLS,
-        targets: HANDSHAKES,
-        ..GET_50
+        targets: &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.2), "wrk")],
+        ..TLS
     },
     Case {
         name: "http2-20x10",
         title: "HTTP/2, GET 128 B, 10 streams on each of 20 connections",
-        connections: 200,
+        users: 200,
         ask: Ask::Streams,
-        spared: ONLY_HTTP2,
-        targets: STREAMED,
+        tools: "loadlab loadlab-epoll h2load oha",
+        targets: &[ratio("loadlab", PER_CPU, Bound::AtLeast(1.0), "h2load")],
         ..GET_50
     },
     Case {
@@ -184,53 +159,40 @@ pub const CASES: &[Case] = &[
         title: "journeys of two steps with a feed, a capture and checks, 50 users",
         path: "",
         ask: Ask::Journey,
-        spared: ONLY_JOURNEYS,
-        targets: JOURNEY,
+        tools: "loadlab k6",
+        targets: &[ratio("loadlab", PER_CPU, Bound::AtLeast(4.0), "k6")],
         ..GET_50
+    },
+    MEMORY,
+    Case { title: LONG, once_s: Some(60), targets: &[peak_mb(10.0)], ..MEMORY },
+    Case {
+        name: "memory-10000",
+        title: "10,000 connections",
+        users: 10_000,
+        tools: ALIKE,
+        targets: &[peak_mb(20.0)],
+        ..MEMORY
     },
 ];
 
-impl Case {
-    /// Whether a tool is asked: it can do it, and is not left out.
-    pub fn asks(&self, tool: &str) -> bool {
-        self.cannot(tool).is_none() && !self.spares(tool)
-    }
-
-    /// Whether a tool is left out; another revision of loadlab is where this one is.
-    pub fn spares(&self, tool: &str) -> bool {
-        let tool = match tool {
-            "before" => LOADLAB,
-            "before-epoll" => EPOLL,
-            other => other,
-        };
-        self.spared.contains(&tool)
-    }
-
-    /// Why a tool cannot be asked, if it cannot.
-    pub fn cannot(&self, tool: &str) -> Option<&'static str> {
-        match (tool, self.ask) {
-            ("h2load", Ask::Close) => Some("h2load does not close its connections"),
-            _ => None,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::tools::TOOLS;
     use super::*;
-    use crate::peers::tools::TOOLS;
 
     #[test]
-    fn names_are_unique_and_targets_name_tools_that_are_asked() {
-        let known = |name: &str| TOOLS.iter().any(|t| t.name == name);
+    fn titles_are_unique_tools_can_do_it_and_targets_are_between_those() {
         for (i, case) in CASES.iter().enumerate() {
-            assert!(CASES[..i].iter().all(|c| c.name != case.name && c.title != case.title), "{}", case.name);
-            assert!(case.spared.iter().all(|tool| known(tool)), "{}", case.name);
+            assert!(CASES[..i].iter().all(|c| c.title != case.title), "{}", case.title);
+            for name in case.tools.split(' ') {
+                let tool = TOOLS.iter().find(|t| t.name == name).unwrap_or_else(|| panic!("no {name}"));
+                assert!(tool.asks.iter().any(|(ask, _)| *ask == case.ask), "{}: {name}", case.name);
+            }
             for target in case.targets {
-                for tool in [target.of, target.against] {
-                    assert!(known(tool) && case.asks(tool), "{}: {tool}", case.name);
-                }
+                let names = [target.of, target.against];
+                assert!(names.iter().all(|n| n.is_empty() || case.asks(n)), "{}: {names:?}", case.name);
             }
         }
+        assert!(CASES[0].asks("before-epoll") && !BODY.asks("before-epoll"));
     }
 }

@@ -1,93 +1,161 @@
-//! The closed rows: nginx, and every tool in turn. After each round the order moves on by one.
+//! The closed rows: nginx, and every tool in turn.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cases::Case;
+use super::cases::{CASES, Case, LONG, PEAK, SHORT};
 use super::measure::measure;
-use super::order::Order;
 use super::server::Server;
-use super::table::Run;
-use super::tools::Tool;
-use super::{Bench, Figures, network};
+use super::table::{Check, Columns, Run, Unit, median_of, ratio_of, table};
+use super::tools::{Order, Tool};
+use super::{Bench, network};
+
+/// Figures of these rows, in the order of [`cases`](super::cases).
+pub const COLUMNS: Columns = &[
+    ("requests per CPU-second", Unit::Whole),
+    ("requests/s", Unit::Whole),
+    ("p50", Unit::Ms),
+    ("peak memory", Unit::Mb),
+];
+/// A peak that is larger by more than this has grown: a share, and pages that come and go.
+const GROWTH_SHARE: f64 = 0.03;
+const GROWTH_BYTES: f64 = 256.0 * 1024.0;
 
 /// Runs some rows.
 ///
 /// # Errors
 /// nginx does not come up. A tool's failure is in its run.
-pub fn compare(bench: &Bench, cases: &[&Case], tools: &[&'static Tool]) -> Result<Vec<Run>> {
+pub fn rows(bench: &Bench, cases: &[&Case]) -> Result<Vec<Run>> {
     let mut runs = Vec::new();
     for case in cases {
-        let asked: Vec<_> = tools.iter().copied().filter(|t| case.asks(t.name)).collect();
-        let mut server = Server::start(&bench.cores, &bench.scratch)?;
-        for round in 0..bench.rounds {
-            for turn in 0..asked.len() {
-                let tool = asked[(turn + round as usize) % asked.len()];
-                if case.ask.closes() && bench.own_network {
-                    drop(server);
-                    network::fresh()?.map_err(anyhow::Error::msg)?;
-                    server = Server::start(&bench.cores, &bench.scratch)?;
-                }
-                let before = network::resets();
-                let figures = one(tool, case, bench, (bench.seconds, &server));
-                let words = match &figures {
-                    Ok(figures) => figures.line(tool.name),
-                    Err(error) => format!("{}: {error:#}", tool.name),
-                };
-                let reset = reset_share(case, before, figures.as_ref().ok());
-                println!("{}, round {}: {words}{reset}", case.title, round + 1);
-                runs.push(Run { tool: tool.name, case: case.name, round, figures });
+        let tools: Vec<_> = bench.tools.iter().copied().filter(|t| case.asks(t.name)).collect();
+        let mut server = Some(Server::start(&bench.cores, &bench.scratch)?);
+        let seconds = case.once_s.unwrap_or(bench.seconds);
+        let rounds = case.once_s.map_or(bench.rounds, |_| 1);
+        bench.take_turns(case.title, (&tools, rounds), COLUMNS, &mut runs, |tool| {
+            if case.ask.closes() && bench.own_network {
+                server = None;
+                network::fresh()?.map_err(anyhow::Error::msg)?;
+                server = Some(Server::start(&bench.cores, &bench.scratch)?);
             }
-        }
+            one(tool, case, bench, (seconds, server.as_ref().context("no server")?))
+        });
     }
     Ok(runs)
 }
 
-/// Where connections are closed each time, how many were reset instead; this program's own are in it as well, so
-/// it is told from one in a thousand on.
-fn reset_share(case: &Case, before: Option<u64>, figures: Option<&Figures>) -> String {
-    let (true, Some(before), Some(after), Some(figures)) =
-        (case.ask.closes(), before, network::resets(), figures)
-    else {
-        return String::new();
+/// One run of one tool: what it did by nginx's account, what it used by the kernel's.
+fn one(
+    tool: &Tool,
+    case: &Case,
+    bench: &Bench,
+    (seconds, server): (u64, &Server),
+) -> Result<Vec<Option<f64>>> {
+    let order = Order {
+        ask: case.ask,
+        users: case.users,
+        rate_per_s: 0.0,
+        seconds,
+        server: server.address().to_string(),
+        url: server.url(case),
+        path: case.path,
+        core: bench.cores.generator,
+        dir: &bench.scratch,
     };
-    let share = (after - before) as f64 / figures.reported.requests;
-    if share < 0.001 { String::new() } else { format!(", {:.1} % of connections were reset", share * 100.0) }
+    let before = server.counts()?;
+    let longest = Duration::from_secs(seconds + 60);
+    let (ran, used) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
+    let after = server.counts()?;
+    // But for the question itself.
+    let (served, wrong) = ((after.0 - before.0 - 1) as f64, (after.1 - before.1) as f64);
+    let ran = ran.ok(tool.name)?;
+    // A few requests are cut off at the end, and counted by one side only.
+    let slack = served * 0.02 + 2.0 * case.users as f64;
+    ensure!(served > slack, "{}: nginx answered {served} requests", tool.name);
+    ensure!(wrong <= slack, "{}: {wrong} of {served} responses were not 200", tool.name);
+    let (p50_ms, counted) = tool
+        .said(&ran.stdout)
+        .with_context(|| format!("{}'s output cannot be read:\n{}{}", tool.name, ran.stdout, ran.stderr))?;
+    if let Some(counted) = counted {
+        let differ = (served - counted).abs();
+        ensure!(differ <= slack, "{} counts {counted} requests, nginx answered {served}", tool.name);
+    }
+    let rate_per_s = served / seconds as f64;
+    Ok(vec![Some(served / used.cpu_s), Some(rate_per_s), p50_ms, Some(used.peak_bytes as f64)])
 }
 
-/// One run of one tool.
-///
-/// # Errors
-/// It fails, cannot be understood, or its count is not nginx's.
-pub fn one(tool: &Tool, case: &Case, bench: &Bench, (seconds, server): (u64, &Server)) -> Result<Figures> {
-    let body = server.body();
-    let order = Order {
-        case,
-        seconds,
-        url: server.url(case),
-        server: server.address().to_string(),
-        body: &body,
-        core: bench.cores.generator,
-        scratch: &bench.scratch,
-    };
-    let before = server.requests()?;
-    let longest = Duration::from_secs(seconds + 60);
-    let ran = measure((tool.command)(&order)?, &bench.cores, &bench.scratch, longest)?;
-    let after = server.requests()?;
-    ensure!(ran.status.success(), "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
-    let reported = (tool.parse)(&order, &ran.stdout)
-        .with_context(|| format!("{}'s output cannot be read:\n{}", tool.name, ran.stdout))?;
-    ensure!(reported.requests > 0.0, "{}: not one request was answered", tool.name);
-    // The server's own count says whether a tool counts what it did.
-    let served = (after - before) as f64;
-    let slack = served * 0.02 + 2.0 * case.connections as f64;
-    let differ = (served - reported.requests).abs();
-    ensure!(
-        differ <= slack,
-        "{} tells of {} requests, nginx answered {served}",
-        tool.name,
-        reported.requests
-    );
-    Ok(Figures { reported, used: ran.used })
+/// The targets of the rows, beside what was measured; those between tools that were asked for.
+pub fn checks(bench: &Bench, cases: &[&Case], runs: &[Run]) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for case in cases {
+        let is_asked = |tool: &str| tool.is_empty() || bench.asks(tool);
+        for target in case.targets.iter().filter(|t| is_asked(t.of) && is_asked(t.against)) {
+            checks.push(Check::of(target, case.title, COLUMNS, runs));
+        }
+        if case.title == LONG && bench.asks("loadlab") {
+            checks.push(growth(runs));
+        }
+    }
+    checks
+}
+
+/// loadlab's memory does not grow with time.
+fn growth(runs: &[Run]) -> Check {
+    let [short, long] = [SHORT, LONG].map(|title| median_of(runs, (title, "loadlab"), PEAK));
+    let grown = long.zip(short).map(|(long, short)| long - short);
+    Check {
+        title: "50 connections".to_owned(),
+        what: "loadlab, growth of peak memory from 5 s to 60 s".to_owned(),
+        target: "none".to_owned(),
+        measured: grown.map(|g| format!("{:.2} MB", g / 1e6)),
+        reached: grown.is_some_and(|g| g <= GROWTH_BYTES.max(short.unwrap_or(0.0) * GROWTH_SHARE)),
+    }
+}
+
+/// loadlab divided by its other revision, figure by figure; nothing where that did not run.
+pub fn against_before(runs: &[Run]) -> Option<String> {
+    let mut ratios = Vec::new();
+    for case in CASES {
+        for (tool, other) in [("loadlab", "before"), ("loadlab-epoll", "before-epoll")] {
+            let figures: Vec<_> =
+                (0..COLUMNS.len()).map(|i| ratio_of(runs, case.title, (tool, other), i)).collect();
+            if figures[PEAK].is_some() {
+                ratios.push(Run { title: case.title.to_owned(), tool, round: 0, figures: Ok(figures) });
+            }
+        }
+    }
+    let columns: Vec<_> = COLUMNS.iter().map(|(heading, _)| (*heading, Unit::Ratio)).collect();
+    (!ratios.is_empty()).then(|| table("× before", &columns, None, &ratios))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(title: &str, tool: &'static str, peak: f64) -> Run {
+        Run {
+            title: title.to_owned(),
+            tool,
+            round: 0,
+            figures: Ok(vec![Some(2.0), Some(1.0), None, Some(peak)]),
+        }
+    }
+
+    #[test]
+    fn a_little_is_no_growth_and_what_is_not_known_is_not_reached() {
+        let reached = |short: f64, long: f64| {
+            growth(&[run(SHORT, "loadlab", short), run(LONG, "loadlab", long)]).reached
+        };
+        assert!(reached(7.7e6, 7.9e6) && reached(11e6, 10.5e6) && !reached(7.7e6, 8.7e6));
+        assert!(!growth(&[run(LONG, "loadlab", 7e6)]).reached);
+    }
+
+    #[test]
+    fn another_revision_is_compared_where_it_ran() {
+        let title = CASES[0].title;
+        assert_eq!(against_before(&[run(title, "loadlab", 1.0)]), None);
+        let found = against_before(&[run(title, "loadlab", 1.0), run(title, "before", 2.0)]).unwrap();
+        assert!(found.ends_with(&format!("| {title} | loadlab | 1.000 | 1.000 | – | 0.500 |\n")), "{found}");
+    }
 }

@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{io, thread};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::command::kill_all_of;
+use crate::command::{Ran, kill_all_of, sooner_or_later};
 
 /// Which core the server has, and which the generator.
 pub struct Cores {
@@ -49,18 +49,6 @@ pub struct Used {
     pub peak_bytes: u64,
 }
 
-/// How a generator ended, what it said and used.
-pub struct Measured {
-    /// How it ended.
-    pub status: ExitStatus,
-    /// Its standard output.
-    pub stdout: String,
-    /// Its standard error.
-    pub stderr: String,
-    /// By the kernel's account.
-    pub used: Used,
-}
-
 /// Starts a command on a core.
 ///
 /// # Errors
@@ -80,40 +68,40 @@ pub fn start_on(core: usize, command: &mut Command) -> Result<Child> {
 ///
 /// # Errors
 /// It cannot be started, or does not end in time.
-pub fn measure(mut command: Command, cores: &Cores, scratch: &Path, longest: Duration) -> Result<Measured> {
+pub fn measure(
+    mut command: Command,
+    cores: &Cores,
+    scratch: &Path,
+    longest: Duration,
+) -> Result<(Ran, Used)> {
     let (out, err) = (scratch.join("stdout"), scratch.join("stderr"));
     command.stdout(File::create(&out)?).stderr(File::create(&err)?);
     let own_peak = peak_bytes("self");
     let mut child = start_on(cores.generator, &mut command)?;
     let (status, used) = wait(&mut child, longest, own_peak)?;
     let text = |path: &Path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(Measured { status, stdout: text(&out)?, stderr: text(&err)?, used })
+    Ok((Ran { status, stdout: text(&out)?, stderr: text(&err)? }, used))
 }
 
-#[expect(clippy::disallowed_methods, reason = "between two looks, in a loop with an end")]
 fn wait(child: &mut Child, longest: Duration, own_peak: u64) -> Result<(ExitStatus, Used)> {
-    let since = Instant::now();
     let mut seen = 0;
     let pid = libc::pid_t::try_from(child.id())?;
-    loop {
+    let ended = sooner_or_later("its end", (longest, Duration::from_millis(20)), || {
         let mut status = 0;
         // SAFETY: all bytes zero are a value of this plain C structure.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: both pointers are to variables of this frame; the pid is that of a child nobody else waits for.
         let got = unsafe { libc::wait4(pid, &raw mut status, libc::WNOHANG, &raw mut usage) };
-        if got == pid {
-            return Ok((ExitStatus::from_raw(status), used(&usage, own_peak, seen)));
-        }
         if got < 0 {
             return Err(io::Error::last_os_error()).context("wait4");
         }
-        if since.elapsed() > longest {
-            kill_all_of(child)?;
-            bail!("still ran after {} s and was killed", longest.as_secs());
-        }
         seen = seen.max(peak_bytes(&pid.to_string()));
-        thread::sleep(Duration::from_millis(20));
+        Ok((got == pid).then(|| (ExitStatus::from_raw(status), used(&usage, own_peak, seen))))
+    });
+    if ended.is_err() {
+        kill_all_of(child)?;
     }
+    ended
 }
 
 /// The peak that the kernel gives at the end includes this program's own, which the child had until it became
@@ -182,10 +170,10 @@ mod tests {
         let cores = Cores::choose().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep Cpus_allowed_list /proc/self/status; exit 3"]);
-        let ran = measure(command, &cores, dir.path(), Duration::from_secs(60)).unwrap();
+        let (ran, used) = measure(command, &cores, dir.path(), Duration::from_secs(60)).unwrap();
         assert_eq!(ran.status.code(), Some(3));
         assert_eq!(ran.stdout.trim(), format!("Cpus_allowed_list:\t{}", cores.generator));
-        assert!(ran.used.cpu_s > 0.0 && ran.used.peak_bytes > 0);
+        assert!(used.cpu_s > 0.0 && used.peak_bytes > 0);
         let after = sched_getaffinity(None).unwrap();
         assert!(
             after.is_set(cores.server) && after.is_set(cores.generator),

@@ -1,29 +1,22 @@
 //! `cargo xtask bench-peers`: loadlab, other load generators and bare loops, turn by turn, each on one thread and one
 //! core. What counts is the work a generator gets out of its own CPU time, beside throughput, latency, lateness and
-//! memory; ratios are taken within a round, so that a machine that slows down slows all. What loadlab is held to
-//! stands beside what was measured.
+//! memory; ratios are taken within a round, so that a machine that slows down slows all. What was done is counted by the
+//! server, so that nobody's output has to be understood. What loadlab is checked against stands beside what was measured.
 //!
-//! A row more is a [`cases::Case`], a generator more a [`tools::Tool`] or an [`open::OpenTool`].
+//! A row more is a [`cases::Case`], a generator more a [`tools::Tool`].
 
 mod cases;
 mod closed;
-mod freeze;
-mod journeys;
-mod lateness;
 pub mod measure;
-mod memory;
-mod network;
+pub mod network;
 mod open;
-mod order;
 mod page;
-mod parse;
 pub mod server;
-mod stub;
+pub mod stub;
 pub mod table;
-mod targets;
 mod tools;
 
-pub use page::cpu_model;
+pub use page::{cpu_model, write_between};
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,14 +24,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
+use clap::builder::PossibleValuesParser;
 
 use crate::command::{cargo, find, shown};
-use crate::packages::install_packages;
 use crate::root::target;
 use cases::{CASES, Case};
-use measure::{Cores, Used, busy_share};
-use open::OPEN_TOOLS;
-use targets::{Check, Figure};
+use measure::{Cores, busy_share};
+use table::{Check, Columns, REFERENCE, Run, checks_table, table};
 use tools::{TOOLS, Tool};
 
 /// Options of `cargo xtask bench-peers`.
@@ -51,10 +43,10 @@ pub struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     /// Only these tools; may be repeated
-    #[arg(long, value_name = "TOOL")]
+    #[arg(long, value_name = "TOOL", value_parser = tool_names())]
     only: Vec<String>,
     /// Only these rows; may be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = row_names())]
     case: Vec<String>,
     /// Run this loadlab of another revision as well, in turn, and say what has become faster or slower
     #[arg(long, value_name = "FILE")]
@@ -86,6 +78,8 @@ pub struct Bench {
     pub seconds: u64,
     /// How often.
     pub rounds: u64,
+    /// Tools that are here and asked for.
+    pub tools: Vec<&'static Tool>,
     only: Vec<String>,
 }
 
@@ -102,12 +96,48 @@ impl Bench {
         };
         let cores = Cores::choose()?;
         let Args { seconds, rounds, ref only, .. } = *args;
-        Ok(Bench { cores, scratch, own_network, seconds, rounds, only: only.clone() })
+        let mut bench =
+            Bench { cores, scratch, own_network, seconds, rounds, tools: Vec::new(), only: only.clone() };
+        let (here, absent): (Vec<_>, Vec<_>) =
+            TOOLS.iter().filter(|t| bench.asks(t.name)).partition(|t| t.is_here());
+        for tool in absent.iter().filter(|t| !t.get.is_empty()) {
+            println!("absent: {} ({}, or --install)", tool.name, tool.get);
+        }
+        bench.tools = here;
+        Ok(bench)
     }
 
     /// Whether a tool was asked for.
     fn asks(&self, tool: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|name| name == tool)
+    }
+
+    /// Runs tools of a row in turn, and prints what each gave. After each round the order moves on by one.
+    fn take_turns(
+        &self,
+        title: &str,
+        (tools, rounds): (&[&'static Tool], u64),
+        columns: Columns,
+        runs: &mut Vec<Run>,
+        mut one: impl FnMut(&Tool) -> Result<Vec<Option<f64>>>,
+    ) {
+        for round in 0..rounds {
+            for turn in 0..tools.len() {
+                let tool = tools[(turn + round as usize) % tools.len()];
+                let figures = one(tool);
+                let words = match &figures {
+                    Ok(figures) => {
+                        let all = columns.iter().zip(figures);
+                        let words =
+                            all.map(|((heading, unit), value)| format!("{heading} {}", unit.text(*value)));
+                        words.collect::<Vec<_>>().join(", ")
+                    }
+                    Err(error) => format!("{error:#}"),
+                };
+                println!("{title}, round {}: {}: {words}", round + 1, tool.name);
+                runs.push(Run { title: title.to_owned(), tool: tool.name, round, figures });
+            }
+        }
     }
 }
 
@@ -121,19 +151,14 @@ impl Drop for Bench {
 /// Runs it.
 ///
 /// # Errors
-/// loadlab cannot be built, nginx is not there, or a name is unknown. A tool's failure is reported in the table.
+/// loadlab cannot be built, or nginx is not there. A tool's failure is reported in the table.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let began = Instant::now();
-    known(args)?;
     if args.install {
-        let packages: Vec<_> =
-            TOOLS.iter().filter(|t| t.path().is_none()).filter_map(|t| t.package).collect();
-        install_packages(&packages)?;
-        TOOLS.iter().filter(|t| t.path().is_none()).try_for_each(Tool::get)?;
+        tools::install()?;
     }
     let build = ["build", "--locked", "--release", "-p", "loadlab", "-p", "loadlab-benches"];
-    let ran = shown(&mut cargo(&build))?;
-    ensure!(ran.status.success(), "cargo build: {}", ran.status);
+    shown(&mut cargo(&build))?.ok("cargo build")?;
     ensure!(find("nginx").is_some(), "nginx is not installed\nhint: apt-get install nginx-light");
     tools::take_before(args.before.as_deref())?;
     raise_file_limit();
@@ -145,15 +170,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if let Some(remark) = bench.cores.remark() {
         println!("{remark}");
     }
-    let tools = here(&bench);
-    let found = measure_all(&bench, args, &tools)?;
-    let text = found.text();
+    let found = measure_all(&bench, args)?;
+    let text = [&found.tables[..], &[checks_table(&found.checks)]].concat().join("\n");
     println!("\n{text}");
     let is_whole = found.checks.iter().all(|check| check.measured.is_some());
     let is_all = args.only.is_empty() && args.case.is_empty() && args.before.is_none();
-    if is_all && others <= QUIET && args.is_long() && is_whole {
-        let path = page::keep(&text, &tools, (args.seconds, args.rounds), &bench.cores)?;
-        println!("kept in {path}");
+    let is_long = args.seconds >= KEPT_SECONDS && args.rounds >= KEPT_ROUNDS;
+    if is_all && others <= QUIET && is_long && is_whole {
+        println!("kept in {}", page::keep(&text, &bench)?);
     } else {
         println!(
             "not kept in {}: that takes all tools and rows, something measured for each target, {KEPT_SECONDS} s, {KEPT_ROUNDS} rounds and a quiet machine",
@@ -172,31 +196,15 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-impl Args {
-    fn is_long(&self) -> bool {
-        self.seconds >= KEPT_SECONDS && self.rounds >= KEPT_ROUNDS
-    }
-
-    fn wants(&self, case: &str) -> bool {
-        self.case.is_empty() || self.case.iter().any(|name| name == case)
-    }
+fn tool_names() -> PossibleValuesParser {
+    TOOLS.iter().map(|t| t.name).collect::<Vec<_>>().into()
 }
 
-/// Names of tools and rows are known.
-fn known(args: &Args) -> Result<()> {
-    let tools: Vec<_> = TOOLS.iter().map(|t| t.name).chain(OPEN_TOOLS.iter().map(|t| t.name)).collect();
-    let closed = CASES.iter().map(|c| c.name).chain(lateness::RATES.iter().map(|r| r.0));
-    let cases: Vec<_> = closed.chain([freeze::NAME]).chain(memory::NAMES.iter().copied()).collect();
-    for (names, all, what) in [(&args.only, &tools, "tool"), (&args.case, &cases, "row")] {
-        for name in names {
-            ensure!(
-                all.contains(&name.as_str()),
-                "there is no {what} `{name}`\nhint: one of {}",
-                all.join(", ")
-            );
-        }
-    }
-    Ok(())
+fn row_names() -> PossibleValuesParser {
+    let open = open::RATES.iter().map(|r| r.0).chain([open::FREEZE]);
+    let mut names: Vec<_> = CASES.iter().map(|c| c.name).chain(open).collect();
+    names.dedup();
+    names.into()
 }
 
 /// As many open files as a generator may have: 10,000 connections are more than shells give.
@@ -206,104 +214,48 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The tools that are here and asked for; says which are not here.
-fn here(bench: &Bench) -> Vec<&'static Tool> {
-    let mut tools = Vec::new();
-    for tool in TOOLS.iter().filter(|t| bench.asks(t.name)) {
-        match (tool.path(), tool.package) {
-            (Some(_), _) => tools.push(tool),
-            (None, _) if tool.is_before() => {}
-            (None, Some(package)) => {
-                println!("absent: {} (apt-get install {package}, or --install)", tool.name);
-            }
-            (None, None) => println!("absent: {} ({}, or --install)", tool.name, tool.fetch.join(" ")),
-        }
-    }
-    for tool in OPEN_TOOLS.iter().filter(|t| bench.asks(t.name) && t.path().is_none()) {
-        if TOOLS.iter().all(|t| t.name != tool.name) {
-            println!("absent: {} (not in Debian)", tool.name);
-        }
-    }
-    tools
-}
-
 /// Tables, targets, how many rows ran, and whether something failed to run.
 #[derive(Default)]
 struct Found {
     tables: Vec<String>,
-    rows: usize,
     checks: Vec<Check>,
+    rows: usize,
     failed: bool,
 }
 
 impl Found {
-    fn text(&self) -> String {
-        let mut all = self.tables.clone();
-        all.push(targets::table(&self.checks));
-        all.join("\n")
-    }
-
-    /// A table whose lines come from several rows.
-    fn take(&mut self, heading: &str, rows: Vec<(String, Vec<Check>, bool)>) {
-        if rows.is_empty() {
-            return;
+    /// Runs of some rows, and their table.
+    fn take(&mut self, (first, columns, reference): (&str, Columns, Option<&str>), runs: &[Run]) {
+        let mut rows: Vec<_> = runs.iter().filter(|r| r.figures.is_ok()).map(|r| &r.title).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        self.rows += rows.len();
+        self.failed |= runs.iter().any(|r| r.figures.is_err());
+        if !runs.is_empty() {
+            self.tables.push(table(first, columns, reference, runs));
         }
-        let mut table = heading.to_owned();
-        for (lines, checks, failed) in rows {
-            table.push_str(&lines);
-            self.checks.extend(checks);
-            self.failed |= failed;
-            self.rows += usize::from(!failed);
-        }
-        self.tables.push(table);
     }
 }
 
-fn measure_all(bench: &Bench, args: &Args, tools: &[&'static Tool]) -> Result<Found> {
+fn measure_all(bench: &Bench, args: &Args) -> Result<Found> {
+    let wants = |name: &str| args.case.is_empty() || args.case.iter().any(|case| case == name);
     let mut found = Found::default();
-    let cases: Vec<&Case> = CASES.iter().filter(|c| args.wants(c.name)).collect();
-    if !cases.is_empty() {
-        let runs = closed::compare(bench, &cases, tools)?;
-        found.failed |= runs.iter().any(|r| r.figures.is_err());
-        let ran = |case: &&&Case| runs.iter().any(|r| r.case == case.name && r.figures.is_ok());
-        found.rows += cases.iter().filter(ran).count();
-        found.checks.extend(table::checks(&cases, |tool| bench.asks(tool), &runs));
-        found.tables.push(table::table(&cases, tools, &runs));
-        found.tables.extend(table::against_before(&cases, &runs));
+    let cases: Vec<&Case> = CASES.iter().filter(|c| wants(c.name)).collect();
+    let runs = closed::rows(bench, &cases)?;
+    found.take(("case", closed::COLUMNS, Some(REFERENCE)), &runs);
+    found.tables.extend(closed::against_before(&runs));
+    found.checks = closed::checks(bench, &cases, &runs);
+    let mut late = Vec::new();
+    for (_, rate) in open::RATES.iter().filter(|(name, _)| wants(name)) {
+        let (runs, checks) = open::late(bench, *rate)?;
+        late.extend(runs);
+        found.checks.extend(checks);
     }
-    let late = lateness::RATES.iter().filter(|(name, _)| args.wants(name));
-    let late = late.map(|(_, rate)| lateness::row(bench, *rate)).collect::<Result<_>>()?;
-    found.take(lateness::HEADING, late);
-    if args.wants(freeze::NAME) {
-        found.take("", vec![freeze::row(bench)?]);
+    found.take(("open model", open::LATE, None), &late);
+    if wants(open::FREEZE) && bench.asks("loadlab") {
+        let (runs, checks) = open::freeze(bench);
+        found.take(("open model", open::FROZEN, None), &runs);
+        found.checks.extend(checks);
     }
-    let mut memory = Vec::new();
-    if args.wants(memory::NAMES[0]) && bench.asks("loadlab") {
-        memory.push(memory::few(bench)?);
-    }
-    if args.wants(memory::NAMES[1]) {
-        memory.push(memory::many(bench, tools)?);
-    }
-    found.take(memory::HEADING, memory);
     Ok(found)
-}
-
-/// What one run of one tool gave.
-pub struct Figures {
-    /// By its own account.
-    pub reported: parse::Reported,
-    /// By the kernel's.
-    pub used: Used,
-}
-
-impl Figures {
-    fn line(&self, tool: &str) -> String {
-        format!(
-            "{tool}: {:.0} requests/CPU-s, {:.0}/s, p50 {}, {:.1} MB",
-            Figure::PerCpu.of(self).unwrap_or(0.0),
-            self.reported.rate_per_s,
-            self.reported.p50,
-            self.used.peak_bytes as f64 / 1e6
-        )
-    }
 }

@@ -42,27 +42,3 @@ pub fn fresh() -> Result<Result<(), String>> {
     }
     Ok(Ok(()))
 }
-
-/// Resets that were sent in this network so far; nothing where the kernel does not tell.
-pub fn resets() -> Option<u64> {
-    resets_of(&fs::read_to_string("/proc/net/snmp").ok()?)
-}
-
-fn resets_of(snmp: &str) -> Option<u64> {
-    let mut lines = snmp.lines().filter_map(|l| l.strip_prefix("Tcp: "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let at = names.split(' ').position(|name| name == "OutRsts")?;
-    values.split(' ').nth(at)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn resets_are_found_by_name() {
-        let text = "Ip: Forwarding\nIp: 1\nTcp: RtoAlgorithm OutSegs OutRsts InCsumErrors\nTcp: 1 20 7 0\n";
-        assert_eq!(resets_of(text), Some(7));
-        assert_eq!(resets_of("Tcp: a b\n"), None);
-    }
-}

@@ -1,324 +1,249 @@
-//! Generators that can send at a rate, whatever the server does: how they are asked for it on one thread, and what
-//! they tell. The others cannot, and are not asked.
+//! The open model: how late requests begin, and what a frozen server does to response times. The server is the stub of
+//! `benches/`, which logs what happened and works the truth out of it; beside it stands loadlab's own account. A bare
+//! timer loop takes turns with the tools, so that what the machine is to blame for is known.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::order::built;
-use super::parse::{duration_ms, word_after};
-use super::tools::start;
-use crate::command::{captured, find, program};
+use super::Bench;
+use super::cases::Ask;
+use super::measure::{measure, start_on};
+use super::stub::Stub;
+use super::table::{Bound, Check, Columns, Run, Unit, ratio_of, rounds, thousands};
+use super::tools::{Order, TOOLS, Tool};
 
-/// What one is asked for.
-pub struct OpenOrder<'o> {
-    /// Requests a second.
-    pub rate_per_s: f64,
-    /// How long.
-    pub seconds: u64,
-    /// Where to.
-    pub url: String,
-    /// The same as ADDRESS:PORT.
-    pub server: String,
-    /// The core it is started on.
-    pub core: usize,
-    /// A folder for its files.
-    pub scratch: &'o Path,
-}
+/// Rows of lateness, with their rates; without one it is half of what loadlab reaches with 50 users against the same stub.
+pub const RATES: &[(&str, Option<f64>)] = &[("late-1000", Some(1000.0)), ("late-half", None)];
+/// Who is asked for them.
+const ASKED: [&str; 5] = ["loadlab", "bare-timer", "vegeta", "k6", "oha"];
+/// The row in which the server is frozen.
+pub const FREEZE: &str = "freeze";
 
-/// What it tells, in milliseconds; nothing where it does not.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct OpenReport {
-    /// Percentiles of the response time.
-    pub response: Percentiles,
-    /// The generator's own lateness, by its own account.
-    pub late: Percentiles,
-}
-
-/// In milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Percentiles {
-    /// The median.
-    pub p50: Option<f64>,
-    /// 90 %.
-    pub p90: Option<f64>,
-    /// 99 %.
-    pub p99: Option<f64>,
-    /// 99.9 %.
-    pub p99_9: Option<f64>,
-    /// The largest.
-    pub max: Option<f64>,
-}
-
-impl Percentiles {
-    /// Fields `p50`, `p90`, `p99`, `p99_9` and `max` of a JSON object.
-    pub fn of(json: &Value) -> Percentiles {
-        let at = |name: &str| json[name].as_f64();
-        Percentiles { p50: at("p50"), p90: at("p90"), p99: at("p99"), p99_9: at("p99_9"), max: at("max") }
-    }
-}
-
-/// A generator for the open model.
-pub struct OpenTool {
-    /// Its name.
-    pub name: &'static str,
-    /// Its response times run from when a request was due, at least as asked here.
-    pub reports_response: bool,
-    /// Requests fall due evenly spaced, so that a server's log tells how late they came.
-    pub even: bool,
-    command: fn(&OpenOrder) -> Result<Command>,
-    parse: fn(&OpenOrder, &str) -> Result<OpenReport>,
-}
-
-/// All of them.
-pub const OPEN_TOOLS: &[OpenTool] = &[
-    OpenTool { name: "loadlab", reports_response: true, even: true, command: loadlab, parse: loadlab_report },
-    OpenTool {
-        name: "bare-timer",
-        reports_response: false,
-        even: true,
-        command: bare_timer,
-        parse: bare_report,
-    },
-    OpenTool { name: "wrk2", reports_response: true, even: false, command: wrk2, parse: wrk2_report },
-    OpenTool { name: "vegeta", reports_response: true, even: true, command: vegeta, parse: vegeta_report },
-    OpenTool { name: "k6", reports_response: true, even: true, command: k6, parse: k6_report },
-    OpenTool { name: "oha", reports_response: true, even: true, command: oha, parse: oha_report },
+/// Figures of lateness; those of our own generators first.
+pub const LATE: Columns = &[
+    ("late p50", Unit::Us),
+    ("late p99", Unit::Us),
+    ("largest", Unit::Us),
+    ("the stub saw p50", Unit::Us),
+    ("p99", Unit::Us),
+    ("largest", Unit::Us),
 ];
+/// Figures of a freeze.
+pub const FROZEN: Columns =
+    &[("p50", Unit::Ms), ("p90", Unit::Ms), ("p99", Unit::Ms), ("p99.9", Unit::Ms), ("largest", Unit::Ms)];
+const PERCENTILES: [&str; 5] = ["p50", "p90", "p99", "p99_9", "max"];
 
-impl OpenTool {
-    /// Its program, if it is here.
-    pub fn path(&self) -> Option<PathBuf> {
-        match self.name {
-            "loadlab" | "bare-timer" => Some(built(self.name)),
-            name => find(name),
+/// What loadlab is checked against: its p99 divided by the bare timer's, and at 1,000/s never more than this.
+const MOST_RATIO: f64 = 1.5;
+const MOST_MS: f64 = 0.15;
+/// The stub's log may differ from what fell due by this share: a request more or less at either end.
+const MISSING: f64 = 0.01;
+
+/// When the server is frozen, and for how long; at which rate, and how long in all.
+const FREEZE_S: (f64, f64) = (4.0, 1.5);
+const RATE_PER_S: f64 = 1000.0;
+const SECONDS: u64 = 10;
+/// More rounds say no more.
+const MOST_ROUNDS: u64 = 3;
+/// How far the median may be from that of an undisturbed run, and others from the truth: this, or this share of it.
+const P50_MS: f64 = 0.05;
+const OFF_MS: f64 = 5.0;
+const OFF_SHARE: f64 = 0.01;
+/// Their lines in the table.
+const REPORTED: &str = "loadlab";
+const TRUTH: &str = "the truth";
+const CALM: &str = "loadlab, nothing frozen";
+
+/// A row of lateness.
+///
+/// # Errors
+/// The stub does not come up.
+pub fn late(bench: &Bench, rate_per_s: Option<f64>) -> Result<(Vec<Run>, Vec<Check>)> {
+    let rate = match rate_per_s {
+        Some(rate) => rate,
+        None => half_of_most(bench)?,
+    };
+    let title = format!("open model, {}/s", thousands(rate));
+    let tools: Vec<_> = bench.tools.iter().copied().filter(|t| ASKED.contains(&t.name)).collect();
+    let mut runs = Vec::new();
+    bench.take_turns(&title, (&tools, bench.rounds), LATE, &mut runs, |tool| {
+        let (own, stub) = one(bench, tool, (rate, bench.seconds, None))?;
+        let is_whole = is_whole(&stub, rate * bench.seconds as f64);
+        let stub = if is_whole { &stub["late_ms"] } else { &Value::Null };
+        let all = [&own["late_ms"], stub].map(|from| ["p50", "p99", "max"].map(|name| from[name].as_f64()));
+        Ok(all.as_flattened().to_vec())
+    });
+    let checks = late_checks(&title, rate_per_s.is_some(), &runs);
+    Ok((runs, checks))
+}
+
+fn late_checks(title: &str, is_low: bool, runs: &[Run]) -> Vec<Check> {
+    const P99: usize = 1;
+    let what = (title, "loadlab, lateness p99".to_owned());
+    let ratio = ratio_of(runs, title, ("loadlab", "bare-timer"), P99);
+    let bound = (Bound::AtMost(MOST_RATIO), " × bare-timer");
+    let mut checks = vec![Check::new(what, ratio, bound, |v| format!("{v:.3}"))];
+    if is_low {
+        // Never is in no round.
+        let worst = rounds(runs, (title, "loadlab"), P99).map(|(_, ms)| ms).reduce(f64::max);
+        let what = (title, "loadlab, lateness p99 of the worst round".to_owned());
+        checks.push(Check::new(what, worst, (Bound::AtMost(MOST_MS), ""), |ms| Unit::Us.text(Some(ms))));
+    }
+    checks
+}
+
+/// The server is frozen for a while: what loadlab tells of it, beside the truth and a run in which nothing was frozen.
+pub fn freeze(bench: &Bench) -> (Vec<Run>, Vec<Check>) {
+    let loadlab: Vec<_> = bench.tools.iter().copied().filter(|t| t.name == "loadlab").collect();
+    let times = |from: &Value| PERCENTILES.map(|name| from["response_ms"][name].as_f64()).to_vec();
+    let (mut runs, mut others) = (Vec::new(), Vec::new());
+    let title = format!("frozen {} s of {SECONDS} s, {}/s", FREEZE_S.1, thousands(RATE_PER_S));
+    let mut round = 0;
+    bench.take_turns(&title, (&loadlab, bench.rounds.min(MOST_ROUNDS)), FROZEN, &mut runs, |tool| {
+        let (calm, _) = one(bench, tool, (RATE_PER_S, SECONDS, None))?;
+        let (own, stub) = one(bench, tool, (RATE_PER_S, SECONDS, Some(FREEZE_S)))?;
+        ensure!(stub["froze"] == true, "the stub did not freeze");
+        ensure!(
+            is_whole(&stub, RATE_PER_S * SECONDS as f64),
+            "{} requests reached the stub",
+            stub["requests"]
+        );
+        for (tool, from) in [(TRUTH, &stub), (CALM, &calm)] {
+            others.push(Run { title: title.clone(), tool, round, figures: Ok(times(from)) });
         }
-    }
-
-    /// The version of one that is here and that the closed rows do not tell of.
-    pub fn reported_version(&self) -> Option<String> {
-        let argument = match self.name {
-            "wrk2" => "-v",
-            "vegeta" => "-version",
-            _ => return None,
-        };
-        let ran = captured(program(self.path()?).arg(argument), Duration::from_secs(10)).ok()?;
-        let said = ran.stdout + &ran.stderr;
-        let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        Some(format!("{} {}", self.name, first.trim()))
-    }
-
-    /// Its command.
-    ///
-    /// # Errors
-    /// Its files cannot be written.
-    pub fn command(&self, order: &OpenOrder) -> Result<Command> {
-        (self.command)(order)
-    }
-
-    /// What its output says.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn reported(&self, order: &OpenOrder, stdout: &str) -> Result<OpenReport> {
-        (self.parse)(order, stdout)
-            .with_context(|| format!("{}'s output cannot be read:\n{stdout}", self.name))
-    }
+        round += 1;
+        Ok(times(&own))
+    });
+    runs.extend(others);
+    let checks = freeze_checks(&title, &runs);
+    (runs, checks)
 }
 
-fn loadlab(order: &OpenOrder) -> Result<Command> {
-    let mut command = program(built("loadlab"));
-    command.args(["bench", &order.url, "--json", "--quiet", "-t", "1", "--cpus", &order.core.to_string()]);
-    command.args(["-r", &order.rate_per_s.to_string(), "-d", &format!("{}s", order.seconds)]);
-    // As many as wrk2 and oha hold.
-    command.args(["--connections", "100"]);
-    Ok(command)
+fn freeze_checks(title: &str, runs: &[Run]) -> Vec<Check> {
+    let check = |figure: usize, beside: &str, target: &str, may: &dyn Fn(f64) -> f64| {
+        let reported = rounds(runs, (title, REPORTED), figure);
+        let off = reported
+            .zip(rounds(runs, (title, beside), figure))
+            .map(|((_, a), (_, b))| ((a - b).abs(), may(b)));
+        // The round that used up most of what it may.
+        let worst = off.max_by(|a, b| (a.0 / a.1).total_cmp(&(b.0 / b.1)));
+        Check {
+            title: title.to_owned(),
+            what: format!("loadlab, {}, worst round", FROZEN[figure].0),
+            target: target.to_owned(),
+            measured: worst.map(|(off, _)| format!("{off:.3} ms off")),
+            reached: worst.is_some_and(|(off, may)| off <= may),
+        }
+    };
+    let mut checks = vec![check(0, CALM, "within 50 µs of an undisturbed run", &|_| P50_MS)];
+    for figure in 1..=3 {
+        let may = |truth: f64| OFF_MS.max(OFF_SHARE * truth);
+        checks.push(check(figure, TRUTH, "within 5 ms or 1 % of the truth", &may));
+    }
+    checks
 }
 
-fn loadlab_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
-    let json: Value = serde_json::from_str(text)?;
+/// One run of one tool against a stub that may freeze: what loadlab or a bare loop tells (nothing of others), and the stub.
+fn one(
+    bench: &Bench,
+    tool: &Tool,
+    (rate_per_s, seconds, freeze): (f64, u64, Option<(f64, f64)>),
+) -> Result<(Value, Value)> {
+    let (ran, stub) = run(bench, tool, (Ask::Rate, rate_per_s, seconds), freeze)?;
+    if !tool.get.is_empty() {
+        return Ok((Value::Null, stub));
+    }
+    let own: Value = serde_json::from_str(&ran).with_context(|| ran.clone())?;
     // What it dropped at the end of its schedule was late for as long as it waited, and is among the late.
-    let failed = &json["requests"]["failed"];
-    ensure!(*failed == 0, "{failed} requests failed");
-    let late = Percentiles::of(&json["late_ms"]);
-    ensure!(late.p50.is_some(), "no late_ms");
-    Ok(OpenReport { response: Percentiles::of(&json["response_ms"]), late })
+    let failed = &own["requests"]["failed"];
+    ensure!(failed.is_null() || *failed == 0, "{failed} requests failed");
+    ensure!(own["late_ms"]["p50"].is_number(), "no late_ms: {ran}");
+    Ok((own, stub))
 }
 
-fn bare_timer(order: &OpenOrder) -> Result<Command> {
-    let mut command = program(built("bare-timer"));
-    command.args(["--rate", &order.rate_per_s.to_string(), "-s", &order.seconds.to_string()]);
-    // Connections enough that none is waited for.
-    command.args(["--server", &order.server, "-c", "1000"]);
-    Ok(command)
-}
-
-fn bare_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
-    let json: Value = serde_json::from_str(text)?;
-    let late = Percentiles::of(&json["late_ms"]);
-    ensure!(late.p50.is_some(), "no late_ms");
-    Ok(OpenReport { response: Percentiles::default(), late })
-}
-
-/// Connections enough for a freeze of a second and a half; those that it has are all used in turn.
-fn wrk2(order: &OpenOrder) -> Result<Command> {
-    let (duration, rate) = (format!("-d{}s", order.seconds), format!("-R{:.0}", order.rate_per_s));
-    Ok(start("wrk2", &["-t1", "-c100", &duration, &rate, "--latency", &order.url]))
-}
-
-/// The table of the corrected latency, which comes first.
-fn wrk2_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
-    let at = |label: &str| duration_ms(word_after(text, label)?).map(Some);
-    let response = Percentiles {
-        p50: at(" 50.000%")?,
-        p90: at(" 90.000%")?,
-        p99: at(" 99.000%")?,
-        p99_9: at(" 99.900%")?,
-        max: at("100.000%")?,
+/// Runs a tool against a stub of its own: its output, and what the stub tells.
+fn run(
+    bench: &Bench,
+    tool: &Tool,
+    (ask, rate_per_s, seconds): (Ask, f64, u64),
+    freeze: Option<(f64, f64)>,
+) -> Result<(String, Value)> {
+    let mut asked = vec!["--rate".to_owned(), rate_per_s.to_string()];
+    if let Some((at_s, length_s)) = freeze {
+        asked.extend(["--freeze-at-s".into(), at_s.to_string(), "--freeze-s".into(), length_s.to_string()]);
+    }
+    let stub = Stub::start(|command| start_on(bench.cores.server, command), &asked)?;
+    let order = Order {
+        ask,
+        users: if ask == Ask::Rate { 100 } else { 50 },
+        rate_per_s,
+        seconds,
+        server: stub.address.clone(),
+        url: format!("http://{}/", stub.address),
+        path: "/",
+        core: bench.cores.generator,
+        dir: &bench.scratch,
     };
-    Ok(OpenReport { response, ..OpenReport::default() })
+    let longest = Duration::from_secs(seconds + 60);
+    let (ran, _) = measure(tool.command(&order)?, &bench.cores, &bench.scratch, longest)?;
+    // 4: loadlab itself calls the measurement invalid, as it must where it was late. The figures are reported.
+    let is_good = ran.status.success() || (tool.name == "loadlab" && ran.status.code() == Some(4));
+    ensure!(is_good, "{}: {}\n{}{}", tool.name, ran.status, ran.stdout, ran.stderr);
+    Ok((ran.stdout, stub.end()?))
 }
 
-fn vegeta(order: &OpenOrder) -> Result<Command> {
-    let targets = order.scratch.join("vegeta.txt");
-    fs::write(&targets, format!("GET {}\n", order.url))?;
-    let text = format!(
-        "vegeta attack -targets='{}' -rate={:.0}/1s -duration={}s | vegeta report -type=json",
-        targets.display(),
-        order.rate_per_s,
-        order.seconds
-    );
-    let mut command = start("sh", &["-c", &text]);
-    command.env("GOMAXPROCS", "1");
-    Ok(command)
+/// Whether the stub got what fell due: only then its k-th arrival is that of the k-th request.
+fn is_whole(stub: &Value, due: f64) -> bool {
+    stub["requests"].as_f64().is_some_and(|n| (n - due).abs() <= due * MISSING)
 }
 
-fn vegeta_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
-    let json: Value = serde_json::from_str(text)?;
-    ensure!(json["success"] == 1.0 || json["success"] == 1, "requests failed");
-    let at = |name: &str| json["latencies"][name].as_f64().map(|ns| ns / 1e6);
-    let response =
-        Percentiles { p50: at("50th"), p90: at("90th"), p99: at("99th"), p99_9: None, max: at("max") };
-    ensure!(response.p50.is_some(), "no latencies");
-    Ok(OpenReport { response, ..OpenReport::default() })
-}
-
-fn k6_summary(order: &OpenOrder) -> PathBuf {
-    order.scratch.join("k6-open.json")
-}
-
-fn k6(order: &OpenOrder) -> Result<Command> {
-    let script = order.scratch.join("k6-open.js");
-    let text = format!(
-        "import http from 'k6/http';\nexport const options = {{\n  summaryTrendStats: ['med', 'p(90)', 'p(99)', 'p(99.9)', 'max'],\n  \
-         scenarios: {{ open: {{ executor: 'constant-arrival-rate', rate: {:.0}, timeUnit: '1s', duration: '{}s',\n    \
-         preAllocatedVUs: 100, maxVUs: 2000 }} }},\n}};\nexport default function () {{ http.get('{}'); }}\n",
-        order.rate_per_s, order.seconds, order.url
-    );
-    fs::write(&script, text)?;
-    let summary = k6_summary(order);
-    let _ = fs::remove_file(&summary);
-    let mut command = start("k6", &["run", "--quiet", "--summary-export"]);
-    command.arg(summary).arg(script);
-    command.env("GOMAXPROCS", "1").env("K6_NO_USAGE_REPORT", "true").env("HOME", order.scratch);
-    Ok(command)
-}
-
-fn k6_report(order: &OpenOrder, _: &str) -> Result<OpenReport> {
-    k6_of(&fs::read_to_string(k6_summary(order)).context("no summary")?)
-}
-
-fn k6_of(text: &str) -> Result<OpenReport> {
-    let json: Value = serde_json::from_str(text)?;
-    let at = |name: &str| json["metrics"]["http_req_duration"][name].as_f64();
-    let response = Percentiles {
-        p50: at("med"),
-        p90: at("p(90)"),
-        p99: at("p(99)"),
-        p99_9: at("p(99.9)"),
-        max: at("max"),
-    };
-    ensure!(response.p50.is_some(), "no http_req_duration");
-    Ok(OpenReport { response, ..OpenReport::default() })
-}
-
-fn oha(order: &OpenOrder) -> Result<Command> {
-    let (duration, rate) = (format!("{}s", order.seconds), format!("{:.0}", order.rate_per_s));
-    let arguments =
-        ["--no-tui", "-z", &duration, "-q", &rate, "-c", "100", "--latency-correction", &order.url];
-    let mut command = start("oha", &arguments);
-    command.env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
-    Ok(command)
-}
-
-fn oha_report(_: &OpenOrder, text: &str) -> Result<OpenReport> {
-    let at = |label: &str| {
-        let rest = text.split_once(label)?.1;
-        let mut words = rest.split_whitespace();
-        let (value, unit) = (words.next()?, words.next()?);
-        let unit = if unit.starts_with("sec") { "s" } else { unit };
-        duration_ms(&format!("{value}{unit}")).ok()
-    };
-    let response = Percentiles {
-        p50: at("50.00% in"),
-        p90: at("90.00% in"),
-        p99: at("99.00% in"),
-        p99_9: at("99.90% in"),
-        max: at("Slowest:"),
-    };
-    ensure!(response.p50.is_some(), "no `50.00% in`");
-    Ok(OpenReport { response, ..OpenReport::default() })
+/// Half of what loadlab reaches against the stub in a second, in whole thousands.
+fn half_of_most(bench: &Bench) -> Result<f64> {
+    let loadlab = TOOLS.iter().find(|t| t.name == "loadlab").context("no loadlab")?;
+    let (_, stub) = run(bench, loadlab, (Ask::KeepAlive, 1000.0, 1), None)?;
+    let most = stub["requests"].as_f64().context("the stub counts nothing")?;
+    println!("loadlab's maximum rate against the stub: {}/s", thousands(most));
+    Ok((most / 2000.0).floor().max(1.0) * 1000.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reported(name: &str, text: &str) -> Result<OpenReport> {
-        let tool = OPEN_TOOLS.iter().find(|t| t.name == name).unwrap();
-        let (url, server) = (String::new(), String::new());
-        let scratch = Path::new("");
-        tool.reported(&OpenOrder { rate_per_s: 1000.0, seconds: 1, url, server, core: 0, scratch }, text)
-    }
-
-    fn response(name: &str, text: &str) -> [Option<f64>; 5] {
-        let Percentiles { p50, p90, p99, p99_9, max } = reported(name, text).unwrap().response;
-        [p50, p90, p99, p99_9, max]
+    fn run(tool: &'static str, round: u64, figures: &[f64]) -> Run {
+        let figures = Ok(figures.iter().copied().map(Some).collect());
+        Run { title: "t".to_owned(), tool, round, figures }
     }
 
     #[test]
-    fn our_own() {
-        let text = "{\"requests\": {\"failed\": 0}, \"response_ms\": {\"p50\": 0.1, \"p99_9\": null},\
-            \"late_ms\": {\"p50\": 0.01, \"p99\": 0.05}}";
-        let found = reported("loadlab", text).unwrap();
-        assert_eq!((found.response.p50, found.response.p99_9, found.late.p99), (Some(0.1), None, Some(0.05)));
-        assert!(reported("loadlab", &text.replace("\"failed\": 0", "\"failed\": 3")).is_err());
-        let found =
-            reported("bare-timer", "{\"due\": 10, \"late_ms\": {\"p50\": 0.01, \"p99\": 0.02}}").unwrap();
-        assert_eq!((found.late.p99, found.response), (Some(0.02), Percentiles::default()));
-        assert!(reported("bare-timer", "{}").is_err());
+    fn ratios_are_of_a_round_and_the_worst_round_counts() {
+        let mut runs = vec![run("loadlab", 0, &[0.03, 0.06]), run("bare-timer", 0, &[0.02, 0.05])];
+        let found = |runs: &[Run]| {
+            late_checks("t", true, runs).into_iter().map(|c| (c.measured, c.reached)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(&runs), [(Some("1.200".to_owned()), true), (Some("60 µs".to_owned()), true)]);
+        runs.extend([run("loadlab", 1, &[0.03, 0.16]), run("bare-timer", 1, &[0.05, 0.1])]);
+        assert_eq!(found(&runs), [(Some("1.400".to_owned()), true), (Some("160 µs".to_owned()), false)]);
+        assert_eq!(found(&runs[1..2]), [(None, false), (None, false)]);
+        assert_eq!(late_checks("t", false, &runs).len(), 1);
     }
 
     #[test]
-    fn others() {
-        let text = "  Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000%    0.92ms\n 75.000%    1.30ms\n \
-            90.000%  528.00ms\n 99.000%    1.40s \n 99.900%    1.49s \n 99.990%    1.50s \n100.000%    1.50s \n";
-        assert_eq!(response("wrk2", text), [0.92, 528.0, 1400.0, 1490.0, 1500.0].map(Some));
-        assert!(reported("wrk2", "Latency").is_err());
-        let text = "{\"latencies\": {\"50th\": 100000, \"90th\": 526000000, \"99th\": 1412000000, \"max\": 1500000000},\
-            \"success\": 1}";
-        let expect = [Some(0.1), Some(526.0), Some(1412.0), None, Some(1500.0)];
-        assert_eq!(response("vegeta", text), expect);
-        assert!(reported("vegeta", &text.replace("\"success\": 1", "\"success\": 0.5")).is_err());
-        let text = "{\"metrics\": {\"http_req_duration\": {\"med\": 0.1, \"p(90)\": 0.2, \"p(99)\": 1350, \
-            \"p(99.9)\": 1490, \"max\": 1500}}}";
-        assert_eq!(k6_of(text).unwrap().response.p99, Some(1350.0));
-        let text = "  Slowest:\t1.5000 sec\n  50.00% in 0.0001 sec\n  90.00% in 516.0000 ms\n  99.00% in 1.4100 sec\n  \
-            99.90% in 1.4900 sec\n";
-        assert_eq!(response("oha", text), [0.1, 516.0, 1410.0, 1490.0, 1500.0].map(Some));
+    fn errors_are_taken_against_the_truth_and_an_undisturbed_run() {
+        let times = |scale: f64| [0.1, 500.0, 1400.0].map(|ms| ms * scale);
+        let reached = |runs: &[Run]| freeze_checks("t", runs).iter().map(|c| c.reached).collect::<Vec<_>>();
+        let mut runs =
+            vec![run(REPORTED, 0, &times(1.0)), run(TRUTH, 0, &times(1.009)), run(CALM, 0, &times(1.0))];
+        assert_eq!(reached(&runs), [true, true, true, false], "what is not told is not reached");
+        runs.extend([run(REPORTED, 1, &times(1.0)), run(TRUTH, 1, &times(1.02)), run(CALM, 1, &times(2.0))]);
+        assert_eq!(reached(&runs), [false; 4]);
+    }
+
+    #[test]
+    fn a_log_with_gaps_is_not_whole() {
+        assert!(is_whole(&serde_json::json!({"requests": 9950}), 10_000.0));
+        assert!(!is_whole(&serde_json::json!({"requests": 9160}), 10_000.0));
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::measure::Cores;
-use super::open::{OPEN_TOOLS, OpenTool};
-use super::tools::Tool;
-use crate::command::{captured, find, program};
+use super::Bench;
+use super::tools::versions;
+use crate::command::{captured, program};
 use crate::root::root;
 
 /// Where the last tables are kept, relative to the repository.
@@ -17,43 +16,44 @@ pub const PAGE: &str = "docs/benchmarks.md";
 const BEGIN: &str = "<!-- bench-peers: begin -->";
 const END: &str = "<!-- bench-peers: end -->";
 
-/// Puts the table on its page, with what it was made on; the page's name.
+/// Puts the tables on their page, with what they were made on; the page's name.
 ///
 /// # Errors
-/// The page cannot be read or written, or has no place for it.
-pub fn keep(
-    table: &str,
-    tools: &[&Tool],
-    (seconds, rounds): (u64, u64),
-    cores: &Cores,
-) -> Result<&'static str> {
-    // loadlab's is that of the bare loops as well.
-    let others = tools.iter().filter(|t| t.name == "loadlab" || !t.is_ours());
-    let mut versions: Vec<_> = others.map(|t| t.reported_version()).collect();
-    versions.extend(OPEN_TOOLS.iter().filter_map(OpenTool::reported_version));
-    versions.push(nginx_version());
-    let mut made = format!(
-        "{}, {}, {} cores, {}. Medians of {rounds} rounds of {seconds} s; ratios to wrk are taken within each round.\n",
+/// The page cannot be read or written, or has no place for them.
+pub fn keep(tables: &str, bench: &Bench) -> Result<&'static str> {
+    let mut text = format!(
+        "{}, {}, {} cores, {}. Medians of {} rounds of {} s; ratios are taken within each round.\n",
         line_of("date", &["-u", "+%Y-%m-%d"]),
         cpu_model(),
         std::thread::available_parallelism().map_or(0, usize::from),
-        line_of("uname", &["-sr"])
+        line_of("uname", &["-sr"]),
+        bench.rounds,
+        bench.seconds
     );
-    if let Some(remark) = cores.remark() {
-        let _ = writeln!(made, "{remark}.");
+    if let Some(remark) = bench.cores.remark() {
+        let _ = writeln!(text, "{remark}.");
     }
-    let text = format!("{made}\n{table}\nVersions: {}.\n", versions.join(" · "));
-    let path = root().join(PAGE);
-    let page = fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
-    fs::write(&path, replaced(&page, &text)?)?;
+    let _ = write!(text, "\n{tables}\nVersions: {}.\n", versions(&bench.tools));
+    write_between(PAGE, (BEGIN, END), &text)?;
     Ok(PAGE)
 }
 
-/// A page with other text between its marks.
-fn replaced(page: &str, text: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no `{BEGIN}`"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no `{END}`"))?;
-    Ok(format!("{before}{BEGIN}\n{text}{END}{after}"))
+/// Puts text between two marks of a page of the repository.
+///
+/// # Errors
+/// The page cannot be read or written, or has no such marks.
+pub fn write_between(page: &str, (begin, end): (&str, &str), text: &str) -> Result<()> {
+    let path = root().join(page);
+    let old = fs::read_to_string(&path).with_context(|| page.to_owned())?;
+    let new =
+        replaced(&old, (begin, end), text).with_context(|| format!("{page} has no `{begin}` and `{end}`"))?;
+    fs::write(&path, new).with_context(|| page.to_owned())
+}
+
+fn replaced(page: &str, (begin, end): (&str, &str), text: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{text}{end}{after}"))
 }
 
 /// The processor, by its model.
@@ -62,13 +62,6 @@ pub fn cpu_model() -> String {
     let line = info.lines().find(|l| l.starts_with("model name"));
     let model = line.and_then(|l| l.split_once(':')).map(|(_, model)| model.trim().to_owned());
     model.unwrap_or_else(|| "an unnamed CPU".to_owned())
-}
-
-fn nginx_version() -> String {
-    let Some(path) = find("nginx") else { return "nginx".to_owned() };
-    let ran = captured(program(path).arg("-v"), Duration::from_secs(10));
-    let said = ran.map(|r| r.stderr).unwrap_or_default();
-    said.trim().rsplit(": ").next().unwrap_or("nginx").to_owned()
 }
 
 fn line_of(name: &str, arguments: &[&str]) -> String {
@@ -84,7 +77,7 @@ mod tests {
     fn the_page_keeps_what_stands_around_the_table() {
         let page = format!("# Benchmarks\n\n{BEGIN}\nold\n{END}\n\nEnd.\n");
         let expect = format!("# Benchmarks\n\n{BEGIN}\nnew\n{END}\n\nEnd.\n");
-        assert_eq!(replaced(&page, "new\n").unwrap(), expect);
-        assert!(replaced("# Benchmarks\n", "new").is_err());
+        assert_eq!(replaced(&page, (BEGIN, END), "new\n").unwrap(), expect);
+        assert!(replaced("# Benchmarks\n", (BEGIN, END), "new").is_none());
     }
 }

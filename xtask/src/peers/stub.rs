@@ -1,68 +1,51 @@
-//! The stub of `benches/`, which logs what happened and works the truth out of it.
+//! The stub of `benches/`, which counts and logs what it answers, and works the truth out of it.
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::measure::{Cores, start_on};
-use super::order::built;
-use crate::command::program;
+use crate::command::{Ends, program};
+use crate::root::target;
 
 /// A running stub; dropped, it is gone.
 pub struct Stub {
-    child: Child,
+    child: Ends,
     output: BufReader<ChildStdout>,
     /// Where it listens, as ADDRESS:PORT.
     pub address: String,
 }
 
 impl Stub {
-    /// Starts it on the server's core, for requests at a rate; it stands still where `freeze` says when and how long.
+    /// Starts it with arguments, and waits until it listens.
     ///
     /// # Errors
     /// It does not come up.
-    pub fn start(cores: &Cores, rate_per_s: f64, freeze: Option<(f64, f64)>) -> Result<Stub> {
-        let mut command = program(built("stub"));
-        command.args(["--rate", &rate_per_s.to_string()]);
-        if let Some((at_s, length_s)) = freeze {
-            command.args(["--freeze-at-s", &at_s.to_string(), "--freeze-s", &length_s.to_string()]);
-        }
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = start_on(cores.server, &mut command)?;
-        let mut output = BufReader::new(child.stdout.take().context("the stub's output")?);
-        let mut line = String::new();
-        output.read_line(&mut line).context("the stub's output")?;
-        let address = line.trim().strip_prefix("ready ").map(str::to_owned);
+    pub fn start(spawn: impl FnOnce(&mut Command) -> Result<Child>, arguments: &[String]) -> Result<Stub> {
+        let mut command = program(target().join("release/stub"));
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Ends(spawn(&mut command)?);
+        let output = BufReader::new(child.0.stdout.take().context("the stub's output")?);
         let mut stub = Stub { child, output, address: String::new() };
+        let mut line = String::new();
+        stub.output.read_line(&mut line).context("the stub's output")?;
+        let address = line.trim().strip_prefix("ready ").map(str::to_owned);
         stub.address = address.with_context(|| format!("the stub does not come up: {line}"))?;
         Ok(stub)
     }
 
-    /// Its URL.
-    pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
-    }
-
-    /// Ends it, and gives what it tells.
+    /// Ends it, and gives what it tells, unless requests came in pieces: then its log is not whole.
     ///
     /// # Errors
-    /// It failed, or requests came in pieces, so that its log is not whole.
+    /// It failed, or requests came in pieces.
     pub fn end(mut self) -> Result<Value> {
-        drop(self.child.stdin.take());
+        drop(self.child.0.stdin.take());
         let mut text = String::new();
         self.output.read_to_string(&mut text).context("the stub's output")?;
-        let reported: Value =
+        let told: Value =
             serde_json::from_str(&text).with_context(|| format!("the stub's output: {text}"))?;
-        ensure!(reported["pieces"] == 0, "{} requests came in pieces", reported["pieces"]);
-        Ok(reported)
-    }
-}
-
-impl Drop for Stub {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        ensure!(told["pieces"] == 0, "{} requests came in pieces", told["pieces"]);
+        Ok(told)
     }
 }

@@ -1,137 +1,192 @@
-//! The table of the closed rows: medians over the rounds, as figures and as ratios to wrk.
+//! Runs as tables in Markdown, medians over the rounds, and what loadlab is checked against beside what was measured. A
+//! target that is missed is shown, never left out.
 
 use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::Figures;
-use super::cases::Case;
-use super::targets::{Check, Figure};
-use super::tools::Tool;
-
 /// What all are compared with.
 pub const REFERENCE: &str = "wrk";
-/// Columns behind the tool's name.
-const COLUMNS: usize = 9;
 
 /// One run of one tool.
 pub struct Run {
+    /// The row, for the table.
+    pub title: String,
     /// Which tool.
     pub tool: &'static str,
-    /// Which case.
-    pub case: &'static str,
     /// From 0.
     pub round: u64,
-    /// What it gave, or why it did not.
-    pub figures: Result<Figures>,
+    /// A figure for each column, or why there are none.
+    pub figures: Result<Vec<Option<f64>>>,
 }
 
-/// The table, in Markdown, with the reasons why a tool is not in a row below it.
-pub fn table(cases: &[&Case], tools: &[&Tool], runs: &[Run]) -> String {
-    let mut out = String::from(
-        "| case | tool | requests per CPU-second | × wrk | MB per CPU-second | requests/s | × wrk | p50 | × wrk | \
-         peak memory | × wrk |\n|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-    );
-    let mut notes: Vec<&str> = Vec::new();
-    for case in cases {
-        for tool in tools.iter().filter(|t| !case.spares(t.name)) {
-            let cells = match case.cannot(tool.name) {
-                None => cells(runs, case, tool.name),
-                Some(why) => {
-                    let known = notes.iter().position(|n| *n == why);
-                    let number = known.unwrap_or_else(|| {
-                        notes.push(why);
-                        notes.len() - 1
-                    });
-                    format!("– ({}){}", number + 1, " |".repeat(COLUMNS - 1))
-                }
-            };
-            let _ = writeln!(out, "| {} | {} | {cells} |", case.title, tool.name);
+/// How a column's figures are written.
+#[derive(Clone, Copy)]
+pub enum Unit {
+    /// A whole number.
+    Whole,
+    /// Milliseconds.
+    Ms,
+    /// Milliseconds, as microseconds.
+    Us,
+    /// Bytes, as megabytes.
+    Mb,
+    /// One figure divided by another.
+    Ratio,
+}
+
+impl Unit {
+    /// A figure as people read it.
+    pub fn text(self, value: Option<f64>) -> String {
+        let Some(value) = value else { return "–".to_owned() };
+        match self {
+            Unit::Whole => thousands(value),
+            Unit::Ms => format!("{value:.3} ms"),
+            Unit::Us => format!("{} µs", thousands(value * 1e3)),
+            Unit::Mb => format!("{:.1} MB", value / 1e6),
+            Unit::Ratio => format!("{value:.3}"),
         }
     }
-    for (number, why) in notes.iter().enumerate() {
-        let _ = write!(out, "{}({}) {why}. ", if number == 0 { "\n" } else { "" }, number + 1);
-    }
-    out.trim_end().to_owned() + "\n"
 }
 
-/// The targets of the rows, beside what was measured; those between tools that were `asked`.
-pub fn checks(cases: &[&Case], asked: impl Fn(&str) -> bool, runs: &[Run]) -> Vec<Check> {
-    let mut checks = Vec::new();
-    for case in cases {
-        for target in case.targets.iter().filter(|t| asked(t.of) && asked(t.against)) {
-            let ratio = ratio_of(runs, case.name, (target.of, target.against), target.figure);
-            checks.push(Check::of_ratio(case.title, target, ratio));
+/// Columns of a table: headings and units.
+pub type Columns<'c> = &'c [(&'c str, Unit)];
+
+/// A line for each tool of each row: medians, beside each the ratio to the `reference` if there is one.
+pub fn table(first: &str, columns: Columns, reference: Option<&str>, runs: &[Run]) -> String {
+    let mut out = format!("| {first} | tool |");
+    for (heading, _) in columns {
+        let _ = write!(out, " {heading} |{}", reference.map_or(String::new(), |name| format!(" × {name} |")));
+    }
+    let count = columns.len() * (1 + usize::from(reference.is_some()));
+    let _ = writeln!(out, "\n|---|---|{}", "---:|".repeat(count));
+    let mut seen = Vec::new();
+    for run in runs {
+        let row = (run.title.as_str(), run.tool);
+        if seen.contains(&row) {
+            continue;
         }
-    }
-    checks
-}
-
-/// loadlab divided by its other revision, figure by figure; nothing where that did not run.
-pub fn against_before(cases: &[&Case], runs: &[Run]) -> Option<String> {
-    let mut out = String::from(
-        "| × before | tool | requests per CPU-second | requests/s | p50 | peak memory |\n|---|---|---:|---:|---:|---:|\n",
-    );
-    let mut any = false;
-    for case in cases {
-        for pair in [("loadlab", "before"), ("loadlab-epoll", "before-epoll")] {
-            let ratio = |figure: Figure| ratio_of(runs, case.name, pair, figure);
-            if ratio(Figure::Rate).is_none() {
-                continue;
+        seen.push(row);
+        let _ = write!(out, "| {} | {} |", run.title, run.tool);
+        let mine = runs.iter().filter(|r| (r.title.as_str(), r.tool) == row);
+        if let Some(error) = mine.clone().find_map(|r| r.figures.as_ref().err()) {
+            let text = error.to_string().lines().next().unwrap_or_default().replace('|', "/");
+            let _ = writeln!(out, " error: {text} |{}", " |".repeat(count - 1));
+            continue;
+        }
+        for (i, (_, unit)) in columns.iter().enumerate() {
+            let _ = write!(out, " {} |", unit.text(median_of(runs, row, i)));
+            if let Some(reference) = reference {
+                let ratio = ratio_of(runs, row.0, (row.1, reference), i);
+                let _ = write!(out, " {} |", Unit::Ratio.text(ratio));
             }
-            any = true;
-            let cell = |figure| ratio(figure).map_or("–".to_owned(), |v| format!("{v:.3}"));
-            let [per_cpu, rate, p50, peak] =
-                [Figure::PerCpu, Figure::Rate, Figure::P50, Figure::Peak].map(cell);
-            let _ = writeln!(out, "| {} | {} | {per_cpu} | {rate} | {p50} | {peak} |", case.title, pair.0);
         }
+        out.push('\n');
     }
-    any.then_some(out)
+    out
+}
+
+/// A figure of each round of a tool in a row.
+pub fn rounds<'r>(
+    runs: &'r [Run],
+    (title, tool): (&'r str, &'r str),
+    figure: usize,
+) -> impl Iterator<Item = (u64, f64)> {
+    let mine = runs.iter().filter(move |r| r.title == title && r.tool == tool);
+    mine.filter_map(move |r| Some((r.round, (*r.figures.as_ref().ok()?.get(figure)?)?)))
+}
+
+/// Its median over rounds.
+pub fn median_of(runs: &[Run], row: (&str, &str), figure: usize) -> Option<f64> {
+    median(rounds(runs, row, figure).map(|(_, value)| value).collect())
 }
 
 /// A figure of one tool divided by another's, within a round; the median over rounds.
-fn ratio_of(runs: &[Run], case: &str, (tool, other): (&str, &str), figure: Figure) -> Option<f64> {
-    let of = |tool: &str, round: u64| {
-        let run = runs.iter().find(|r| r.case == case && r.tool == tool && r.round == round)?;
-        figure.of(run.figures.as_ref().ok()?)
-    };
-    let rounds = runs.iter().filter(|r| r.case == case && r.tool == tool).map(|r| r.round);
-    median(rounds.filter_map(|round| Some(of(tool, round)? / of(other, round)?)).collect())
+pub fn ratio_of(runs: &[Run], title: &str, (tool, other): (&str, &str), figure: usize) -> Option<f64> {
+    let others: Vec<_> = rounds(runs, (title, other), figure).collect();
+    let of = |round: u64| others.iter().find(|(r, _)| *r == round).map(|(_, value)| *value);
+    median(rounds(runs, (title, tool), figure).filter_map(|(round, v)| Some(v / of(round)?)).collect())
 }
 
-/// A tool's cells in a case.
-fn cells(runs: &[Run], case: &Case, tool: &str) -> String {
-    let mine: Vec<_> = runs.iter().filter(|r| r.case == case.name && r.tool == tool).collect();
-    if let Some(error) = mine.iter().find_map(|r| r.figures.as_ref().err()) {
-        let text = error.to_string().lines().next().unwrap_or_default().replace('|', "/");
-        return format!("error: {text}{}", " |".repeat(COLUMNS - 1));
+/// How far a figure may go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Not below.
+    AtLeast(f64),
+    /// Not above.
+    AtMost(f64),
+}
+
+/// What is to be reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Of this tool …
+    pub of: &'static str,
+    /// … this figure …
+    pub figure: usize,
+    /// … divided by that of the other, if there is one …
+    pub against: &'static str,
+    /// … keeps this.
+    pub bound: Bound,
+}
+
+/// A target beside what was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// Of which row.
+    pub title: String,
+    /// What is compared.
+    pub what: String,
+    /// What is to be reached.
+    pub target: String,
+    /// What was; nothing if it was not measured.
+    pub measured: Option<String>,
+    /// Whether that will do.
+    pub reached: bool,
+}
+
+impl Check {
+    /// Of a value and a bound, which `text` writes; `of` says what the bound is a multiple of.
+    pub fn new(
+        (title, what): (&str, String),
+        value: Option<f64>,
+        (bound, of): (Bound, &str),
+        text: impl Fn(f64) -> String,
+    ) -> Check {
+        let (sign, limit, reached) = match bound {
+            Bound::AtLeast(least) => ("≥", least, value.is_some_and(|v| v >= least)),
+            Bound::AtMost(most) => ("≤", most, value.is_some_and(|v| v <= most)),
+        };
+        let target = format!("{sign} {}{of}", if of.is_empty() { text(limit) } else { limit.to_string() });
+        Check { title: title.to_owned(), what, target, measured: value.map(text), reached }
     }
-    let value =
-        |figure: Figure| median(mine.iter().filter_map(|r| figure.of(r.figures.as_ref().ok()?)).collect());
-    let ratio = |figure: Figure| {
-        ratio_of(runs, case.name, (tool, REFERENCE), figure).map_or("–".to_owned(), |v| format!("{v:.3}"))
-    };
-    let whole = |v: Option<f64>| v.map_or("–".to_owned(), |v| thousands(v.round()));
-    let per_cpu = value(Figure::PerCpu);
-    let bytes = case.body_bytes.and_then(|bytes| Some(per_cpu? * bytes as f64 / 1e6));
-    let p50 = match value(Figure::P50) {
-        Some(ms) => format!("{ms:.3} ms"),
-        None => mine
-            .iter()
-            .find_map(|r| r.figures.as_ref().ok())
-            .map_or("–".to_owned(), |f| f.reported.p50.to_string()),
-    };
-    let peak = value(Figure::Peak).map_or("–".to_owned(), |p| format!("{:.1} MB", p / 1e6));
-    format!(
-        "{} | {} | {} | {} | {} | {p50} | {} | {peak} | {}",
-        whole(per_cpu),
-        ratio(Figure::PerCpu),
-        whole(bytes),
-        whole(value(Figure::Rate)),
-        ratio(Figure::Rate),
-        ratio(Figure::P50),
-        ratio(Figure::Peak)
-    )
+
+    /// Of a row's target.
+    pub fn of(target: &Target, title: &str, columns: Columns, runs: &[Run]) -> Check {
+        let (heading, unit) = columns[target.figure];
+        let what = (title, format!("{}, {heading}", target.of));
+        if target.against.is_empty() {
+            let value = median_of(runs, (title, target.of), target.figure);
+            return Check::new(what, value, (target.bound, ""), |v| unit.text(Some(v)));
+        }
+        let value = ratio_of(runs, title, (target.of, target.against), target.figure);
+        Check::new(what, value, (target.bound, &format!(" × {}", target.against)), |v| format!("{v:.3}"))
+    }
+}
+
+/// All of them as a table.
+pub fn checks_table(checks: &[Check]) -> String {
+    let mut out = String::from("| case | what | target | measured | |\n|---|---|---|---:|---|\n");
+    for Check { title, what, target, measured, reached } in checks {
+        let verdict = match (reached, measured) {
+            (true, _) => "reached",
+            (false, Some(_)) => "**MISSED**",
+            (false, None) => "**not measured**",
+        };
+        let measured = measured.as_deref().unwrap_or("–");
+        let _ = writeln!(out, "| {title} | {what} | {target} | {measured} | {verdict} |");
+    }
+    out
 }
 
 /// The one in the middle, or the mean of the two there.
@@ -145,7 +200,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// A number as people read it.
+/// A whole number as people read it.
 pub fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
@@ -161,63 +216,61 @@ pub fn thousands(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peers::cases::CASES;
-    use crate::peers::measure::Used;
-    use crate::peers::parse::{P50, Reported};
 
-    fn run(tool: &'static str, round: u64, requests: f64, p50: P50) -> Run {
-        let reported = Reported { requests, rate_per_s: requests / 10.0, p50 };
-        let used = Used { cpu_s: 2.0, peak_bytes: 10_000_000 };
-        Run { tool, case: CASES[0].name, round, figures: Ok(Figures { reported, used }) }
+    const COLUMNS: Columns = &[("requests/s", Unit::Whole), ("p50", Unit::Us), ("peak", Unit::Mb)];
+
+    fn run(tool: &'static str, round: u64, rate: f64, p50_ms: Option<f64>) -> Run {
+        Run { title: "GET".to_owned(), tool, round, figures: Ok(vec![Some(rate), p50_ms, Some(1e7)]) }
     }
 
     #[test]
     fn ratios_are_taken_within_a_round_and_medians_over_rounds() {
-        let runs = [
-            run("wrk", 0, 1000.0, P50::Ms(1.0)),
-            run("wrk", 1, 2000.0, P50::Ms(2.0)),
-            run("wrk", 2, 4000.0, P50::Ms(4.0)),
-            run("loadlab", 0, 1100.0, P50::Ms(0.5)),
-            run("loadlab", 1, 2400.0, P50::Ms(1.5)),
-            run("loadlab", 2, 6000.0, P50::Ms(4.0)),
+        let mut runs = vec![
+            run("wrk", 0, 1000.0, Some(1.0)),
+            run("loadlab", 0, 1100.0, Some(0.5)),
+            run("loadlab", 1, 2400.0, Some(1.5)),
+            run("wrk", 1, 2000.0, Some(2.0)),
+            run("wrk", 2, 4000.0, Some(4.0)),
+            run("loadlab", 2, 6000.0, None),
         ];
-        assert_eq!(against_before(&[&CASES[0]], &runs), None);
-        let found = cells(&runs, &CASES[0], "loadlab");
-        assert_eq!(found, "1,200 | 1.200 | – | 240 | 1.200 | 1.500 ms | 0.750 | 10.0 MB | 1.000");
-        let found = cells(&runs, &CASES[0], "wrk");
-        assert_eq!(found, "1,000 | 1.000 | – | 200 | 1.000 | 2.000 ms | 1.000 | 10.0 MB | 1.000");
+        assert_eq!(
+            table("case", COLUMNS, Some(REFERENCE), &runs),
+            "| case | tool | requests/s | × wrk | p50 | × wrk | peak | × wrk |\n\
+             |---|---|---:|---:|---:|---:|---:|---:|\n\
+             | GET | wrk | 2,000 | 1.000 | 2,000 µs | 1.000 | 10.0 MB | 1.000 |\n\
+             | GET | loadlab | 2,400 | 1.200 | 1,000 µs | 0.625 | 10.0 MB | 1.000 |\n"
+        );
+        runs[1].figures = Err(anyhow::anyhow!("it a|b\nfailed"));
+        let text = table("case", COLUMNS, None, &runs);
+        assert!(text.ends_with("| GET | loadlab | error: it a/b | | |\n"), "{text}");
+        assert_eq!(ratio_of(&runs, "GET", ("loadlab", "ab"), 0), None);
     }
 
     #[test]
-    fn another_revision_is_compared_round_by_round() {
-        let runs = [
-            run("before", 0, 1000.0, P50::Ms(1.0)),
-            run("before", 1, 2000.0, P50::Ms(2.0)),
-            run("loadlab", 0, 1100.0, P50::Ms(1.0)),
-            run("loadlab", 1, 2600.0, P50::Ms(1.0)),
+    fn bounds_hold_at_their_edge_and_a_miss_is_loud() {
+        let runs = [run("wrk", 0, 1000.0, Some(1.0)), run("loadlab", 0, 1120.0, None)];
+        let of = |figure: usize, bound: Bound, against: &'static str| {
+            Check::of(&Target { of: "loadlab", figure, bound, against }, "GET", COLUMNS, &runs)
+        };
+        let checks = [
+            of(0, Bound::AtLeast(1.12), "wrk"),
+            of(0, Bound::AtLeast(1.13), "wrk"),
+            of(1, Bound::AtMost(1.05), "wrk"),
+            of(2, Bound::AtMost(1e7), ""),
         ];
-        let found = against_before(&[&CASES[0]], &runs).expect("both ran");
-        let line = found.lines().nth(2).expect("a row");
-        assert_eq!(line, format!("| {} | loadlab | 1.200 | 1.200 | 0.750 | 1.000 |", CASES[0].title));
-        assert_eq!(found.lines().count(), 3, "{found}");
+        assert_eq!(
+            checks_table(&checks),
+            "| case | what | target | measured | |\n|---|---|---|---:|---|\n\
+             | GET | loadlab, requests/s | ≥ 1.12 × wrk | 1.120 | reached |\n\
+             | GET | loadlab, requests/s | ≥ 1.13 × wrk | 1.120 | **MISSED** |\n\
+             | GET | loadlab, p50 | ≤ 1.05 × wrk | – | **not measured** |\n\
+             | GET | loadlab, peak | ≤ 10.0 MB | 10.0 MB | reached |\n"
+        );
     }
 
     #[test]
-    fn what_a_tool_does_not_tell_and_what_fails_is_shown() {
-        let mut runs = vec![run("wrk", 0, 1000.0, P50::Ms(1.0)), run("siege", 0, 500.0, P50::NotReported)];
-        let found = cells(&runs, &CASES[0], "siege");
-        assert_eq!(found, "250 | 0.500 | – | 50 | 0.500 | not reported | – | 10.0 MB | 1.000");
-        runs[1].figures = Err(anyhow::anyhow!("siege's output cannot be read:\nxyz"));
-        let found = cells(&runs, &CASES[0], "siege");
-        assert_eq!(found, "error: siege's output cannot be read: | | | | | | | |");
-        assert_eq!(found.matches('|').count(), 8, "as many cells as others");
-    }
-
-    #[test]
-    fn medians_and_thousands() {
-        assert_eq!(median(vec![]), None);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0]), Some(2.5));
-        assert_eq!([0.0, 999.0, 1000.0, 1234567.0].map(thousands), ["0", "999", "1,000", "1,234,567"]);
+    fn numbers_are_written_for_people() {
+        assert_eq!([1.0, 999.6, 12_345.0, 1_234_567.0].map(thousands), ["1", "1,000", "12,345", "1,234,567"]);
+        assert_eq!((median(vec![]), median(vec![3.0, 1.0])), (None, Some(2.0)));
     }
 }

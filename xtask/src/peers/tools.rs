@@ -1,248 +1,340 @@
-//! The generators: where they are, how they are asked for one thread and a case, and who reads their output.
+//! The generators: how each is asked for one thread and a row, and the little that is taken from what it prints. What
+//! it did is counted by the server, what it used by the kernel.
 
-use std::fs;
+use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use super::cases::{Ask, STREAMS};
-use super::order::{Order, ab_percentiles, built, k6_summary};
-use super::{journeys, parse};
-use crate::command::{captured, find, program, shown};
+use crate::command::{captured, find, path_with, program, shown};
+use crate::packages::install_packages;
 use crate::root::target;
 
-/// A load generator.
+/// A load generator. In its texts, words in braces stand for what [`Order::filled`] puts there.
 pub struct Tool {
-    /// Its name and its program's.
+    /// Its name.
     pub name: &'static str,
-    /// The Debian package that holds it.
-    pub package: Option<&'static str>,
-    /// The command that gets it where Debian does not have it.
-    pub fetch: &'static [&'static str],
-    /// Arguments that make it tell its version; nothing where none do.
-    version: &'static [&'static str],
-    /// Its command for an order.
-    pub command: fn(&Order) -> Result<Command>,
-    /// What its output says.
-    pub parse: fn(&Order, &str) -> Result<parse::Reported>,
+    /// The command that gets it; nothing where it is built here.
+    pub get: &'static str,
+    /// Its command, with `{how}` for what a row adds.
+    command: &'static str,
+    /// What each kind of row that it can do adds.
+    pub asks: &'static [(Ask, &'static str)],
+    says: Says,
 }
+
+/// What is taken from a generator's output.
+enum Says {
+    /// JSON, by pointers: how many requests were good, how many failed, the median and its milliseconds.
+    Json { good: &'static str, failed: &'static str, p50: &'static str, unit_ms: f64 },
+    /// The median, behind this text.
+    Median(&'static str),
+    /// Nothing: it has no median, or none to the microsecond without a file or a table to be read.
+    Nothing,
+}
+
+const BENCH: &str = "bench {url} -t 1 --cpus {core} -d {s}s";
+const LOADLAB: Tool = Tool {
+    name: "loadlab",
+    get: "",
+    command: "{program} {how} --json --quiet",
+    asks: &[
+        (Ask::KeepAlive, "{bench} -c {users}"),
+        (Ask::Close, "{bench} -c {users} --no-keep-alive"),
+        (Ask::Post, "{bench} -c {users} --body @{dir}/body"),
+        // As the others, who look at no certificate.
+        (Ask::Secure, "{bench} -c {users} --insecure"),
+        (Ask::Handshake, "{bench} -c {users} --insecure --no-keep-alive --no-resumption"),
+        (Ask::Streams, "{bench} -c {users} --http2 --streams {streams}"),
+        (Ask::Journey, "run {dir}/journey.yaml --out {dir}/record"),
+        // As many connections as oha holds.
+        (Ask::Rate, "{bench} -r {rate} --connections 100"),
+    ],
+    says: Says::Json {
+        good: "/requests/ok",
+        failed: "/requests/failed",
+        p50: "/response_ms/p50",
+        unit_ms: 1.0,
+    },
+};
+const LOADLAB_EPOLL: Tool =
+    Tool { name: "loadlab-epoll", command: "{program} {how} --json --quiet --io epoll", ..LOADLAB };
+const BARE_URING: Tool = Tool {
+    name: "bare-uring",
+    get: "",
+    command: "{program} {server} {path} -c {users} -s {s} {how}",
+    asks: &[(Ask::KeepAlive, ""), (Ask::Close, "--close")],
+    says: Says::Json { good: "/requests", failed: "", p50: "/p50_us", unit_ms: 1e-3 },
+};
 
 /// All of them; wrk is what the others are compared with.
 pub const TOOLS: &[Tool] = &[
+    LOADLAB,
+    LOADLAB_EPOLL,
+    Tool { name: "before", ..LOADLAB },
+    Tool { name: "before-epoll", ..LOADLAB_EPOLL },
+    BARE_URING,
+    Tool { name: "bare-epoll", ..BARE_URING },
     Tool {
-        name: "loadlab",
-        package: None,
-        fetch: &[],
-        version: &["--version"],
-        command: loadlab,
-        parse: parse::loadlab,
+        name: "bare-timer",
+        // Connections enough that none is waited for.
+        command: "{program} --rate {rate} -s {s} --server {server} -c 1000",
+        asks: &[(Ask::Rate, "")],
+        ..BARE_URING
     },
     Tool {
-        name: "loadlab-epoll",
-        package: None,
-        fetch: &[],
-        version: &["--version"],
-        command: loadlab_epoll,
-        parse: parse::loadlab,
+        name: "wrk",
+        get: "apt-get install wrk",
+        command: "{program} -t1 -c{users} -d{s}s --latency {how} {url}",
+        asks: &[
+            (Ask::KeepAlive, ""),
+            (Ask::Close, "-H {close}"),
+            (Ask::Post, "-s {dir}/wrk.lua"),
+            (Ask::Secure, ""),
+            // It resumes no session.
+            (Ask::Handshake, "-H {close}"),
+        ],
+        // Not just anywhere: `62.50%` of the samples may lie within a deviation.
+        says: Says::Median("\n     50%"),
     },
-    Tool {
-        name: "before",
-        package: None,
-        fetch: &[],
-        version: &["--version"],
-        command: |order| Ok(before(&loadlab(order)?)),
-        parse: parse::loadlab,
-    },
-    Tool {
-        name: "before-epoll",
-        package: None,
-        fetch: &[],
-        version: &["--version"],
-        command: |order| Ok(before(&loadlab_epoll(order)?)),
-        parse: parse::loadlab,
-    },
-    Tool {
-        name: "bare-uring",
-        package: None,
-        fetch: &[],
-        version: &[],
-        command: bare_uring,
-        parse: parse::bare,
-    },
-    Tool {
-        name: "bare-epoll",
-        package: None,
-        fetch: &[],
-        version: &[],
-        command: bare_epoll,
-        parse: parse::bare,
-    },
-    Tool { name: "wrk", package: Some("wrk"), fetch: &[], version: &["-v"], command: wrk, parse: parse::wrk },
     Tool {
         name: "ab",
-        package: Some("apache2-utils"),
-        fetch: &[],
-        version: &["-V"],
-        command: ab,
-        parse: parse::ab,
+        get: "apt-get install apache2-utils",
+        // A time limit sets the number of requests to 50,000 unless a number follows it.
+        command: "{program} -q -c {users} -t {s} -n 50000000 {how} {url}",
+        // It speaks HTTP/1.0: without -k the server closes.
+        asks: &[
+            (Ask::KeepAlive, "-k"),
+            (Ask::Close, ""),
+            (Ask::Post, "-k -T application/octet-stream -p {dir}/body"),
+        ],
+        says: Says::Nothing,
     },
     Tool {
         name: "h2load",
-        package: Some("nghttp2-client"),
-        fetch: &[],
-        version: &["--version"],
-        command: h2load,
-        parse: parse::h2load,
+        get: "apt-get install nghttp2-client",
+        command: "{program} -t1 -D {s} -c{connections} {how} {url}",
+        asks: &[(Ask::KeepAlive, "--h1"), (Ask::Post, "--h1 -d {dir}/body"), (Ask::Streams, "-m{streams}")],
+        says: Says::Nothing,
     },
-    Tool { name: "hey", package: Some("hey"), fetch: &[], version: &[], command: hey, parse: parse::hey },
+    Tool {
+        name: "hey",
+        get: "apt-get install hey",
+        command: "{program} -cpus 1 -z {s}s -c {users} {how} {url}",
+        asks: &[
+            (Ask::KeepAlive, ""),
+            (Ask::Close, "-disable-keepalive"),
+            (Ask::Post, "-m POST -D {dir}/body"),
+        ],
+        says: Says::Median(" 50% in"),
+    },
     Tool {
         name: "siege",
-        package: Some("siege"),
-        fetch: &[],
-        version: &["--version"],
-        command: siege,
-        parse: parse::siege,
+        get: "apt-get install siege",
+        // A thread for each connection; it has the one core like all others. It writes a template of its settings home.
+        command: "env HOME={dir} {program} -b -q -c {users} -t {s}S -R {dir}/siege.conf {url}",
+        asks: &[(Ask::KeepAlive, "")],
+        says: Says::Nothing,
     },
     Tool {
         name: "oha",
-        package: None,
-        fetch: &["cargo", "install", "--locked", "oha"],
-        version: &["--version"],
-        command: oha,
-        parse: parse::oha,
+        get: "cargo install --locked oha",
+        command: "env TOKIO_WORKER_THREADS=1 NO_COLOR=1 {program} --no-tui -z {s}s -c {connections} {how} {url}",
+        asks: &[
+            (Ask::KeepAlive, ""),
+            (Ask::Close, "--disable-keepalive"),
+            (Ask::Post, "-m POST -D {dir}/body"),
+            (Ask::Secure, "--insecure"),
+            (Ask::Handshake, "--insecure --disable-keepalive"),
+            (Ask::Streams, "--http2 -p {streams}"),
+            (Ask::Rate, "-q {rate} --latency-correction"),
+        ],
+        says: Says::Median("50.00% in"),
     },
     Tool {
         name: "k6",
-        package: None,
-        fetch: &["go", "install", "go.k6.io/k6@latest"],
-        version: &["version"],
-        command: k6,
-        parse: parse::k6,
+        get: "go install go.k6.io/k6@latest",
+        command: "env GOMAXPROCS=1 K6_NO_USAGE_REPORT=true HOME={dir} {program} run --quiet {how}",
+        asks: &[
+            (Ask::KeepAlive, "--vus {users} --duration {s}s {dir}/get.js"),
+            (Ask::Journey, "--vus {users} --duration {s}s {dir}/journey.js"),
+            (Ask::Rate, "{dir}/open.js"),
+        ],
+        says: Says::Nothing,
+    },
+    Tool {
+        name: "vegeta",
+        get: "go install github.com/tsenart/vegeta/v12@latest",
+        command: "env GOMAXPROCS=1 {program} attack -targets={dir}/vegeta.txt -rate={rate}/1s -duration={s}s \
+                  -output={dir}/vegeta.bin",
+        asks: &[(Ask::Rate, "")],
+        says: Says::Nothing,
     },
 ];
 
-impl Tool {
-    /// It is built here.
-    pub fn is_ours(&self) -> bool {
-        matches!(self.name, "loadlab" | "loadlab-epoll" | "bare-epoll" | "bare-uring") || self.is_before()
-    }
+/// What a tool is asked to do.
+pub struct Order<'o> {
+    /// The kind of row.
+    pub ask: Ask,
+    /// Requests at a time, in a row without a rate.
+    pub users: u64,
+    /// Requests a second, in a row with one.
+    pub rate_per_s: f64,
+    /// How long.
+    pub seconds: u64,
+    /// The server, as ADDRESS:PORT.
+    pub server: String,
+    /// Its URL.
+    pub url: String,
+    /// The path in it.
+    pub path: &'static str,
+    /// The core the tool is started on.
+    pub core: usize,
+    /// A folder for its files.
+    pub dir: &'o Path,
+}
 
-    /// It is loadlab of another revision, which is there where it was asked for.
-    pub fn is_before(&self) -> bool {
-        matches!(self.name, "before" | "before-epoll")
-    }
-
-    /// Its program, if it is here.
-    pub fn path(&self) -> Option<PathBuf> {
-        match self.name {
-            "loadlab-epoll" => Some(built("loadlab")),
-            _ if self.is_before() => Some(before_path()).filter(|path| path.exists()),
-            name if self.is_ours() => Some(built(name)),
-            name => found(name),
+impl Order<'_> {
+    /// A text with the order's values in place of the words in braces.
+    fn filled(&self, text: &str) -> String {
+        let streams = if self.ask == Ask::Streams { STREAMS } else { 1 };
+        let mut text = text.to_owned();
+        for (name, value) in [
+            ("{users}", self.users.to_string()),
+            ("{connections}", (self.users / streams).to_string()),
+            ("{streams}", streams.to_string()),
+            ("{rate}", self.rate_per_s.to_string()),
+            ("{s}", self.seconds.to_string()),
+            ("{server}", self.server.clone()),
+            ("{url}", self.url.clone()),
+            ("{path}", self.path.to_owned()),
+            ("{core}", self.core.to_string()),
+            ("{dir}", self.dir.display().to_string()),
+            ("{close}", "Connection: close".to_owned()),
+        ] {
+            text = text.replace(name, &value);
         }
+        text
     }
 
-    /// Gets it from where its makers keep it, into a folder of this program.
-    ///
-    /// # Errors
-    /// What it is made with is not here, or fails.
-    pub fn get(&self) -> Result<()> {
-        let [name, arguments @ ..] = self.fetch else { return Ok(()) };
-        let Some(path) = find(name) else {
-            println!("absent: {} (`{name}` is not installed)", self.name);
-            return Ok(());
-        };
-        let bin = fetched();
-        fs::create_dir_all(&bin)?;
-        let mut command = program(path);
-        command.args(arguments).env("GOBIN", &bin).env("CARGO_INSTALL_ROOT", bin.parent().unwrap_or(&bin));
-        let ran = shown(&mut command)?;
-        ensure!(ran.status.success(), "{}: {}", self.fetch.join(" "), ran.status);
+    /// Writes the files that commands name; a record of loadlab's run is not written over.
+    fn write_files(&self) -> Result<()> {
+        let _ = fs::remove_dir_all(self.dir.join("record"));
+        let body = "y".repeat(1024);
+        let mut people = String::from("user,item\n");
+        for row in 0..1000 {
+            writeln!(people, "user{row},{}", row * 7 % 1000)?;
+        }
+        for (name, text) in [
+            ("body", body.as_str()),
+            ("people.csv", &people),
+            // Without a function of its own the script is run once, and the request made once.
+            ("wrk.lua", &format!("wrk.method = \"POST\"\nwrk.body = \"{body}\"\n")),
+            (
+                "siege.conf",
+                "connection = keep-alive\nlimit = 100000\nverbose = false\nlogging = false\nparser = false\n",
+            ),
+            ("vegeta.txt", "GET {url}\n"),
+            ("get.js", "import http from 'k6/http';\nexport default function () { http.get('{url}'); }\n"),
+            ("open.js", include_str!("files/open.js")),
+            ("journey.js", include_str!("files/journey.js")),
+            ("journey.yaml", include_str!("files/journey.yaml")),
+        ] {
+            fs::write(self.dir.join(name), self.filled(text))?;
+        }
         Ok(())
-    }
-
-    /// Its version in its own words, or Debian's.
-    pub fn reported_version(&self) -> String {
-        let asked = match (self.version, self.package) {
-            ([], Some(package)) => {
-                let mut command = program("dpkg-query");
-                command.args(["--show", "--showformat", "${Package} ${Version}", package]);
-                command
-            }
-            (arguments, _) => {
-                let mut command = self.program();
-                command.args(arguments);
-                command
-            }
-        };
-        let mut asked = asked;
-        // Exit codes differ, and so does the stream: some print help after the version.
-        let said = captured(&mut asked, Duration::from_secs(10)).map(|ran| ran.stdout + &ran.stderr);
-        // siege tells first of a file that it makes in a home without one.
-        let reports = |line: &&str| !line.trim().is_empty() && !line.starts_with("New configuration");
-        let first = said.unwrap_or_default().lines().find(reports).unwrap_or(self.name).to_owned();
-        first
-            .split(" Copyright")
-            .next()
-            .unwrap_or_default()
-            .replace("This is ", "")
-            .replace(" <$Revision$>", "")
-    }
-
-    fn program(&self) -> Command {
-        program(self.path().unwrap_or_else(|| self.name.into()))
     }
 }
 
-/// Where programs are that were fetched.
+impl Tool {
+    fn package(&self) -> Option<&'static str> {
+        self.get.strip_prefix("apt-get install ")
+    }
+
+    fn program(&self) -> &'static str {
+        match self.name {
+            "loadlab-epoll" => "loadlab",
+            "before" | "before-epoll" => BEFORE,
+            name => name,
+        }
+    }
+
+    /// Whether it is installed, or built here.
+    pub fn is_here(&self) -> bool {
+        // Ours are built before they are looked for; another revision is there where it was asked for.
+        self.get.is_empty() && self.program() != BEFORE
+            || env::split_paths(&path()).any(|dir| dir.join(self.program()).is_file())
+    }
+
+    /// Its command for an order, whose files are written.
+    ///
+    /// # Errors
+    /// It cannot do that, or a file cannot be written.
+    pub fn command(&self, order: &Order) -> Result<Command> {
+        let how = self.asks.iter().find(|(ask, _)| *ask == order.ask);
+        let (_, how) = how.with_context(|| format!("{} cannot do that", self.name))?;
+        order.write_files()?;
+        let text = self.command.replace("{how}", how).replace("{bench}", BENCH);
+        let mut words =
+            text.split_whitespace().map(|word| order.filled(&word.replace("{program}", self.program())));
+        let mut command = program(words.next().unwrap_or_default());
+        command.args(words).env("PATH", path());
+        Ok(command)
+    }
+
+    /// The median it states, in milliseconds; of our own, that no request failed and how many they count.
+    ///
+    /// # Errors
+    /// Its output does not have it, or requests of ours failed.
+    pub fn said(&self, text: &str) -> Result<(Option<f64>, Option<f64>)> {
+        match self.says {
+            Says::Nothing => Ok((None, None)),
+            Says::Median(label) => Ok((Some(duration_ms(text, label)?), None)),
+            Says::Json { good, failed, p50, unit_ms } => {
+                let json: Value = serde_json::from_str(text)?;
+                // A plan's document has its trials in it.
+                let json = json.pointer("/trials/0/summary").unwrap_or(&json);
+                let number =
+                    |at: &str| json.pointer(at).and_then(Value::as_f64).with_context(|| format!("no {at}"));
+                let failed = if failed.is_empty() { 0.0 } else { number(failed)? };
+                ensure!(failed == 0.0, "{failed} requests failed");
+                Ok((Some(number(p50)? * unit_ms), Some(number(good)?)))
+            }
+        }
+    }
+}
+
+/// The duration behind a label, as `637.00us` or `0.0016 secs`, in milliseconds.
+fn duration_ms(text: &str, label: &str) -> Result<f64> {
+    let rest = text.split_once(label).with_context(|| format!("no `{label}`"))?.1.trim_start();
+    let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let (value, rest) = rest.split_at(digits);
+    let unit_ms = match rest.split_whitespace().next().unwrap_or_default() {
+        "us" | "µs" => 1e-3,
+        "ms" => 1.0,
+        "s" | "sec" | "secs" => 1e3,
+        unit => bail!("unit `{unit}` after `{label}`"),
+    };
+    Ok(value.parse::<f64>().with_context(|| format!("`{value}` after `{label}`"))? * unit_ms)
+}
+
+/// The file name of loadlab's other revision, below [`fetched`].
+const BEFORE: &str = "loadlab-before";
+
+/// Where programs are that were fetched, and the other revision of loadlab while it is compared.
 fn fetched() -> PathBuf {
     target().join("xtask/tools/bin")
 }
 
-/// A program on PATH, or one that was fetched.
-fn found(name: &str) -> Option<PathBuf> {
-    find(name).or_else(|| Some(fetched().join(name)).filter(|path| path.exists()))
-}
-
-/// A program on PATH, with arguments.
-pub fn start(name: &str, arguments: &[&str]) -> Command {
-    let mut command = program(found(name).unwrap_or_else(|| name.into()));
-    command.args(arguments);
-    command
-}
-
-fn loadlab(order: &Order) -> Result<Command> {
-    if order.case.ask == Ask::Journey {
-        return journeys::loadlab(order);
-    }
-    let mut command = program(built("loadlab"));
-    command.args(["bench", &order.url, "--json", "--quiet", "-t", "1"]);
-    command.args(["-c", &order.case.connections.to_string(), "-d", &format!("{}s", order.seconds)]);
-    command.args(["--cpus", &order.core.to_string()]);
-    match order.case.ask {
-        Ask::KeepAlive => {}
-        Ask::Close => drop(command.arg("--no-keep-alive")),
-        Ask::Post => drop(command.args(["--body", &format!("@{}", order.body.display())])),
-        // As the others, who look at no certificate.
-        Ask::Secure => drop(command.arg("--insecure")),
-        Ask::Handshake => drop(command.args(["--insecure", "--no-keep-alive", "--no-resumption"])),
-        Ask::Streams => drop(command.args(["--http2", "--streams", &STREAMS.to_string()])),
-        Ask::Journey => bail!("bench has no journeys"),
-    }
-    Ok(command)
-}
-
-fn loadlab_epoll(order: &Order) -> Result<Command> {
-    let mut command = loadlab(order)?;
-    command.args(["--io", "epoll"]);
-    Ok(command)
-}
-
-/// Where the other revision of loadlab is while it is compared.
-fn before_path() -> PathBuf {
-    target().join("xtask/before/loadlab")
+/// Our own programs, those that were fetched, and all others.
+fn path() -> OsString {
+    path_with(&[target().join("release"), fetched()]).unwrap_or_default()
 }
 
 /// Takes a program for the other revision of loadlab; without one there is none.
@@ -250,159 +342,118 @@ fn before_path() -> PathBuf {
 /// # Errors
 /// It cannot be copied.
 pub fn take_before(given: Option<&Path>) -> Result<()> {
-    let path = before_path();
-    let _ = fs::remove_file(&path);
-    let Some(given) = given else { return Ok(()) };
-    fs::create_dir_all(path.parent().unwrap_or(&path))?;
-    fs::copy(given, &path).with_context(|| given.display().to_string())?;
+    let bin = fetched();
+    fs::create_dir_all(&bin)?;
+    let _ = fs::remove_file(bin.join(BEFORE));
+    if let Some(given) = given {
+        fs::copy(given, bin.join(BEFORE)).with_context(|| given.display().to_string())?;
+    }
     Ok(())
 }
 
-/// The same command of the other revision.
-fn before(command: &Command) -> Command {
-    let mut other = program(before_path());
-    other.args(command.get_args());
-    other
-}
-
-fn bare_uring(order: &Order) -> Result<Command> {
-    bare("bare-uring", order)
-}
-
-fn bare_epoll(order: &Order) -> Result<Command> {
-    bare("bare-epoll", order)
-}
-
-fn bare(name: &str, order: &Order) -> Result<Command> {
-    let mut command = program(built(name));
-    command.args([&order.server, order.case.path, "-c", &order.case.connections.to_string()]);
-    command.args(["-s", &order.seconds.to_string()]);
-    if order.case.ask == Ask::Close {
-        command.arg("--close");
+/// Installs those that are not here: Debian's packages, and others into a folder of this program where what makes them is
+/// here.
+///
+/// # Errors
+/// A command fails.
+pub fn install() -> Result<()> {
+    let missing = || TOOLS.iter().filter(|t| !t.get.is_empty() && !t.is_here());
+    let packages: Vec<_> = missing().filter_map(Tool::package).collect();
+    install_packages(&packages)?;
+    for tool in missing() {
+        let mut words = tool.get.split(' ');
+        let Some(path) = words.next().and_then(find) else { continue };
+        let mut command = program(path);
+        let bin = fetched();
+        command.args(words).env("GOBIN", &bin).env("CARGO_INSTALL_ROOT", bin.parent().unwrap_or(&bin));
+        shown(&mut command)?.ok(tool.get)?;
     }
-    Ok(command)
+    Ok(())
 }
 
-fn wrk(order: &Order) -> Result<Command> {
-    let (connections, duration) = (format!("-c{}", order.case.connections), format!("-d{}s", order.seconds));
-    let mut command = start("wrk", &["-t1", &connections, &duration, "--latency"]);
-    match order.case.ask {
-        Ask::KeepAlive => {}
-        Ask::Secure => {}
-        // It takes up no session.
-        Ask::Close | Ask::Handshake => drop(command.args(["-H", "Connection: close"])),
-        Ask::Streams | Ask::Journey => bail!("wrk cannot"),
-        Ask::Post => {
-            let body = fs::read_to_string(order.body)?;
-            let script = order.scratch.join("wrk.lua");
-            // Without a function of its own the script is run once, and the request made once.
-            fs::write(&script, format!("wrk.method = \"POST\"\nwrk.body = \"{body}\"\n"))?;
-            command.arg("-s").arg(script);
-        }
-    }
-    command.arg(&order.url);
-    Ok(command)
-}
-
-fn ab(order: &Order) -> Result<Command> {
-    let (connections, seconds) = (order.case.connections.to_string(), order.seconds.to_string());
-    let csv = ab_percentiles(order);
-    let _ = fs::remove_file(&csv);
-    // A time limit sets the number of requests to 50,000 unless a number follows it.
-    let mut command = start("ab", &["-q", "-c", &connections, "-t", &seconds, "-n", "50000000", "-e"]);
-    command.arg(csv);
-    // It speaks HTTP/1.0: without -k the server closes.
-    match order.case.ask {
-        Ask::KeepAlive => drop(command.arg("-k")),
-        Ask::Close => {}
-        Ask::Post => drop(command.args(["-k", "-T", "application/octet-stream", "-p"]).arg(order.body)),
-        Ask::Secure | Ask::Handshake | Ask::Streams | Ask::Journey => bail!("ab is not asked"),
-    }
-    command.arg(&order.url);
-    Ok(command)
-}
-
-fn h2load(order: &Order) -> Result<Command> {
-    let seconds = order.seconds.to_string();
-    let mut command = start("h2load", &["-t1", "-D", &seconds]);
-    match order.case.ask {
-        Ask::Streams => {
-            command.args([format!("-c{}", order.case.connections / STREAMS), format!("-m{STREAMS}")]);
-        }
-        _ => drop(command.arg("--h1").arg(format!("-c{}", order.case.connections))),
-    }
-    if order.case.ask == Ask::Post {
-        command.arg("-d").arg(order.body);
-    }
-    command.arg(&order.url);
-    Ok(command)
-}
-
-fn hey(order: &Order) -> Result<Command> {
-    let (connections, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
-    let mut command = start("hey", &["-cpus", "1", "-z", &duration, "-c", &connections]);
-    match order.case.ask {
-        Ask::KeepAlive => {}
-        Ask::Close => drop(command.arg("-disable-keepalive")),
-        Ask::Post => drop(command.args(["-m", "POST", "-D"]).arg(order.body)),
-        Ask::Secure | Ask::Handshake | Ask::Streams | Ask::Journey => bail!("hey is not asked"),
-    }
-    command.arg(&order.url);
-    Ok(command)
-}
-
-/// siege has a thread for each connection and cannot be held to one; it has the one core like all others.
-fn siege(order: &Order) -> Result<Command> {
-    let settings = order.scratch.join("siege.conf");
-    fs::write(
-        &settings,
-        "connection = keep-alive\nlimit = 100000\njson_output = true\nverbose = false\nlogging = false\nparser = false\n",
-    )?;
-    let (connections, seconds) = (order.case.connections.to_string(), format!("{}S", order.seconds));
-    let mut command = start("siege", &["-b", "-q", "-c", &connections, "-t", &seconds, "-R"]);
-    // It writes a template of its settings into the home folder.
-    command.arg(settings).arg(&order.url).env("HOME", order.scratch);
-    Ok(command)
-}
-
-fn oha(order: &Order) -> Result<Command> {
-    let streams = if order.case.ask == Ask::Streams { STREAMS } else { 1 };
-    let (connections, duration) =
-        ((order.case.connections / streams).to_string(), format!("{}s", order.seconds));
-    let mut command = start("oha", &["--no-tui", "-z", &duration, "-c", &connections]);
-    match order.case.ask {
-        Ask::KeepAlive => {}
-        Ask::Close => drop(command.arg("--disable-keepalive")),
-        Ask::Post => drop(command.args(["-m", "POST", "-D"]).arg(order.body)),
-        Ask::Secure => drop(command.arg("--insecure")),
-        Ask::Handshake => drop(command.args(["--insecure", "--disable-keepalive"])),
-        Ask::Streams => drop(command.args(["--http2", "-p", &STREAMS.to_string()])),
-        Ask::Journey => bail!("oha has no journeys"),
-    }
-    command.arg(&order.url).env("TOKIO_WORKER_THREADS", "1").env("NO_COLOR", "1");
-    Ok(command)
-}
-
-fn k6(order: &Order) -> Result<Command> {
-    let script = order.scratch.join("k6.js");
-    let text = match order.case.ask {
-        Ask::Journey => journeys::k6_script(order)?,
-        _ => format!(
-            "import http from 'k6/http';\nexport default function () {{ http.get('{}'); }}\n",
-            order.url
-        ),
+/// The versions of those that ran and of nginx: Debian's, or by their own account.
+pub fn versions(tools: &[&Tool]) -> String {
+    let line = |command: &mut Command| {
+        let ran = captured(command.env("PATH", path()), Duration::from_secs(10));
+        ran.map(|r| r.stdout.lines().next().unwrap_or_default().to_owned()).unwrap_or_default()
     };
-    fs::write(&script, text)?;
-    let summary = k6_summary(order);
-    let _ = fs::remove_file(&summary);
-    let (users, duration) = (order.case.connections.to_string(), format!("{}s", order.seconds));
-    let mut command =
-        start("k6", &["run", "--quiet", "--vus", &users, "--duration", &duration, "--summary-export"]);
-    command
-        .arg(summary)
-        .arg(script)
-        .env("GOMAXPROCS", "1")
-        .env("K6_NO_USAGE_REPORT", "true")
-        .env("HOME", order.scratch);
-    Ok(command)
+    let mut debian = program("dpkg-query");
+    debian.args(["--show", "--showformat", "${Package} ${Version} · ", "nginx"]);
+    debian.args(tools.iter().filter_map(|t| t.package()));
+    let mut all = line(&mut debian);
+    // loadlab's is that of the bare loops as well.
+    for (name, argument) in
+        [("loadlab", "--version"), ("oha", "--version"), ("k6", "version"), ("vegeta", "-version")]
+    {
+        if tools.iter().any(|t| t.name == name) {
+            all.push_str(&line(program(name).arg(argument)));
+            all.push_str(" · ");
+        }
+    }
+    all.trim_end_matches(" · ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tool(name: &str) -> &'static Tool {
+        TOOLS.iter().find(|t| t.name == name).unwrap()
+    }
+
+    #[test]
+    fn commands_are_filled_in() {
+        let dir = tempfile::tempdir().unwrap();
+        let words = |name: &str, ask: Ask| {
+            let (server, url) = ("127.0.0.1:80".to_owned(), "http://127.0.0.1:80/128".to_owned());
+            let (users, rate_per_s, seconds) = (200, 1000.0, 3);
+            let order = Order {
+                ask,
+                users,
+                rate_per_s,
+                seconds,
+                server,
+                url,
+                path: "/128",
+                core: 1,
+                dir: dir.path(),
+            };
+            let command = tool(name).command(&order)?;
+            let words: Vec<_> = command.get_args().map(|a| a.display().to_string()).collect();
+            Ok::<_, anyhow::Error>(words.join("|").replace(&dir.path().display().to_string(), "DIR"))
+        };
+        assert_eq!(
+            words("wrk", Ask::Close).unwrap(),
+            "-t1|-c200|-d3s|--latency|-H|Connection: close|http://127.0.0.1:80/128"
+        );
+        assert_eq!(words("h2load", Ask::Streams).unwrap(), "-t1|-D|3|-c20|-m10|http://127.0.0.1:80/128");
+        assert_eq!(
+            words("loadlab", Ask::Rate).unwrap(),
+            "bench|http://127.0.0.1:80/128|-t|1|--cpus|1|-d|3s|-r|1000|--connections|100|--json|--quiet"
+        );
+        assert!(words("h2load", Ask::Close).is_err());
+        let plan = fs::read_to_string(dir.path().join("journey.yaml")).unwrap();
+        assert!(plan.contains("users: 200\n") && plan.contains("/128/login?user=${people.user}\""), "{plan}");
+        // What one tool's text names, all of them have.
+        for tool in TOOLS {
+            for (ask, _) in tool.asks {
+                let words = words(tool.name, *ask).unwrap();
+                assert!(!words.contains(['{', '}']), "{words}");
+            }
+        }
+    }
+
+    #[test]
+    fn medians_are_found() {
+        let text = "    Latency   696.89us  258.23us   6.25ms   62.50%\n  Latency Distribution\n     50%  637.00us\n     75%    2.75ms\n";
+        assert_eq!(tool("wrk").said(text).unwrap(), (Some(0.637), None));
+        assert_eq!(tool("hey").said("  10% in 0.0005 secs\n  50% in 0.0016 secs\n").unwrap().0, Some(1.6));
+        assert_eq!(tool("oha").said("  50.00% in 0.5505 ms\n").unwrap().0, Some(0.5505));
+        assert!(tool("oha").said("  50.00% in 0.5 h\n").is_err() && tool("wrk").said("").is_err());
+        let text = "{\"requests\": {\"ok\": 10, \"failed\": 0}, \"response_ms\": {\"p50\": 0.4}}";
+        assert_eq!(tool("loadlab").said(text).unwrap(), (Some(0.4), Some(10.0)));
+        assert!(tool("loadlab").said(&text.replace("\"failed\": 0", "\"failed\": 1")).is_err());
+        let text = "{\"backend\": \"uring\", \"requests\": 10, \"p50_us\": 400.0}";
+        assert_eq!(tool("bare-uring").said(text).unwrap(), (Some(0.4), Some(10.0)));
+    }
 }
