@@ -853,3 +853,17 @@ fn a_machine_that_others_keep_busy_is_named_where_threads_wait_for_a_core() {
     };
     assert_eq!((others(30.0), others(0.4)), (Neighbours, LimitedConcurrency));
 }
+
+/// An event loop hides which connections are busy; how many requests get through tells.
+#[test]
+fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_get_through() {
+    let kind = |open: f64| {
+        let mut made = chain();
+        let hidden =
+            Pair { is_unix: true, unknown: open, address: "/run/db".into(), ..pair("edge", "db", open, 0.0) };
+        watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0), hidden], |_| ());
+        (made.suspects()[0].kind, made.suspects()[0].who.clone())
+    };
+    assert_eq!(kind(1.0), (Pool, Some("edge".into())));
+    assert_eq!(kind(5.0), (LimitedConcurrency, Some("edge".into())));
+}

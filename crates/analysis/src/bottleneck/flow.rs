@@ -32,7 +32,7 @@ const UNSURE_SHARE: f64 = 0.1;
 /// Of so many pairs of which much is not known all that may be so is tried out.
 const MOST_UNSURE: usize = 4;
 /// A round trip below this is no link's, but the machine's.
-const SHORTEST_LINK_MS: f64 = 0.5;
+pub const SHORTEST_LINK_MS: f64 = 0.5;
 
 /// What was seen of a trial's connections and threads, as means over its load.
 #[derive(Clone, Debug, Default)]
@@ -312,7 +312,7 @@ pub fn waiting(pair: &Pair) -> f64 {
 }
 
 /// The same, the most that can be. A UDP socket that stays waits for nobody.
-fn most(pair: &Pair) -> f64 {
+pub fn most(pair: &Pair) -> f64 {
     if pair.is_unix { (pair.busy + pair.unknown).min(pair.open) } else { waiting(pair) }
 }
 

@@ -3,15 +3,20 @@
 use loadlab_record::evidence::{Pair, Threads};
 use loadlab_record::units::{format_count, format_duration_ns, significant};
 
-use super::flow::{FEWEST_READINGS, Flow, GENERATOR, Place, Site, describe, is_per_request, short, waiting};
+use super::flow::{
+    FEWEST_READINGS, Flow, GENERATOR, Place, SHORTEST_LINK_MS, Site, describe, is_per_request, most, short,
+    waiting,
+};
 use super::{Kind, Suspect, TrialData, during, percent, rank};
 
 /// The place where most requests are has at least this share of them.
 const MOST_SHARE: f64 = 0.5;
 /// A component with less than this share of the requests holds nobody back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
-/// A pool is full when this share of its connections is busy.
-const FULL_POOL: f64 = 0.9;
+/// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
+const FULL_POOL: f64 = 0.8;
+/// Who asks has more requests than its pool has connections: at most this share of them can go on.
+const LEAVES_SOME: f64 = 0.9;
 /// So many of a component's threads were in disk calls, in the mean: one, most of the time.
 const DISK_THREADS: f64 = 0.5;
 /// One thread uses this share of a core: the rest goes to others that the kernel lets run in between.
@@ -176,6 +181,9 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
         );
         return Some(suspect(Kind::Pool, text));
     }
+    if let Some(text) = pool_by_number(trial, flow, top) {
+        return Some(suspect(Kind::Pool, text));
+    }
     let threads = flow.threads.get(&top.name).map(|t| &t.means);
     if let Some(threads) = threads.filter(|t| t.disk >= DISK_THREADS) {
         let text = format!(
@@ -206,8 +214,11 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
 
 /// Most of what waits there is written and not sent: the kernel waits for an acknowledgement.
 fn held_back(flow: &Flow, top: &Place) -> Option<String> {
-    let answers: f64 = flow.pairs.iter().filter(|p| p.to == top.name).map(|p| p.held_by_to).sum();
-    let requests: f64 = flow.asked_by(&top.name).map(|p| p.held_by_from).sum();
+    // Over a slow link written bytes wait for other reasons.
+    let is_near = |p: &&Pair| p.rtt_ms.is_none_or(|rtt| rtt < SHORTEST_LINK_MS);
+    let to_top = flow.pairs.iter().filter(|p| p.to == top.name);
+    let answers: f64 = to_top.filter(is_near).map(|p| p.held_by_to).sum();
+    let requests: f64 = flow.asked_by(&top.name).filter(is_near).map(|p| p.held_by_from).sum();
     let (what, held) = if answers >= requests { ("answers", answers) } else { ("requests", requests) };
     (answers + requests >= MOST_SHARE * top.requests).then(|| {
         format!(
@@ -238,9 +249,31 @@ fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
         }
         // The mean of open connections has the seconds of their making in it.
         let is_full = pair.open >= 0.9 && waiting(pair) >= FULL_POOL * pair.open;
-        is_full && pair.open <= FULL_POOL * top.entered && pair.from != GENERATOR
+        is_full && pair.open <= LEAVES_SOME * top.entered && pair.from != GENERATOR
     };
     flow.asked_by(&top.name).filter(full).max_by(|a, b| a.open.total_cmp(&b.open))
+}
+
+/// Over a Unix socket it may not be known which connections are busy. If as many requests are let through at a time as
+/// there are connections, all of them are.
+fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+    let at_a_time = trial.summary.rate_per_s.ok * trial.summary.response_ms.min? / 1e3;
+    let fits = |pair: &&Pair| {
+        let is_hidden =
+            pair.is_unix && pair.unknown >= 0.5 * pair.open && !is_per_request(pair, flow.rate_per_s);
+        // The fastest request has other parts, too: so more than there are may seem to be in use.
+        let is_all = (0.75 * pair.open..=1.6 * pair.open).contains(&at_a_time);
+        is_hidden && is_all && pair.open >= 0.9 && pair.open <= LEAVES_SOME * top.entered
+    };
+    let pair = flow.asked_by(&top.name).find(fits)?;
+    Some(format!(
+        "{}→{}: {} let {} requests through at a time, which is as many as it has connections there ({}), and nothing behind them is saturated: its connection pool is full",
+        pair.from,
+        pair.to,
+        pair.from,
+        significant(at_a_time, 2),
+        short(pair.open)
+    ))
 }
 
 /// `mid: 39 of 40 requests wait there, about 1 at a time is let through (4.1 ms each)`.

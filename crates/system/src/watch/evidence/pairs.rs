@@ -242,16 +242,18 @@ fn written(socket: &Socket) -> u64 {
     (socket.times.bytes_acked + u64::from(socket.unsent)).saturating_sub(1)
 }
 
-/// Bytes that one end sent have not reached the other, which has read all that came.
+/// Bytes that one end wrote have not reached the other, which has read all that came.
 fn is_under_way(from: &Socket, to: Option<&Socket>) -> bool {
     let Some(to) = to.filter(|to| to.unread == 0) else { return false };
-    from.unsent > 0 && to.times.bytes_received < written(from).saturating_sub(from.times.not_sent.into())
+    from.unsent > 0 && to.times.bytes_received < written(from) && !is_held(from, Some(to))
 }
 
-/// Bytes that one end wrote stay with it, though all that it sent has arrived and been read: it waits for an
-/// acknowledgement before it sends a small segment (Nagle), and the other end puts that off.
+/// Less than a segment stays with the end that wrote it, though all that it sent has arrived and been read: it waits for
+/// an acknowledgement first (Nagle), and the other end puts that off.
 fn is_held(from: &Socket, to: Option<&Socket>) -> bool {
-    to.is_some_and(|to| to.unread == 0) && from.times.not_sent > 0 && !is_under_way(from, to)
+    let (not_sent, sent) = (from.times.not_sent, written(from).saturating_sub(from.times.not_sent.into()));
+    let is_small = not_sent > 0 && not_sent < from.times.segment_bytes;
+    is_small && to.is_some_and(|to| to.unread == 0 && to.times.bytes_received >= sent)
 }
 
 impl PairSums {

@@ -62,6 +62,8 @@ pub(crate) struct Times {
     pub segments_in: u32,
     /// Bytes that were written and did not leave yet.
     pub not_sent: u32,
+    /// What goes into one segment.
+    pub segment_bytes: u32,
 }
 
 /// The table of one network namespace.
@@ -237,6 +239,7 @@ fn times(info: &[u8]) -> Times {
         segments_in: number(152),
         segments_out: number(156),
         not_sent: number(144),
+        segment_bytes: number(16),
         // The kernel's word for "none yet" is all ones.
         min_rtt_us: Some(number(148)).filter(|us| *us != u32::MAX).unwrap_or(0),
     }
