@@ -259,8 +259,8 @@ fn full_pool<'a>(flow: &'a Flow, top: &'a Place) -> Option<&'a Pair> {
 fn pool_by_number(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
     let at_a_time = trial.summary.rate_per_s.ok * trial.summary.response_ms.min? / 1e3;
     let fits = |pair: &&Pair| {
-        let is_hidden =
-            pair.is_unix && pair.unknown >= 0.5 * pair.open && !is_per_request(pair, flow.rate_per_s);
+        let may_be_full = pair.is_unix && most(pair) >= FULL_POOL * pair.open;
+        let is_hidden = may_be_full && !is_per_request(pair, flow.rate_per_s);
         // The fastest request has other parts, too: so more than there are may seem to be in use.
         let is_all = (0.75 * pair.open..=1.6 * pair.open).contains(&at_a_time);
         is_hidden && is_all && pair.open >= 0.9 && pair.open <= LEAVES_SOME * top.entered

@@ -379,7 +379,7 @@ mod tests {
         let (mut back, back_port) = server(None);
         let (mut front, front_port) = server(Some(back_port));
         let address = Listening::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, front_port)));
-        let found = find_answering(&[address.clone()], &[], Answering::default());
+        let found = find_answering(std::slice::from_ref(&address), &[], Answering::default());
         let pids: Vec<u32> = found.processes.iter().map(|p| p.process.pid).collect();
         assert_eq!((pids, &found.not_seen), (vec![front.id(), back.id()], &Vec::new()), "{found:?}");
         let names = found.names();
