@@ -778,6 +778,13 @@ fn the_answer_has_evidence_confidence_and_what_was_not_seen() {
     let seen = answer(&lock);
     assert_eq!((seen.component.as_deref(), seen.confidence), (Some("mid"), Confidence::High));
     assert_eq!((seen.evidence.len(), seen.not_seen.len()), (2, 1), "{seen:?}");
+    // What is hidden of threads is said of the answer's component alone.
+    for line in &mut lock.evidence {
+        let hidden = ["edge", "mid", "db"].map(|name| format!("what goroutines of {name} wait for: Go"));
+        line.not_seen.extend(hidden);
+    }
+    let named = ["connections of db: another user's process", "what goroutines of mid wait for: Go"];
+    assert_eq!(answer(&lock).not_seen, named);
     // Few readings are said, and weigh less.
     lock.evidence.truncate(1);
     lock.evidence[0].socket_readings = 3;
@@ -866,4 +873,16 @@ fn a_pool_over_a_unix_socket_is_full_if_it_has_as_many_connections_as_requests_g
     };
     assert_eq!(kind(1.0), (Pool, Some("edge".into())));
     assert_eq!(kind(5.0), (LimitedConcurrency, Some("edge".into())));
+}
+
+/// One of several ways through the system: the fastest responses went another one.
+#[test]
+fn threads_in_a_lock_are_said_where_the_fastest_response_tells_nothing() {
+    let kind = |lock: f64| {
+        let mut made = made(40, 160, 150, &[("edge", QUIET), ("db", QUIET)]);
+        let pairs = [pair("loadlab", "edge", 40.0, 40.0), pair("edge", "db", 40.0, 38.0)];
+        watched(&mut made, &pairs, |line| line.threads = vec![Threads { lock, ..threads("db", 40.0) }]);
+        made.suspects()[0].kind
+    };
+    assert_eq!((kind(36.0), kind(5.0)), (LimitedConcurrency, Latency));
 }

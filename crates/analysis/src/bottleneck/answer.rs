@@ -25,6 +25,8 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     let asked = trial.summary.requests.started > 0 || trial.summary.load.is_command();
     let first = suspects.first().filter(|_| asked);
     let mut unseen = not_seen(trial);
+    let who = first.and_then(|first| first.who.as_deref());
+    unseen.retain(|text| concerns(trial, text, who));
     unseen.extend(flow.iter().flat_map(|flow| flow.unseen.clone()));
     let bottleneck = first.map(|first| Bottleneck {
         component: first.who.clone(),
@@ -34,6 +36,16 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
         not_seen: unseen,
     });
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
+}
+
+/// What threads of others wait for has no say. Connections that could not be seen have, whosesoever they are.
+fn concerns(trial: &TrialData<'_>, text: &str, who: Option<&str>) -> bool {
+    let is_about =
+        |name: &str| text.contains(&format!(" of {name} ")) || text.contains(&format!(" of {name}:"));
+    let others = trial.summary.components.keys().filter(|name| Some(name.as_str()) != who);
+    text.starts_with("connections")
+        || who.is_some_and(is_about)
+        || !others.into_iter().any(|name| is_about(name))
 }
 
 fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Confidence {

@@ -203,6 +203,18 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
     if keeps_up(trial) {
         return None;
     }
+    // Beside other ways through the system the fastest response says nothing of this one: its threads do.
+    if let Some(threads) = threads.filter(|t| t.lock >= 2.0 && t.lock >= MOST_SHARE * top.requests) {
+        let text = format!(
+            "{}: {} of {} requests in flight wait there, and {} of its {} threads wait for a lock",
+            top.name,
+            short(top.requests),
+            format_count(trial.summary.concurrency_mean.round()),
+            short(threads.lock),
+            short(threads.count)
+        );
+        return Some(suspect(Kind::LimitedConcurrency, text));
+    }
     let text = format!(
         "no saturated resource found: the latency is inside {}, where {} of {} requests in flight were",
         top.name,

@@ -424,7 +424,8 @@ impl Component {
         if self.usage.is_delay_unknown {
             not_seen.push(format!("run delay of {name}: the kernel does not count it"));
         }
-        if self.usage.is_partial {
+        // Those that ran lately are counted first: who is left out did little.
+        if self.usage.is_partial && 2 * (self.usage.threads as usize) < self.count() {
             not_seen.push(format!("CPU of all threads of {name}: there are too many to read in time"));
         }
         let has = |runtime| self.processes.iter().any(|p| p.runtime == Some(runtime));
