@@ -1,7 +1,6 @@
 //! `cargo xtask long`: what takes too long for every change, or needs what a check of every change may not count on, such
 //! as a database of elsewhere. What came of it stands in `docs/long.md`, with revision, machine and date.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -33,7 +32,7 @@ const DENY: Duration = Duration::from_secs(600);
 /// Options of `cargo xtask long`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only steps whose names contain this, and nothing is written down; may be repeated
+    /// Only steps whose names contain this: the page keeps what it says of the others; may be repeated
     #[arg(long, value_name = "PART")]
     only: Vec<String>,
     /// How often all test programs run, half of the times beside two busy loops
@@ -64,13 +63,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 // Its first line: the others may name paths of this machine.
                 Err(error) => format!("FAILED: {}", error.to_string().lines().next().unwrap_or_default()),
             };
-            rows.push(format!("| {name} | {found} | {:.0} s |", began.elapsed().as_secs_f64()));
+            rows.push((name, format!("| {name} | {found} | {:.0} s |", began.elapsed().as_secs_f64())));
             outcome
         });
     }
-    if args.only.is_empty() {
-        write_page(&rows)?;
-    }
+    write_page(&rows)?;
     steps.finish()
 }
 
@@ -110,14 +107,30 @@ fn rounds(number: u32) -> Outcome {
 /// The page cannot be read, or names no revision.
 pub fn age() -> Outcome {
     let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
-    let revision = page.split_once("revision ").and_then(|(_, rest)| rest.split([',', ' ']).next());
-    let revision = revision.with_context(|| format!("{PAGE} names no revision"))?;
-    let mut command = program("git");
-    let ran = captured(command.args(["rev-list", "--count", &format!("{revision}..HEAD")]), QUICK);
-    Ok(match ran.ok().filter(|ran| ran.status.success()) {
-        Some(ran) => format!("figures of {revision}, {} commits ago", ran.stdout.trim()),
-        None => format!("figures of {revision}, which this checkout does not have"),
-    })
+    let of = |row: &str| -> Option<String> {
+        let name = name_of(row)?;
+        let revision = row.split_once("revision ")?.1.split([',', ' ']).next()?;
+        let mut command = program("git");
+        let ran = captured(command.args(["rev-list", "--count", &format!("{revision}..HEAD")]), QUICK);
+        Some(match ran.ok().filter(|ran| ran.status.success()) {
+            Some(ran) => format!("{name}: {} commits ago", ran.stdout.trim()),
+            None => format!("{name}: of {revision}, which this checkout does not have"),
+        })
+    };
+    let ages: Vec<String> = rows_of(&page).filter_map(of).collect();
+    ensure!(!ages.is_empty(), "{PAGE} names no revision");
+    Ok(ages.join("; "))
+}
+
+/// Rows of the page's table of results.
+fn rows_of(page: &str) -> impl Iterator<Item = &str> {
+    let table = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("", |(table, _)| table);
+    table.lines().filter(|line| line.starts_with("| ")).skip(1)
+}
+
+/// The step that a row is about.
+fn name_of(row: &str) -> Option<&str> {
+    row.strip_prefix("| ")?.split(" |").next()
 }
 
 /// Licences by their texts, sources, and crates in two versions, of all workspaces.
@@ -179,25 +192,44 @@ fn cargo_deny() -> Result<PathBuf> {
     Ok(own)
 }
 
-fn write_page(rows: &[String]) -> Result<()> {
+/// Writes these rows, and keeps those of other steps.
+fn write_page(rows: &[(&str, String)]) -> Result<()> {
     let line = |name: &str, args: &[&str]| -> Result<String> {
         Ok(captured(program(name).args(args), QUICK)?.ok(name)?.stdout.trim().to_owned())
     };
-    let mut made = format!(
-        "Of {}, revision {}, on {} with {} cores, {}.\n\n",
+    let when = format!(
+        "{}, revision {}, {} with {} cores, {}",
         line("date", &["-u", "+%Y-%m-%d"])?,
         line("git", &["rev-parse", "--short=12", "HEAD"])?,
         peers::cpu_model(),
         std::thread::available_parallelism().map_or(1, usize::from),
         line("uname", &["-sr"])?
     );
-    writeln!(made, "| step | found | took |\n|---|---|---|\n{}", rows.join("\n"))?;
-    peers::write_between(PAGE, (BEGIN, END), &format!("\n{made}\n"))
+    let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
+    let new: Vec<(&str, String)> = rows.iter().map(|(name, row)| (*name, format!("{row} {when} |"))).collect();
+    peers::write_between(PAGE, (BEGIN, END), &format!("\n{}\n", table(&page, &new)))
+}
+
+/// The page's table with these rows in place of older ones of the same steps.
+fn table(page: &str, new: &[(&str, String)]) -> String {
+    let is_new = |row: &&str| new.iter().any(|(name, _)| Some(*name) == name_of(row));
+    let mut made = "| step | found | took | of |\n|---|---|---|---|\n".to_owned();
+    let kept = rows_of(page).filter(|row| !is_new(row));
+    kept.chain(new.iter().map(|(_, row)| row.as_str())).for_each(|row| made.push_str(&format!("{row}\n")));
+    made
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_that_did_not_run_keep_their_rows() {
+        let page = format!("| step |\n{BEGIN}\n\n| step | found |\n|---|---|\n| a | 1 | x |\n| b | 2 | y |\n\n{END}\n| c |\n");
+        let made = table(&page, &[("b", "| b | 3 | z |".to_owned())]);
+        let rows: Vec<&str> = made.lines().skip(2).collect();
+        assert_eq!(rows, ["| a | 1 | x |", "| b | 3 | z |"]);
+    }
 
     #[test]
     fn what_cannot_be_fetched_is_told_from_what_was_found() {
