@@ -124,7 +124,8 @@ pub fn age() -> Outcome {
 
 /// Rows of the page's table of results.
 fn rows_of(page: &str) -> impl Iterator<Item = &str> {
-    let table = page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("", |(table, _)| table);
+    let table =
+        page.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END)).map_or("", |(table, _)| table);
     table.lines().filter(|line| line.starts_with("| ")).skip(1)
 }
 
@@ -206,7 +207,8 @@ fn write_page(rows: &[(&str, String)]) -> Result<()> {
         line("uname", &["-sr"])?
     );
     let page = fs::read_to_string(root().join(PAGE)).context(PAGE)?;
-    let new: Vec<(&str, String)> = rows.iter().map(|(name, row)| (*name, format!("{row} {when} |"))).collect();
+    let new: Vec<(&str, String)> =
+        rows.iter().map(|(name, row)| (*name, format!("{row} {when} |"))).collect();
     peers::write_between(PAGE, (BEGIN, END), &format!("\n{}\n", table(&page, &new)))
 }
 
@@ -225,7 +227,9 @@ mod tests {
 
     #[test]
     fn steps_that_did_not_run_keep_their_rows() {
-        let page = format!("| step |\n{BEGIN}\n\n| step | found |\n|---|---|\n| a | 1 | x |\n| b | 2 | y |\n\n{END}\n| c |\n");
+        let page = format!(
+            "| step |\n{BEGIN}\n\n| step | found |\n|---|---|\n| a | 1 | x |\n| b | 2 | y |\n\n{END}\n| c |\n"
+        );
         let made = table(&page, &[("b", "| b | 3 | z |".to_owned())]);
         let rows: Vec<&str> = made.lines().skip(2).collect();
         assert_eq!(rows, ["| a | 1 | x |", "| b | 3 | z |"]);

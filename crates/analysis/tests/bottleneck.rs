@@ -151,9 +151,18 @@ fn limits_are_reported_with_their_figures() {
     let first = &made.suspects()[0];
     assert_eq!(
         first.text,
-        "edge used 98 % of its CPU limit of 1.0 % of a core and was throttled for 7.00 s of 10.0 s (summed over cores)"
+        "edge used 98 % of its CPU limit of 1.0 % of a core and was throttled, for 7.00 s over all cores in 10.0 s"
     );
     assert_eq!(first.at_s, Some(0.0));
+    // The kernel's count of periods says it better, where there is one.
+    let mut counted = made;
+    for sample in &mut counted.samples {
+        let worked = sample.at_s.clamp(0.0, LENGTH_S as f64);
+        sample.periods = Some((worked * 10.0) as u64);
+        sample.throttled_periods = Some((worked * 9.0) as u64);
+    }
+    let text = &counted.suspects()[0].text;
+    assert!(text.ends_with("and was throttled in 90 % of its periods"), "{text}");
 }
 
 #[test]
@@ -165,7 +174,7 @@ fn a_limit_is_not_said_to_have_stopped_a_component_for_longer_than_the_load() {
         tick.in_window = i < 5;
     }
     let first = &made.suspects()[0];
-    assert!(first.text.contains("throttled for 3.50 s of 5.00 s"), "{}", first.text);
+    assert!(first.text.contains("throttled, for 3.50 s over all cores in 5.00 s"), "{}", first.text);
 }
 
 #[test]
@@ -355,7 +364,7 @@ fn replicas_at_the_same_end_are_reported_once() {
         &[("edge1", at(0.097)), ("edge2", at(0.099)), ("edge3", at(0.01)), ("db", at(0.096))],
     );
     made.check(&[(CpuLimit, Some("edge2")), (CpuLimit, Some("db"))]);
-    assert!(made.suspects()[0].text.ends_with("(summed over cores); likewise edge1, edge3"));
+    assert!(made.suspects()[0].text.ends_with("over all cores in 10.0 s; likewise edge1, edge3"));
 }
 
 #[test]

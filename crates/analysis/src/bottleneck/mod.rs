@@ -380,11 +380,17 @@ fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sa
         }
         _ => " has a CPU limit".to_owned(),
     };
-    let was = match throttled_s.filter(|s| *s > 0.0) {
-        Some(s) => {
-            format!(" and was throttled for {} of {} (summed over cores)", seconds(s), seconds(length_s))
+    let counted = |get: fn(&Sample) -> Option<u64>| {
+        Counter::of(own.iter().copied(), |s| get(s).map(|n| n as f64)).used(load).filter(|n| *n > 0.0)
+    };
+    let was = match (counted(|s| s.throttled_periods).zip(counted(|s| s.periods)), throttled_s) {
+        (Some((throttled, all)), _) => {
+            format!(" and was throttled in {} of its periods", percent((throttled / all).min(1.0)))
         }
-        None => String::new(),
+        (None, Some(s)) if s > 0.0 => {
+            format!(" and was throttled, for {} over all cores in {}", seconds(s), seconds(length_s))
+        }
+        _ => String::new(),
     };
     let share = used.unwrap_or(0.0).max(if bursts { 0.0 } else { stopped.min(1.0) });
     Some(Suspect {
