@@ -9,8 +9,8 @@ use loadlab_analysis::{Planned, TrialInput, summarise};
 use loadlab_load::LoadSpec;
 use loadlab_load::resident;
 use loadlab_load::run::Origin;
+use loadlab_load::target::TargetError;
 use loadlab_load::target::names::Names;
-use loadlab_load::target::{Address, TargetError};
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::evidence::Evidence;
 use loadlab_record::example::Example;
@@ -18,16 +18,14 @@ use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{LoadFacts, Summary};
-use loadlab_system::{
-    Answering, Cancel, Emit, Listening, ProcessId, Target, TrialClock, Watched, Watcher, clock,
-    find_answering, is_local,
-};
+use loadlab_system::{Answering, Cancel, Emit, Target, TrialClock, Watched, Watcher, clock, find_answering};
 
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 use crate::translate::hosts::name_moved;
 use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::unanswered::unanswered;
+use crate::watch::Watch;
 
 /// What to bench.
 pub struct Bench {
@@ -45,27 +43,6 @@ pub struct Bench {
     pub samples: Option<PathBuf>,
     /// Who is watched beside the generator.
     pub watch: Watch,
-}
-
-/// Who is watched where no plan names components.
-#[derive(Clone, Debug, Default)]
-pub struct Watch {
-    /// Processes of this machine that answer are found, with those that they ask.
-    pub finds: bool,
-    /// These are watched, whoever answers.
-    pub processes: Vec<ProcessId>,
-}
-
-impl Watch {
-    /// Where a load goes, if that is on this machine.
-    pub fn addresses(&self, spec: &LoadSpec) -> Vec<Listening> {
-        let local = |address: &Address| match address {
-            Address::Inet(address) => is_local(address.ip()).then_some(Listening::Inet(*address)),
-            Address::Unix(path) => Some(Listening::Unix(path.to_string())),
-        };
-        let all = spec.hosts.iter().flatten().filter(|_| self.finds);
-        all.filter_map(local).collect()
-    }
 }
 
 /// What came of it.

@@ -24,12 +24,13 @@ mod state;
 mod translate;
 mod trial;
 mod unanswered;
+mod watch;
 
 pub mod event;
 pub mod needs;
 pub mod preflight;
 
-pub use bench::{Bench, BenchError, BenchResult, Watch, bench};
+pub use bench::{Bench, BenchError, BenchResult, bench};
 pub use conduct::{RunError, conduct};
 pub use event::RunEvent;
 pub use find::{SearchRequest, SearchResult, Variable, find};
@@ -41,3 +42,4 @@ pub use translate::journey;
 pub use translate::tls::{TlsWords, TrustError, tls_spec};
 pub use translate::urls::{UrlListError, read_urls};
 pub use translate::{Targets, UrlError, http2_heads, requests_for_urls};
+pub use watch::Watch;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use loadlab_load::target::Resolved;
 use loadlab_record::Secrets;
 
-use crate::bench::Watch;
+use crate::watch::Watch;
 
 /// How a plan is to be run.
 pub struct RunOptions {

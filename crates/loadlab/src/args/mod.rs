@@ -7,12 +7,7 @@ pub mod serving;
 use std::path::PathBuf;
 
 use clap::{Args as Arguments, Parser, Subcommand, ValueEnum};
-use loadlab_analysis::Exit;
 use loadlab_record::units;
-use loadlab_run::Watch;
-use loadlab_system::ProcessId;
-
-use crate::exit::Ended;
 
 use given::{Header, ProxyGiven, header};
 use serving::{Collector, Endpoint, Wanted};
@@ -71,22 +66,6 @@ pub struct WatchArgs {
     /// Do not watch the processes of this machine that answer, nor those that they ask
     #[arg(long)]
     pub no_watch: bool,
-}
-
-impl WatchArgs {
-    /// The processes must be there.
-    pub fn read(&self) -> Result<Watch, Ended> {
-        let process = |pid: &u32| {
-            ProcessId::of(*pid).ok_or_else(|| {
-                let hint = "`pgrep -f NAME` finds the number of a process that runs";
-                Ended::error(Exit::BadPlan, format!("--watch-pid {pid}: no such process\nhint: {hint}"))
-            })
-        };
-        Ok(Watch {
-            finds: !self.no_watch,
-            processes: self.watch_pid.iter().map(process).collect::<Result<_, _>>()?,
-        })
-    }
 }
 
 #[derive(Debug, Arguments)]

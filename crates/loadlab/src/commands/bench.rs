@@ -15,13 +15,13 @@ use loadlab_record::schedule::Think;
 use loadlab_record::summary::Ended as LoadEnded;
 use loadlab_run::preflight;
 use loadlab_run::{
-    Bench, BenchError, BenchResult, Targets, TlsWords, Via, bench, http2_heads, parse_expressions, read_urls,
-    requests_for_urls, tls_spec,
+    Bench, BenchError, BenchResult, Targets, TlsWords, Via, Watch, bench, http2_heads, parse_expressions,
+    read_urls, requests_for_urls, tls_spec,
 };
-use loadlab_system::open_files;
+use loadlab_system::{ProcessId, open_files};
 
 use crate::args::given::{self, ProxyGiven};
-use crate::args::{ArrivalsArg, BenchArgs, IoArg, WhenBehindArg};
+use crate::args::{ArrivalsArg, BenchArgs, IoArg, WatchArgs, WhenBehindArg};
 use crate::exit::Ended;
 use crate::view::{OutputMode, Serving, View};
 use crate::{mask, output, signals, ui};
@@ -115,6 +115,18 @@ fn opening(order: &Bench, args: &BenchArgs) -> String {
     mask::text(&format!("{what}: {who} {long}")).into_owned()
 }
 
+/// Who is watched. Processes that are named must be there.
+pub fn watch_of(args: &WatchArgs) -> Result<Watch, Ended> {
+    let process = |pid: &u32| {
+        ProcessId::of(*pid).ok_or_else(|| {
+            let hint = "`pgrep -f NAME` finds the number of a process that runs";
+            Ended::error(Exit::BadPlan, format!("--watch-pid {pid}: no such process\nhint: {hint}"))
+        })
+    };
+    let processes = args.watch_pid.iter().map(process).collect::<Result<_, _>>()?;
+    Ok(Watch { finds: !args.no_watch, processes })
+}
+
 /// What the options ask for.
 fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
     let usage = |message: String| Ended::error(Exit::BadPlan, message);
@@ -150,7 +162,7 @@ fn order_of(args: &BenchArgs) -> Result<Bench, Ended> {
         stop_when,
         names: allowed.names,
         samples: args.samples.clone(),
-        watch: args.watch.read()?,
+        watch: watch_of(&args.watch)?,
         spec: LoadSpec {
             name: "bench".to_owned(),
             model: model_of(args),

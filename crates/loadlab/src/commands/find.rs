@@ -9,7 +9,7 @@ use loadlab_record::store::read_run;
 use loadlab_run::{RunError, RunEvent, RunOptions, SearchRequest, SearchResult, Variable, Watch, find};
 use loadlab_system::open_files;
 
-use super::bench::default_threads;
+use super::bench::{default_threads, watch_of};
 use super::check::{self, ReadPlan};
 use super::report;
 use super::run::{GUARDIAN, default_out};
@@ -208,7 +208,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: Vec::new(),
         threads: default_threads(&[]),
-        watch: if is_url(&args.target) { args.watch.read()? } else { Watch::default() },
+        watch: if is_url(&args.target) { watch_of(&args.watch)? } else { Watch::default() },
         secrets: mask::secrets(),
     })
 }

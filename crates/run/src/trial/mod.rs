@@ -29,7 +29,6 @@ use loadlab_system::{
     clock, drain, find_answering,
 };
 
-use crate::bench::Watch;
 use crate::event::RunEvent;
 use crate::site::durability::{self, Ids, Persisted};
 use crate::site::error::SiteError;
@@ -44,6 +43,7 @@ use crate::trial::measured::{Measured, add};
 use crate::trial::program::{Program, Run};
 use crate::trial::setup::set_up;
 use crate::unanswered::unanswered;
+use crate::watch::Watch;
 
 /// A case's conditions, parsed.
 #[derive(Clone, Debug, Default)]
