@@ -895,3 +895,34 @@ fn threads_in_a_lock_are_said_where_the_fastest_response_tells_nothing() {
     };
     assert_eq!((kind(36.0), kind(5.0)), (LimitedConcurrency, Latency));
 }
+
+/// What lies unread in the sockets of a component waits for one of few workers, however fast the fastest was.
+#[test]
+fn requests_that_are_not_read_wait_for_a_worker() {
+    let kind = |unread: f64| {
+        let mut made = made(40, 160, 150, &[("edge", QUIET), ("db", QUIET)]);
+        let to_db = Pair { unread, ..pair("edge", "db", 40.0, 38.0) };
+        watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0), to_db], |_| ());
+        (made.suspects()[0].kind, made.suspects()[0].who.clone())
+    };
+    assert_eq!(kind(34.0), (LimitedConcurrency, Some("db".into())));
+    assert_eq!(kind(1.0), (Latency, Some("db".into())));
+}
+
+#[test]
+fn a_relay_in_front_of_a_component_is_its_link() {
+    let mut made = made(40, 42, 41, &[("edge", QUIET), ("db", QUIET), ("db-relay", QUIET)]);
+    made.summary.components.get_mut("db").unwrap().limits.delay_ns = Some(20_000_000);
+    let pairs = [
+        pair("loadlab", "edge", 40.0, 40.0),
+        pair("edge", "db-relay", 40.0, 39.0),
+        pair("db-relay", "db", 40.0, 1.0),
+    ];
+    watched(&mut made, &pairs, |_| ());
+    made.check(&[(Link, Some("edge→db"))]);
+    let text = &made.suspects()[0].text;
+    assert!(
+        text.contains("are on the wire there") && text.contains("db was given a delay of 20.0 ms"),
+        "{text}"
+    );
+}

@@ -1,7 +1,7 @@
 //! What holds requests back in the place where they wait, from connections and threads.
 
 use loadlab_record::evidence::{Pair, Threads};
-use loadlab_record::units::{format_count, format_duration_ns, significant};
+use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 use super::flow::{
     FEWEST_READINGS, Flow, GENERATOR, Place, SHORTEST_LINK_MS, Site, describe, is_per_request, most, short,
@@ -48,7 +48,7 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     }
     let places = flow.places(in_flight, rate_per_s);
     let top = match site(trial, flow) {
-        Some(Site::At(top)) => top,
+        Some(Site::At(top)) => link_of_relay(trial, flow, &top).unwrap_or(top),
         Some(Site::Among(among)) => return locate_among(trial, flow, &among, found),
         None => return,
     };
@@ -203,6 +203,18 @@ fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect
     if keeps_up(trial) {
         return None;
     }
+    // Who takes what came at once is slow; who leaves it lying takes few at a time.
+    let unread: f64 = flow.pairs.iter().filter(|p| p.to == top.name).map(|p| p.unread).sum();
+    if unread >= 2.0 && unread >= MOST_SHARE * top.requests {
+        let text = format!(
+            "{}: {} of {} requests in flight wait there, {} of them unread in its sockets: it takes a few at a time",
+            top.name,
+            short(top.requests),
+            format_count(trial.summary.concurrency_mean.round()),
+            short(unread)
+        );
+        return Some(suspect(Kind::LimitedConcurrency, text));
+    }
     // Beside other ways through the system the fastest response says nothing of this one: its threads do.
     if let Some(threads) = threads.filter(|t| t.lock >= 2.0 && t.lock >= MOST_SHARE * top.requests) {
         let text = format!(
@@ -309,8 +321,34 @@ fn few_at_a_time(trial: &TrialData<'_>, top: &Place) -> Option<String> {
     ))
 }
 
+/// A relay that loadlab put in front of a component is no component, but the link that it makes slow.
+fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Place> {
+    let component = relayed(trial, &top.name)?;
+    let to_relay = flow.pairs.iter().filter(|p| p.to == top.name);
+    let from = &to_relay.max_by(|a, b| waiting(a).total_cmp(&waiting(b)))?.from;
+    Some(Place { name: format!("{from}→{component}"), is_link: true, ..top.clone() })
+}
+
+/// The component that a relay stands in front of.
+fn relayed<'a>(trial: &'a TrialData<'_>, name: &str) -> Option<&'a str> {
+    let component = name.strip_suffix("-relay")?;
+    let (name, _) = trial.summary.components.get_key_value(component)?;
+    made_of(trial, name).map(|_| name.as_str())
+}
+
+/// What loadlab made of a component's link: its delay, bandwidth and losses; `None` if it left it as it was.
+fn made_of(trial: &TrialData<'_>, component: &str) -> Option<String> {
+    let limits = &trial.summary.components.get(component)?.limits;
+    let delay = limits.delay_ns.map(|ns| format!("a delay of {}", format_duration_ns(ns as f64)));
+    let bandwidth = limits.bandwidth_bytes_per_s.map(|b| format!("{}/s", format_bytes(b as f64)));
+    let loss = limits.packet_loss.map(|loss| format!("{} % loss", significant(loss * 100.0, 2)));
+    let made: Vec<String> = [delay, bandwidth, loss].into_iter().flatten().collect();
+    (!made.is_empty()).then(|| made.join(", "))
+}
+
 fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
-    let of = |p: &&Pair| format!("{}→{}", p.from, p.to) == top.name;
+    let end = |p: &Pair| relayed(trial, &p.to).unwrap_or(&p.to).to_owned();
+    let of = |p: &&Pair| format!("{}→{}", p.from, end(p)) == top.name;
     let Some(pair) = flow.pairs.iter().find(of) else { return top.name.clone() };
     let wait_ms = trial.summary.rate_per_s.ok.recip() * waiting(pair) * 1e3;
     let mut parts = Vec::new();
@@ -323,6 +361,8 @@ fn link_text(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
     if pair.in_transit >= 0.25 * waiting(pair) {
         parts.push(format!("{} connections with bytes under way", short(pair.in_transit)));
     }
+    let ends = [end(pair), pair.from.clone()];
+    parts.extend(ends.iter().filter_map(|name| Some(format!("{name} was given {}", made_of(trial, name)?))));
     let seen = if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) };
     format!(
         "link {}: {} of {} requests in flight are on the wire there{seen}",
