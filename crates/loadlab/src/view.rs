@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use loadlab_record::units::{format_count, format_duration_ns};
+use loadlab_report::terminal::hanging;
 use loadlab_run::RunEvent;
 use loadlab_run::event::Progress;
 use loadlab_system::Cancel;
@@ -232,8 +233,15 @@ impl View {
                 if how.starts_with("stopped") { self.line(state, how) } else { self.wipe(state) }
             }
             other => {
-                if let Some(text) = describe(other) {
-                    self.line(state, &text);
+                match (other, describe(other)) {
+                    // What is watched may have long names.
+                    (RunEvent::Note(note), Some(_)) if self.terminal => {
+                        let mut text = String::new();
+                        hanging(&mut text, "  note: ", note, output::err_width(), str::to_owned);
+                        self.line(state, text.trim_end());
+                    }
+                    (_, Some(text)) => self.line(state, &text),
+                    (_, None) => {}
                 }
             }
         }

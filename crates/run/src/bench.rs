@@ -18,14 +18,14 @@ use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{LoadFacts, Summary};
-use loadlab_system::{Answering, Cancel, Emit, Target, TrialClock, Watched, Watcher, clock, find_answering};
+use loadlab_system::{Answering, Cancel, Emit, Target, TrialClock, Watched, Watcher, clock};
 
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
 use crate::translate::hosts::name_moved;
 use crate::trial::measure::{LEAD_NS, MeasuredLoad, Order, facts_of, measure, planned_of};
 use crate::unanswered::unanswered;
-use crate::watch::Watch;
+use crate::watch::{Watch, leaves_files, unseen};
 
 /// What to bench.
 pub struct Bench {
@@ -87,8 +87,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     let emit: EventSink<'_> = &|event: RunEvent| emit(event.masked(secrets));
     let facts = facts_of(&bench.spec, &bench.url);
     let state = Arc::new(TrialState::new(None, cancel.clone(), bench.spec.secrets.clone()));
-    let found =
-        find_answering(&bench.watch.addresses(&bench.spec), &bench.watch.processes, Answering::default());
+    let found = bench.watch.find(&bench.watch.addresses(&bench.spec));
     if let Some(text) = found.described(0) {
         emit(RunEvent::Note(text));
     }
@@ -170,8 +169,11 @@ fn watch(
     found: Answering,
     origin_ns: u64,
 ) -> Result<Option<Watcher>, BenchError> {
-    let is_wanted = bench.samples.is_some() || found != Answering::default();
-    if !is_wanted {
+    let finds = found != Answering::default() && leaves_files();
+    if let Some(unseen) = unseen(&found).filter(|_| !finds) {
+        state.watched(unseen);
+    }
+    if !finds && bench.samples.is_none() {
         return Ok(None);
     }
     let failed = |path: &PathBuf, error| BenchError::Samples { path: path.clone(), error };
@@ -192,7 +194,7 @@ fn watch(
     let mut watcher =
         Watcher::start(TrialClock { origin_ns }, targets, Vec::new(), emit.clone()).map_err(could_not)?;
     let addresses = bench.watch.addresses(&bench.spec);
-    if !addresses.is_empty() {
+    if finds && !addresses.is_empty() {
         watcher.follow(addresses, found, emit).map_err(could_not)?;
     }
     Ok(Some(watcher))

@@ -2,7 +2,8 @@
 
 use loadlab_load::LoadSpec;
 use loadlab_load::target::Address;
-use loadlab_system::{Listening, ProcessId, is_local};
+use loadlab_record::evidence::Evidence;
+use loadlab_system::{Answering, Listening, ProcessId, Watched, find_answering, is_local, open_files};
 
 /// Who is watched where no plan names components.
 #[derive(Clone, Debug, Default)]
@@ -13,7 +14,31 @@ pub struct Watch {
     pub processes: Vec<ProcessId>,
 }
 
+/// With fewer open files allowed than this they are left to the load.
+const FEWEST_FILES: u64 = 256;
+
+/// There are open files for watching beside those for connections.
+pub fn leaves_files() -> bool {
+    open_files::allowed() >= FEWEST_FILES
+}
+
+/// What nobody looks for again could not be seen for all of the trial.
+pub fn unseen(found: &Answering) -> Option<Watched> {
+    let not_seen = found.not_seen.clone();
+    (!not_seen.is_empty()).then(|| Watched::Evidence(Box::new(Evidence { not_seen, ..Evidence::default() })))
+}
+
 impl Watch {
+    /// Who is found to answer at these addresses, and whom they ask.
+    pub fn find(&self, addresses: &[Listening]) -> Answering {
+        if leaves_files() {
+            return find_answering(addresses, &self.processes, Answering::default());
+        }
+        let too_few = format!("the processes that answer: fewer than {FEWEST_FILES} open files are allowed");
+        let not_seen = if addresses.is_empty() { Vec::new() } else { vec![too_few] };
+        Answering { processes: Vec::new(), not_seen }
+    }
+
     /// Where a load goes, if that is on this machine.
     pub fn addresses(&self, spec: &LoadSpec) -> Vec<Listening> {
         let local = |address: &Address| match address {

@@ -26,7 +26,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
 use loadlab_system::{
     Answering, Cancel, IdleReadings, Listening, Notice, Probe, SampleTiming, TrialClock, Watched, Watcher,
-    clock, drain, find_answering,
+    clock, drain,
 };
 
 use crate::event::RunEvent;
@@ -43,7 +43,7 @@ use crate::trial::measured::{Measured, add};
 use crate::trial::program::{Program, Run};
 use crate::trial::setup::set_up;
 use crate::unanswered::unanswered;
-use crate::watch::Watch;
+use crate::watch::{Watch, leaves_files, unseen};
 
 /// A case's conditions, parsed.
 #[derive(Clone, Debug, Default)]
@@ -317,7 +317,7 @@ impl Trial<'_> {
         }
         let addresses = self.addresses(ready);
         let found = match self.case.system.components.is_empty() {
-            true => find_answering(&addresses, &self.watch.processes, Answering::default()),
+            true => self.watch.find(&addresses),
             false => Answering::default(),
         };
         let at_rest = IdleReadings::read(found.targets().into_iter().chain(site.targets()).collect());
@@ -329,7 +329,9 @@ impl Trial<'_> {
         state.set_clock(zero_ns);
         state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
         let mut watcher = self.watch(site, at_rest, state, ready, zero_ns);
-        if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty()) {
+        if let Some(unseen) = unseen(&found).filter(|_| !leaves_files()) {
+            state.watched(unseen);
+        } else if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty()) {
             if let Some(text) = found.described(0) {
                 state.event(EventKind::Note { text });
             }

@@ -21,6 +21,11 @@ pub fn raise() -> io::Result<()> {
     Ok(())
 }
 
+/// How many this process may have.
+pub fn allowed() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// What processes that are started have, where it is not what this one has.
 pub(crate) fn given() -> Option<Rlimit> {
     GIVEN.get().map(|given| Rlimit { current: given.current, maximum: given.maximum })
