@@ -101,7 +101,7 @@ pub fn inside(trial: &TrialData<'_>) -> Suspect {
 }
 
 fn inside_whom(trial: &TrialData<'_>) -> Suspect {
-    if super::located::keeps_up(trial) {
+    if super::causes::keeps_up(trial) {
         let rate = &trial.summary.rate_per_s;
         let text = format!(
             "nothing was saturated: {}/s of {}/s due were answered",

@@ -19,6 +19,7 @@
 //! Points 7 and 8 are conclusions from outside. They say so.
 
 mod answer;
+mod causes;
 pub mod flow;
 mod inferred;
 mod located;
@@ -132,7 +133,7 @@ fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let decides =
         |found: &[Suspect]| found.iter().any(|s| s.kind != Kind::Neighbours || !s.evidence.is_empty());
     if !decides(&found) {
-        let few = inferred::few_at_a_time(trial).filter(|_| !located::keeps_up(trial));
+        let few = inferred::few_at_a_time(trial).filter(|_| !causes::keeps_up(trial));
         found.insert(0, few.unwrap_or_else(|| inferred::inside(trial)));
     }
     replicas_together(found)
