@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use loadlab_record::hlog::{self, Writer};
+use loadlab_record::hlog::{self, Encoder};
 use loadlab_record::load::Series;
 use loadlab_record::store::{StoreError, read_run};
 
 const TRIAL: &str = "cases/control/1";
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "latency.hlog",
     "ticks.jsonl",
     "samples.jsonl",
@@ -21,6 +21,7 @@ const FILES: [&str; 7] = [
     "examples.jsonl",
     "summary.json",
     "manifest.json",
+    "evidence.jsonl",
 ];
 const MANIFEST: usize = 6;
 /// A record that was good when this was written, with one case and one trial. A field that came later makes the
@@ -85,11 +86,10 @@ fn log(content: &[u8]) {
         let (series, tag) = (interval.series(), interval.request_tag());
         assert!(tag.is_none_or(|t| t.len() + series.len() < interval.tag.len()));
         let all = Series { response_ok: histogram, ..Series::default() };
-        let mut writer = Writer::new(Vec::new()).expect("a header");
-        writer
-            .interval(interval.load.as_deref().unwrap_or("main"), 0.0, 1.0, &all, &Default::default())
-            .expect("an interval");
-        let written = writer.into_inner();
+        let load = interval.load.as_deref().unwrap_or("main");
+        let mut encoder = Encoder::new().expect("an encoder");
+        let lines = encoder.interval(load, 0.0, 1.0, &all, &Default::default()).expect("an interval");
+        let written = [hlog::HEADER.as_bytes(), lines].concat();
         let back = hlog::read(&written, Path::new("again.hlog")).expect("what was written");
         let count: u64 = back.intervals.iter().map(hlog::Interval::count).sum();
         assert_eq!(count, interval.count(), "{interval:?}");
