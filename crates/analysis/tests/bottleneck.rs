@@ -575,9 +575,7 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     });
     turns.check(&[(OneCore, Some("db"))]);
     assert!(
-        turns.suspects()[0]
-            .text
-            .contains("the busiest of its 9 threads used 30 % of a core: they take turns")
+        turns.suspects()[0].text.contains("the busiest of its 9 threads had 30 % of it: they take turns")
     );
 }
 

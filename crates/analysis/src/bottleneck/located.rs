@@ -191,8 +191,8 @@ fn describe_threads(t: &Threads) -> Option<String> {
 /// others use, too, it cannot have a whole core.
 fn is_always_ready(t: &Threads, busiest: f64) -> bool {
     let delay = t.run_delay_cores.unwrap_or(0.0);
-    let is_alone = t.cpu_cores.is_some_and(|all| busiest >= 0.8 * all);
-    (FULL_THREAD..=1.3).contains(&t.running) && is_alone && busiest >= 0.3 && busiest + delay >= FULL_THREAD
+    let is_alone = t.cpu_cores.is_some_and(|all| busiest >= 0.6 * all);
+    (FULL_THREAD..=1.6).contains(&t.running) && is_alone && busiest >= 0.3 && busiest + delay >= FULL_THREAD
 }
 
 /// A component one thread of which kept a core busy, whatever the others did.

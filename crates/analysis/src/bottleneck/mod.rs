@@ -150,12 +150,19 @@ fn one_cores(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
         }
         let threads = flow.and_then(|flow| flow.threads.get(who)).map(|t| &t.means);
         if let Some((threads, busiest)) = threads.and_then(|t| Some((t, t.busiest_cores?))) {
-            suspect.text = format!(
-                "{}; the busiest of its {} threads used {} of a core: they take turns, as under one lock",
-                suspect.text,
-                format_count(threads.count.round().max(1.0)),
-                percent(busiest.min(1.0))
-            );
+            let all = format_count(threads.count.round().max(1.0));
+            let used = percent(busiest.min(1.0));
+            let is_most = threads.cpu_cores.is_some_and(|cores| busiest >= 0.5 * cores);
+            let how = match is_most {
+                true => format!(
+                    "mostly one of its {all} threads (`{}`), which had {used} of it",
+                    threads.busiest_name
+                ),
+                false => format!(
+                    "the busiest of its {all} threads had {used} of it: they take turns, as under one lock"
+                ),
+            };
+            suspect.text = format!("{}; {how}", suspect.text);
         }
         Some(suspect)
     });
