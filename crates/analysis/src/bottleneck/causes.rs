@@ -22,25 +22,26 @@ const SHORTEST_MS: f64 = 0.5;
 
 type Cause = fn(&TrialData<'_>, &Flow, &Place) -> Option<String>;
 
-/// What can be seen to hold requests back, the surest first.
-const CAUSES: [(Kind, Cause); 6] = [
+/// What can hold requests back, the surest first.
+const CAUSES: [(Kind, Cause); 9] = [
     (Kind::Link, link),
     (Kind::Pool, pool),
     (Kind::Pool, pool_by_number),
     (Kind::Disk, disk),
     (Kind::Latency, acknowledgements),
     (Kind::LimitedConcurrency, few_at_a_time),
+    (Kind::LimitedConcurrency, unread),
+    (Kind::LimitedConcurrency, lock),
+    (Kind::Latency, inside),
 ];
-/// What may be so while all is answered as it comes.
-const OF_THE_SLOW: [(Kind, Cause); 3] =
-    [(Kind::LimitedConcurrency, unread), (Kind::LimitedConcurrency, lock), (Kind::Latency, inside)];
 
-/// What holds requests back there.
+/// What holds requests back there; nothing does where they are answered as they come.
 pub fn holds_back(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<Suspect> {
-    let of = |causes: &[(Kind, Cause)]| {
-        causes.iter().find_map(|(kind, cause)| Some((*kind, cause(trial, flow, top)?)))
-    };
-    let (kind, text) = of(&CAUSES).or_else(|| if keeps_up(trial) { None } else { of(&OF_THE_SLOW) })?;
+    if keeps_up(trial) {
+        return None;
+    }
+    let of = |(kind, cause): &(Kind, Cause)| Some((*kind, cause(trial, flow, top)?));
+    let (kind, text) = CAUSES.iter().find_map(of)?;
     Some(Suspect {
         kind,
         who: Some(top.name.clone()),

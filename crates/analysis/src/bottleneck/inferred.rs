@@ -100,14 +100,16 @@ pub fn inside(trial: &TrialData<'_>) -> Suspect {
     suspect
 }
 
+/// A rate, with as many digits as matter.
+fn per_s(rate: f64) -> String {
+    if rate >= 100.0 { format_count(rate.round()) } else { significant(rate, 3) }
+}
+
 fn inside_whom(trial: &TrialData<'_>) -> Suspect {
     if super::causes::keeps_up(trial) {
         let rate = &trial.summary.rate_per_s;
-        let text = format!(
-            "nothing was saturated: {}/s of {}/s due were answered",
-            significant(rate.ok, 3),
-            significant(rate.due, 3)
-        );
+        let text =
+            format!("nothing was saturated: {}/s of {}/s due were answered", per_s(rate.ok), per_s(rate.due));
         return Suspect {
             kind: Kind::Nothing,
             who: None,

@@ -146,7 +146,8 @@ fn waits_among(flow: &Flow, among: &[Place], in_flight: f64) -> String {
 
 fn waits_there(flow: &Flow, top: &Place, in_flight: f64) -> String {
     let beside = flow.pairs.iter().filter(|p| {
-        let touches = p.to == top.name || p.from == top.name || format!("{}→{}", p.from, p.to) == top.name;
+        let link = format!("{}→{}", p.from, p.to.strip_suffix("-relay").unwrap_or(&p.to));
+        let touches = p.to == top.name || p.from == top.name || link == top.name;
         touches && p.from != p.to && !p.from.is_empty()
     });
     let pairs: Vec<String> = beside.take(6).map(describe).collect();

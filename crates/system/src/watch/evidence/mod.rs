@@ -176,6 +176,7 @@ impl EvidenceReader {
             }
         }
         self.closed.extend(failed);
+        (0..).zip(&mut self.sockets).for_each(|(place, socket)| socket.place = place);
         self.look(now_ns);
         self.pairs.note(self.packets.wants_notes(now_ns));
         self.pairs.add(&self.sockets, self.subset, &self.owners);

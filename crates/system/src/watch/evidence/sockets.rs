@@ -26,6 +26,8 @@ pub(crate) struct Socket {
     pub is_listener: bool,
     /// The other end has not answered its connect yet.
     pub is_connecting: bool,
+    /// Its place in the reading: one end of a connection is read before the other.
+    pub place: u32,
     /// Its own address.
     pub local: SocketAddr,
     /// The other end's.
@@ -208,6 +210,7 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
     let mut found = Socket {
         is_listener: state == LISTEN,
         is_connecting: state == SYN_SENT,
+        place: 0,
         local: SocketAddr::new(address(8)?, port(4)?),
         remote: SocketAddr::new(address(24)?, port(6)?),
         unread: u32_at(body, 56)?,
@@ -298,6 +301,7 @@ mod tests {
         let end = |local: u16, remote: u16| Socket {
             is_listener: false,
             is_connecting: false,
+            place: 0,
             local: at(local),
             remote: at(remote),
             inode: 1,
