@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::alone::alone;
 use crate::common::{LOADLAB, bench, check_identities, ports, skip};
-use crate::run_support::{Lab, eventually, server};
+use crate::run_support::{Lab, component, eventually, plan, server};
 
 /// A server of its own, as somebody else would have started it.
 struct Tier {
@@ -112,6 +112,11 @@ fn a_process_may_be_named_and_must_be_there() {
     let ran = bench(&[&store.url(), "-n", "1", "--watch-pid", "4000000000"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--watch-pid 4000000000: no such process\nhint: "), "{}", ran.stderr);
+    // A plan says itself what is watched.
+    let lab = Lab::new();
+    lab.file("plan.yaml", &plan(&[component("web", "", &[])], ""));
+    let ran = lab.loadlab(&["find", "plan.yaml", "--expect", "p50 < 1s", "--no-watch"]);
+    ran.expect(2, &["`--watch-pid` and `--no-watch` are for URLs", "hint: add an `external` component"]);
 }
 
 /// Without the right to look into other users' processes it is said who was not seen, and the load goes on.

@@ -192,6 +192,20 @@ fn load_of(args: &FindArgs, case: &plan::Case) -> Result<usize, String> {
     }
 }
 
+/// Of a URL who answers is watched; a plan names its components itself.
+fn watch_at(args: &FindArgs) -> Result<Watch, Ended> {
+    let is_given = args.watch.no_watch || !args.watch.watch_pid.is_empty();
+    match is_url(&args.target) {
+        true => watch_of(&args.watch),
+        false if is_given => {
+            let text = "`--watch-pid` and `--no-watch` are for URLs: a plan names what is watched";
+            let hint = "add an `external` component with that `pid` to the plan";
+            Err(Ended::error(Exit::BadPlan, format!("{text}\nhint: {hint}")))
+        }
+        false => Ok(Watch::default()),
+    }
+}
+
 fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
     let exe = std::env::current_exe().map_err(|e| {
         Ended::error(Exit::CouldNotRun, format!("cannot locate loadlab's own executable: {e}"))
@@ -208,7 +222,7 @@ fn how_of(args: &FindArgs, read: &ReadPlan) -> Result<RunOptions, Ended> {
         allow_hosts: args.allow_host.clone(),
         resolved: Vec::new(),
         threads: default_threads(&[]),
-        watch: if is_url(&args.target) { watch_of(&args.watch)? } else { Watch::default() },
+        watch: watch_at(args)?,
         secrets: mask::secrets(),
     })
 }
