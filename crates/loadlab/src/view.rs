@@ -233,15 +233,9 @@ impl View {
                 if how.starts_with("stopped") { self.line(state, how) } else { self.wipe(state) }
             }
             other => {
-                match (other, describe(other)) {
-                    // What is watched may have long names.
-                    (RunEvent::Note(note), Some(_)) if self.terminal => {
-                        let mut text = String::new();
-                        hanging(&mut text, "  note: ", note, output::err_width(), str::to_owned);
-                        self.line(state, text.trim_end());
-                    }
-                    (_, Some(text)) => self.line(state, &text),
-                    (_, None) => {}
+                if let Some(text) = describe(other) {
+                    let text = if self.terminal { wrapped(&text, output::err_width()) } else { text };
+                    self.line(state, &text);
                 }
             }
         }
@@ -277,6 +271,16 @@ impl View {
             output::renew("");
         }
     }
+}
+
+/// Lines as wide as the terminal, each with its own indent: notes and doubts may be long.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
+        hanging(&mut out, indent, rest, width, str::to_owned);
+    }
+    out.trim_end().to_owned()
 }
 
 /// How far, and how it goes: parts are left out from the end where the terminal is narrow.

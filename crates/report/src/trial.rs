@@ -320,14 +320,15 @@ impl Page {
             return;
         }
         self.heading(out, "Components");
-        let names = s.components.keys().map(|name| width_of(name)).max().unwrap_or(0).min(24);
+        let names = s.components.keys().map(|name| width_of(name)).max().unwrap_or(0).min(self.width / 3);
         for (name, c) in &s.components {
             let cpu = figures::or_nothing(c.cpu_percent.mean, |p| {
                 format!("{} %", figures::number(figures::round(p, 2)))
             });
             let memory = figures::or_nothing(c.memory_bytes.max, bytes);
             let name = left(&cut(&harmless(name), names), names);
-            let _ = writeln!(out, "  {name}  CPU {cpu}, memory up to {memory}");
+            let text = format!("CPU {cpu}, memory up to {memory}");
+            hanging(out, &format!("  {name}  "), &text, self.width, |t| t.to_owned());
         }
     }
 

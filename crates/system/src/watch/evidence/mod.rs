@@ -231,7 +231,7 @@ impl EvidenceReader {
 }
 
 /// CPU time of this thread so far.
-fn own_cpu_ns() -> u64 {
+pub(crate) fn own_cpu_ns() -> u64 {
     let spent = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
     spent.tv_sec.unsigned_abs() * 1_000_000_000 + spent.tv_nsec.unsigned_abs()
 }
