@@ -924,3 +924,18 @@ fn a_relay_in_front_of_a_component_is_its_link() {
         "{text}"
     );
 }
+
+/// Nothing is known of CPU times within a second; what a thread was seen to do is.
+#[test]
+fn in_a_short_load_who_computes_is_told_by_its_threads() {
+    let kind = |running: f64| {
+        let mut made = chain();
+        made.ticks.truncate(1);
+        made.ticks[0].in_window = true;
+        watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0)], |line| {
+            line.threads = vec![Threads { running, lock: 5.0, ..threads("edge", 7.0) }];
+        });
+        made.suspects()[0].kind
+    };
+    assert_eq!((kind(1.0), kind(0.1)), (OneCore, LimitedConcurrency));
+}

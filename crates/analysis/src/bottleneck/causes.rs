@@ -5,7 +5,7 @@ use loadlab_record::evidence::Pair;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 use super::flow::{Flow, GENERATOR, Place, SHORTEST_LINK_MS, is_per_request, most, short, waiting};
-use super::{Kind, Suspect, TrialData};
+use super::{Kind, SHORTEST_S, Suspect, TrialData, during};
 
 /// What is said of a part of a place is said of the place if it has at least this share of its requests.
 const MOST_SHARE: f64 = 0.5;
@@ -20,15 +20,19 @@ const FEW_SHARE: f64 = 0.5;
 /// Below a millisecond the scheduler's own turns are of the size of what is measured.
 const SHORTEST_MS: f64 = 0.5;
 
+/// So many threads run at a time where it is always one, and now and then another.
+const ALWAYS_ONE: std::ops::RangeInclusive<f64> = 0.75..=1.6;
+
 type Cause = fn(&TrialData<'_>, &Flow, &Place) -> Option<String>;
 
 /// What can hold requests back, the surest first.
-const CAUSES: [(Kind, Cause); 9] = [
+const CAUSES: [(Kind, Cause); 10] = [
     (Kind::Link, link),
     (Kind::Pool, pool),
     (Kind::Pool, pool_by_number),
     (Kind::Disk, disk),
     (Kind::Latency, acknowledgements),
+    (Kind::OneCore, computing),
     (Kind::LimitedConcurrency, few_at_a_time),
     (Kind::LimitedConcurrency, unread),
     (Kind::LimitedConcurrency, lock),
@@ -82,6 +86,20 @@ fn disk(_: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
         short(threads.disk),
         short(threads.count)
     ))
+}
+
+/// In a load too short for CPU times a thread that was running at nearly every reading says who computes.
+fn computing(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<String> {
+    let load = during(trial);
+    let threads = flow.threads.get(&top.name).map(|t| &t.means)?;
+    let is_one = load.to_s - load.from_s < SHORTEST_S && ALWAYS_ONE.contains(&threads.running);
+    is_one.then(|| {
+        let (ran, all) = (short(threads.running), short(threads.count));
+        format!(
+            "{}, and in the mean {ran} of its {all} threads was running: it computes",
+            wait_there(trial, top)
+        )
+    })
 }
 
 /// Who takes what came at once is slow; who leaves it lying takes few at a time.
