@@ -18,7 +18,9 @@ use loadlab_record::expr::Expr;
 use loadlab_record::load::{Series, Tick};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{LoadFacts, Summary};
-use loadlab_system::{Answering, Cancel, Emit, Target, TrialClock, Watched, Watcher, clock};
+use loadlab_system::{
+    Answering, Cancel, Emit, IdleReadings, SampleTiming, Target, TrialClock, Watched, Watcher, clock,
+};
 
 use crate::event::RunEvent;
 use crate::state::{EventSink, TrialState};
@@ -91,10 +93,13 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
     if let Some(text) = found.described(0) {
         emit(RunEvent::Note(text));
     }
+    // Read before the clock has its zero, so that no load waits for it.
+    let targets = found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
+    let at_rest = is_watched(bench, &found).then(|| IdleReadings::read(targets));
     resident::leave_start_behind();
-    let zero_ns = clock::now_ns() + LEAD_NS;
+    let zero_ns = clock::now_ns() + 2 * LEAD_NS;
     state.set_clock(zero_ns);
-    let watcher = watch(bench, &state, found, zero_ns)?;
+    let watcher = watch(bench, &state, found, at_rest, zero_ns)?;
     emit(RunEvent::LoadStarted {
         load: bench.spec.name.clone(),
         batch: (0, 1),
@@ -162,20 +167,24 @@ fn summary_of(bench: &Bench, facts: LoadFacts, measured: &MeasuredLoad, seen: &W
     })
 }
 
+/// Somebody was found, or it was asked for.
+fn is_watched(bench: &Bench, found: &Answering) -> bool {
+    bench.samples.is_some() || *found != Answering::default() && leaves_files()
+}
+
 /// Watches what answers, the generator and the host; `None` where nobody asks for any of it.
 fn watch(
     bench: &Bench,
     state: &Arc<TrialState>,
     found: Answering,
+    at_rest: Option<IdleReadings>,
     origin_ns: u64,
 ) -> Result<Option<Watcher>, BenchError> {
     let finds = found != Answering::default() && leaves_files();
     if let Some(unseen) = unseen(&found).filter(|_| !finds) {
         state.watched(unseen);
     }
-    if !finds && bench.samples.is_none() {
-        return Ok(None);
-    }
+    let Some(at_rest) = at_rest else { return Ok(None) };
     let failed = |path: &PathBuf, error| BenchError::Samples { path: path.clone(), error };
     let file = bench.samples.as_ref().map(|path| {
         loadlab_record::files::create_named(path).map(Mutex::new).map_err(|error| failed(path, error))
@@ -190,9 +199,9 @@ fn watch(
         onto.watched(watched);
     });
     let could_not = |error: loadlab_system::Error| BenchError::Load(error.to_string());
-    let targets = found.targets().into_iter().chain([Target::generator(), Target::host()]).collect();
+    let (clock, timing) = (TrialClock { origin_ns }, SampleTiming::default());
     let mut watcher =
-        Watcher::start(TrialClock { origin_ns }, targets, Vec::new(), emit.clone()).map_err(could_not)?;
+        Watcher::start_in(timing, clock, at_rest, Vec::new(), emit.clone()).map_err(could_not)?;
     let addresses = bench.watch.addresses(&bench.spec);
     if finds && !addresses.is_empty() {
         watcher.follow(addresses, found, emit).map_err(could_not)?;

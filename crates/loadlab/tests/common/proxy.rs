@@ -5,7 +5,7 @@
 use super::ports;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the proxy counted.
@@ -38,7 +38,7 @@ struct Shared {
 impl Proxy {
     /// On 127.0.0.1, a free port.
     pub fn start(wants: Option<&'static str>) -> Proxy {
-        let listener = TcpListener::bind(ports::unused()).expect("a port of this machine");
+        let listener = ports::listener();
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared { wants, counts: Mutex::default() });
         let for_thread = shared.clone();

@@ -142,12 +142,15 @@ pub struct Server {
 impl Server {
     /// On 127.0.0.1, a free port.
     pub fn start(script: impl Script) -> Server {
-        Server::at(&ports::unused().to_string(), script)
+        Server::on(ports::listener(), script)
     }
 
     /// At an address of this machine.
     pub fn at(address: &str, script: impl Script) -> Server {
-        let listener = TcpListener::bind(address).expect("a port of this machine");
+        Server::on(TcpListener::bind(address).expect("a port of this machine"), script)
+    }
+
+    fn on(listener: TcpListener, script: impl Script) -> Server {
         // The library's backlog of 128 overflows when a thousand connections come in a second.
         // SAFETY: listen on a listening socket of ours only changes its backlog.
         unsafe { libc::listen(listener.as_raw_fd(), 4096) };
