@@ -6,6 +6,7 @@
 //! and wait for. All of it has a hundredth of a core: what costs more is read less often.
 
 mod beside;
+mod key;
 pub(crate) mod netlink;
 mod owners;
 mod packets;

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use loadlab_record::evidence::{Listener, Pair};
 
+use super::key::PairKey;
 use super::owners::Owners;
 use super::sockets::{Socket, Subset, Times};
 
@@ -47,13 +48,6 @@ pub(super) struct Noted {
     pub waits: Waits,
     /// Since the asker sent, by the kernel's coarse clock.
     pub since_sent_ms: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PairKey {
-    pub from: String,
-    pub to: String,
-    pub address: String,
 }
 
 /// Segments with data on the connections of a pair.

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use loadlab_record::evidence::Pair;
 
 use super::GENERATOR;
+use super::key::PairKey;
 use super::owners::Owners;
 use super::sockets::Socket;
 use super::turnover::Turnover;
@@ -18,13 +19,6 @@ use super::turnover::Turnover;
 const YOUNG_NS: u64 = 6_000_000_000;
 /// A pair's sockets come and go if one has gone within this time.
 const TURNED_NS: u64 = 15_000_000_000;
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct PairKey {
-    from: String,
-    to: String,
-    address: String,
-}
 
 /// Sums over the readings of a line.
 #[derive(Debug, Default)]

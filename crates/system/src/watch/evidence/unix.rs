@@ -10,6 +10,7 @@ use std::io;
 use loadlab_record::evidence::{Listener, Pair};
 
 use super::GENERATOR;
+use super::key::PairKey;
 use super::netlink::{Netlink, attributes, u32_at};
 use super::owners::{LoadAddresses, Owners};
 use super::turnover::Turnover;
@@ -101,13 +102,6 @@ fn address(bytes: &[u8]) -> String {
     };
     let clean = |c: char| if c.is_control() { '?' } else { c };
     mark.chars().chain(String::from_utf8_lossy(name).chars().map(clean)).collect()
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct PairKey {
-    from: String,
-    to: String,
-    address: String,
 }
 
 /// Sums over the readings of a line.

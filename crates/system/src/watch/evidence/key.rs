@@ -1,0 +1,9 @@
+//! What a pair of components is known by, over TCP, Unix sockets and UDP alike.
+
+/// Who asks whom, and where: [`loadlab_record::evidence::Pair`] says what each is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PairKey {
+    pub from: String,
+    pub to: String,
+    pub address: String,
+}
