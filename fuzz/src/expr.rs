@@ -1,18 +1,18 @@
 //! `expr`: an expression that is read prints as one that reads the same; what is wrong is reported at a place in the text;
 //! evaluating never panics, whatever the numbers are.
 
-use loadlab_record::expr::{Expr, ExprError, Kind, Known, MAX_BYTES, Numbers, Window};
+use loadlab_record::expr::{Expr, ExprError, Kind, Known, MAX_BYTES, Numbers, Part};
 
 /// Numbers made from the name, so that every expression meets known, bounded and unknown ones of every kind.
 struct Made;
 
 impl Numbers for Made {
-    fn number(&self, name: &str, window: Option<Window>) -> Known {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
         const KINDS: [Kind; 6] =
             [Kind::Plain, Kind::Fraction, Kind::Percent, Kind::Duration, Kind::Bytes, Kind::Rate];
         let sum = name
             .bytes()
-            .fold(window.map_or(0, |_| 1), |sum: u32, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
+            .fold(part.map_or(0, |_| 1), |sum: u32, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
         let kind = KINDS[(sum >> 3) as usize % KINDS.len()];
         match sum % 8 {
             0 => Known::Unknown("it was not measured".to_owned()),

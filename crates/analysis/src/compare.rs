@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
 use crate::case::{Spread, TRIALS_FOR_DIFFERENCES};
-use crate::metric::{self, Better, Unit, Value};
+use crate::metric::{self, Better, Metric, Unit, Value};
 use crate::student;
 
 /// With more trials than this nobody waits for an answer.
@@ -93,90 +93,21 @@ pub enum Scale {
     Difference,
 }
 
-/// A figure that cases are compared by.
-#[derive(Clone, Copy, Debug)]
-pub struct Measure {
-    /// Name, as in JSON.
-    pub id: &'static str,
-    /// What it is, in a few words.
-    pub about: &'static str,
-    /// Unit of its number.
-    pub unit: Unit,
-    /// Less of it is better.
-    pub less_is_better: bool,
-    /// How it is compared.
-    pub scale: Scale,
-    /// Reads it from a trial.
-    pub read: fn(&Summary) -> Value,
+/// The figures of every comparison, in the order they are reported.
+const COMPARED: [&str; 8] =
+    ["goodput", "p50", "p90", "p99", "cpu_per_request", "memory_peak", "errors", "loss"];
+
+/// What cases are compared by: the figures that the plan names, as far as one way is better, then the usual ones.
+fn compared(of_plan: &[Metric]) -> Vec<Metric> {
+    let mut all: Vec<Metric> = of_plan.iter().filter(|m| m.better() != Better::Neither).cloned().collect();
+    let usual = COMPARED.iter().filter(|id| !of_plan.iter().any(|m| m.id == **id));
+    all.extend(usual.filter_map(|id| metric::named(id)));
+    all
 }
 
-/// The figures of a comparison, in the order they are reported.
-pub const MEASURES: [Measure; 8] = [
-    Measure {
-        id: "goodput",
-        about: "ok per second",
-        unit: Unit::PerS,
-        less_is_better: false,
-        scale: Scale::Ratio,
-        read: |s| Value::Known(s.rate_per_s.ok),
-    },
-    time("p50", |s| metric::figure(&s.response_ms, "p50")),
-    time("p90", |s| metric::figure(&s.response_ms, "p90")),
-    time("p99", |s| metric::figure(&s.response_ms, "p99")),
-    Measure {
-        id: "cpu_per_request",
-        about: "CPU time of all components per ok response",
-        unit: Unit::Ms,
-        less_is_better: true,
-        scale: Scale::Ratio,
-        read: |s| {
-            let cpu_s = over_components(s, |c| c.cpu_s);
-            cpu_s.filter(|_| s.requests.ok > 0).map(|v| v / s.requests.ok as f64 * 1e3).into()
-        },
-    },
-    Measure {
-        id: "memory_peak",
-        about: "peak memory of each component, summed",
-        unit: Unit::Bytes,
-        less_is_better: true,
-        scale: Scale::Ratio,
-        read: |s| over_components(s, |c| c.memory_bytes.max).into(),
-    },
-    Measure {
-        id: "errors",
-        about: "failed share of started requests",
-        unit: Unit::Share,
-        less_is_better: true,
-        scale: Scale::Difference,
-        read: |s| {
-            let started = s.requests.started;
-            (started > 0).then(|| s.requests.failed as f64 / started as f64).into()
-        },
-    },
-    Measure {
-        id: "loss",
-        about: "accepted but not stored, at most",
-        unit: Unit::Share,
-        less_is_better: true,
-        scale: Scale::Difference,
-        read: |s| {
-            let lost = s.loss.filter(|l| l.accepted > 0);
-            lost.map(|l| l.lost_max as f64 / l.accepted as f64).into()
-        },
-    },
-];
-
-const fn time(id: &'static str, read: fn(&Summary) -> Value) -> Measure {
-    Measure { id, about: "of responses", unit: Unit::Ms, less_is_better: true, scale: Scale::Ratio, read }
-}
-
-/// A sum over all components; `None` if there are none or one does not tell.
-fn over_components(
-    summary: &Summary,
-    read: fn(&loadlab_record::summary::ComponentSummary) -> Option<f64>,
-) -> Option<f64> {
-    let all: Option<Vec<f64>> = summary.components.values().map(read).collect();
-    all.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
+/// Shares are compared by their difference: they may well be nothing at all.
+fn scale_of(metric: &Metric) -> Scale {
+    if metric.unit == Unit::Share { Scale::Difference } else { Scale::Ratio }
 }
 
 /// One of the two cases of a comparison.
@@ -286,12 +217,8 @@ impl Comparison {
 /// A figure of both cases.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// Its name.
-    pub id: &'static str,
-    /// What it is.
-    pub about: &'static str,
-    /// Unit of the medians.
-    pub unit: Unit,
+    /// The figure.
+    pub metric: Metric,
     /// How it was compared.
     pub scale: Scale,
     /// Over the base's trials.
@@ -333,16 +260,22 @@ pub struct Interval {
     pub chance: f64,
 }
 
-/// Compares two cases by all [`MEASURES`].
-pub fn compare(base: &Side<'_>, other: &Side<'_>, method: Method, options: Options) -> Comparison {
+/// Compares two cases by the figures that the plan names and by the usual ones.
+pub fn compare(
+    base: &Side<'_>,
+    other: &Side<'_>,
+    method: Method,
+    figures: &[Metric],
+    options: Options,
+) -> Comparison {
     let (base_trials, other_trials) = match method {
         Method::Welch => (base.trials.clone(), other.trials.clone()),
         Method::Paired => (base.rounds_of(other), other.rounds_of(base)),
     };
     let fewest = base_trials.len().min(other_trials.len());
     let why_not = (fewest < TRIALS_FOR_DIFFERENCES).then(|| too_few(fewest, method));
-    let mut reported: Vec<(Measure, Reported)> =
-        MEASURES.into_iter().filter_map(|m| Some((m, read(&m, &base_trials, &other_trials)?))).collect();
+    let both = |m: Metric| read(&m, &base_trials, &other_trials).map(|reported| (m, reported));
+    let mut reported: Vec<(Metric, Reported)> = compared(figures).into_iter().filter_map(both).collect();
     let samples: Vec<Option<Samples>> = reported.iter().map(|(_, t)| t.samples.clone()).collect();
     let effects = judge(&samples, method, options.confidence);
     let has_interval = why_not.is_none();
@@ -395,30 +328,30 @@ pub struct Samples {
 }
 
 /// `None`: nobody tells it, or it is a share that is nothing everywhere.
-fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Reported> {
-    let values = |trials: &[(u32, &Summary)]| -> Vec<Value> {
-        trials.iter().map(|(_, s)| (measure.read)(s)).collect()
-    };
+fn read(measure: &Metric, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) -> Option<Reported> {
+    let values =
+        |trials: &[(u32, &Summary)]| -> Vec<Value> { trials.iter().map(|(_, s)| measure.of(s)).collect() };
+    let scale = scale_of(measure);
     let (of_base, of_other) = (values(base), values(other));
     let is_told = |v: &Value| !matches!(v, Value::Nothing);
     let all = || of_base.iter().chain(&of_other);
     if !all().any(is_told) {
         return None;
     }
-    if measure.scale == Scale::Difference && all().all(|v| *v == Value::Known(0.0)) {
+    if scale == Scale::Difference && all().all(|v| *v == Value::Known(0.0)) {
         return None;
     }
     let bound = |values: &[Value]| values.iter().any(|v| matches!(v, Value::Over(_)));
     let bounds = (bound(&of_base), bound(&of_other));
     let mut note = all().find_map(|v| match v {
-        Value::Needs(n) => Some(format!("{} needs {n} requests in each trial", measure.id)),
-        Value::Nothing => Some(format!("{} is not reported by every trial", measure.id)),
+        Value::Needs(n) => Some(format!("{} needs {n} requests in each trial", measure.title())),
+        Value::Nothing => Some(format!("{} is not reported by every trial", measure.title())),
         _ => None,
     });
     if bounds == (true, true) {
         note = Some("only a lower bound of both is known".to_owned());
     }
-    let number = |v: &Value| match (v, measure.scale) {
+    let number = |v: &Value| match (v, scale) {
         (Value::Known(v) | Value::Over(v), Scale::Difference) => Some(*v),
         (Value::Known(v) | Value::Over(v), Scale::Ratio) if *v > 0.0 => Some(v.ln()),
         _ => None,
@@ -426,11 +359,10 @@ fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) 
     let numbers = |values: &[Value]| values.iter().map(number).collect::<Option<Vec<f64>>>();
     let samples = numbers(&of_base).zip(numbers(&of_other)).map(|(base, other)| Samples { base, other });
     if samples.is_none() && note.is_none() {
-        note = Some(format!("{} is 0 in a trial, so there is no ratio", measure.id));
+        note = Some(format!("{} is 0 in a trial, so there is no ratio", measure.title()));
     }
     let samples = samples.filter(|_| note.is_none());
-    let better = if measure.less_is_better { Better::Less } else { Better::More };
-    let (base, other) = (Spread::of(of_base, better), Spread::of(of_other, better));
+    let (base, other) = (Spread::of(of_base, measure.better()), Spread::of(of_other, measure.better()));
     Some(Reported { base, other, samples, bounds, note })
 }
 
@@ -599,14 +531,15 @@ fn same_range(scale: Scale, equivalence_margin: f64) -> (f64, f64) {
 }
 
 fn row(
-    measure: &Measure,
+    measure: &Metric,
     reported: Reported,
     judged: Option<Judged>,
     has_interval: bool,
     options: Options,
 ) -> Row {
-    let same = same_range(measure.scale, options.equivalence_margin);
-    let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.less_is_better));
+    let scale = scale_of(measure);
+    let same = same_range(scale, options.equivalence_margin);
+    let mut call = judged.map_or(Call::CannotTell, |j| j.call(same, measure.better() != Better::More));
     let mut note = reported.note;
     // A bound says where the truth is not: it supports one direction only.
     let unsupported = match reported.bounds {
@@ -630,7 +563,7 @@ fn row(
     let settled = call != Call::CannotTell || unsupported && reported.bounds != (false, false);
     let trials_needed = judged.filter(|_| !settled && has_interval).and_then(|j| j.trials_needed(same));
     let told_effect = |j: Judged| {
-        let out = |v: f64| if measure.scale == Scale::Ratio { v.exp() } else { v };
+        let out = |v: f64| if scale == Scale::Ratio { v.exp() } else { v };
         let interval = Interval {
             low: out(j.mean - j.half),
             high: out(j.mean + j.half),
@@ -640,10 +573,8 @@ fn row(
         Effect { value: out(j.mean), interval: has_interval.then_some(interval) }
     };
     Row {
-        id: measure.id,
-        about: measure.about,
-        unit: measure.unit,
-        scale: measure.scale,
+        metric: measure.clone(),
+        scale,
         base: reported.base,
         other: reported.other,
         effect: judged.map(told_effect),

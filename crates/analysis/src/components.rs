@@ -51,6 +51,16 @@ pub fn summaries(
         .collect()
 }
 
+/// What one component used in a part of a trial; its last memory is of the end of that part.
+pub fn within(samples: &[Sample], component: &str, during: During) -> ComponentSummary {
+    let mut readings: Vec<&Sample> = samples.iter().filter(|s| s.component == component).collect();
+    readings.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    let mut summary = of_component(&readings, during, during);
+    let until = readings.partition_point(|s| s.at_s <= during.to_s);
+    summary.memory_bytes.last = memory(&readings[..until], &[]).last;
+    summary
+}
+
 fn of_component(readings: &[&Sample], during: During, asked: During) -> ComponentSummary {
     let counter = |get: fn(&Sample) -> Option<f64>| Counter::of(readings.iter().copied(), get);
     let cpu = counter(cpu_s);

@@ -2,7 +2,7 @@
 //!
 //! Trials with the same number are a round. A round in which a case has no whole trial tells nothing.
 
-use loadlab_record::expr::{Kind, Known, Numbers, Sum, SummaryNumbers, Window};
+use loadlab_record::expr::{Kind, Known, Numbers, Part, Sum, SummaryNumbers};
 use loadlab_record::manifest::DerivedFacts;
 use loadlab_record::summary::{Ended, Summary, Verdict};
 
@@ -132,11 +132,11 @@ impl Round<'_> {
 }
 
 impl Numbers for Round<'_> {
-    fn number(&self, name: &str, window: Option<Window>) -> Known {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
         match self.trial(name) {
             None => Known::Unknown("its case was not run".to_owned()),
             Some((Err(why), _)) => Known::Unknown(format!("trial {} {why}", self.number)),
-            Some((Ok(summary), figure)) => SummaryNumbers::new(summary, &[]).number(figure, window),
+            Some((Ok(summary), figure)) => SummaryNumbers::new(summary, &[]).number(figure, part),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::case::CaseFindings;
 use crate::compare::{Comparison, Method, Options, Side, compare};
+use crate::metric::Metric;
 
 /// Names that say by themselves that a case is what the others are compared with.
 const BASES: [&str; 2] = ["baseline", "control"];
@@ -17,28 +18,38 @@ pub fn side<'a>(case: &'a CaseFindings<'_>, name: &str) -> Side<'a> {
     Side::of(name, case.trials.iter().map(|t| (t.number, t.summary.as_deref())))
 }
 
-/// Every other case of a run against its base; empty with fewer than two cases. `quick` is whether the run gives a first
-/// look alone.
-pub fn within(cases: &[CaseFindings<'_>], quick: bool, options: Options) -> Vec<Comparison> {
+/// What cases are compared by, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Comparing<'a> {
+    /// The figures that the plan names, beside the usual ones.
+    pub figures: &'a [Metric],
+    /// A run of it gives a first look alone.
+    pub quick: bool,
+    /// How to judge.
+    pub options: Options,
+}
+
+/// Every other case of a run against its base; empty with fewer than two cases.
+pub fn within(cases: &[CaseFindings<'_>], how: Comparing<'_>) -> Vec<Comparison> {
     let base = base_of(cases);
     let others = cases.iter().enumerate().filter(|(i, _)| *i != base);
-    others.map(|(_, other)| pair(&cases[base], other, quick, options)).collect()
+    others.map(|(_, other)| pair(&cases[base], other, how)).collect()
 }
 
 /// Two cases of one run. Its trials took turns, so they are paired by round.
-pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, quick: bool, options: Options) -> Comparison {
+pub fn pair(base: &CaseFindings<'_>, other: &CaseFindings<'_>, how: Comparing<'_>) -> Comparison {
     let (base, other) = (side(base, &base.case.facts.name), side(other, &other.case.facts.name));
-    let mut found = compare(&base, &other, Method::Paired, options);
-    if quick {
+    let mut found = compare(&base, &other, Method::Paired, how.figures, how.options);
+    if how.quick {
         say_quick(&mut found);
     }
     found
 }
 
-/// A case of one run against a case of another. The names tell the runs apart; `quick` if either run was.
-pub fn across(base: &Side<'_>, other: &Side<'_>, quick: bool, options: Options) -> Comparison {
-    let mut found = compare(base, other, Method::Welch, options);
-    if quick {
+/// A case of one run against a case of another. The names tell the runs apart; it is quick if either run was.
+pub fn across(base: &Side<'_>, other: &Side<'_>, how: Comparing<'_>) -> Comparison {
+    let mut found = compare(base, other, Method::Welch, how.figures, how.options);
+    if how.quick {
         say_quick(&mut found);
     }
     found

@@ -17,7 +17,8 @@ use crate::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
 use crate::compare::{Comparison, Options};
 use crate::derived::{self, Derived};
-use crate::differences;
+use crate::differences::{self, Comparing};
+use crate::metric::{self, Metric};
 use crate::partial::partial;
 use crate::scalability::{Scalability, scalability};
 
@@ -36,8 +37,20 @@ pub struct Findings<'a> {
     pub scalability: Vec<Scalability>,
     /// What the plan works out of figures of its cases.
     pub derived: Vec<Derived>,
+    /// The figures that matter: those that the plan names, or else the usual ones that the run has.
+    pub figures: Vec<Metric>,
+    /// The plan names them.
+    pub are_of_plan: bool,
     /// Made for a first look.
     pub quick: bool,
+}
+
+impl Findings<'_> {
+    /// How its cases are compared.
+    pub fn comparing(&self, options: Options) -> Comparing<'_> {
+        let figures = if self.are_of_plan { self.figures.as_slice() } else { &[] };
+        Comparing { figures, quick: self.quick, options }
+    }
 }
 
 /// The run in words.
@@ -68,10 +81,25 @@ pub fn findings(run: &RunRecord) -> Findings<'_> {
     let scalability = scalability(&cases);
     let quick = run.manifest.quick;
     let derived = derived::derived(&run.manifest.derive, &cases, quick);
-    let mut found =
-        Findings { cases, statement, no_differences, comparisons: Vec::new(), scalability, derived, quick };
+    let figures: Vec<Metric> = run.manifest.figures.iter().map(Metric::of_plan).collect();
+    let are_of_plan = !figures.is_empty();
+    let mut found = Findings {
+        cases,
+        statement,
+        no_differences,
+        comparisons: Vec::new(),
+        scalability,
+        derived,
+        figures,
+        are_of_plan,
+        quick,
+    };
     if found.no_differences.is_none() && !is_search {
-        found.comparisons = differences::within(&found.cases, quick, Options::default());
+        found.comparisons = differences::within(&found.cases, found.comparing(Options::default()));
+    }
+    if !are_of_plan {
+        found.figures =
+            metric::usual(&found.cases.iter().flat_map(CaseFindings::summaries).collect::<Vec<_>>());
     }
     found
 }

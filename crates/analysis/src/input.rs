@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use loadlab_record::event::Event;
 use loadlab_record::evidence::Evidence;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::{Measured, Tick};
 use loadlab_record::sample::Sample;
@@ -54,6 +54,8 @@ pub struct Planned {
     pub order: Vec<String>,
     /// Cores of the machine; 0 if unknown.
     pub cores: u64,
+    /// The figures that the plan names, each worked out of numbers alone.
+    pub figures: Vec<Figure>,
 }
 
 /// One load, or one batch of it, as it ran.

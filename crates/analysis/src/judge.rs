@@ -1,12 +1,18 @@
 //! What a summary means for what the plan expects: expectations, verdict, exit code.
 
-use loadlab_record::expr::{Expr, Known, Numbers, SummaryNumbers, Window};
+use std::collections::BTreeMap;
+
+use loadlab_record::expr::{
+    Expr, Figure, Kind, Known, Numbers, Part, SummaryNumbers, component_figure, number_of_component,
+};
+use loadlab_record::figure::FigureValue;
 use loadlab_record::hlog::Interval;
-use loadlab_record::load::Tick;
+use loadlab_record::load::{Tick, Window};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, Expectation, Summary, Verdict};
 
-use crate::components::probe_name;
+use crate::components::{self, probe_name};
+use crate::counter::During;
 
 /// Each expectation, and whether it held.
 pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> {
@@ -23,10 +29,18 @@ pub fn expectations(expect: &[Expr], numbers: &dyn Numbers) -> Vec<Expectation> 
     judged.collect()
 }
 
+/// What each figure of the plan came to, by name.
+pub fn figures(figures: &[Figure], numbers: &dyn Numbers) -> BTreeMap<String, FigureValue> {
+    let of = |f: &Figure| (f.name.clone(), FigureValue::of(f.sum.known(numbers), f.kind));
+    figures.iter().map(of).collect()
+}
+
 /// The numbers of a finished trial: the summary's, those of its seconds, and its probes' course of time.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialNumbers<'a> {
-    summary: SummaryNumbers<'a>,
+    numbers: SummaryNumbers<'a>,
+    summary: &'a Summary,
+    ticks: &'a [Tick],
     samples: &'a [Sample],
 }
 
@@ -39,14 +53,70 @@ impl<'a> TrialNumbers<'a> {
         samples: &'a [Sample],
     ) -> TrialNumbers<'a> {
         let numbers = SummaryNumbers::new(summary, ticks);
-        let summary = if intervals.is_empty() { numbers } else { numbers.with_intervals(intervals) };
-        TrialNumbers { summary, samples }
+        let numbers = if intervals.is_empty() { numbers } else { numbers.with_intervals(intervals) };
+        TrialNumbers { numbers, summary, ticks, samples }
+    }
+
+    /// When a part of the trial was, on its clock.
+    fn when(&self, part: Part) -> Result<Window, String> {
+        match part {
+            Part::Window(window) => Ok(window),
+            Part::Batch(number) => self.numbers.batch(number),
+            Part::Drain => {
+                let from_s = self.ticks.iter().map(|t| t.to_s).reduce(f64::max);
+                let drained = from_s.zip(self.summary.drain_s);
+                let window = drained.map(|(from_s, drain_s)| Window { from_s, to_s: from_s + drain_s });
+                window.ok_or_else(|| "nothing was drained".to_owned())
+            }
+        }
+    }
+
+    /// What a component used, or a probe said, in a part of the trial; `None` where the name is of neither.
+    fn within(&self, name: &str, part: Part) -> Option<Known> {
+        let component = component_figure(name).filter(|(c, _)| self.summary.components.contains_key(*c));
+        let probe = self.summary.probes.keys().find(|probe| {
+            name.strip_prefix(probe.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        if component.is_none() && probe.is_none() {
+            return None;
+        }
+        let window = match self.when(part) {
+            Ok(window) => window,
+            Err(why) => return Some(Known::Unknown(why)),
+        };
+        let found = match (probe, component) {
+            (Some(probe), _) => self.probe_within(probe, name, window).map(|value| (value, Kind::Plain)),
+            (None, Some((component, figure))) => {
+                let during = During { from_s: window.from_s, to_s: window.to_s };
+                let summary = components::within(self.samples, component, during);
+                number_of_component(&summary, figure)
+            }
+            (None, None) => None,
+        };
+        Some(found.map_or_else(
+            || Known::Unknown("it was not measured in that part of the trial".to_owned()),
+            |(value, kind)| Known::Is(value, kind),
+        ))
+    }
+
+    fn probe_within(&self, probe: &str, name: &str, window: Window) -> Option<f64> {
+        let inside = self.samples.iter().filter(|s| (window.from_s..=window.to_s).contains(&s.at_s));
+        let said = inside.flat_map(|s| s.probes.iter().map(move |(own, value)| (probe_name(s, own), *value)));
+        let said: Vec<f64> = said.filter(|(own, _)| own == probe).map(|(_, value)| value).collect();
+        match &name[probe.len()..] {
+            ".first" => said.first().copied(),
+            "" | ".last" => said.last().copied(),
+            ".max" => said.into_iter().reduce(f64::max),
+            ".mean" if !said.is_empty() => Some(said.iter().sum::<f64>() / said.len() as f64),
+            _ => None,
+        }
     }
 }
 
 impl Numbers for TrialNumbers<'_> {
-    fn number(&self, name: &str, window: Option<Window>) -> Known {
-        self.summary.number(name, window)
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
+        let within = part.and_then(|part| self.within(name, part));
+        within.unwrap_or_else(|| self.numbers.number(name, part))
     }
 
     /// Whether a probe kept its value over the last so many nanoseconds of its readings.

@@ -3,7 +3,12 @@
 //! The first twelve are siege's, under siege's names, so that a table made by hand from siege can be laid
 //! beside ours; then our own.
 
+use std::borrow::Cow;
+
 use loadlab_record::Failure;
+use loadlab_record::expr::{Kind, Known};
+pub use loadlab_record::figure::Better;
+use loadlab_record::manifest::FigureFacts;
 use loadlab_record::numbers::samples_needed;
 use loadlab_record::summary::{ComponentSummary, Distribution, PERCENTILES, Summary};
 
@@ -76,15 +81,17 @@ impl Unit {
     }
 }
 
-/// Which way a figure is better.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
-    /// The more, the better: the smaller of two is the worse one.
-    More,
-    /// The less, the better: the larger of two is the worse one.
-    Less,
-    /// Neither: the larger of two is taken.
-    Neither,
+impl From<Kind> for Unit {
+    fn from(kind: Kind) -> Unit {
+        match kind {
+            Kind::Plain => Unit::Number,
+            Kind::Fraction => Unit::Share,
+            Kind::Percent => Unit::CpuPercent,
+            Kind::Duration => Unit::Ms,
+            Kind::Bytes => Unit::Bytes,
+            Kind::Rate => Unit::PerS,
+        }
+    }
 }
 
 /// How a figure is read from a summary.
@@ -93,28 +100,70 @@ enum Read {
     Plain(fn(&Summary) -> Value),
     /// A count of one kind of failure.
     Failures(Failure),
+    /// A figure that the plan names, under its id.
+    OfPlan(Kind),
 }
 
 /// A figure: name, unit, and where it stands in a summary.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Metric {
     /// Name, as in CSV and JSON.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// What it is, in a few words.
-    pub about: &'static str,
+    pub about: Cow<'static, str>,
     /// Unit of its number.
     pub unit: Unit,
+    /// What a plain number counts, where the plan says it: `documents`.
+    pub counts: Option<String>,
+    /// Which way it is better, as the plan says or infers it.
+    better: Option<Better>,
     read: Read,
+}
+
+/// By what they are called, and what they are of.
+impl PartialEq for Metric {
+    fn eq(&self, other: &Metric) -> bool {
+        (&self.id, self.unit, self.better) == (&other.id, other.unit, other.better)
+    }
 }
 
 impl Metric {
     const fn new(id: &'static str, about: &'static str, unit: Unit, read: fn(&Summary) -> Value) -> Metric {
-        Metric { id, about, unit, read: Read::Plain(read) }
+        let (id, about) = (Cow::Borrowed(id), Cow::Borrowed(about));
+        Metric { id, about, unit, counts: None, better: None, read: Read::Plain(read) }
+    }
+
+    /// A figure that a plan names.
+    pub fn of_plan(facts: &FigureFacts) -> Metric {
+        Metric {
+            id: Cow::Owned(facts.name.clone()),
+            about: Cow::Owned(facts.about.clone().unwrap_or_else(|| facts.value.clone())),
+            unit: facts.kind.into(),
+            counts: facts.unit.clone(),
+            better: Some(facts.better),
+            read: Read::OfPlan(facts.kind),
+        }
+    }
+
+    /// Its name for readers: of the plan's as it is, of the others in words.
+    pub fn title(&self) -> String {
+        if matches!(self.read, Read::OfPlan(_)) {
+            return self.id.to_string();
+        }
+        match &*self.id {
+            "cpu_per_request" => "CPU per request".to_owned(),
+            "memory_peak" => "peak memory".to_owned(),
+            "lost_max" => "lost, at most".to_owned(),
+            id => id.replace('_', if id.starts_with('p') { "." } else { " " }),
+        }
     }
 
     /// Which way it is better.
     pub fn better(&self) -> Better {
-        match self.id {
+        if let Some(better) = self.better {
+            return better;
+        }
+        match &*self.id {
             id if MORE_IS_BETTER.contains(&id) => Better::More,
             id if NEITHER_IS_BETTER.contains(&id) => Better::Neither,
             _ => Better::Less,
@@ -123,10 +172,16 @@ impl Metric {
 
     /// The figure of a trial.
     pub fn of(&self, summary: &Summary) -> Value {
-        if summary.load.is_command() && !OF_COMMANDS.contains(&self.id) {
+        let is_of_load = !matches!(self.read, Read::OfPlan(_)) && !OF_SYSTEM.iter().any(|m| m.id == self.id);
+        if is_of_load && summary.load.is_command() && !OF_COMMANDS.contains(&&*self.id) {
             return Value::Nothing;
         }
         match self.read {
+            Read::OfPlan(kind) => match summary.figures.get(&*self.id).map(|f| f.known(kind)) {
+                Some(Known::Is(value, _)) => Value::Known(value),
+                Some(Known::AtLeast(value, _)) => Value::Over(value),
+                Some(Known::Unknown(_)) | None => Value::Nothing,
+            },
             Read::Plain(read) => read(summary),
             Read::Failures(kind) => Value::Known(summary.failures.get(kind) as f64),
         }
@@ -255,24 +310,57 @@ pub const AFTER: [Metric; 5] = [
     }),
 ];
 
+/// What the whole system used.
+pub const OF_SYSTEM: [Metric; 2] = [
+    Metric::new("cpu_per_request", "CPU time of all components per ok response", Unit::Ms, |s| {
+        let cpu_s = over_components(s, |c| c.cpu_s);
+        cpu_s.filter(|_| s.requests.ok > 0).map(|v| v / s.requests.ok as f64 * 1e3).into()
+    }),
+    Metric::new("memory_peak", "peak memory of each component, summed", Unit::Bytes, |s| {
+        over_components(s, |c| c.memory_bytes.max).into()
+    }),
+];
+
+/// A sum over all components; `None` if there are none or one does not tell.
+fn over_components(summary: &Summary, read: ReadComponent) -> Option<f64> {
+    let all: Option<Vec<f64>> = summary.components.values().map(read).collect();
+    all.filter(|a| !a.is_empty()).map(|a| a.iter().sum())
+}
+
+/// What was lost, as a share.
+pub const LOSS: Metric = Metric::new("loss", "accepted but not stored, at most", Unit::Share, |s| {
+    let lost = s.loss.filter(|l| l.accepted > 0);
+    lost.map(|l| l.lost_max as f64 / l.accepted as f64).into()
+});
+
 /// A count for every kind of failure.
 pub fn failures() -> impl Iterator<Item = Metric> {
     Failure::ALL.into_iter().map(|kind| Metric {
-        id: kind.name(),
-        about: "failures of this kind",
+        id: Cow::Borrowed(kind.name()),
+        about: Cow::Borrowed("failures of this kind"),
         unit: Unit::Count,
+        counts: None,
+        better: None,
         read: Read::Failures(kind),
     })
 }
 
 /// Every figure there is.
 pub fn all() -> Vec<Metric> {
-    SIEGE.into_iter().chain(OWN).chain(WRK).chain(AFTER).chain(failures()).collect()
+    let own = SIEGE.into_iter().chain(OWN).chain(WRK).chain(AFTER);
+    own.chain(OF_SYSTEM).chain([LOSS]).chain(failures()).collect()
 }
 
 /// The figure of a name.
 pub fn named(id: &str) -> Option<Metric> {
     all().into_iter().find(|m| m.id == id)
+}
+
+/// The figures that matter where the plan names none, of those that any of the trials has.
+pub fn usual(trials: &[&Summary]) -> Vec<Metric> {
+    let ids = ["goodput", "errors", "p50", "p99", "cpu_per_request", "memory_peak", "drain", "lost_max"];
+    let has = |m: &Metric| trials.iter().any(|s| m.of(s) != Value::Nothing);
+    ids.into_iter().filter_map(named).filter(has).collect()
 }
 
 /// A figure of a distribution, with what is known about it where it is not known.

@@ -3,7 +3,7 @@
 use loadlab_record::summary::Verdict;
 
 use crate::case::{CaseFindings, Spread};
-use crate::metric::{self, Better};
+use crate::metric::{self, Better, Metric};
 use crate::usl::{self, Fit, Knee, Point, Refused};
 
 /// A chart of fewer levels than this is two points and a line.
@@ -79,8 +79,8 @@ fn curve(of: String, mut cases: Vec<(&CaseFindings<'_>, u64)>) -> Option<Scalabi
         let valid = || case.whole().filter(|s| s.verdict != Verdict::Invalid);
         let spread = |id: &str| {
             let metric = metric::named(id);
-            let better = metric.map_or(Better::Neither, |m| m.better());
-            Spread::of(valid().filter_map(|s| metric.map(|m| m.of(s))).collect(), better)
+            let better = metric.as_ref().map_or(Better::Neither, Metric::better);
+            Spread::of(valid().filter_map(|s| metric.as_ref().map(|m| m.of(s))).collect(), better)
         };
         points.extend(valid().map(|s| Point { users: users as f64, per_s: s.rate_per_s.ok }));
         if valid().next().is_some() {

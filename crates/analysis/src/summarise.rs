@@ -31,7 +31,9 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
         window_s: windows_s(input.loads),
     };
     let numbers = TrialNumbers::new(&summary, input.ticks, input.intervals, input.samples);
-    summary.expectations = judge::expectations(input.expect, &numbers);
+    let named = judge::figures(&input.planned.figures, &numbers);
+    let expectations = judge::expectations(input.expect, &numbers);
+    (summary.figures, summary.expectations) = (named, expectations);
     summary.doubts = doubts::doubts(&summary, &grounds);
     summary.doubts.extend(names::moved(input.events));
     summary.verdict = judge::verdict(&summary);
@@ -100,6 +102,7 @@ fn figures(input: &TrialInput<'_>, totals: &Totals, span: &Span) -> Summary {
         loss: input.loss,
         actions: components::actions(input.events),
         pairs: Vec::new(),
+        figures: BTreeMap::new(),
         bottleneck: None,
     }
 }

@@ -161,7 +161,7 @@ fn empty() -> Summary {
 
 fn compared(base: &[Summary], other: &[Summary], method: Method) -> Comparison {
     let side = |name: &str, trials| Side::of(name, (1..).zip(trials).map(|(n, s)| (n, Some(s))));
-    compare(&side("a", base.iter()), &side("b", other.iter()), method, Options::default())
+    compare(&side("a", base.iter()), &side("b", other.iter()), method, &[], Options::default())
 }
 
 /// Five trials around a figure, each a little off.
@@ -169,8 +169,8 @@ fn five(goodput: f64, p50: f64, p99: Option<f64>) -> Vec<Summary> {
     [0.99, 1.01, 1.0, 0.995, 1.005].iter().map(|f| trial(goodput * f, p50 * f, p99.map(|v| v * f))).collect()
 }
 
-fn calls(comparison: &Comparison) -> Vec<(&'static str, Call)> {
-    comparison.rows.iter().map(|r| (r.id, r.call)).collect()
+fn calls(comparison: &Comparison) -> Vec<(&str, Call)> {
+    comparison.rows.iter().map(|r| (&*r.metric.id, r.call)).collect()
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_paired_ratio_is_not_one_median_over_the_other() {
     let of = |p50: f64| trial(1000.0, p50, None);
     let (base, other) = ([of(1.0), of(4.0)], [of(4.0), of(4.1)]);
     let found = compared(&base, &other, Method::Paired);
-    let row = found.rows.iter().find(|r| r.id == "p50").expect("p50");
+    let row = found.rows.iter().find(|r| r.metric.id == "p50").expect("p50");
     // of two trials the worse one …
     assert_eq!((row.base.median, row.other.median), (Value::Known(4.0), Value::Known(4.1)));
     // … and within rounds 4 × and 1.025 ×
@@ -254,7 +254,7 @@ fn a_bound_supports_one_direction_only() {
     };
     let of = |base: &[Summary], other: &[Summary]| {
         let found = compared(base, other, Method::Welch);
-        let row = found.rows.iter().find(|r| r.id == "p99").expect("a bound is told").clone();
+        let row = found.rows.iter().find(|r| r.metric.id == "p99").expect("a bound is told").clone();
         (row.call, row.trials_needed)
     };
     let known = five(1000.0, 10.0, Some(40.0));
@@ -277,7 +277,7 @@ fn errors_are_compared_by_difference_and_told_only_where_there_are_some() {
         trial.requests.failed = failed;
     }
     let found = compared(&base, &other, Method::Paired);
-    let errors = found.rows.iter().find(|r| r.id == "errors").expect("some failed");
+    let errors = found.rows.iter().find(|r| r.metric.id == "errors").expect("some failed");
     assert_eq!(
         (errors.scale, errors.call, errors.base.median),
         (Scale::Difference, Worse, Value::Known(0.0))
@@ -292,7 +292,7 @@ fn what_a_trial_does_not_tell_is_said() {
     other[2].response_ms.p99 = None;
     other[2].response_ms.count = 900;
     let found = compared(&base, &other, Method::Paired);
-    let p99 = found.rows.iter().find(|r| r.id == "p99").expect("one side tells it");
+    let p99 = found.rows.iter().find(|r| r.metric.id == "p99").expect("one side tells it");
     assert_eq!((p99.call, p99.note.as_deref()), (CannotTell, Some("p99 needs 1000 requests in each trial")));
     let zero = five(0.0, 10.0, None);
     let found = compared(&base, &zero, Method::Paired);

@@ -83,6 +83,7 @@ fn run(planned: u32, cases: Vec<Vec<TrialRecord>>) -> RunRecord {
         cases: (0..cases.len()).map(facts).collect(),
         trials: planned,
         expect: vec!["p50 < 20ms".into()],
+        figures: Vec::new(),
         derive: Vec::new(),
         quick: false,
         search: None,

@@ -44,8 +44,8 @@ pub use model::part::{
 pub use model::plan::{Order, Plan};
 pub use model::spec::{
     Action, Case, CommandLoad, ComponentSpec, DerivedSpec, DrainSpec, DurabilitySpec, EventSpec, Expression,
-    LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource, ProbeSpec, Purpose,
-    ReadySign, ReadySpec, StopSpec, SystemSpec,
+    FigureSpec, LimitName, Limits, LoadSpec, MeasuredLimit, Model, Persisted, PortSpec, ProbeSource,
+    ProbeSpec, Purpose, ReadySign, ReadySpec, StopSpec, SystemSpec,
 };
 pub use model::template::{Segment, Template, UnknownName};
 pub use outside::{MOST_BYTES, Missing, Outside, Reference};

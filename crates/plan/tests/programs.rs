@@ -165,3 +165,76 @@ fn figures_are_worked_out_of_figures_of_cases() {
     plan.yaml:19:6: expected a sum such as `a.elapsed + b.elapsed`, found a list
     ");
 }
+
+#[test]
+fn figures_that_matter() {
+    let with = |figures: &str| {
+        format!(
+            "{HEAD}{PROBES}load: {{ users: 1, duration: 1s, journey: [ {{ get: \"http://127.0.0.1:1/\" }} ] }}\n{figures}"
+        )
+    };
+    let plan = parse(&with(
+        "figures:\n  p99: p99\n  per second: goodput\n  share: { value: stored / ok, unit: \"%\" }\n  stored bytes: { value: stored, unit: KiB }\n  \
+         documents: { value: stored, unit: documents, better: more, about: in the index }\n  twice: \"2 * 'stored bytes'\"\nexpect: [\"twice < 3MiB and 'per second' > 1/s\"]\n",
+    ));
+    let found: Vec<String> = plan.cases()[0]
+        .figures
+        .iter()
+        .map(|f| format!("{} = {} ({:?}, {:?}, {:?})", f.name, f.value, f.kind, f.better, f.unit))
+        .collect();
+    insta::assert_snapshot!(found.join("\n"), @r#"
+    p99 = p99 (Duration, Less, None)
+    per second = goodput (Rate, More, None)
+    share = stored / ok (Fraction, Less, None)
+    stored bytes = (stored) * 1KiB (Bytes, Less, None)
+    documents = stored (Plain, More, Some("documents"))
+    twice = 2 * 'stored bytes' (Bytes, Less, None)
+    "#);
+    let brief = |text: &str| briefly(&with(&format!("figures:\n{text}")), &Options::default());
+    insta::assert_snapshot!(plain(&with("figures:\n  much: stored.max + p98\n")), @r"
+    plan.yaml:7:22: unknown name `p98`
+       |
+     7 |   much: stored.max + p98
+       |                      ^^^
+      hint: did you mean `p90`?
+    ");
+    insta::assert_snapshot!(brief("  a: b\n  b: p99\n"), @r"
+    plan.yaml:7:6: unknown name `b`
+      hint: known besides the built-in names: `stored`, `stored.first`, `stored.last`, `stored.max`, `stored.mean`
+    ");
+    insta::assert_snapshot!(brief("  a: a + 1\n"), @r"
+    plan.yaml:7:6: unknown name `a`
+      hint: a figure may ask for those before it
+    ");
+    insta::assert_snapshot!(brief("  p99: p50\n  stored: ok\n"), @r"
+    plan.yaml:7:3: `p99` already is a name in conditions
+      hint: call the figure something else
+    plan.yaml:8:3: `stored` already is a name in conditions
+      hint: call the figure something else
+    ");
+    insta::assert_snapshot!(brief("  a: { value: p99, unit: MiB }\n  b: { value: ok, unit: 5 }\n  c: { value: ok, better: bigger }\n"), @r"
+    plan.yaml:7:26: `p99` is a duration, not MiB
+      hint: leave `unit` out: it is for numbers that have none of their own
+    plan.yaml:8:25: `5` is no unit
+      hint: `ms`, `MiB`, `%`, or a word of at most 20 characters
+    plan.yaml:9:27: `bigger` is not a value of `better`: use one of `more`, `less`, `none`
+    ");
+    insta::assert_snapshot!(brief("  a: p99 < 1s\n  b: p99 + ok\n  c: ok / 0\n"), @r"
+    plan.yaml:7:6: `p99 < 1s` is a condition, not a number
+      hint: join conditions with `and` or `or`
+    plan.yaml:8:6: cannot add `p99` (a duration) and `ok` (a plain number) in `p99 + ok`
+    plan.yaml:9:11: nothing can be divided by 0
+    ");
+    insta::assert_snapshot!(brief("  \"it's\": p99\n  \" a\": p99\n"), @r"
+    plan.yaml:7:3: `it's` is no name for a figure
+      hint: one line of 1 to 80 characters, without quotes
+    plan.yaml:8:3: ` a` is no name for a figure
+      hint: one line of 1 to 80 characters, without quotes
+    ");
+    insta::assert_snapshot!(briefly(&with("figures: { a: p99 }\nexpect: [a < 5MiB, aa < 1s]\n"), &Options::default()), @r"
+    plan.yaml:7:10: cannot compare `a` (a duration) and `5MiB` (a size) in `a < 5MiB`
+      hint: `5MiB` is 5242880 bytes
+    plan.yaml:7:20: unknown name `aa`
+      hint: did you mean `a`?
+    ");
+}

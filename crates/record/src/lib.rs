@@ -9,6 +9,7 @@
 //!   in little room); [`limits`] that were in force, [`ids`] of what was sent; [`evidence`] of who waited for whom.
 //! - [`summary`]: the document of one trial, `summary.json` and `bench --json`.
 //! - [`manifest`], [`store`]: a run directory, written as the run goes and read at any time later.
+//! - [`figure`]: figures that a plan names.
 //! - [`expr`]: expressions over all of this (expectations, stop and drain conditions).
 //! - [`variable`]: values that change from request to request; [`escape`]: how they are written in their places.
 //! - [`bottleneck`]: what held a system back, by kind.
@@ -26,6 +27,7 @@ pub mod event;
 pub mod evidence;
 pub mod example;
 pub mod expr;
+pub mod figure;
 pub mod files;
 pub mod histogram;
 pub mod hlog;

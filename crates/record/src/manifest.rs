@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::expr::Kind;
+use crate::figure::Better;
+
 /// A run's manifest. Written when the run starts, and again whenever a trial or the run ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -41,6 +44,9 @@ pub struct Manifest {
     pub trials: u32,
     /// What the plan expects, as written.
     pub expect: Vec<String>,
+    /// The figures that matter, as the plan names them; empty where it names none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<FigureFacts>,
     /// What the plan works out of figures of its cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub derive: Vec<DerivedFacts>,
@@ -49,6 +55,26 @@ pub struct Manifest {
     /// Set where the run is a search for capacity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchFacts>,
+}
+
+/// A figure that a plan names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FigureFacts {
+    /// Its name.
+    pub name: String,
+    /// How it is worked out, in the first case that has it: a [`crate::expr::Sum`].
+    pub value: String,
+    /// What it is of.
+    pub kind: Kind,
+    /// What a plain number counts, in a word: `documents`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    /// Which way it is better.
+    #[serde(default)]
+    pub better: Better,
+    /// What it is, for readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub about: Option<String>,
 }
 
 /// A figure that the plan works out of figures of its cases, each as `CASE.FIGURE`.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::Bottleneck;
 use crate::evidence::Pair;
+use crate::figure::FigureValue;
 use crate::histogram::{Histogram, rank_of};
 use crate::limits::LimitsInForce;
 use crate::load::{Bytes, Connections, Counts, Stragglers, Window};
@@ -94,6 +95,9 @@ pub struct Summary {
     /// Connections between components during the load, as means over it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub pairs: Vec<Pair>,
+    /// The figures that the plan names, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub figures: BTreeMap<String, FigureValue>,
     /// What held the system back; absent in records of before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bottleneck: Option<Bottleneck>,

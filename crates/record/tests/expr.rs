@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use loadlab_record::Failure;
 use loadlab_record::Histogram;
 use loadlab_record::expr::{
-    Evaluated, Expr, Kind, Known, MAX_DEPTH, NAMES, Numbers, SummaryNumbers, Window, built_in_kind,
-    built_in_names, component_names, kind_of, probe_names, tag_names,
+    Evaluated, Expr, Figure, Kind, Known, MAX_DEPTH, NAMES, Numbers, Part, Sum, SummaryNumbers, Window,
+    built_in_kind, built_in_names, component_names, kind_of, probe_names, tag_names,
 };
 use loadlab_record::hlog::Interval;
 use loadlab_record::load::Tick;
@@ -19,10 +19,12 @@ use serde_json::json;
 struct Table(HashMap<&'static str, Known>, Option<bool>);
 
 impl Numbers for Table {
-    fn number(&self, name: &str, window: Option<Window>) -> Known {
-        match (self.0.get(name), window) {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
+        match (self.0.get(name), part) {
             (Some(known), None) => known.clone(),
-            (Some(_), Some(w)) => Known::Is(w.length_s() * 1000.0, Kind::Duration),
+            (Some(_), Some(Part::Window(w))) => Known::Is(w.length_s() * 1000.0, Kind::Duration),
+            (Some(_), Some(Part::Batch(number))) => Known::Is(f64::from(number), Kind::Duration),
+            (Some(_), Some(Part::Drain)) => Known::Is(7.0, Kind::Duration),
             (None, _) => Known::Unknown("nobody measured it".to_owned()),
         }
     }
@@ -285,7 +287,6 @@ fn more_that_is_refused() {
         "p99 ! 2s",
         "p99 < .5s",
         "p99 < 1e3ms",
-        "p99 / 2 < 1s",
         "p99[10s] < 1s",
         "p99[10..30] < 1s",
         "p99[10s..30s < 1s",
@@ -341,13 +342,13 @@ fn depth_is_bounded_and_length_is_not_depth() {
 fn names_and_where_they_stand() {
     let expr = Expr::parse("load-balancer.memory < 5MiB and p99.9[10s..30s] < 1s or steady('my probe', 5s)")
         .unwrap();
-    let names: Vec<_> = expr.names().into_iter().map(|n| (n.text, n.at, n.len, n.window)).collect();
+    let names: Vec<_> = expr.names().into_iter().map(|n| (n.text, n.at, n.len, n.part)).collect();
     let window = Window { from_s: 10.0, to_s: 30.0 };
     assert_eq!(
         names,
         [
             ("load-balancer.memory".to_owned(), 0, 20, None),
-            ("p99_9".to_owned(), 32, 5, Some(window)),
+            ("p99_9".to_owned(), 32, 5, Some(Part::Window(window))),
             ("my probe".to_owned(), 63, 10, None)
         ]
     );
@@ -571,7 +572,9 @@ fn numbers_of_a_window() {
     let summary = summary();
     let (ticks, intervals) = seconds();
     let numbers = SummaryNumbers::new(&summary, &ticks).with_intervals(&intervals);
-    let at = |name: &str, from_s: f64, to_s: f64| numbers.number(name, Some(Window { from_s, to_s }));
+    let at = |name: &str, from_s: f64, to_s: f64| {
+        numbers.number(name, Some(Part::Window(Window { from_s, to_s })))
+    };
     let time = |name: &str, from_s: f64, to_s: f64, expect_ms: f64| match at(name, from_s, to_s) {
         Known::Is(ms, Kind::Duration) => assert!((ms / expect_ms - 1.0).abs() < 0.001, "{name} {ms}"),
         known => panic!("{name} {known:?}"),
@@ -606,7 +609,8 @@ fn numbers_of_a_window() {
         );
     }
     assert_eq!(why("nonsense", 0.0, 3.0), "the trial has no figure of that name");
-    let bare = SummaryNumbers::new(&summary, &ticks).number("p50", Some(Window { from_s: 0.0, to_s: 1.0 }));
+    let bare = SummaryNumbers::new(&summary, &ticks)
+        .number("p50", Some(Part::Window(Window { from_s: 0.0, to_s: 1.0 })));
     assert_eq!(bare, Known::Unknown("it needs the histograms of latency.hlog".to_owned()));
     let expr = Expr::parse("max[0s..3s] < 2 * p50[0s..3s] and errors[3s..4s] > 2.9%").unwrap();
     assert_eq!(expr.evaluate(&numbers).holds, Some(true));
@@ -660,7 +664,7 @@ fn condition_text() -> impl Strategy<Value = String> {
 struct Anything;
 
 impl Numbers for Anything {
-    fn number(&self, name: &str, _window: Option<Window>) -> Known {
+    fn number(&self, name: &str, _part: Option<Part>) -> Known {
         let kinds = [Kind::Plain, Kind::Fraction, Kind::Percent, Kind::Duration, Kind::Bytes, Kind::Rate];
         let kind = kinds[name.len() % kinds.len()];
         match name.bytes().last().unwrap_or(0) % 4 {
@@ -721,4 +725,43 @@ fn most_generated_conditions_parse() {
         .filter(|_| Expr::parse(&condition_text().new_tree(&mut runner).unwrap().current()).is_ok())
         .count();
     assert!(parsed > 60, "only {parsed} of 200");
+}
+
+#[test]
+fn figures_stand_for_what_they_are_worked_out_of() {
+    let mut figures: Vec<Figure> = Vec::new();
+    for (name, sum) in
+        [("p99", "p99"), ("twice", "p99 * 2"), ("the rest", "(twice - p50) / 2"), ("itself", "itself + 1")]
+    {
+        let sum = Sum::parse(sum).expect("a number").with_figures(&figures);
+        figures.push(Figure { name: name.to_owned(), sum, kind: Kind::Duration });
+    }
+    let table = table();
+    let judged = |text: &str| {
+        let condition = Expr::parse(text).expect("a condition").with_figures(&figures);
+        assert_eq!(condition.to_string(), text);
+        let found = condition.evaluate(&table);
+        (found.holds, found.value)
+    };
+    assert_eq!(judged("twice < 301ms"), (Some(true), Some(300.0)));
+    assert_eq!(judged("'the rest' - p99 > 1ms"), (Some(false), Some(-6.25)));
+    assert_eq!(judged("p99 < 1s and itself < 3"), (None, None));
+    // What it asks for is what the figures ask for, which decides what must be read while a load runs.
+    let names = Expr::parse("'the rest' < 1s").expect("a condition").with_figures(&figures).names();
+    assert_eq!(names.into_iter().map(|n| n.text).collect::<Vec<_>>(), ["p99", "p50"]);
+}
+
+#[test]
+fn parts_of_a_trial_are_read_and_written_as_they_are() {
+    let part = |text: &str| Expr::parse(text).map(|e| (e.to_string(), e.names()[0].part));
+    assert_eq!(part("x[batch  2] < 1"), Ok(("x[batch 2] < 1".to_owned(), Some(Part::Batch(2)))));
+    assert_eq!(part("x[ drain ] < 1"), Ok(("x[drain] < 1".to_owned(), Some(Part::Drain))));
+    let wrong = |text: &str| Expr::parse(text).expect_err("it is wrong").message;
+    assert_eq!(wrong("x[batch 0] < 1"), "batches are numbered from 1");
+    assert_eq!(wrong("x[batch 1.5] < 1"), "batches are numbered from 1");
+    assert_eq!(wrong("x[batch] < 1"), "expected the number of a batch, as in `[batch 2]`, found `]`");
+    assert_eq!(
+        wrong("x[pause] < 1"),
+        "expected a part of the trial: `10s..30s`, `batch 2` or `drain`, found `pause`"
+    );
 }

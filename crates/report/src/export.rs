@@ -21,6 +21,7 @@ use serde_json::{Map, Value as Json, json};
 pub fn json(run: &RunRecord) -> String {
     let findings = findings(run);
     let m = &run.manifest;
+    let of_plan = if findings.are_of_plan { findings.figures.as_slice() } else { &[] };
     let document = json!({
         "loadlab": m.loadlab,
         "record": m.record,
@@ -34,6 +35,7 @@ pub fn json(run: &RunRecord) -> String {
         "trials": m.trials,
         "quick": m.quick,
         "expect": m.expect,
+        "figures": m.figures,
         "statement": {
             "tested": findings.statement.tested,
             "result": findings.statement.result,
@@ -45,16 +47,16 @@ pub fn json(run: &RunRecord) -> String {
         "scalability": findings.scalability.iter().map(scalability).collect::<Vec<_>>(),
         "derived": findings.derived.iter().map(derived).collect::<Vec<_>>(),
         "notes": run.notes,
-        "cases": findings.cases.iter().map(case).collect::<Vec<_>>(),
+        "cases": findings.cases.iter().map(|c| case(c, of_plan)).collect::<Vec<_>>(),
     });
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
 }
 
-fn case(case: &CaseFindings<'_>) -> Json {
-    let figures: Map<String, Json> =
-        metric::all().iter().map(|m| (m.id.to_owned(), figure(case, m))).collect();
+fn case(case: &CaseFindings<'_>, of_plan: &[Metric]) -> Json {
+    let all = metric::all().into_iter().chain(of_plan.iter().cloned());
+    let figures: Map<String, Json> = all.map(|m| (m.id.to_string(), figure(case, &m))).collect();
     let facts = &case.case.facts;
     let values: Map<String, Json> =
         facts.values.iter().map(|(axis, value)| (axis.clone(), json!(value))).collect();
@@ -112,8 +114,8 @@ fn comparison(c: &Comparison) -> Json {
     let interval = |r: &Row| r.effect.and_then(|e| e.interval);
     let row = |r: &Row| {
         json!({
-            "figure": r.id,
-            "unit": r.unit.name(),
+            "figure": r.metric.id,
+            "unit": r.metric.unit.name(),
             "base": r.base.median.known(),
             "base_range": [r.base.min, r.base.max.known()],
             "other": r.other.median.known(),
@@ -206,6 +208,7 @@ fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
 /// cannot be known has no value and says why in `note` (`over 1000`: at least that; `needs 1000`: samples).
 pub fn csv(run: &RunRecord) -> String {
     let findings = findings(run);
+    let of_plan = if findings.are_of_plan { findings.figures.as_slice() } else { &[] };
     let mut out = String::new();
     let axes: Vec<String> = run.manifest.axes.iter().map(|axis| field(axis)).collect();
     let mut head = vec!["case".to_owned()];
@@ -221,7 +224,7 @@ pub fn csv(run: &RunRecord) -> String {
         for trial in &case.trials {
             let lead = format!("{},{}", lead.join(","), trial.number);
             match trial.summary.as_deref() {
-                Some(summary) => rows(&mut out, &lead, summary, trial.trouble.as_deref()),
+                Some(summary) => rows(&mut out, &lead, summary, (of_plan, trial.trouble.as_deref())),
                 None => {
                     let why = trial.trouble.as_deref().unwrap_or("missing");
                     let _ = writeln!(out, "{lead},,missing,,,{}", field(why));
@@ -232,7 +235,7 @@ pub fn csv(run: &RunRecord) -> String {
     out
 }
 
-fn rows(out: &mut String, lead: &str, summary: &Summary, trouble: Option<&str>) {
+fn rows(out: &mut String, lead: &str, summary: &Summary, (of_plan, trouble): (&[Metric], Option<&str>)) {
     let verdict = super::render::verdict_word(summary.verdict).replace(' ', "_").to_lowercase();
     let mut row = |figure: &str, value: Value, unit: &str| {
         let (value, note) = match value {
@@ -243,8 +246,8 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, trouble: Option<&str>) 
         };
         let _ = writeln!(out, "{lead},{verdict},{},{value},{unit},{note}", field(figure));
     };
-    for metric in metric::all() {
-        row(metric.id, metric.of(summary), metric.unit.name());
+    for metric in metric::all().iter().chain(of_plan) {
+        row(&metric.id, metric.of(summary), metric.unit.name());
     }
     for (name, component) in &summary.components {
         for (figure, unit, read) in COMPONENT {

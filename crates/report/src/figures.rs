@@ -3,7 +3,7 @@
 //! One place, so that the terminal, Markdown and HTML never disagree about a number. A figure that is not
 //! known is words (`needs 1,000`, `> 30 s`, `–`), never zero.
 
-use loadlab_analysis::metric::{Unit, Value};
+use loadlab_analysis::metric::{Metric, Unit, Value};
 use loadlab_record::numbers::samples_needed;
 use loadlab_record::summary::{Distribution, PERCENTILES};
 pub use loadlab_record::units::plural;
@@ -118,6 +118,15 @@ pub fn value(value: Value, unit: Unit) -> String {
         Value::Over(v) => format!("> {}", known(v, unit)),
         Value::Needs(n) => format!("needs {}", count(n)),
         Value::Nothing => NOTHING.to_owned(),
+    }
+}
+
+/// A value of a figure, with what it counts where the plan says so.
+pub fn described(of: Value, metric: &Metric) -> String {
+    let text = value(of, metric.unit);
+    match (&metric.counts, of) {
+        (Some(what), Value::Known(_) | Value::Over(_)) => format!("{text} {what}"),
+        _ => text,
     }
 }
 

@@ -155,8 +155,7 @@ pub fn trend_text(
                     Some((*run, ranged(&spread, metric.unit), spread.median))
                 })
                 .collect();
-            let title =
-                format!("{}: {}", one.titled(name, all.len()), figures::percentile_label_of(metric.id));
+            let title = format!("{}: {}", one.titled(name, all.len()), metric.title());
             out.push_str(&format!(
                 "\n{}\n",
                 paint.tone(Tone::Strong, &cut(&crate::terminal::harmless(&title), width))
@@ -287,7 +286,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         .iter()
         .flat_map(|one| cases_of(&one.runs, wanted).into_iter().map(move |case| (one, case)))
         .collect();
-    let names: Vec<String> = metrics.iter().map(|m| figures::percentile_label_of(m.id)).collect();
+    let names: Vec<String> = metrics.iter().map(|m| m.title()).collect();
     let baselines = runs.iter().filter(|r| r.baseline);
     let described: Vec<String> =
         baselines.map(|r| format!("{} of `{}`", r.name, r.run.manifest.name)).collect();
@@ -351,7 +350,7 @@ fn trend_plane(of: &[(&Listed, &CaseFindings<'_>)], metric: &Metric) -> Plane {
             up: around(case)?,
         })
     };
-    let name = figures::percentile_label_of(metric.id);
+    let name = metric.title();
     let baseline = |(run, case): &(&Listed, &CaseFindings<'_>)| {
         let at = around(case).filter(|_| run.baseline)?;
         let between = (at.low < at.high).then_some((at.low, at.high));
@@ -392,7 +391,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
         row
     };
     let mut head = ["run", "started", "verdict", "trials"].map(str::to_owned).to_vec();
-    head.extend(metrics.iter().map(|m| figures::percentile_label_of(m.id)));
+    head.extend(metrics.iter().map(|m| m.title()));
     Table {
         caption: name.to_owned(),
         head,
@@ -404,6 +403,7 @@ fn trend_table(of: &[(&Listed, &CaseFindings<'_>)], name: &str, metrics: &[Metri
 
 /// Figures a trend can be asked of, for hints.
 pub fn metric_names() -> String {
-    let names: Vec<&str> = metric::all().iter().filter(|m| m.unit != Unit::Number).map(|m| m.id).collect();
+    let all = metric::all();
+    let names: Vec<&str> = all.iter().filter(|m| m.unit != Unit::Number).map(|m| &*m.id).collect();
     names.join(", ")
 }

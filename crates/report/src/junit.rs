@@ -10,12 +10,15 @@ use loadlab_analysis::findings::findings;
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::{Summary, Verdict};
 
+use crate::figures::described;
 use crate::markup::escaped;
 use crate::trial::expectation_words;
 
 /// A case as a suite: its name, and its trials.
 struct Suite<'a> {
     name: &'a str,
+    /// The figures that matter, with their medians.
+    figures: Vec<(String, String)>,
     trials: Vec<Trial<'a>>,
 }
 
@@ -38,6 +41,7 @@ pub fn junit(run: &RunRecord) -> String {
     let findings = findings(run);
     let suites = findings.cases.iter().map(|case| Suite {
         name: &case.case.facts.name,
+        figures: findings.figures.iter().map(|m| (m.title(), described(case.spread(m).median, m))).collect(),
         trials: case
             .trials
             .iter()
@@ -54,17 +58,18 @@ pub fn junit(run: &RunRecord) -> String {
 /// The expectations of one load by itself, called so.
 pub fn junit_of(name: &str, summary: &Summary, trouble: Option<&str>) -> String {
     let trials = vec![Trial { number: None, summary: Some(summary), trouble }];
-    document("loadlab bench", &[Suite { name, trials }])
+    document("loadlab bench", &[Suite { name, figures: Vec::new(), trials }])
 }
 
 fn document(name: &str, suites: &[Suite<'_>]) -> String {
-    let described: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
+    let all_tests: Vec<Vec<(String, f64, Came)>> = suites.iter().map(tests).collect();
     let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let all = || described.iter().flatten();
+    let all = || all_tests.iter().flatten();
     let _ = writeln!(out, "<testsuites name=\"{}\" {}>", escape(name), counts(all()));
-    for (suite, tests) in suites.iter().zip(&described) {
+    for (suite, tests) in suites.iter().zip(&all_tests) {
         let name = escape(suite.name);
         let _ = writeln!(out, "  <testsuite name=\"{name}\" {}>", counts(tests.iter()));
+        properties(&mut out, &suite.figures);
         for (test, time_s, came) in tests {
             let _ = write!(
                 out,
@@ -91,6 +96,17 @@ fn document(name: &str, suites: &[Suite<'_>]) -> String {
     }
     out.push_str("</testsuites>\n");
     out
+}
+
+fn properties(out: &mut String, figures: &[(String, String)]) {
+    if figures.is_empty() {
+        return;
+    }
+    out.push_str("    <properties>\n");
+    for (name, value) in figures {
+        let _ = writeln!(out, "      <property name=\"{}\" value=\"{}\"/>", escape(name), escape(value));
+    }
+    out.push_str("    </properties>\n");
 }
 
 fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, Came)>) -> String {

@@ -296,7 +296,7 @@ fn comparisons_are_drawn_and_copied() {
     // the document of `loadlab compare`
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("browser-compare.html");
     let found = findings(&record);
-    let document = loadlab_report::compared(&within(&found.cases, found.quick, Options::default()));
+    let document = loadlab_report::compared(&within(&found.cases, found.comparing(Options::default())));
     std::fs::write(&file, html(&document)).expect("the target folder can be written");
     browser.open(&file);
     browser.click("header .copy button");

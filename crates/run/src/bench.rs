@@ -112,6 +112,7 @@ pub fn bench(bench: &Bench, cancel: &Cancel, emit: EventSink<'_>) -> Result<Benc
         facts: &facts,
         stop_when: &bench.stop_when,
         expect: &bench.expect,
+        figures: &[],
         is_warmup_found: false,
         origin,
     };

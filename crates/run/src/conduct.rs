@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use loadlab_analysis::Exit;
 use loadlab_load::target::Allowed;
-use loadlab_plan::Plan;
+use loadlab_plan::{Case, Plan};
 use loadlab_record::event::EventKind;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, Figure, Sum};
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{StoreError, TrialWriter};
 use loadlab_system::{Cancel, Isolation, Net, System, SystemSpec, guardian};
@@ -50,6 +50,14 @@ pub enum RunError {
         /// What is wrong.
         error: loadlab_record::expr::ExprError,
     },
+    /// A figure of the plan.
+    #[error("figure `{name}`: {error}")]
+    Figure {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        error: loadlab_record::expr::ExprError,
+    },
     /// What the plan's files lack.
     #[error(transparent)]
     Plan(#[from] loadlab_plan::PlanErrors),
@@ -62,7 +70,7 @@ impl RunError {
     /// What it asks for.
     pub fn exit(&self) -> Exit {
         match self {
-            RunError::Expression { .. } | RunError::Plan(_) => Exit::BadPlan,
+            RunError::Expression { .. } | RunError::Figure { .. } | RunError::Plan(_) => Exit::BadPlan,
             RunError::Target(error) if !error.is_target() => Exit::BadPlan,
             RunError::Target(_) => Exit::CouldNotRun,
             RunError::Store(error) if error.is_in_the_way() => Exit::BadPlan,
@@ -359,13 +367,28 @@ pub fn conditions_of(plan: &Plan) -> Result<Vec<Conditions>, RunError> {
     };
     let mut all = Vec::new();
     for case in plan.cases() {
+        let figures = figures_of(case)?;
+        let parse = |e| parse(e).map(|expr| expr.with_figures(&figures));
         all.push(Conditions {
             expect: case.expect.iter().map(parse).collect::<Result<_, _>>()?,
             stop_when: case.stop_when.iter().map(parse).collect::<Result<_, _>>()?,
             drain: case.drain.as_ref().map(|d| parse(&d.until)).transpose()?,
+            figures,
         });
     }
     Ok(all)
+}
+
+/// The figures of a case, each worked out of numbers alone.
+fn figures_of(case: &Case) -> Result<Vec<Figure>, RunError> {
+    let mut figures: Vec<Figure> = Vec::new();
+    for spec in &case.figures {
+        let sum =
+            Sum::parse(&spec.value).map_err(|error| RunError::Figure { name: spec.name.clone(), error })?;
+        let sum = sum.with_figures(&figures);
+        figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
+    }
+    Ok(figures)
 }
 
 impl From<SiteError> for RunError {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use loadlab_plan::{self as plan, Case, Plan};
 use loadlab_record::Secrets;
 use loadlab_record::manifest::{
-    CaseFacts, ComponentFacts, DerivedFacts, Host, Manifest, RunEnded, SearchFacts,
+    CaseFacts, ComponentFacts, DerivedFacts, FigureFacts, Host, Manifest, RunEnded, SearchFacts,
 };
 use loadlab_record::store::{
     RECORD_VERSION, RunWriter, StoreError, TrialWriter, case_dir_name, case_dir_names,
@@ -139,10 +139,16 @@ fn manifest_of(plan: &Plan, how: &RunOptions) -> Manifest {
         cases: cases.iter().zip(&dirs).map(|(case, dir)| case_facts(case, dir)).collect(),
         trials: plan.trials,
         expect: first_of_each(cases.iter().flat_map(|c| &c.expect).map(|e| e.text.clone()), String::clone),
+        figures: first_of_each(cases.iter().flat_map(|c| &c.figures).map(figure_facts), |f| f.name.clone()),
         derive: plan.derive.iter().map(derived_facts).collect(),
         quick: plan.quick,
         search: None,
     }
+}
+
+fn figure_facts(figure: &plan::FigureSpec) -> FigureFacts {
+    let plan::FigureSpec { name, value, kind, unit, better, about } = figure.clone();
+    FigureFacts { name, value, kind, unit, better, about }
 }
 
 fn derived_facts(derived: &plan::DerivedSpec) -> DerivedFacts {

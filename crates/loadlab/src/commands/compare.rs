@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use loadlab_analysis::Exit;
 use loadlab_analysis::compare::{Comparison, Options};
-use loadlab_analysis::differences::{across, base_of, pair, side, within};
+use loadlab_analysis::differences::{Comparing, across, base_of, pair, side, within};
 use loadlab_analysis::findings::{Findings, findings};
 use loadlab_record::store::{RunRecord, read_run};
 
@@ -122,9 +122,10 @@ fn baseline(args: &CompareArgs, named: Option<&Path>, run: &RunRecord) -> Result
 /// Cases of one run: those that are named against the first of them, or all against the base.
 fn in_one(run: &Findings<'_>, names: &[&String], options: Options) -> Result<Vec<Comparison>, String> {
     let places: Vec<usize> = names.iter().map(|name| place(run, name)).collect::<Result<_, _>>()?;
-    let pair_of = |base: usize, other: usize| pair(&run.cases[base], &run.cases[other], run.quick, options);
+    let pair_of =
+        |base: usize, other: usize| pair(&run.cases[base], &run.cases[other], run.comparing(options));
     let found = match places.as_slice() {
-        [] => within(&run.cases, run.quick, options),
+        [] => within(&run.cases, run.comparing(options)),
         [only] if *only == base_of(&run.cases) => {
             return Err(format!(
                 "`{}` would be compared with itself\nhint: name a second case: {}",
@@ -188,7 +189,10 @@ fn in_many(runs: &[RunRecord], all: &[Findings<'_>], options: Options) -> Result
             };
             let sides = (side(&base.cases[i], &name(0, i)), side(&other.cases[j], &name(place, j)));
             let quick = runs[0].manifest.quick || runs[place].manifest.quick;
-            found.push(across(&sides.0, &sides.1, quick, options));
+            // What either plan names matters to whoever compares them.
+            let named = if other.are_of_plan { other } else { base };
+            let how = Comparing { quick, ..named.comparing(options) };
+            found.push(across(&sides.0, &sides.1, how));
         }
     }
     Ok(found)

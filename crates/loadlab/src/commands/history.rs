@@ -17,8 +17,8 @@ use crate::runs::{found, runs_in};
 
 /// `loadlab list`.
 pub fn list(args: &ListArgs) -> Ended {
-    let reported = metrics(&args.trend).and_then(|metrics| {
-        let runs = runs_in(&args.dir, args.name.as_deref())?;
+    let reported = runs_in(&args.dir, args.name.as_deref()).and_then(|runs| {
+        let metrics = metrics(&args.trend, &runs)?;
         let all = runs.len();
         // A trend is read against the baseline, however old that is.
         let is_shown = |i: usize, run: &Listed| i < args.last || run.baseline && !metrics.is_empty();
@@ -49,11 +49,22 @@ pub fn list(args: &ListArgs) -> Ended {
     Ended::with(Exit::Ok)
 }
 
-/// Figures by their names.
-fn metrics(names: &[String]) -> Result<Vec<Metric>, String> {
+/// Figures by their names: those of the plans of these runs, and those of every run.
+fn metrics(names: &[String], runs: &[Listed]) -> Result<Vec<Metric>, String> {
+    let of_plans = || runs.iter().flat_map(|r| &r.run.manifest.figures);
     let named = |id: &String| {
-        let unknown = || format!("no figure is named `{id}`\nhint: known figures: {}", metric_names());
-        metric::named(&id.replace('.', "_")).ok_or_else(unknown)
+        let own = of_plans().find(|f| f.name == *id).map(Metric::of_plan);
+        let unknown = || {
+            let mut known: Vec<String> = Vec::new();
+            for figure in of_plans().filter(|f| metric::named(&f.name).is_none()) {
+                if !known.contains(&figure.name) {
+                    known.push(figure.name.clone());
+                }
+            }
+            known.push(metric_names());
+            format!("no figure is named `{id}`\nhint: known figures: {}", known.join(", "))
+        };
+        own.or_else(|| metric::named(&id.replace('.', "_"))).ok_or_else(unknown)
     };
     names.iter().map(named).collect()
 }

@@ -46,6 +46,7 @@ fn record(title: &str, expect: &[String], result: BenchResult) -> RunRecord {
         cases: vec![facts.clone()],
         trials: 1,
         expect: expect.to_vec(),
+        figures: Vec::new(),
         derive: Vec::new(),
         quick: false,
         search: None,

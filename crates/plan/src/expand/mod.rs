@@ -152,10 +152,22 @@ fn read_cases(
         cost += r.cost;
         problems.append(r.problems);
         secrets.append(&mut r.secrets);
-        let Conditions { stop_when, drain, expect } = conditions;
+        let Conditions { figures, stop_when, drain, expect } = conditions;
         let name = values.name.clone();
         let values = values.values.iter().map(|v| (v.axis.clone(), v.text.clone())).collect();
-        cases.push(Case { name, values, system, setup, loads, stop_when, drain, expect, events, durability });
+        cases.push(Case {
+            name,
+            values,
+            system,
+            setup,
+            loads,
+            figures,
+            stop_when,
+            drain,
+            expect,
+            events,
+            durability,
+        });
         if instances > MAX_INSTANCES || cost > MAX_EXPANDED {
             let message = format!(
                 "all cases together have more than {MAX_INSTANCES} components, or components that are too large"
@@ -257,7 +269,18 @@ fn expansion_fits(
 /// An axis that nothing uses makes cases that do not differ: allowed (it shows the noise), and worth a remark.
 fn unused_axes(fields: &Fields<'_>, matrix: &Matrix) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
-    for key in ["system", "setup", "load", "loads", "expect", "stop_when", "drain", "events", "durability"] {
+    for key in [
+        "system",
+        "setup",
+        "load",
+        "loads",
+        "figures",
+        "expect",
+        "stop_when",
+        "drain",
+        "events",
+        "durability",
+    ] {
         if let Some(node) = fields.get(key) {
             node.each_text(&mut |text| {
                 if text.contains("case.") {

@@ -73,6 +73,12 @@ pub(crate) static PLAN: Section = Section {
             "What happens to the system during the load, such as `{at: 10s, do: kill edge2}`.",
         ),
         key(
+            "figures",
+            Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&FIGURE)),
+            "The figures that matter, by name, such as `{peak memory: service.memory.max}`: reports, comparisons and \
+             the live screen show them first, and conditions may name them.",
+        ),
+        key(
             "derive",
             Shape::MapOf(ANY_PATTERN, &Shape::TextOr(&DERIVED)),
             "Figures derived from those of cases, by name: `elapsed` of case `a` is `a.elapsed`.",
@@ -452,6 +458,34 @@ pub(crate) static AXES: Section = Section {
     needs: &[],
 };
 
+pub(crate) static FIGURE: Section = Section {
+    id: "figure",
+    called: "a figure in `figures`",
+    doc: "A figure that matters: a name for a number that is worked out of others.",
+    keys: &[
+        key(
+            "value",
+            Shape::Text,
+            "A number in the language of conditions, such as `db.cpu_time / ok` or `web.memory.max[drain]`.",
+        ),
+        key(
+            "unit",
+            Shape::Text,
+            "The unit of a number that has none of its own, such as a probe's: `ms`, `MiB`, or a word; `%` shows a ratio as per cent. Default: \
+             what the value is of.",
+        ),
+        key(
+            "better",
+            Shape::OneOf(&["more", "less", "none"]),
+            "Which way it is better. Default: less of times, sizes, CPU and errors; more of rates.",
+        ),
+        key("about", Shape::Text, "What it is, for readers of the report."),
+    ],
+    required: &["value"],
+    groups: &[],
+    needs: &[],
+};
+
 pub(crate) static DERIVED: Section = Section {
     id: "derived",
     called: "a figure in `derive`",
@@ -500,6 +534,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &AXES,
     &DRAIN,
     &DERIVED,
+    &FIGURE,
     &AUTH,
     &BASIC,
     &CAPTURE,

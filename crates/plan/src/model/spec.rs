@@ -3,6 +3,8 @@
 //! Everything that depends on the case is resolved here; what only a run can know (ports that are still to be
 //! found, the run's folder) is left in [`Template`]s.
 
+use loadlab_record::expr::Kind;
+use loadlab_record::figure::Better;
 use loadlab_record::schedule::{Arrivals, Stage, Think, Until, WhenBehind};
 
 use crate::model::journey::Step;
@@ -24,6 +26,8 @@ pub struct Case {
     pub setup: Setup,
     /// What is sent; at least one.
     pub loads: Vec<LoadSpec>,
+    /// The figures that matter, in order.
+    pub figures: Vec<FigureSpec>,
     /// Any of these ends the load.
     pub stop_when: Vec<Expression>,
     /// How to wait for the work to be done after the load.
@@ -157,6 +161,23 @@ pub struct DerivedSpec {
     pub value: String,
     /// What it is held against.
     pub against: Option<String>,
+}
+
+/// A figure that matters: a name for a number that is worked out of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FigureSpec {
+    /// Unique within the plan.
+    pub name: String,
+    /// How it is worked out, with the case's values put in; a [`loadlab_record::expr::Sum`].
+    pub value: String,
+    /// What it is of.
+    pub kind: Kind,
+    /// What a plain number counts.
+    pub unit: Option<String>,
+    /// Which way it is better.
+    pub better: Better,
+    /// What it is, for readers.
+    pub about: Option<String>,
 }
 
 /// A condition as written, with its place.

@@ -1,28 +1,22 @@
-//! Conditions of a case: `expect`, `stop_when`, `drain`. Their language is `record`'s; here each is checked against
+//! Conditions of a case: `expect`, `stop_when`, `drain`, and the figures that they may name. Their language is `record`'s; here each is checked against
 //! the names that this plan makes (components, probes, tags, numbers), and mistakes are put at their place in the plan.
 
 use loadlab_record::expr::{self, Expr, ExprError};
 
 use crate::keys;
-use crate::model::spec::{Case, DrainSpec, Expression, LoadSpec, Purpose, SystemSpec};
+use crate::model::spec::{Case, DrainSpec, Expression, FigureSpec, LoadSpec, Purpose, SystemSpec};
+use crate::read::figures::{self, Known};
 use crate::read::load;
-use crate::read::reader::{Fields, Reader, Scalar, Scope};
-use crate::text::error::Problem;
+use crate::read::reader::{Fields, Reader, Scope};
 use crate::text::node::Node;
-use crate::text::span::Span;
 
 /// All conditions of a case.
 #[derive(Default)]
 pub(crate) struct Conditions {
+    pub figures: Vec<FigureSpec>,
     pub stop_when: Vec<Expression>,
     pub drain: Option<DrainSpec>,
     pub expect: Vec<Expression>,
-}
-
-/// Names that the plan makes, and those of probes, which may look like others.
-struct Known {
-    names: Vec<String>,
-    probes: Vec<String>,
 }
 
 /// Reads the conditions of a case whose system and loads are known.
@@ -32,8 +26,10 @@ pub(crate) fn read(
     system: &SystemSpec,
     loads: &[LoadSpec],
 ) -> Conditions {
-    let known = known(r, fields, system, loads);
+    let mut known = known(r, fields, system, loads);
+    let figures = figures::read(r, fields, known.as_mut());
     let mut conditions = Conditions {
+        figures,
         stop_when: read_list(r, fields, Purpose::StopWhen, known.as_ref()),
         drain: None,
         expect: read_list(r, fields, Purpose::Expect, known.as_ref()),
@@ -50,12 +46,12 @@ pub(crate) fn read(
 
 /// `None` when something in the system or the loads is wrong: what is missing may be just that.
 fn known(r: &Reader<'_>, fields: &Fields<'_>, system: &SystemSpec, loads: &[LoadSpec]) -> Option<Known> {
-    let wanted = ["stop_when", "drain", "expect"].iter().any(|k| fields.get(k).is_some());
+    let wanted = ["figures", "stop_when", "drain", "expect"].iter().any(|k| fields.get(k).is_some());
     if !wanted || r.problems.count() > 0 || matches!(r.scope, Scope::Unknown) {
         return None;
     }
     let probes: Vec<String> = system.probes.iter().flat_map(|p| expr::probe_names(&p.name)).collect();
-    Some(Known { names: names_of(system, loads), probes })
+    Some(Known { names: names_of(system, loads), probes, figures: Vec::new() })
 }
 
 /// Names that a case makes, besides the built-in ones.
@@ -87,7 +83,7 @@ fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Kn
     let scalar = r.scalar(node, "a condition such as `p99 < 200ms`")?;
     let checked = Expr::parse(&scalar.text).and_then(|e| known.map_or(Ok(()), |known| check(&e, known)));
     if let Err(error) = checked {
-        wrong(r, &scalar, error);
+        figures::wrong(r, node, &scalar, error);
         return None;
     }
     let spot = r.sources.spot(node.span);
@@ -95,32 +91,8 @@ fn read_one(r: &mut Reader<'_>, node: &Node, purpose: Purpose, known: Option<&Kn
 }
 
 fn check(expr: &Expr, known: &Known) -> Result<(), ExprError> {
-    expr.check_names(&known.names)?;
-    expr.check_kinds(&|name| {
-        let probe = known.probes.iter().any(|p| p == name) && expr::built_in_kind(name).is_none();
-        if probe { Some(expr::Kind::Plain) } else { expr::kind_of(name) }
-    })
-}
-
-/// Puts a mistake at its part of the text, where that part can be found in the plan as it is.
-fn wrong(r: &mut Reader<'_>, scalar: &Scalar, error: ExprError) {
-    let whole = r.sources.slice(scalar.span);
-    let mut at = scalar.clone();
-    match whole.find(&scalar.text) {
-        Some(offset) if !scalar.text.is_empty() => {
-            let start = scalar.span.start + (offset + error.at.min(scalar.text.len())) as u32;
-            let end = (start + error.len as u32).min(scalar.span.end);
-            at.span = Span { start, end: end.max(start), ..scalar.span };
-        }
-        _ => {}
-    }
-    // A value of the matrix is only a part of the text: the text is where to look.
-    let origin = at.origin.take();
-    let mut problem = Problem::new(at.span, error.message).maybe_hint(error.hint);
-    if let Some(origin) = origin {
-        problem = problem.related(format!("this value is part of it: `{}`", r.sources.slice(origin)), origin);
-    }
-    r.push(problem);
+    expr.check_names(&known.all_names())?;
+    expr.check_kinds(&|name| known.kind(name))
 }
 
 /// Takes away what is expected of tags that `--tags` left out of a case; a remark for each.

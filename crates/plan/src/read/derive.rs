@@ -61,13 +61,20 @@ fn read_one(r: &mut Reader<'_>, node: &Node, cases: &[Case]) -> Option<(String, 
             return None;
         }
     }
-    match sum.kind(&|name| expr::kind_of(split(name, cases)?.1)) {
+    match sum.kind(&|name| kind_of(name, cases)) {
         Ok(kind) => Some((text, kind)),
         Err(error) => {
             r.push(Problem::new(node.span, error.message).maybe_hint(error.hint));
             None
         }
     }
+}
+
+/// What the figure of a case is of.
+fn kind_of(name: &str, cases: &[Case]) -> Option<Kind> {
+    let (case, figure) = split(name, cases)?;
+    let named = case.figures.iter().find(|f| f.name == figure);
+    named.map_or_else(|| expr::kind_of(figure), |f| Some(f.kind))
 }
 
 /// `CASE.FIGURE`, taken apart. Names of cases may hold dots: the longest that fits is meant.
@@ -89,7 +96,8 @@ fn check_name(name: &str, cases: &[Case]) -> Result<(), (String, Option<String>)
         };
         return Err((format!("`{}` is not a figure of a case", shorten(name)), Some(hint)));
     };
-    let known = names_of(&case.system, &case.loads);
+    let mut known = names_of(&case.system, &case.loads);
+    known.extend(case.figures.iter().map(|f| f.name.clone()));
     if expr::built_in_kind(figure).is_some() || known.iter().any(|k| k == figure) {
         return Ok(());
     }

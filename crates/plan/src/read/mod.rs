@@ -6,6 +6,7 @@ pub(crate) mod command_load;
 pub(crate) mod conditions;
 pub(crate) mod derive;
 pub(crate) mod events;
+pub(crate) mod figures;
 mod given;
 pub(crate) mod journey;
 pub(crate) mod limits;

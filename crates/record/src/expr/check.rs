@@ -58,6 +58,23 @@ impl Dim {
         })
     }
 
+    /// What the quotient is of, and what it is to be multiplied by; `None` when there is no such thing.
+    pub(super) fn over(self, other: Dim) -> Option<(Dim, f64)> {
+        use Kind::{Duration, Fraction, Percent, Plain, Rate};
+        Some(match (self, other) {
+            (Dim::Any, _) | (_, Dim::Any) => (Dim::Any, 1.0),
+            (a, b) if a == b => (Dim::Of(Plain), 1.0),
+            (Dim::Of(Percent), Dim::Share) | (Dim::Share, Dim::Of(Percent)) => (Dim::Of(Plain), 1.0),
+            (Dim::Of(Plain), Dim::Share) => (Dim::Of(Plain), 100.0),
+            (dim, Dim::Share) => (dim, 100.0),
+            (dim, Dim::Of(Plain | Fraction)) => (dim, 1.0),
+            // per millisecond, and its reverse
+            (Dim::Of(Plain), Dim::Of(Duration)) => (Dim::Of(Rate), 1000.0),
+            (Dim::Of(Plain), Dim::Of(Rate)) => (Dim::Of(Duration), 1000.0),
+            _ => return None,
+        })
+    }
+
     /// What a value of this kind is divided by to be one of another that [`Dim::with`] gave.
     pub(super) fn divisor_to(self, other: Dim) -> f64 {
         match (self, other) {
@@ -89,19 +106,7 @@ impl Expr {
     /// # Errors
     /// The first unknown name, with the nearest known one as a hint.
     pub fn check_names<S: AsRef<str>>(&self, known: &[S]) -> Result<(), ExprError> {
-        let names = self.names();
-        let is_known = |name: &&NameRef| {
-            built_in_kind(&name.text).is_some() || known.iter().any(|k| k.as_ref() == name.text)
-        };
-        match names.iter().find(|name| !is_known(name)) {
-            Some(name) => Err(ExprError {
-                message: format!("unknown name `{}`", name.text),
-                at: name.at,
-                len: name.len,
-                hint: Some(hint_for(&name.text, known)),
-            }),
-            None => Ok(()),
-        }
+        check_names(&self.names(), known)
     }
 
     /// Finds comparisons, sums and products of things that do not go together, such as a duration and a size.
@@ -114,10 +119,26 @@ impl Expr {
     }
 }
 
+/// The first name that is neither built in nor known is an error.
+pub(super) fn check_names<S: AsRef<str>>(names: &[NameRef], known: &[S]) -> Result<(), ExprError> {
+    let is_known = |name: &&NameRef| {
+        built_in_kind(&name.text).is_some() || known.iter().any(|k| k.as_ref() == name.text)
+    };
+    match names.iter().find(|name| !is_known(name)) {
+        Some(name) => Err(ExprError {
+            message: format!("unknown name `{}`", name.text),
+            at: name.at,
+            len: name.len,
+            hint: Some(hint_for(&name.text, known)),
+        }),
+        None => Ok(()),
+    }
+}
+
 impl Name {
     pub(super) fn to_ref(&self) -> NameRef {
-        let window = self.window.as_ref().map(super::Span::window);
-        NameRef { text: self.text.clone(), at: self.at, len: self.len, window }
+        let part = self.part.as_ref().map(super::PartText::part);
+        NameRef { text: self.text.clone(), at: self.at, len: self.len, part }
     }
 }
 
@@ -155,8 +176,9 @@ impl Num {
         match self {
             Num::Literal(_) => {}
             Num::Name(name) => report(name),
+            Num::Figure(_, num) => num.each_name(report),
             Num::Sum(terms) => terms.iter().for_each(|(_, n)| n.each_name(report)),
-            Num::Product(factors) => factors.iter().for_each(|n| n.each_name(report)),
+            Num::Product(factors) => factors.iter().for_each(|(_, n)| n.each_name(report)),
         }
     }
 
@@ -164,6 +186,7 @@ impl Num {
         match self {
             Num::Literal(literal) => Ok(Dim::of(literal)),
             Num::Name(name) => Ok(kind(&name.text).map_or(Dim::Any, Dim::Of)),
+            Num::Figure(_, num) => num.dim(kind),
             Num::Sum(terms) => {
                 let mut sum = Dim::Any;
                 for (i, (_, term)) in terms.iter().enumerate() {
@@ -176,11 +199,14 @@ impl Num {
             }
             Num::Product(factors) => {
                 let mut product = Dim::Of(Kind::Plain);
-                for (i, factor) in factors.iter().enumerate() {
+                for (i, (divides, factor)) in factors.iter().enumerate() {
                     let dim = factor.dim(kind)?;
                     let before = || Num::Product(factors[..i].to_vec());
-                    let next = product.times(dim);
-                    let wrong = || mismatch("multiply", (&before(), product), (factor, dim), " * ");
+                    let (next, verb, sign) = match divides {
+                        true => (product.over(dim), "divide", " / "),
+                        false => (product.times(dim), "multiply", " * "),
+                    };
+                    let wrong = || mismatch(verb, (&before(), product), (factor, dim), sign);
                     product = next.ok_or_else(wrong)?.0;
                 }
                 Ok(product)
@@ -192,18 +218,18 @@ impl Num {
     fn place(&self) -> (usize, usize) {
         match self {
             Num::Literal(literal) => (literal.at, literal.text.len()),
-            Num::Name(name) => (name.at, name.len),
+            Num::Name(name) | Num::Figure(name, _) => (name.at, name.len),
             Num::Sum(terms) => around(terms.iter().map(|(_, n)| n)),
-            Num::Product(factors) => around(factors.iter()),
+            Num::Product(factors) => around(factors.iter().map(|(_, n)| n)),
         }
     }
 
     pub(super) fn first_literal(&self) -> Option<&Literal> {
         match self {
             Num::Literal(literal) => Some(literal),
-            Num::Name(_) => None,
+            Num::Name(_) | Num::Figure(..) => None,
             Num::Sum(terms) => terms.iter().find_map(|(_, n)| n.first_literal()),
-            Num::Product(factors) => factors.iter().find_map(Num::first_literal),
+            Num::Product(factors) => factors.iter().find_map(|(_, n)| n.first_literal()),
         }
     }
 }

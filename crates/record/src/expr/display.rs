@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result};
 
-use super::{Cond, Expr, Name, Num};
+use super::{Cond, Expr, Name, Num, PartText};
 
 impl Display for Expr {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
@@ -42,7 +42,7 @@ impl Display for Num {
         };
         match self {
             Num::Literal(literal) => f.write_str(&literal.text),
-            Num::Name(name) => name.fmt(f),
+            Num::Name(name) | Num::Figure(name, _) => name.fmt(f),
             Num::Sum(terms) => {
                 for (i, (minus, term)) in terms.iter().enumerate() {
                     f.write_str(match (i, minus) {
@@ -56,9 +56,9 @@ impl Display for Num {
                 Ok(())
             }
             Num::Product(factors) => {
-                for (i, factor) in factors.iter().enumerate() {
+                for (i, (divides, factor)) in factors.iter().enumerate() {
                     if i > 0 {
-                        f.write_str(" * ")?;
+                        f.write_str(if *divides { " / " } else { " * " })?;
                     }
                     part(f, factor, true)?;
                 }
@@ -75,8 +75,10 @@ impl Display for Name {
             true => write!(f, "'{}'", self.text)?,
             false => f.write_str(&self.text)?,
         }
-        match &self.window {
-            Some(span) => write!(f, "[{}..{}]", span.from.text, span.to.text),
+        match &self.part {
+            Some(PartText::Window(span)) => write!(f, "[{}..{}]", span.from.text, span.to.text),
+            Some(PartText::Batch(number)) => write!(f, "[batch {number}]"),
+            Some(PartText::Drain) => f.write_str("[drain]"),
             None => Ok(()),
         }
     }

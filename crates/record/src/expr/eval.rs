@@ -4,7 +4,7 @@
 //! fails any), satisfies `>` where its bound does, and otherwise cannot be known.
 
 use super::check::Dim;
-use super::{Comparison, Cond, Expr, Kind, Literal, Num, Window, lex};
+use super::{Comparison, Cond, Expr, Kind, Literal, Num, PartText, Window, lex};
 use crate::bound::Operator;
 
 /// What is known of a number. Values are in the unit of their kind: milliseconds, bytes, per second, percent.
@@ -18,10 +18,21 @@ pub enum Known {
     Unknown(String),
 }
 
+/// A part of a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// Seconds of the load, on the trial's clock.
+    Window(Window),
+    /// A batch of the load, from 1.
+    Batch(u32),
+    /// From the load's end until the work was done.
+    Drain,
+}
+
 /// Where an expression's numbers come from.
 pub trait Numbers {
-    /// A number by its name (`p99_9`, never `p99.9`), of a part of the load if a window is given.
-    fn number(&self, name: &str, window: Option<Window>) -> Known;
+    /// A number by its name (`p99_9`, never `p99.9`), of a part of the trial if one is given.
+    fn number(&self, name: &str, part: Option<Part>) -> Known;
 
     /// Whether a number has kept its value for the last `for_ns` nanoseconds; `None` when that cannot be known.
     fn steady(&self, name: &str, for_ns: u64) -> Option<bool>;
@@ -117,6 +128,11 @@ impl Range {
         self.low == self.high
     }
 
+    /// It has no upper end.
+    pub(super) fn is_open(self) -> bool {
+        self.high == f64::INFINITY
+    }
+
     fn negated(self) -> Range {
         Range { low: -self.high, high: -self.low, ..self }
     }
@@ -130,6 +146,24 @@ impl Range {
         let dim = self.dim.with(other.dim)?;
         let (a, b) = (self.in_unit_of(dim), other.in_unit_of(dim));
         Some(Range { low: a.low + b.low, high: a.high + b.high, dim })
+    }
+
+    fn has_zero(self) -> bool {
+        self.low <= 0.0 && self.high >= 0.0
+    }
+
+    /// The quotient by a range that does not hold 0.
+    fn over(self, other: Range) -> Option<Range> {
+        let (dim, factor) = self.dim.over(other.dim)?;
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for a in [self.low, self.high] {
+            for b in [other.low, other.high] {
+                // Without bounds on both sides the quotient may be anything of their sign.
+                let quotient = if a.is_infinite() && b.is_infinite() { 0.0 } else { a * factor / b };
+                (low, high) = (low.min(quotient), high.max(quotient));
+            }
+        }
+        Some(Range { low, high, dim })
     }
 
     fn times(self, other: Range) -> Option<Range> {
@@ -199,7 +233,7 @@ fn compare<'a>(cond: &'a Cond, comparison: &'a Comparison, numbers: &dyn Numbers
 pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -> Option<Range> {
     match num {
         Num::Literal(literal) => Some(Range::point(literal.quantity.value, Dim::of(literal))),
-        Num::Name(name) => match numbers.number(&name.text, name.window.as_ref().map(super::Span::window)) {
+        Num::Name(name) => match numbers.number(&name.text, name.part.as_ref().map(PartText::part)) {
             Known::Is(value, kind) if value.is_finite() => Some(Range::point(value, Dim::Of(kind))),
             Known::AtLeast(low, kind) if low.is_finite() => {
                 let unit = match kind.unit() {
@@ -218,6 +252,7 @@ pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -
                 None
             }
         },
+        Num::Figure(_, num) => range(num, numbers, notes),
         Num::Sum(terms) => {
             let mut sum = Some(Range::point(0.0, Dim::Any));
             for (minus, term) in terms {
@@ -229,9 +264,16 @@ pub(super) fn range(num: &Num, numbers: &dyn Numbers, notes: &mut Vec<String>) -
         }
         Num::Product(factors) => {
             let mut product = Some(Range::point(1.0, Dim::Of(Kind::Plain)));
-            for factor in factors {
-                let factor = range(factor, numbers, notes);
-                product = together("multiplied", product, factor, Range::times, notes);
+            for (divides, factor) in factors {
+                let value = range(factor, numbers, notes);
+                product = match divides {
+                    true if value.is_some_and(Range::has_zero) => {
+                        notes.push(format!("`{factor}` may be 0, and nothing can be divided by 0"));
+                        None
+                    }
+                    true => together("divided", product, value, Range::over, notes),
+                    false => together("multiplied", product, value, Range::times, notes),
+                };
             }
             product
         }

@@ -22,6 +22,7 @@ pub(super) enum TokenKind {
     Plus,
     Minus,
     Times,
+    Divide,
     Open,
     Close,
     OpenWindow,
@@ -66,6 +67,7 @@ fn punctuation(text: &str, at: usize, c: char) -> Result<(TokenKind, usize), Exp
         '+' => TokenKind::Plus,
         '-' => TokenKind::Minus,
         '*' => TokenKind::Times,
+        '/' => TokenKind::Divide,
         '(' => TokenKind::Open,
         ')' => TokenKind::Close,
         '[' => TokenKind::OpenWindow,
@@ -80,14 +82,6 @@ fn punctuation(text: &str, at: usize, c: char) -> Result<(TokenKind, usize), Exp
             return Err(error("unknown operator `!`".to_owned(), at, 1, Some(hint)));
         }
         '.' => return Err(error("a number begins with a digit".to_owned(), at, 1, Some("write `0.5`"))),
-        '/' => {
-            return Err(error(
-                "division is not supported".to_owned(),
-                at,
-                1,
-                Some("multiply the other side"),
-            ));
-        }
         '<' | '>' => return Err(error(format!("`{c}` is not an operator"), at, 1, None)),
         _ => {
             return Err(error(
@@ -150,7 +144,11 @@ fn literal(text: &str, at: usize) -> Result<(TokenKind, usize), ExprError> {
     match quantity(written) {
         Some(quantity) => Ok((TokenKind::Literal(Literal { quantity, text: written.to_owned(), at }), len)),
         None => {
-            let hint = "numbers are written `1024`, `0.1%`, `200ms`, `1m30s`, `15MiB` or `1000/s`";
+            let divided = written.split_once('/').is_some_and(|(number, _)| quantity(number).is_some());
+            let hint = match divided {
+                true => "put spaces around a `/` that divides",
+                false => "numbers are written `1024`, `0.1%`, `200ms`, `1m30s`, `15MiB` or `1000/s`",
+            };
             Err(error(format!("`{written}` is not a number with a unit"), at, len, Some(hint)))
         }
     }

@@ -8,9 +8,10 @@
 //!
 //! A condition is a comparison (`<` `<=` `>` `>=` `==` `!=`), `steady(NAME, DURATION)`, or several of them
 //! joined by `and` and `or` (`and` binds closer) with parentheses. The sides of a comparison are sums,
-//! differences and products of numbers with units and of names. A name may hold dots and dashes
+//! differences, products and quotients of numbers with units and of names. A name may hold dots and dashes
 //! (`load-balancer.cpu`), hence a difference needs blanks around its `-`; a name with other characters stands
-//! in quotes. `p99.9` is `p99_9`.
+//! in quotes. `p99.9` is `p99_9`. In brackets behind a name stands the part of the trial it is asked for:
+//! `p99[10s..30s]`, `goodput[batch 2]`, `db.memory.max[drain]`.
 //!
 //! Parsing ([`Expr::parse`]) knows no names: [`Expr::check_names`] and [`Expr::check_kinds`] compare them with
 //! what is known. Evaluating ([`Expr::evaluate`]) asks a [`Numbers`] and is three-valued: what cannot be known
@@ -19,6 +20,7 @@
 mod check;
 mod display;
 mod eval;
+mod figure;
 mod lex;
 mod names;
 mod parse;
@@ -27,10 +29,11 @@ mod summary;
 
 use crate::bound::Operator;
 
-pub use eval::{Evaluated, Known, Numbers};
+pub use eval::{Evaluated, Known, Numbers, Part};
+pub use figure::Figure;
 pub use names::{
-    FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, number_names,
-    probe_names, tag_names,
+    FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_figure, component_names,
+    kind_of, number_names, number_of_component, probe_names, tag_names,
 };
 pub use sum::Sum;
 pub use summary::SummaryNumbers;
@@ -43,7 +46,8 @@ pub const MAX_BYTES: usize = 10_000;
 pub const MAX_DEPTH: usize = 50;
 
 /// What a number is of. Each kind has one unit in records and in [`Known`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// A count, or a number of unknown unit such as a probe's.
     Plain,
@@ -122,8 +126,14 @@ pub struct NameRef {
     pub at: usize,
     /// Its length in the text, in bytes.
     pub len: usize,
-    /// The part of the load it is asked for.
-    pub window: Option<Window>,
+    /// The part of the trial it is asked for.
+    pub part: Option<Part>,
+}
+
+/// What a number with this unit behind it is of: `ms`, `MiB`, `/s`; `None` for what is no unit of expressions.
+pub fn kind_of_unit(unit: &str) -> Option<Kind> {
+    let known = unit.starts_with(|c: char| c.is_alphabetic() || c == '/');
+    lex::quantity(&format!("1{unit}")).filter(|_| known).map(|quantity| quantity.kind)
 }
 
 impl Expr {
@@ -163,23 +173,44 @@ struct Comparison {
 enum Num {
     Literal(Literal),
     Name(Name),
+    /// A figure of the plan, and what it stands for.
+    Figure(Name, Box<Num>),
     /// Terms with their signs (true: taken away); one of them only when its sign is minus.
     Sum(Vec<(bool, Num)>),
-    /// At least two factors.
-    Product(Vec<Num>),
+    /// At least two factors; those marked true divide, which the first never does.
+    Product(Vec<(bool, Num)>),
 }
 
 #[derive(Clone, Debug)]
 struct Name {
     text: String,
-    window: Option<Span>,
+    part: Option<PartText>,
     at: usize,
     len: usize,
 }
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        (&self.text, &self.window) == (&other.text, &other.window)
+        (&self.text, &self.part) == (&other.text, &other.part)
+    }
+}
+
+/// A part of a trial as written.
+#[derive(Clone, Debug, PartialEq)]
+enum PartText {
+    Window(Span),
+    /// From 1.
+    Batch(u32),
+    Drain,
+}
+
+impl PartText {
+    fn part(&self) -> Part {
+        match self {
+            PartText::Window(span) => Part::Window(span.window()),
+            PartText::Batch(number) => Part::Batch(*number),
+            PartText::Drain => Part::Drain,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Kind;
 use crate::numbers::NumberSummary;
 use crate::outcome::Failure;
+use crate::summary::ComponentSummary;
 
 /// Figures of a distribution: behind a prefix (`service.p99`) or alone, then of the response time.
 pub const FIGURES: [&str; 11] =
@@ -79,6 +80,22 @@ pub fn component_names(component: &str) -> Vec<String> {
     COMPONENT_FIGURES.iter().map(|(figure, _)| format!("{component}.{figure}")).collect()
 }
 
+/// The component that a name is about, and what is asked of it: `edge1.cpu.max` is `edge1` and `cpu.max`. The longest
+/// figure that fits is meant.
+pub fn component_figure(name: &str) -> Option<(&str, &'static str)> {
+    let fits = COMPONENT_FIGURES.iter().filter_map(|(figure, _)| {
+        let component = name.strip_suffix(figure)?.strip_suffix('.')?;
+        (!component.is_empty()).then_some((component, *figure))
+    });
+    fits.max_by_key(|(_, figure)| figure.len())
+}
+
+/// A number of a component by the name behind its own, such as `cpu.max`; with what it is of, unless it was not measured.
+pub fn number_of_component(component: &ComponentSummary, figure: &str) -> Option<(f64, Kind)> {
+    let (_, kind) = COMPONENT_FIGURES.iter().find(|(name, _)| *name == figure)?;
+    component_number(component, figure).map(|value| (value, *kind))
+}
+
 /// Every name about the requests with a tag.
 pub fn tag_names(tag: &str) -> Vec<String> {
     let counts = TAG_COUNTS.into_iter().chain(Failure::ALL.into_iter().map(Failure::name));
@@ -145,4 +162,27 @@ pub fn kind_of(name: &str) -> Option<Kind> {
         component.is_some_and(|c| !c.is_empty())
     });
     found.map(|(_, kind)| *kind)
+}
+
+pub(super) fn component_number(c: &ComponentSummary, figure: &str) -> Option<f64> {
+    let count = |n: Option<u64>| n.map(|n| n as f64);
+    match figure {
+        "cpu" | "cpu.mean" => c.cpu_percent.mean,
+        "cpu.max" => c.cpu_percent.max,
+        "cpu_time" => c.cpu_s.map(|s| s * 1000.0),
+        "throttled" => c.throttled_s.map(|s| s * 1000.0),
+        "memory" | "memory.max" => c.memory_bytes.max,
+        "memory.mean" => c.memory_bytes.mean,
+        "memory.last" => c.memory_bytes.last,
+        "memory.limit" => count(c.memory_bytes.limit),
+        "net.in" => count(c.net_bytes.received),
+        "net.out" => count(c.net_bytes.sent),
+        "block.read" => count(c.block_bytes.read),
+        "block.written" => count(c.block_bytes.written),
+        "pids" => count(c.pids_max),
+        "open_files" => count(c.open_files_max),
+        "oom_kills" => count(c.oom_kills),
+        "restarts" => Some(c.restarts as f64),
+        _ => None,
+    }
 }

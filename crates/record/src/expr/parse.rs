@@ -4,7 +4,7 @@
 //! needs. Depth is bounded by parentheses alone: chains of one level are lists, never nested.
 
 use super::lex::{Token, TokenKind, tokens};
-use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, Span};
+use super::{Comparison, Cond, ExprError, Kind, Literal, MAX_BYTES, MAX_DEPTH, Name, Num, PartText, Span};
 
 /// Either of the two, and where it stands.
 enum Any {
@@ -206,14 +206,20 @@ impl Parser<'_> {
     fn product(&mut self) -> Result<Any> {
         let mut start = self.next;
         let first = self.primary()?;
-        if self.peek() != &TokenKind::Times {
+        if !matches!(self.peek(), TokenKind::Times | TokenKind::Divide) {
             return Ok(first);
         }
-        let mut factors = vec![self.num(first, start)?];
-        while self.take(&TokenKind::Times) {
+        let mut factors = vec![(false, self.num(first, start)?)];
+        while matches!(self.peek(), TokenKind::Times | TokenKind::Divide) {
+            let divides = self.advance().what == TokenKind::Divide;
             start = self.next;
             let factor = self.primary()?;
-            factors.push(self.num(factor, start)?);
+            let factor = self.num(factor, start)?;
+            if divides && matches!(&factor, Num::Literal(l) if l.quantity.value == 0.0) {
+                let message = "nothing can be divided by 0".to_owned();
+                return Err(self.error(&self.tokens[start], message, None));
+            }
+            factors.push((divides, factor));
         }
         Ok(Any::Num(Num::Product(factors)))
     }
@@ -235,7 +241,7 @@ impl Parser<'_> {
                         let hint = Some("the only one is `steady(NAME, 5s)`".to_owned());
                         Err(ExprError { message, at: name.at, len: name.len, hint })
                     }
-                    _ => Ok(Any::Num(Num::Name(self.window(name)?))),
+                    _ => Ok(Any::Num(Num::Name(self.part(name)?))),
                 }
             }
             _ => Err(self.expected("a number or a name")),
@@ -266,13 +272,17 @@ impl Parser<'_> {
             return Err(self.expected("a name"));
         };
         self.advance();
-        Ok(Name { text, window: None, at: token.at, len: token.len })
+        Ok(Name { text, part: None, at: token.at, len: token.len })
     }
 
-    /// The window behind a name, if there is one.
-    fn window(&mut self, mut name: Name) -> Result<Name> {
+    /// The part of the trial behind a name, if there is one.
+    fn part(&mut self, mut name: Name) -> Result<Name> {
         let start = self.next;
         if self.take(&TokenKind::OpenWindow) {
+            if let TokenKind::Name(word) = self.peek().clone() {
+                name.part = Some(self.named_part(&word)?);
+                return Ok(name);
+            }
             let from = self.duration()?;
             if !self.take(&TokenKind::Dots) {
                 return Err(self.expected("`..` and the window's end"));
@@ -285,9 +295,37 @@ impl Parser<'_> {
                 let message = format!("the window {}..{} is empty", from.text, to.text);
                 return Err(self.spanning(start, message, "write the earlier time first"));
             }
-            name.window = Some(Span { from, to });
+            name.part = Some(PartText::Window(Span { from, to }));
         }
         Ok(name)
+    }
+
+    /// `drain]` or `batch 2]`.
+    fn named_part(&mut self, word: &str) -> Result<PartText> {
+        let part = match word {
+            "drain" => {
+                self.advance();
+                PartText::Drain
+            }
+            "batch" => {
+                self.advance();
+                let number = match &self.token().what {
+                    TokenKind::Literal(l) if l.quantity.kind == Kind::Plain => l.quantity.value,
+                    _ => return Err(self.expected("the number of a batch, as in `[batch 2]`")),
+                };
+                if number.fract() != 0.0 || !(1.0..=f64::from(u32::MAX)).contains(&number) {
+                    let message = "batches are numbered from 1".to_owned();
+                    return Err(self.error(self.token(), message, None));
+                }
+                self.advance();
+                PartText::Batch(number as u32)
+            }
+            _ => return Err(self.expected("a part of the trial: `10s..30s`, `batch 2` or `drain`")),
+        };
+        if !self.take(&TokenKind::CloseWindow) {
+            return Err(self.expected("`]`"));
+        }
+        Ok(part)
     }
 
     fn duration(&mut self) -> Result<Literal> {

@@ -1,13 +1,13 @@
 //! A number that is worked out of others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
-use super::check::Dim;
-use super::eval::{Numbers, range};
+use super::check::{Dim, check_names};
+use super::eval::{Known, Numbers, range};
 use super::{ExprError, Kind, NameRef, Num, names, parse};
 
-/// A checked sum, difference or product.
+/// A checked sum, difference, product or quotient.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    num: Num,
+    pub(super) num: Num,
 }
 
 impl Sum {
@@ -29,12 +29,35 @@ impl Sum {
         found
     }
 
+    /// Compares its names with the built-in ones and with `known`.
+    ///
+    /// # Errors
+    /// The first unknown name, with the nearest known one as a hint.
+    pub fn check_names<S: AsRef<str>>(&self, known: &[S]) -> Result<(), ExprError> {
+        check_names(&self.names(), known)
+    }
+
     /// What it is of, where `kind` tells what names are of; a name it does not know goes with all.
     ///
     /// # Errors
     /// The first two parts that do not go together.
     pub fn kind(&self, kind: &dyn Fn(&str) -> Option<Kind>) -> Result<Kind, ExprError> {
         self.num.dim(kind).map(kind_of)
+    }
+
+    /// What is known of its value.
+    pub fn known(&self, numbers: &dyn Numbers) -> Known {
+        let mut notes = Vec::new();
+        match range(&self.num, numbers, &mut notes) {
+            Some(known) if known.is_point() && known.low.is_finite() => {
+                Known::Is(known.low, kind_of(known.dim))
+            }
+            Some(known) if known.low.is_finite() && known.is_open() => {
+                Known::AtLeast(known.low, kind_of(known.dim))
+            }
+            _ if notes.is_empty() => Known::Unknown("it is not a finite number".to_owned()),
+            _ => Known::Unknown(notes.join("; ")),
+        }
     }
 
     /// Its value in the unit of its kind.
@@ -67,13 +90,13 @@ fn kind_of(dim: Dim) -> Kind {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Known, Window};
+    use super::super::Part;
     use super::*;
 
     struct Two;
 
     impl Numbers for Two {
-        fn number(&self, name: &str, _: Option<Window>) -> Known {
+        fn number(&self, name: &str, _: Option<Part>) -> Known {
             match name {
                 "a b.elapsed" => Known::Is(1500.0, Kind::Duration),
                 "drain" => Known::Is(500.0, Kind::Duration),
@@ -97,6 +120,15 @@ mod tests {
         check("'a b.elapsed' + drain", Ok((2000.0, Kind::Duration)));
         check("('a b.elapsed' - drain) * 2", Ok((2000.0, Kind::Duration)));
         check("ok", Ok((3.0, Kind::Plain)));
+        check("drain / ok", Ok((500.0 / 3.0, Kind::Duration)));
+        check("ok / drain", Ok((6.0, Kind::Rate)));
+        check("'a b.elapsed' / drain * 2", Ok((6.0, Kind::Plain)));
+        check("drain / (ok - 3)", Err("`ok - 3` may be 0, and nothing can be divided by 0"));
+        check("drain/ok", Ok((500.0 / 3.0, Kind::Duration)));
+        check(
+            "10MiB / drain",
+            Err("cannot divide `10MiB` (a size) and `drain` (a duration) in `10MiB / drain`"),
+        );
         check("elsewhere + 1", Err("`elsewhere` is unknown: nobody knows"));
         check("max", Err("`max` is at least 9.000 ms"));
         check(

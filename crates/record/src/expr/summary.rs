@@ -1,15 +1,13 @@
 //! The numbers of a finished trial, from its summary, its ticks and its interval histograms.
 
-use super::names::{COMPONENT_FIGURES, FIGURES};
-use super::{Kind, Known, Numbers, Window};
+use super::names::{COMPONENT_FIGURES, FIGURES, component_number};
+use super::{Kind, Known, Numbers, Part, Window};
 use crate::histogram::Histogram;
 use crate::hlog::Interval;
 use crate::load::{Counts, Tick};
 use crate::numbers::samples_needed;
 use crate::outcome::{Failure, Failures};
-use crate::summary::{
-    ComponentSummary, Distribution, PERCENTILES, ProbeSummary, Requests, Summary, TagSummary,
-};
+use crate::summary::{Distribution, PERCENTILES, ProbeSummary, Requests, Summary, TagSummary};
 use crate::units::format_count;
 
 /// A second of the record belongs to a window that it overshoots by no more than this.
@@ -37,6 +35,18 @@ impl<'a> SummaryNumbers<'a> {
     /// The same with the histograms that windows of times need.
     pub fn with_intervals(self, intervals: &'a [Interval]) -> Self {
         SummaryNumbers { intervals: Some(intervals), ..self }
+    }
+
+    /// From the start of a batch (from 1) to its end, by its ticks.
+    ///
+    /// # Errors
+    /// The batch did not run, in words.
+    pub fn batch(&self, number: u32) -> Result<Window, String> {
+        let of = self.ticks.iter().filter(|t| t.batch + 1 == number);
+        let window = of
+            .map(|t| Window { from_s: t.from_s, to_s: t.to_s })
+            .reduce(|a, b| Window { from_s: a.from_s.min(b.from_s), to_s: a.to_s.max(b.to_s) });
+        window.ok_or_else(|| format!("there was no batch {number}"))
     }
 
     /// A number of the whole trial; `None` when there is no such name.
@@ -72,7 +82,8 @@ impl<'a> SummaryNumbers<'a> {
             "concurrency" => Known::Is(s.concurrency_mean, Kind::Plain),
             _ => {
                 let number = || self.of_tag(name).or_else(|| self.of_number(name));
-                return number().or_else(|| self.of_probe(name)).or_else(|| self.of_component(name));
+                let system = || self.of_probe(name).or_else(|| self.of_component(name));
+                return number().or_else(system).or_else(|| self.of_figure(name));
             }
         })
     }
@@ -127,6 +138,13 @@ impl<'a> SummaryNumbers<'a> {
         };
         let why = if failed > 0 { "the probe failed" } else { "the probe was never read" };
         Some(optional(value, Kind::Plain, why))
+    }
+
+    fn of_figure(&self, name: &str) -> Option<Known> {
+        let figure = self.summary.figures.get(name)?;
+        let kinds = [Kind::Duration, Kind::Bytes, Kind::Rate, Kind::Percent];
+        let kind = kinds.into_iter().find(|kind| kind.unit() == figure.unit).unwrap_or(Kind::Plain);
+        Some(figure.known(kind))
     }
 
     fn of_component(&self, name: &str) -> Option<Known> {
@@ -217,10 +235,15 @@ impl<'a> SummaryNumbers<'a> {
 }
 
 impl Numbers for SummaryNumbers<'_> {
-    fn number(&self, name: &str, window: Option<Window>) -> Known {
-        let found = match window {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
+        let found = match part {
             None => self.whole(name),
-            Some(window) => self.within(name, window),
+            Some(Part::Window(window)) => self.within(name, window),
+            Some(Part::Batch(number)) => match self.batch(number) {
+                Ok(window) => self.within(name, window),
+                Err(why) => self.whole(name).map(|_| Known::Unknown(why)),
+            },
+            Some(Part::Drain) => self.whole(name).map(|_| no_window()),
         };
         found.unwrap_or_else(|| Known::Unknown("the trial has no figure of that name".to_owned()))
     }
@@ -312,28 +335,5 @@ fn tag_number(tag: &TagSummary, name: &str) -> Option<Known> {
     match FIGURES.contains(&figure) {
         true => Some(known_figure(distribution, figure, least)),
         false => counted(name, &tag.requests, &tag.failures),
-    }
-}
-
-fn component_number(c: &ComponentSummary, figure: &str) -> Option<f64> {
-    let count = |n: Option<u64>| n.map(|n| n as f64);
-    match figure {
-        "cpu" | "cpu.mean" => c.cpu_percent.mean,
-        "cpu.max" => c.cpu_percent.max,
-        "cpu_time" => c.cpu_s.map(|s| s * 1000.0),
-        "throttled" => c.throttled_s.map(|s| s * 1000.0),
-        "memory" | "memory.max" => c.memory_bytes.max,
-        "memory.mean" => c.memory_bytes.mean,
-        "memory.last" => c.memory_bytes.last,
-        "memory.limit" => count(c.memory_bytes.limit),
-        "net.in" => count(c.net_bytes.received),
-        "net.out" => count(c.net_bytes.sent),
-        "block.read" => count(c.block_bytes.read),
-        "block.written" => count(c.block_bytes.written),
-        "pids" => count(c.pids_max),
-        "open_files" => count(c.open_files_max),
-        "oom_kills" => count(c.oom_kills),
-        "restarts" => Some(c.restarts as f64),
-        _ => None,
     }
 }

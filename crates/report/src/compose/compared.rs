@@ -111,7 +111,7 @@ fn how_words(comparison: &Comparison) -> String {
 }
 
 fn label(row: &Row) -> String {
-    figures::percentile_label_of(row.id)
+    row.metric.title()
 }
 
 /// By how much.
@@ -185,9 +185,9 @@ pub fn table(comparison: &Comparison) -> Table {
         });
         let around = r.effect.and_then(|e| e.interval);
         vec![
-            Cell { detail: Some(r.about.to_owned()), ..Cell::new(label(r)) },
-            ranged(&r.base, r.unit),
-            ranged(&r.other, r.unit),
+            Cell { detail: Some(r.metric.about.to_string()), ..Cell::new(label(r)) },
+            ranged(&r.base, r.metric.unit),
+            ranged(&r.other, r.metric.unit),
             Cell::new(effect),
             Cell {
                 detail: around.map(|i| figures::percent(i.confidence)),

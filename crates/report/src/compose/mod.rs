@@ -135,7 +135,7 @@ fn compare(findings: &Findings<'_>, title: &str, ids: &[&str]) -> Block {
     Block::Compare(Compare {
         title: title.to_owned(),
         unit: metrics.first().map_or(Unit::Number, |m| m.unit),
-        figures: metrics.iter().map(|m| figures::percentile_label(m.id)).collect(),
+        figures: metrics.iter().map(|m| m.title()).collect(),
         // Bars of a count must start at zero; times that span decades are told apart only by a logarithm.
         logarithmic: metrics.len() > 1 && least > 0.0 && most / least > 30.0,
         rows,

@@ -20,14 +20,15 @@ pub fn figures(findings: &Findings<'_>) -> Table {
         let is_some = |s: &Summary| !matches!(m.of(s), Value::Known(0.0) | Value::Nothing);
         cases.iter().flat_map(|c| c.summaries()).any(is_some)
     };
-    let own = metric::OWN.into_iter().filter(|m| match m.id {
+    let own = metric::OWN.into_iter().filter(|m| match &*m.id {
         "dropped" | "in_flight" => happened(m),
         "stragglers" | "tail" => cases.iter().flat_map(|c| c.summaries()).any(Summary::has_tail),
         _ => true,
     });
     let failures = metric::failures().filter(happened);
     let rows = metric::SIEGE.into_iter().chain(own).chain(failures).map(|m| {
-        let name = Cell { detail: Some(m.about.to_owned()), ..Cell::new(figures::percentile_label_of(m.id)) };
+        let name =
+            Cell { detail: Some(m.about.to_string()), ..Cell::new(figures::percentile_label_of(&m.id)) };
         std::iter::once(name).chain(cases.iter().map(|c| figure_cell(c, &m))).collect()
     });
     let trials = cases.iter().map(|c| c.summaries().count()).max().unwrap_or(0);
@@ -140,7 +141,7 @@ pub fn after(findings: &Findings<'_>) -> Option<Table> {
     if described.is_empty() {
         return None;
     }
-    let head = described.iter().map(|m| match m.id {
+    let head = described.iter().map(|m| match &*m.id {
         "lost_min" => "lost, at least".to_owned(),
         "lost_max" => "lost, at most".to_owned(),
         id => id.to_owned(),

@@ -440,6 +440,7 @@ pub fn run(name: &str, specs: &[Spec], trials: u32, expect: &[&str]) -> RunRecor
         cases: specs.iter().enumerate().map(facts).collect(),
         trials,
         expect: expect.iter().map(|e| (*e).to_owned()).collect(),
+        figures: Vec::new(),
         derive: Vec::new(),
         quick: false,
         search: None,

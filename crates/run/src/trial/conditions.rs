@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use loadlab_record::event::Event;
-use loadlab_record::expr::{Expr, Kind, Known, Numbers, SummaryNumbers, built_in_kind, component_names};
-use loadlab_record::load::Window;
+use loadlab_record::expr::{
+    Expr, Kind, Known, Numbers, Part, SummaryNumbers, built_in_kind, component_names,
+};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, ProbeSummary, Summary};
 
@@ -75,13 +76,13 @@ pub struct LiveMetrics<'a> {
 }
 
 impl Numbers for LiveMetrics<'_> {
-    fn number(&self, name: &str, window: Option<Window>) -> Known {
+    fn number(&self, name: &str, part: Option<Part>) -> Known {
         if let Some(why) = self.readings.failure(name) {
             return Known::Unknown(why.to_owned());
         }
-        match (window, self.readings.last(name)) {
+        match (part, self.readings.last(name)) {
             (None, Some(value)) => Known::Is(value, Kind::Plain),
-            _ => SummaryNumbers::new(self.summary, &[]).number(name, window),
+            _ => SummaryNumbers::new(self.summary, &[]).number(name, part),
         }
     }
 

@@ -11,7 +11,7 @@ use loadlab_load::run::{Control, LoadEvent, Origin, Outcome, Second, Totals};
 use loadlab_load::{LoadSpec, Model, run};
 use loadlab_record::event::EventKind;
 use loadlab_record::example::Example;
-use loadlab_record::expr::{Expr, Kind, kind_of};
+use loadlab_record::expr::{Expr, Figure, Kind, kind_of};
 use loadlab_record::hlog::Interval;
 use loadlab_record::ids::{IdLine, IdSet};
 use loadlab_record::load::{Counts, InWindow, Measured, Series, Tick, Window};
@@ -37,6 +37,8 @@ pub struct Order<'a> {
     pub stop_when: &'a [Expr],
     /// These will be asked of it afterwards.
     pub expect: &'a [Expr],
+    /// So will these.
+    pub figures: &'a [Figure],
     /// Its warm-up is to be found and left out.
     pub is_warmup_found: bool,
     /// Where it stands in the trial.
@@ -83,7 +85,7 @@ pub fn measure(
         throttled_before: own_usage::throttled_ns(),
         system: SystemFigures::of(order.stop_when),
         asks_times: order.stop_when.iter().any(asks_times),
-        asks_windows: order.expect.iter().any(asks_windows),
+        asks_windows: order.asks_windows(),
     };
     let control = measuring.control.clone();
     let result = run(order.spec, &control, order.origin, &mut |event| {
@@ -125,13 +127,17 @@ struct Measuring<'a> {
     system: SystemFigures,
     /// A stop condition asks for a duration.
     asks_times: bool,
-    /// An expectation asks for a part of the load.
+    /// An expectation or a figure asks for a part of the load.
     asks_windows: bool,
 }
 
-/// Whether an expression asks for a part of the load, which takes each second's histograms.
-fn asks_windows(expr: &Expr) -> bool {
-    expr.names().iter().any(|name| name.window.is_some())
+impl Order<'_> {
+    /// Whether an expression asks for a part of the load, which takes each second's histograms.
+    fn asks_windows(&self) -> bool {
+        let expected = self.expect.iter().flat_map(Expr::names);
+        let names = expected.chain(self.figures.iter().flat_map(|f| f.sum.names()));
+        names.into_iter().any(|name| name.part.is_some())
+    }
 }
 
 /// Whether an expression asks for a duration. Unknown names do, for all that is known.
@@ -183,7 +189,7 @@ impl Measuring<'_> {
             }
         };
         second.window.all().into_iter().for_each(|(series, histogram)| keep(series, histogram));
-        for (tag, measured) in second.by_tag.iter().filter(|_| self.order.is_warmup_found) {
+        for (tag, measured) in &second.by_tag {
             measured.all().into_iter().for_each(|(series, h)| keep(&format!("tag.{tag}.{series}"), h));
         }
     }

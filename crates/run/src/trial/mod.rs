@@ -21,7 +21,7 @@ use loadlab_load::target::names::Names;
 use loadlab_plan::{self as plan, Case};
 use loadlab_record::Secrets;
 use loadlab_record::event::EventKind;
-use loadlab_record::expr::Expr;
+use loadlab_record::expr::{Expr, Figure};
 use loadlab_record::sample::Sample;
 use loadlab_record::summary::{Ended, LoadFacts, Loss, Summary};
 use loadlab_system::{
@@ -54,6 +54,8 @@ pub struct Conditions {
     pub stop_when: Vec<Expr>,
     /// The work is done when this holds.
     pub drain: Option<Expr>,
+    /// The figures that matter, each worked out of numbers alone.
+    pub figures: Vec<Figure>,
 }
 
 /// What a trial needs to know.
@@ -487,6 +489,7 @@ impl Trial<'_> {
         planned.cpu_limits = cpu_limits(self.case);
         planned.order = self.case.system.components.iter().map(|c| c.name.clone()).collect();
         planned.cores = crate::host::cores();
+        planned.figures.clone_from(&self.conditions.figures);
         let ended = match state.trouble() {
             _ if state.cancel.is_cancelled() => Ended::Interrupted,
             Some(_) => Ended::Broken,
@@ -661,7 +664,8 @@ fn one_batch(
     match &load.sends {
         Sends::Requests(spec) => {
             let (expect, is_warmup_found) = (conditions.expect.as_slice(), load.is_warmup_found);
-            let order = Order { spec, facts, stop_when, expect, is_warmup_found, origin };
+            let figures = conditions.figures.as_slice();
+            let order = Order { spec, facts, stop_when, expect, figures, is_warmup_found, origin };
             measure(&order, actor.state, Some(&actor.site.notices), actor.emit)
         }
         Sends::Program(program) => Run { program, facts, stop_when, origin }.measure(actor),

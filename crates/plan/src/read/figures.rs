@@ -1,0 +1,219 @@
+//! Reads `figures`: names for the numbers that matter. Their language is that of conditions.
+
+use loadlab_record::expr::{self, ExprError, Figure, Kind, Sum};
+use loadlab_record::figure::Better;
+
+use crate::keys;
+use crate::model::spec::FigureSpec;
+use crate::read::reader::{Fields, Reader, Scalar};
+use crate::text::error::Problem;
+use crate::text::node::{Entry, Node, Value};
+use crate::text::shorten::shorten;
+use crate::text::span::Span;
+
+/// Longest name, in characters.
+const MAX_NAME: usize = 80;
+/// Longest unit, in characters.
+const MAX_UNIT: usize = 20;
+
+/// Names that a case knows, and what they are of.
+pub(crate) struct Known {
+    /// All but the built-in ones.
+    pub names: Vec<String>,
+    /// Those of probes, which may look like others.
+    pub probes: Vec<String>,
+    /// The figures of the plan that were read.
+    pub figures: Vec<Figure>,
+}
+
+impl Known {
+    /// What a name is of.
+    pub fn kind(&self, name: &str) -> Option<Kind> {
+        if let Some(figure) = self.figures.iter().find(|f| f.name == name) {
+            return Some(figure.kind);
+        }
+        let probe = self.probes.iter().any(|p| p == name) && expr::built_in_kind(name).is_none();
+        if probe { Some(Kind::Plain) } else { expr::kind_of(name) }
+    }
+
+    /// Names that conditions may use.
+    pub fn all_names(&self) -> Vec<&str> {
+        self.names.iter().map(String::as_str).chain(self.figures.iter().map(|f| f.name.as_str())).collect()
+    }
+}
+
+/// Reads all of them in order. A figure may ask for those before it, which `known` learns as they are read; without it,
+/// something else is wrong with the plan, and names cannot be checked.
+pub(crate) fn read(
+    r: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    mut known: Option<&mut Known>,
+) -> Vec<FigureSpec> {
+    let Some(node) = fields.get("figures") else { return Vec::new() };
+    let mut all = Vec::new();
+    for entry in r.map(node, "a map of figures by name, such as `{ peak memory: service.memory.max }`") {
+        check_name(r, entry);
+        let (value, own) = match &entry.value.value {
+            Value::Map(_) => match r.fields(&entry.value, &keys::FIGURE, entry.key_span) {
+                Some(own) => (own.get("value"), Some(own)),
+                None => continue,
+            },
+            _ => (Some(&entry.value), None),
+        };
+        let Some((node, scalar)) =
+            value.and_then(|n| Some((n, r.scalar(n, "a number such as `p99` or `db.cpu_time / ok`")?)))
+        else {
+            continue;
+        };
+        let checked = Sum::parse(&scalar.text).and_then(|sum| match known.as_deref() {
+            Some(known) => Ok((check(&sum, known, &entry.key)?, sum)),
+            None => Ok((Kind::Plain, sum)),
+        });
+        let (kind, sum) = match checked {
+            Ok(checked) => checked,
+            Err(error) => {
+                wrong(r, node, &scalar, error);
+                continue;
+            }
+        };
+        let mut spec = FigureSpec {
+            name: entry.key.clone(),
+            value: scalar.text.clone(),
+            kind,
+            unit: None,
+            better: better_of(&sum, kind),
+            about: None,
+        };
+        if let Some(own) = own {
+            read_rest(r, &own, &mut spec, known.is_some());
+        }
+        if let (Some(known), Ok(sum)) = (known.as_deref_mut(), Sum::parse(&spec.value)) {
+            let taken = known.names.contains(&spec.name) || expr::built_in_kind(&spec.name).is_some();
+            if taken && spec.value.trim() != spec.name {
+                let message = format!("`{}` already is a name in conditions", shorten(&spec.name));
+                r.push(Problem::new(entry.key_span, message).hint("call the figure something else"));
+            }
+            let sum = sum.with_figures(&known.figures);
+            known.figures.push(Figure { name: spec.name.clone(), sum, kind: spec.kind });
+        }
+        all.push(spec);
+    }
+    all
+}
+
+fn check_name(r: &mut Reader<'_>, entry: &Entry) {
+    let name = &entry.key;
+    let wrong = name.trim().is_empty() || name.trim() != name || name.chars().count() > MAX_NAME;
+    if wrong || name.chars().any(|c| c.is_control() || matches!(c, '"' | '\'')) {
+        let message = format!("`{}` is no name for a figure", shorten(name));
+        let hint = format!("one line of 1 to {MAX_NAME} characters, without quotes");
+        r.push(Problem::new(entry.key_span, message).hint(hint));
+    }
+}
+
+/// What it is of.
+fn check(sum: &Sum, known: &Known, own_name: &str) -> Result<Kind, ExprError> {
+    let names = known.all_names();
+    sum.check_names(&names).map_err(|error| {
+        let itself = sum.names().iter().any(|n| n.text == own_name && n.at == error.at);
+        let hint = if itself { Some("a figure may ask for those before it".to_owned()) } else { error.hint };
+        ExprError { hint, ..error }
+    })?;
+    sum.kind(&|name| known.kind(name))
+}
+
+/// `unit`, `better` and `about`.
+fn read_rest(r: &mut Reader<'_>, own: &Fields<'_>, spec: &mut FigureSpec, is_kind_known: bool) {
+    match r.choice(own, "better") {
+        Some("more") => spec.better = Better::More,
+        Some("less") => spec.better = Better::Less,
+        Some(_) => spec.better = Better::Neither,
+        None => {}
+    }
+    spec.about = r.text(own, "about");
+    let Some(unit) =
+        own.get("unit").and_then(|node| r.scalar(node, "a unit such as `ms`, `MiB` or `documents`"))
+    else {
+        return;
+    };
+    let is_one = (1..=MAX_UNIT).contains(&unit.text.chars().count())
+        && !unit.text.starts_with(|c: char| c.is_ascii_digit())
+        && !unit.text.chars().any(char::is_control);
+    if !is_one {
+        let message = format!("`{}` is no unit", shorten(&unit.text));
+        let hint = format!("`ms`, `MiB`, `%`, or a word of at most {MAX_UNIT} characters");
+        return r.wrong(&unit, message, Some(hint));
+    }
+    let of_unit = match unit.text.as_str() {
+        "%" => Some(Kind::Fraction),
+        text => expr::kind_of_unit(text),
+    };
+    match of_unit {
+        _ if !is_kind_known => {}
+        None if spec.kind == Kind::Plain => spec.unit = Some(unit.text),
+        // A ratio, of which 1 is 100 %, as it is of errors.
+        Some(Kind::Fraction) if spec.kind == Kind::Plain => spec.kind = Kind::Fraction,
+        // A probe's number has no unit of its own: this is the one it is in.
+        Some(kind) if spec.kind == Kind::Plain => {
+            spec.value = format!("({}) * 1{}", spec.value, unit.text);
+            spec.kind = kind;
+        }
+        Some(kind) if kind == spec.kind || kind == Kind::Fraction && spec.kind == Kind::Percent => {}
+        _ => {
+            let message = format!(
+                "`{}` is {}, not {}",
+                shorten(&spec.value),
+                spec.kind.describe(),
+                shorten(&unit.text)
+            );
+            let hint = "leave `unit` out: it is for numbers that have none of their own".to_owned();
+            r.wrong(&unit, message, Some(hint));
+        }
+    }
+    if spec.better == Better::Neither && r.choice(own, "better").is_none() {
+        spec.better = better_of_kind(spec.kind);
+    }
+}
+
+/// Which way a number is better, as far as its name or what it is of tells.
+fn better_of(sum: &Sum, kind: Kind) -> Better {
+    let more = ["goodput", "rate", "ok", "availability", "accepted", "persisted"];
+    let less = ["failed", "dropped", "in_flight", "unanswered", "doubled", "lost", "oom_kills", "restarts"];
+    let text = sum.to_string();
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let is_failure = loadlab_record::Failure::ALL.into_iter().any(|f| f.name() == last);
+    match last {
+        _ if more.contains(&last) => Better::More,
+        _ if less.contains(&last) || is_failure => Better::Less,
+        _ => better_of_kind(kind),
+    }
+}
+
+fn better_of_kind(kind: Kind) -> Better {
+    match kind {
+        Kind::Duration | Kind::Bytes | Kind::Percent | Kind::Fraction => Better::Less,
+        Kind::Rate => Better::More,
+        Kind::Plain => Better::Neither,
+    }
+}
+
+/// Puts a mistake at its part of the text, where that part can be found in the plan as it is.
+pub(crate) fn wrong(r: &mut Reader<'_>, node: &Node, scalar: &Scalar, error: ExprError) {
+    let whole = r.sources.slice(node.span);
+    let mut at = scalar.clone();
+    match whole.find(&scalar.text) {
+        Some(offset) if !scalar.text.is_empty() => {
+            let start = scalar.span.start + (offset + error.at.min(scalar.text.len())) as u32;
+            let end = (start + error.len as u32).min(scalar.span.end);
+            at.span = Span { start, end: end.max(start), ..scalar.span };
+        }
+        _ => {}
+    }
+    // A value of the matrix is only a part of the text: the text is where to look.
+    let origin = at.origin.take();
+    let mut problem = Problem::new(at.span, error.message).maybe_hint(error.hint);
+    if let Some(origin) = origin {
+        problem = problem.related(format!("this value is part of it: `{}`", r.sources.slice(origin)), origin);
+    }
+    r.push(problem);
+}

@@ -1,0 +1,85 @@
+//! Figures of a plan: names for numbers that are worked out of others. Where a condition asks for one, what it stands for
+//! is put behind its name.
+
+use super::{Cond, Expr, Kind, Known, Num, Sum};
+use crate::figure::FigureValue;
+
+/// A name for a number that is worked out of others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// Its name.
+    pub name: String,
+    /// How it is worked out.
+    pub sum: Sum,
+    /// What it is of.
+    pub kind: Kind,
+}
+
+impl Expr {
+    /// The condition with these figures behind their names. It reads as before.
+    pub fn with_figures(&self, figures: &[Figure]) -> Expr {
+        Expr { root: self.root.with_figures(figures) }
+    }
+}
+
+impl Sum {
+    /// The number with these figures behind their names. It reads as before.
+    pub fn with_figures(&self, figures: &[Figure]) -> Sum {
+        Sum { num: self.num.with_figures(figures) }
+    }
+}
+
+impl Cond {
+    fn with_figures(&self, figures: &[Figure]) -> Cond {
+        let all = |conds: &[Cond]| conds.iter().map(|c| c.with_figures(figures)).collect();
+        match self {
+            Cond::And(conds) => Cond::And(all(conds)),
+            Cond::Or(conds) => Cond::Or(all(conds)),
+            Cond::Compare(comparison) => {
+                let mut comparison = comparison.clone();
+                for side in [&mut comparison.left, &mut comparison.right] {
+                    *side = side.with_figures(figures);
+                }
+                Cond::Compare(comparison)
+            }
+            Cond::Steady(..) => self.clone(),
+        }
+    }
+}
+
+impl Num {
+    fn with_figures(&self, figures: &[Figure]) -> Num {
+        let all =
+            |parts: &[(bool, Num)]| parts.iter().map(|(by, n)| (*by, n.with_figures(figures))).collect();
+        match self {
+            Num::Name(name) if name.part.is_none() => {
+                let found = figures.iter().find(|f| f.name == name.text);
+                found.map_or_else(|| self.clone(), |f| Num::Figure(name.clone(), Box::new(f.sum.num.clone())))
+            }
+            Num::Sum(terms) => Num::Sum(all(terms)),
+            Num::Product(factors) => Num::Product(all(factors)),
+            Num::Literal(_) | Num::Name(_) | Num::Figure(..) => self.clone(),
+        }
+    }
+}
+
+impl FigureValue {
+    /// What is known of a figure that is of a kind.
+    pub fn of(known: Known, kind: Kind) -> FigureValue {
+        let unit = kind.unit().to_owned();
+        match known {
+            Known::Is(value, _) => FigureValue { value: Some(value), unit, ..FigureValue::default() },
+            Known::AtLeast(value, _) => FigureValue { at_least: Some(value), unit, ..FigureValue::default() },
+            Known::Unknown(why) => FigureValue { note: Some(why), unit, ..FigureValue::default() },
+        }
+    }
+
+    /// What is known of it, for conditions and other figures.
+    pub fn known(&self, kind: Kind) -> Known {
+        match (self.value, self.at_least) {
+            (Some(value), _) => Known::Is(value, kind),
+            (None, Some(value)) => Known::AtLeast(value, kind),
+            (None, None) => Known::Unknown(self.note.clone().unwrap_or_else(|| "it is not known".to_owned())),
+        }
+    }
+}
