@@ -23,22 +23,8 @@ pub struct Document {
     pub cases: Vec<CaseLink>,
     /// Its sections, in order.
     pub sections: Vec<Section>,
-}
-
-impl Document {
-    /// What fits at the end of a run on a terminal: the answer, the cases side by side, the doubts. With a single
-    /// case its own section stays; how it was made is in the other forms.
-    pub fn brief(mut self) -> Document {
-        // Of a search the way is what people want to see; its levels are in the other forms.
-        if self.sections.iter().any(|s| s.id == "search") {
-            self.sections.retain(|s| s.id == "search" || s.id == "doubts");
-            self.cases.clear();
-            return self;
-        }
-        let one = self.cases.len() == 1;
-        self.sections.retain(|s| s.id != "made" && (one || s.case.is_none()));
-        self
-    }
+    /// It is the short form, for the end of a run on a terminal: of a table the columns that fit.
+    pub is_brief: bool,
 }
 
 /// A word and what there is to say about it.
@@ -66,8 +52,6 @@ pub struct CaseLink {
     pub verdict: Verdict,
     /// Id of its section.
     pub section: String,
-    /// Its headline figures in a line.
-    pub line: String,
 }
 
 /// A section.
@@ -79,8 +63,17 @@ pub struct Section {
     pub title: String,
     /// Set for the section of a case: its verdict.
     pub case: Option<Verdict>,
+    /// It is folded away where a form can fold.
+    pub is_folded: bool,
     /// What it holds.
     pub blocks: Vec<Block>,
+}
+
+impl Section {
+    /// One that is of no single case, and open.
+    pub fn new(id: &str, title: &str, blocks: Vec<Block>) -> Section {
+        Section { id: id.to_owned(), title: title.to_owned(), case: None, is_folded: false, blocks }
+    }
 }
 
 /// A piece of a section.
@@ -96,6 +89,12 @@ pub enum Block {
     Remarks(Vec<Remark>),
     /// A table.
     Table(Table),
+    /// Cases by the figures that matter.
+    Cases(CaseTable),
+    /// The same where two axes or more vary.
+    Grids(Grids),
+    /// The system, a drawing a case.
+    System(Vec<Drawing>),
     /// Figures of every case side by side, drawn.
     Compare(Compare),
     /// Ratios with their intervals, drawn against what counts as the same.
@@ -373,4 +372,153 @@ pub struct Band {
     pub to_s: f64,
     /// What it is: `warm-up`, `pause`, `drain`.
     pub text: String,
+}
+
+/// Cases side by side: a row a case, a column for each figure that matters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseTable {
+    /// Heads of the columns that tell cases apart.
+    pub labels: Vec<String>,
+    /// Heads of the figures.
+    pub figures: Vec<FigureHead>,
+    /// In order.
+    pub rows: Vec<CaseRow>,
+    /// What a reader must know about it.
+    pub note: Option<String>,
+}
+
+/// A figure's head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FigureHead {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// Its bars are drawn by logarithm.
+    pub is_logarithmic: bool,
+    /// It has bars.
+    pub has_bars: bool,
+}
+
+/// A case in its table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CaseRow {
+    /// As many as the table has.
+    pub labels: Vec<String>,
+    /// Id of its section.
+    pub section: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// The others are compared with it.
+    pub is_base: bool,
+    /// One for each figure.
+    pub figures: Vec<FigureCell>,
+    /// What held it back, in a few words.
+    pub bottleneck: String,
+}
+
+/// A figure of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FigureCell {
+    /// The median.
+    pub text: String,
+    /// Smallest … largest.
+    pub range: Option<String>,
+    /// Length of its bar, 0 to 1.
+    pub share: Option<f64>,
+    /// It is at least this.
+    pub is_open: bool,
+    /// How it differs from the base, and how to take that.
+    pub difference: Option<(String, Weight)>,
+}
+
+/// Cases of two axes: a grid for each figure that matters, and for each combination of further axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grids {
+    /// The axis that runs down.
+    pub down: String,
+    /// The axis that runs across.
+    pub across: String,
+    /// Its values, downwards.
+    pub rows: Vec<String>,
+    /// The other one's, from left to right.
+    pub columns: Vec<String>,
+    /// In the order of the figures.
+    pub grids: Vec<Grid>,
+}
+
+/// A figure over two axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grid {
+    /// The figure.
+    pub figure: String,
+    /// Values of the axes that it is for; empty where there are no others.
+    pub facet: String,
+    /// By row and column; `None` where there is no such case.
+    pub cells: Vec<Vec<Option<GridCell>>>,
+}
+
+/// A case in a grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GridCell {
+    /// The median.
+    pub text: String,
+    /// Smallest … largest.
+    pub range: Option<String>,
+    /// How much it is of the most, 0 to 1.
+    pub share: Option<f64>,
+    /// Id of its section.
+    pub section: String,
+    /// Its verdict.
+    pub verdict: Verdict,
+}
+
+/// The system under test in one case: who asks whom, and what each uses of what it may.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drawing {
+    /// The case.
+    pub case: String,
+    /// In the order of the request's way: each layer is asked by those before it.
+    pub layers: Vec<Vec<Node>>,
+    /// Who asks whom, by names of nodes.
+    pub edges: Vec<Edge>,
+}
+
+/// A component, or replicas of one, or loadlab.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Its name; of replicas what their names have in common.
+    pub name: String,
+    /// How many it stands for.
+    pub replicas: usize,
+    /// CPU and memory, with limits where there are any.
+    pub gauges: Vec<Gauge>,
+    /// In a few words: what the load is, or why it is the bottleneck.
+    pub note: Option<String>,
+    /// It held the case back.
+    pub is_bottleneck: bool,
+}
+
+/// How much of something is used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gauge {
+    /// Of what: `CPU`, `memory`.
+    pub name: String,
+    /// In words: `78 % of 100 %`.
+    pub text: String,
+    /// Of its limit, or of the most that any component uses, 0 to 1.
+    pub share: f64,
+}
+
+/// Who asks whom.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// Name of a node.
+    pub from: String,
+    /// Name of a node.
+    pub to: String,
+    /// `9.8 waiting of 10 connections`; empty where nobody looked.
+    pub text: String,
+    /// It held the case back.
+    pub is_bottleneck: bool,
 }

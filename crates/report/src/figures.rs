@@ -37,12 +37,13 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A percentage of one core: `6.25 %`, `104 %`.
+/// A percentage of one core: `6.25 %`, `62.5 %`, `104 %`.
 pub fn cpu_percent(value: f64) -> String {
     match value {
         0.0 => "0 %".to_owned(),
         v if v.abs() < 0.01 => "< 0.01 %".to_owned(),
-        v if v.abs() < 100.0 => format!("{v:.2} %"),
+        v if v.abs() < 10.0 => format!("{v:.2} %"),
+        v if v.abs() < 100.0 => format!("{v:.1} %"),
         v => format!("{v:.0} %"),
     }
 }

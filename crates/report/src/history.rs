@@ -294,6 +294,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         id: format!("trend-{}", i + 1),
         title: one.titled(case, all.len()),
         case: None,
+        is_folded: false,
         blocks: trend_blocks(one, case, all.len(), metrics),
     };
     Document {
@@ -322,6 +323,7 @@ pub fn trend(runs: &[Listed], metrics: &[Metric], wanted: &dyn Fn(&str) -> bool)
         verdict: Verdict::None,
         cases: Vec::new(),
         sections: cases.iter().enumerate().map(section).collect(),
+        is_brief: false,
     }
 }
 

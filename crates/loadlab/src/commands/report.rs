@@ -74,5 +74,5 @@ pub fn page_of(dir: &std::path::Path) -> Option<String> {
 /// The end of a run, for standard output.
 pub fn brief(run: &RunRecord) -> String {
     let (width, colour) = (output::out_width(), output::out_has_colour());
-    loadlab_report::text(&loadlab_report::compose(run).brief(), width, colour)
+    loadlab_report::text(&loadlab_report::brief(run), width, colour)
 }

@@ -43,7 +43,13 @@ pub fn section(index: usize, case: &CaseFindings<'_>, order: &Order<'_>) -> Sect
     }
     blocks.extend(remarks::events(case));
     blocks.extend(remarks::examples(case));
-    Section { id: case_id(index), title: case.case.facts.name.clone(), case: Some(case.verdict), blocks }
+    Section {
+        id: case_id(index),
+        title: case.case.facts.name.clone(),
+        case: Some(case.verdict),
+        is_folded: false,
+        blocks,
+    }
 }
 
 fn charts_heading(case: &CaseFindings<'_>) -> String {

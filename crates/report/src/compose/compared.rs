@@ -30,6 +30,7 @@ pub fn document(comparisons: &[Comparison]) -> Document {
     let moved: Vec<String> = comparisons.iter().filter_map(moved).collect();
     let moved = (!moved.is_empty()).then(|| Fact::new("First bottleneck", moved.join(" ")));
     Document {
+        is_brief: false,
         title,
         subtitle: "Ratios are second over first: 1.10 × is 10 % more".into(),
         answer: found.into_iter().chain(moved).chain(how).collect(),
@@ -47,7 +48,7 @@ fn section((index, comparison): (usize, &Comparison), one_of_many: bool) -> Sect
     let mut blocks: Vec<Block> = ratios(comparison).map(Block::Ratios).into_iter().collect();
     blocks.push(Block::Table(table(comparison)));
     blocks.extend(remarks(comparison).map(Block::Remarks));
-    Section { id: format!("comparison-{}", index + 1), title, case: None, blocks }
+    Section { id: format!("comparison-{}", index + 1), title, case: None, is_folded: false, blocks }
 }
 
 /// Comparisons as a part of a run's report.

@@ -47,7 +47,7 @@ pub fn section(run: &RunRecord) -> Section {
         blocks.push(Block::Remarks(notes.collect()));
     }
     blocks.push(Block::Folded { title: format!("The plan ({})", m.plan_path), text: m.plan_text.clone() });
-    Section { id: "made".into(), title: "Setup".into(), case: None, blocks }
+    Section { is_folded: true, ..Section::new("made", "Setup", blocks) }
 }
 
 fn facts(run: &RunRecord) -> Vec<Fact> {

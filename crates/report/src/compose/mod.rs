@@ -1,53 +1,117 @@
 //! Record → document: what a report says, in which order, whatever form it takes.
 //!
-//! The answer comes first, then all cases side by side, then each case, then every doubt, and last how the
-//! run was made. Pure: the same record gives the same document.
+//! The answer comes first, then the system, drawn, then all cases by the figures that matter, components, steps, then each
+//! case, then every doubt, and last all figures and how the run was made. Pure: the same record gives the same document.
 
 mod case;
+mod cases;
 mod charts;
 pub mod compared;
+mod components;
+mod differences;
 mod made;
 mod remarks;
 mod scalability;
 mod search;
 mod shapes;
 mod sockets;
+mod steps;
+mod system;
 mod tables;
 
 use loadlab_analysis::case::{CaseFindings, Spread};
 use loadlab_analysis::findings::{Findings, findings};
-use loadlab_analysis::metric::{self, Metric, Unit, Value};
+use loadlab_analysis::metric::{self, Metric, Unit};
 use loadlab_record::store::RunRecord;
 use loadlab_record::summary::Verdict;
 
-use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Section};
+use crate::document::{Block, CaseLink, Cell, Compare, Document, Fact, Point, Remark, Section};
 use crate::figures;
 
 /// The report of a run.
 pub fn compose(run: &RunRecord) -> Document {
     let findings = findings(run);
-    let statement = &findings.statement;
-    let mut sections = vec![side_by_side(&findings)];
+    let m = &run.manifest;
+    let order = Order(m.components.iter().map(|c| c.name.as_str()).collect());
+    let mut sections = vec![the_system(&findings, run), side_by_side(&findings, &m.axes)];
+    let components = components::table(&findings, &m.axes, &order, None).map(Block::Table);
+    sections.push(Section::new("components", "Components", components.into_iter().collect()));
+    let steps = steps::table(&findings, &m.axes).map(Block::Table);
+    sections.push(Section::new("steps", "Steps", steps.into_iter().collect()));
     sections.extend(scalability::section(&findings.scalability));
-    let order = Order(run.manifest.components.iter().map(|c| c.name.as_str()).collect());
     sections.extend(findings.cases.iter().enumerate().map(|(i, case)| case::section(i, case, &order)));
     sections.extend(remarks::doubts(&findings));
+    sections.push(all_figures(&findings));
     sections.push(made::section(run));
     sections.retain(|s| !s.blocks.is_empty());
-    let document = Document {
+    search::described(document(run, &findings, sections), m, &findings)
+}
+
+/// What fits at the end of a run on a terminal: the answer, the cases side by side, the components that matter, what was
+/// expected, and what speaks against it.
+pub fn brief(run: &RunRecord) -> Document {
+    let findings = findings(run);
+    let m = &run.manifest;
+    // Of a search the way is what people want to see; its levels are in the other forms.
+    if m.search.is_some() {
+        let mut document = compose(run);
+        document.sections.retain(|s| s.id == "search" || s.id == "doubts");
+        document.cases.clear();
+        return document;
+    }
+    let order = Order(m.components.iter().map(|c| c.name.as_str()).collect());
+    let mut blocks = vec![Block::System(system::drawings(&findings, m).into_iter().take(1).collect())];
+    blocks.extend(cases_of(&findings, &m.axes));
+    blocks.extend(components::table(&findings, &m.axes, &order, Some(COMPONENTS_IN_BRIEF)).map(Block::Table));
+    let troubles: Vec<Remark> = findings.cases.iter().flat_map(|c| remarks::troubles_of(c, true)).collect();
+    blocks.extend((!troubles.is_empty()).then_some(Block::Remarks(troubles)));
+    let expected = remarks::expected(&findings);
+    blocks.extend((!expected.is_empty()).then_some(Block::Remarks(expected)));
+    let doubts = remarks::grouped_doubts(&findings, false);
+    blocks.extend((!doubts.is_empty()).then_some(Block::Remarks(doubts)));
+    blocks.retain(|b| !matches!(b, Block::System(drawings) if drawings.is_empty()));
+    Document { is_brief: true, ..document(run, &findings, vec![Section::new("brief", "", blocks)]) }
+}
+
+/// Components that a terminal shows at the end of a run.
+const COMPONENTS_IN_BRIEF: usize = 3;
+
+fn document(run: &RunRecord, findings: &Findings<'_>, sections: Vec<Section>) -> Document {
+    let statement = &findings.statement;
+    let tested = match cases::constant_axes(findings, &run.manifest.axes) {
+        Some(constant) => format!("{} All with {constant}.", statement.tested),
+        None => statement.tested.clone(),
+    };
+    let mut answer = vec![Fact::new("Tested", tested), Fact::new("Result", &statement.result)];
+    answer.extend(differences::fact(findings));
+    answer.push(Fact::new("First bottleneck", &statement.first_bottleneck));
+    answer.push(Fact::new("Confidence", &statement.confidence));
+    Document {
         title: run.manifest.name.clone(),
         subtitle: made::subtitle(run),
-        answer: vec![
-            Fact::new("Tested", &statement.tested),
-            Fact::new("Result", &statement.result),
-            Fact::new("First bottleneck", &statement.first_bottleneck),
-            Fact::new("Confidence", &statement.confidence),
-        ],
+        answer,
         verdict: worst(findings.cases.iter().map(|c| c.verdict)),
         cases: findings.cases.iter().enumerate().map(|(i, case)| link(i, case)).collect(),
         sections,
-    };
-    search::described(document, &run.manifest, &findings)
+        is_brief: false,
+    }
+}
+
+fn the_system(findings: &Findings<'_>, run: &RunRecord) -> Section {
+    let drawings = system::drawings(findings, &run.manifest);
+    let blocks = if drawings.is_empty() { Vec::new() } else { vec![Block::System(drawings)] };
+    Section::new("system", "System", blocks)
+}
+
+/// The cases by the figures that matter.
+fn cases_of(findings: &Findings<'_>, axes: &[String]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    match cases::grids(findings, axes) {
+        Some(grids) => blocks.push(Block::Grids(grids)),
+        None => blocks.extend(cases::table(findings, axes).map(Block::Cases)),
+    }
+    blocks.extend(tables::derived(findings).map(Block::Table));
+    blocks
 }
 
 /// Components as the plan names them, which is the way of a request more often than the alphabet is.
@@ -76,40 +140,38 @@ pub(crate) fn worst(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 }
 
 fn link(index: usize, case: &CaseFindings<'_>) -> CaseLink {
-    let figure = |id: &str| metric::named(id).map(|m| value_text(case.spread(&m).median, &m));
-    let line = match case.summaries().count() {
-        0 => "nothing was measured".to_owned(),
-        _ => {
-            let parts = [("goodput", ""), ("p50", "p50 "), ("p99", "p99 "), ("errors", "errors ")];
-            let described = parts.map(|(id, name)| format!("{name}{}", figure(id).unwrap_or_default()));
-            described.join(" · ")
-        }
-    };
-    CaseLink { name: case.case.facts.name.clone(), verdict: case.verdict, section: case_id(index), line }
+    CaseLink { name: case.case.facts.name.clone(), verdict: case.verdict, section: case_id(index) }
 }
 
 /// All cases.
-fn side_by_side(findings: &Findings<'_>) -> Section {
+fn side_by_side(findings: &Findings<'_>, axes: &[String]) -> Section {
     let mut blocks = Vec::new();
     if findings.cases.iter().any(|c| c.summaries().next().is_some()) {
-        if findings.cases.len() > 1 {
-            blocks.extend([
-                compare(findings, "Goodput: ok responses per second", &["goodput"]),
-                compare(findings, "Share of failed requests", &["errors"]),
-                compare(findings, "Response times", &["p50", "p95", "p99"]),
-            ]);
-        }
-        blocks.extend(shapes::curves(findings).map(Block::Chart));
-        blocks.push(Block::Table(tables::figures(findings)));
-        blocks.push(Block::Table(tables::latency_block(findings)));
-        blocks.extend(tables::after(findings).map(Block::Table));
-        blocks.extend(tables::derived(findings).map(Block::Table));
+        blocks = cases_of(findings, axes);
+        let expected = remarks::expected(findings);
+        blocks.extend((!expected.is_empty()).then_some(Block::Remarks(expected)));
         blocks.extend(closed_model_note(findings).map(Block::Paragraph));
+        blocks.extend(tables::after(findings).map(Block::Table));
         blocks.extend(compared::blocks(&findings.comparisons));
         blocks.extend(findings.no_differences.clone().map(Block::Paragraph));
+        if findings.cases.len() > 1 {
+            blocks.push(compare(findings, "Response times", &["p50", "p95", "p99"]));
+        }
+        blocks.extend(shapes::curves(findings).map(Block::Chart));
     }
-    let title = if findings.cases.len() > 1 { "All cases" } else { "Figures" };
-    Section { id: "figures".into(), title: title.into(), case: None, blocks }
+    let title = if findings.cases.len() > 1 { "Cases" } else { "Figures" };
+    Section::new("figures", title, blocks)
+}
+
+/// Every figure there is, in the layouts of siege and wrk: for who compares with a table made from them.
+fn all_figures(findings: &Findings<'_>) -> Section {
+    let is_measured = findings.cases.iter().any(|c| c.summaries().next().is_some());
+    let blocks = if is_measured {
+        vec![Block::Table(tables::figures(findings)), Block::Table(tables::latency_block(findings))]
+    } else {
+        Vec::new()
+    };
+    Section { is_folded: true, ..Section::new("all-figures", "All figures", blocks) }
 }
 
 fn closed_model_note(findings: &Findings<'_>) -> Option<String> {
@@ -145,11 +207,6 @@ fn compare(findings: &Findings<'_>, title: &str, ids: &[&str]) -> Block {
 fn point(case: &CaseFindings<'_>, metric: &Metric) -> Point {
     let spread = case.spread(metric);
     Point { median: spread.median, min: spread.min, max: spread.max }
-}
-
-/// A value in words.
-fn value_text(value: Value, metric: &Metric) -> String {
-    figures::value(value, metric.unit)
 }
 
 /// A figure over trials as a cell: the median, and the range when there is more than one trial.

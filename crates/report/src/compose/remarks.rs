@@ -6,47 +6,117 @@ use loadlab_analysis::case::CaseFindings;
 use loadlab_analysis::findings::Findings;
 use loadlab_record::event::{Event, EventKind};
 use loadlab_record::example::{Example, ExampleReason};
-use loadlab_record::summary::Expectation;
+use loadlab_record::summary::{Doubt, Expectation};
 
 use crate::document::{Block, Remark, Section, Weight};
 use crate::figures;
 use crate::trial::{example_words, expectation_words};
 
+/// Cases that a remark names one by one.
+const NAMED: usize = 3;
 /// Failed and slow exchanges shown of each outcome.
 const EXAMPLES: usize = 3;
 
-/// Every doubt of every trial; the same doubt of several trials of a case is said once, with its first
-/// evidence.
+/// Every doubt of every trial: the same of several trials is said once, with its first evidence.
 pub fn doubts(findings: &Findings<'_>) -> Option<Section> {
-    let mut remarks = Vec::new();
-    for case in &findings.cases {
-        let mut by_kind: BTreeMap<(bool, &str), (Vec<u32>, &loadlab_record::summary::Doubt)> =
-            BTreeMap::new();
-        for trial in &case.trials {
-            for doubt in trial.summary.iter().flat_map(|s| &s.doubts) {
-                let entry = by_kind.entry((!doubt.grave, &doubt.kind)).or_insert((Vec::new(), doubt));
-                entry.0.push(trial.number);
-            }
-        }
-        for (trials, doubt) in by_kind.into_values() {
-            let numbers: Vec<String> = trials.iter().map(u32::to_string).collect();
-            let of = if trials.len() == 1 { "trial" } else { "trials" };
-            remarks.push(Remark {
-                weight: if doubt.grave { Weight::Bad } else { Weight::Doubtful },
-                label: format!("{} {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind),
-                text: format!("{}, {of} {}: {}", case.case.facts.name, numbers.join(", "), doubt.evidence),
-                hint: Some(doubt.hint.clone()),
-            });
-        }
-    }
+    let remarks = grouped_doubts(findings, true);
     if remarks.is_empty() {
         return None;
     }
-    // INVALID first.
-    remarks.sort_by_key(|r| r.weight != Weight::Bad);
     let intro = "A doubt is a reason not to trust a measurement; INVALID marks those that disqualify it.";
     let blocks = vec![Block::Paragraph(intro.into()), Block::Remarks(remarks)];
-    Some(Section { id: "doubts".into(), title: "Doubts about the measurement".into(), case: None, blocks })
+    Some(Section::new("doubts", "Doubts about the measurement", blocks))
+}
+
+/// Doubts by kind over all trials, INVALID first.
+pub fn grouped_doubts(findings: &Findings<'_>, with_hints: bool) -> Vec<Remark> {
+    struct Group<'a> {
+        doubt: &'a Doubt,
+        trials: usize,
+        cases: Vec<&'a str>,
+    }
+    let mut groups: BTreeMap<(bool, &str), Group<'_>> = BTreeMap::new();
+    let mut all = 0;
+    for case in &findings.cases {
+        let name = case.case.facts.name.as_str();
+        for summary in case.summaries() {
+            all += 1;
+            for doubt in &summary.doubts {
+                let new = || Group { doubt, trials: 0, cases: Vec::new() };
+                let group = groups.entry((!doubt.grave, doubt.kind.as_str())).or_insert_with(new);
+                group.trials += 1;
+                if !group.cases.contains(&name) {
+                    group.cases.push(name);
+                }
+            }
+        }
+    }
+    let remark = |Group { doubt, trials, cases }: Group<'_>| {
+        let of = match (cases.len(), findings.cases.len()) {
+            _ if all == 1 => String::new(),
+            (named, of) if named == of => format!("{trials} of {all} trials: "),
+            (1, _) => format!("“{}”, {}: ", cases[0], figures::plural(trials as u64, "trial", "trials")),
+            (named, _) if named <= NAMED => {
+                let names: Vec<String> = cases.iter().map(|name| format!("“{name}”")).collect();
+                format!("{}, {trials} of {all} trials: ", names.join(", "))
+            }
+            (named, of) => format!("{named} of {of} cases, {trials} of {all} trials: "),
+        };
+        Remark {
+            weight: if doubt.grave { Weight::Bad } else { Weight::Doubtful },
+            label: format!("{} {}", if doubt.grave { "INVALID" } else { "doubt" }, doubt.kind),
+            text: format!("{of}{}", doubt.evidence),
+            hint: with_hints.then(|| doubt.hint.clone()),
+        }
+    };
+    groups.into_values().map(remark).collect()
+}
+
+/// Each expectation over all cases: where it held, and where it did not.
+pub fn expected(findings: &Findings<'_>) -> Vec<Remark> {
+    let mut by_expr: Vec<(&str, Vec<(&str, &Expectation)>)> = Vec::new();
+    for case in &findings.cases {
+        for e in case.summaries().flat_map(|s| &s.expectations) {
+            let one = (case.case.facts.name.as_str(), e);
+            match by_expr.iter_mut().find(|(expr, _)| *expr == e.expr) {
+                Some((_, list)) => list.push(one),
+                None => by_expr.push((&e.expr, vec![one])),
+            }
+        }
+    }
+    let remark = |(expr, all): (&str, Vec<(&str, &Expectation)>)| {
+        let missed: Vec<&(&str, &Expectation)> = all.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+        let mut cases: Vec<&str> = Vec::new();
+        for (case, _) in &missed {
+            if !cases.contains(case) {
+                cases.push(case);
+            }
+        }
+        let Some((_, first)) = missed.first() else {
+            let everywhere = if findings.cases.len() > 1 { " in every case" } else { "" };
+            let measured =
+                (findings.cases.len() == 1).then(|| all.first().map(|(_, e)| expectation_words(e)));
+            let text = measured.flatten().unwrap_or_else(|| format!("{expr}{everywhere}"));
+            return Remark { weight: Weight::Good, label: "✔ holds".into(), text, hint: None };
+        };
+        let label = if first.holds.is_none() { "✘ unknown" } else { "✘ failed" };
+        let names = match cases.len() {
+            _ if findings.cases.len() == 1 => String::new(),
+            n if n <= NAMED => {
+                let names: Vec<String> = cases.iter().map(|name| format!("“{name}”")).collect();
+                format!(" in {}", names.join(", "))
+            }
+            n => format!(" in {n} of {} cases", findings.cases.len()),
+        };
+        let of = if all.len() > 1 && findings.cases.len() == 1 {
+            format!("; in {} of {} trials", missed.len(), all.len())
+        } else {
+            String::new()
+        };
+        let text = format!("{}{names}{of}", expectation_words(first));
+        Remark { weight: Weight::Bad, label: label.into(), text, hint: None }
+    };
+    by_expr.into_iter().map(remark).collect()
 }
 
 /// Each expectation of a case over its trials: it holds when it held in every one.
@@ -117,10 +187,18 @@ pub fn suspects(case: &CaseFindings<'_>) -> Vec<Remark> {
 
 /// Every trial that failed, was cut off, or never began.
 pub fn troubles(case: &CaseFindings<'_>) -> Vec<Remark> {
+    troubles_of(case, false)
+}
+
+/// The same, with the case's name where they stand among those of others.
+pub fn troubles_of(case: &CaseFindings<'_>, named: bool) -> Vec<Remark> {
     let trouble = |t: &loadlab_analysis::case::TrialFindings<'_>| {
         Some(Remark {
             weight: Weight::Bad,
-            label: format!("trial {}", t.number),
+            label: match named {
+                true => format!("{}, trial {}", case.case.facts.name, t.number),
+                false => format!("trial {}", t.number),
+            },
             text: t.trouble.clone()?,
             hint: t
                 .record

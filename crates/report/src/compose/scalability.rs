@@ -21,7 +21,7 @@ const DECADES_FROM: f64 = 30.0;
 pub fn section(curves: &[Scalability]) -> Option<Section> {
     let blocks: Vec<Block> = curves.iter().flat_map(|c| blocks(c, curves.len() > 1)).collect();
     let (id, title) = ("scalability".to_owned(), "Throughput over users".to_owned());
-    (!blocks.is_empty()).then_some(Section { id, title, case: None, blocks })
+    (!blocks.is_empty()).then_some(Section { id, title, case: None, is_folded: false, blocks })
 }
 
 fn blocks(curve: &Scalability, named: bool) -> Vec<Block> {

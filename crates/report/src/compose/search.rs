@@ -72,5 +72,5 @@ fn section(search: &SearchFacts) -> Section {
                 .into(),
         ),
     };
-    Section { id: "search".into(), title: "The search".into(), case: None, blocks: vec![Block::Table(table)] }
+    Section::new("search", "The search", vec![Block::Table(table)])
 }

@@ -50,7 +50,7 @@ pub fn figures(findings: &Findings<'_>) -> Table {
 }
 
 /// Trials that no figure is made from.
-fn left_out(findings: &Findings<'_>) -> Option<String> {
+pub(super) fn left_out(findings: &Findings<'_>) -> Option<String> {
     const MOST: usize = 4;
     let all: Vec<String> = findings.cases.iter().flat_map(CaseFindings::left_out).collect();
     let more = match all.len().saturating_sub(MOST) {
@@ -62,7 +62,7 @@ fn left_out(findings: &Findings<'_>) -> Option<String> {
 }
 
 /// Where programs make the load, what a table cannot have.
-fn not_measured(findings: &Findings<'_>) -> Option<String> {
+pub(super) fn not_measured(findings: &Findings<'_>) -> Option<String> {
     let is_command = |c: &&CaseFindings<'_>| c.summaries().any(|s| s.load.is_command());
     let names: Vec<&str> =
         findings.cases.iter().filter(is_command).map(|c| c.case.facts.name.as_str()).collect();

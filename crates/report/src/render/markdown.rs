@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use loadlab_analysis::metric::Value;
 
+use super::cases::{line_of, table_of, tables_of};
 use super::text::{PLANE_COLUMNS, PLANE_ROWS};
 use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
 use crate::document::{Along, Block, Chart, Compare, Document, Ratios, Remark, Section, Table, Weight};
@@ -20,16 +21,13 @@ const HEAT_ROWS: usize = 12;
 /// The document as Markdown (CommonMark with tables).
 pub fn markdown(document: &Document) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "# {}\n\n{}\n", escape(&document.title), escape(&document.subtitle));
+    let verdict = match document.cases.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", verdict_word(document.verdict)),
+    };
+    let _ = writeln!(out, "# {}{verdict}\n\n{}\n", escape(&document.title), escape(&document.subtitle));
     for fact in &document.answer {
         let _ = writeln!(out, "**{}.** {}\n", escape(&fact.name), escape(&fact.text));
-    }
-    if !document.cases.is_empty() {
-        let _ = writeln!(out, "| case | verdict | in short |\n|---|---|---|");
-    }
-    for case in &document.cases {
-        let _ =
-            writeln!(out, "| {} | {} | {} |", cell(&case.name), verdict_word(case.verdict), cell(&case.line));
     }
     for section in &document.sections {
         self::section(&mut out, section);
@@ -59,6 +57,14 @@ fn section(out: &mut String, section: &Section) {
                 out.push('\n');
             }
             Block::Table(table) => self::table(out, table),
+            Block::Cases(cases) => self::table(out, &table_of(cases, None)),
+            Block::Grids(grids) => tables_of(grids).iter().for_each(|table| self::table(out, table)),
+            Block::System(drawings) => {
+                for drawing in drawings {
+                    let _ = writeln!(out, "- {}: {}", escape(&drawing.case), escape(&line_of(drawing)));
+                }
+                out.push('\n');
+            }
             Block::Compare(compare) => self::compare(out, compare),
             Block::Ratios(ratios) => self::ratios(out, ratios),
             Block::Plane(plane) => self::plane(out, plane),
@@ -81,7 +87,9 @@ fn remark(out: &mut String, remark: &Remark) {
 }
 
 fn table(out: &mut String, table: &Table) {
-    let _ = writeln!(out, "**{}**\n", escape(&table.caption));
+    if !table.caption.is_empty() {
+        let _ = writeln!(out, "**{}**\n", escape(&table.caption));
+    }
     let head: Vec<String> = table.head.iter().map(|h| cell(h)).collect();
     let _ = writeln!(out, "| {} |", head.join(" | "));
     let align = |i: usize| if i == 0 || table.words.contains(&i) { "---" } else { "---:" };

@@ -1,5 +1,6 @@
 //! Documents → text in one form or another.
 
+pub(crate) mod cases;
 pub mod html;
 pub mod markdown;
 pub mod text;

@@ -5,9 +5,11 @@ use std::fmt::Write;
 use loadlab_analysis::metric::Value;
 use loadlab_record::summary::Verdict;
 
+use super::cases::{line_of, table_of, tables_of};
 use super::{line_figures, plane_lines, ratio_line, shades, thinned, verdict_word};
 use crate::document::{
-    Along, Block, Cell, Chart, Compare, Document, Fact, Ratio, Ratios, Remark, Section, Table, Weight,
+    Along, Block, Cell, Chart, Compare, Document, Drawing, Fact, Ratio, Ratios, Remark, Section, Table,
+    Weight,
 };
 use crate::figures;
 use crate::plane::Plane;
@@ -17,7 +19,7 @@ use crate::terminal::{
 
 /// The document for a terminal so many columns wide.
 pub fn text(document: &Document, width: usize, colour: bool) -> String {
-    let page = Page { width: width.clamp(24, 400), paint: Paint { colour } };
+    let page = Page { width: width.clamp(24, 400), paint: Paint { colour }, is_brief: document.is_brief };
     let mut out = String::new();
     page.header(&mut out, document);
     for section in &document.sections {
@@ -26,6 +28,8 @@ pub fn text(document: &Document, width: usize, colour: bool) -> String {
     out
 }
 
+/// Rows of a table that keep their details in the short form.
+const DETAILED_IN_BRIEF: usize = 4;
 /// Rows of a heat map on a terminal.
 const HEAT_ROWS: usize = 12;
 /// Size of a drawing of points.
@@ -35,13 +39,14 @@ pub(super) const PLANE_COLUMNS: usize = 78;
 /// A table by itself, for a terminal so many columns wide.
 pub fn table(table: &Table, width: usize, colour: bool) -> String {
     let mut out = String::new();
-    Page { width: width.clamp(24, 400), paint: Paint { colour } }.table(&mut out, table);
+    Page { width: width.clamp(24, 400), paint: Paint { colour }, is_brief: false }.table(&mut out, table);
     out
 }
 
 struct Page {
     width: usize,
     paint: Paint,
+    is_brief: bool,
 }
 
 fn tone_of(weight: Weight) -> Tone {
@@ -63,28 +68,32 @@ fn tone_of_verdict(verdict: Verdict) -> Tone {
 
 impl Page {
     fn header(&self, out: &mut String, document: &Document) {
-        for line in wrap(&harmless(&document.title), self.width) {
+        let mut lines = wrap(&harmless(&document.title), self.width.saturating_sub(12));
+        let last = lines.pop().unwrap_or_default();
+        for line in lines {
             let _ = writeln!(out, "{}", self.paint.tone(Tone::Strong, &line));
         }
+        let verdict = match document.cases.is_empty() {
+            true => String::new(),
+            false => {
+                let tone = tone_of_verdict(document.verdict);
+                format!("   {}", self.paint.tone(tone, verdict_word(document.verdict)))
+            }
+        };
+        let _ = writeln!(out, "{}{verdict}", self.paint.tone(Tone::Strong, &last));
         hanging(out, "", &harmless(&document.subtitle), self.width, |t| self.paint.tone(Tone::Faint, t));
         out.push('\n');
         let names = document.answer.iter().map(|f| width_of(&f.name)).max().unwrap_or(0);
         for fact in &document.answer {
             hanging(out, &left(&fact.name, names + 2), &harmless(&fact.text), self.width, |t| t.to_owned());
         }
-        out.push('\n');
-        for case in &document.cases {
-            let word = left(verdict_word(case.verdict), 11);
-            let _ = write!(out, "{}", self.paint.tone(tone_of_verdict(case.verdict), &word));
-            let name = harmless(&case.name);
-            let line = format!("{name}: {}", case.line);
-            let mut block = String::new();
-            hanging(&mut block, &" ".repeat(width_of(&word)), &line, self.width, |t| t.to_owned());
-            out.push_str(block.get(width_of(&word)..).unwrap_or(&block));
-        }
     }
 
     fn section(&self, out: &mut String, section: &Section) {
+        if section.title.is_empty() {
+            section.blocks.iter().for_each(|block| self.block(out, block));
+            return;
+        }
         let verdict = section.case.map_or(String::new(), |v| format!("  [{}]", verdict_word(v)));
         let title = format!("{}{verdict}", harmless(&section.title));
         let rule = "═".repeat(width_of(&title).min(self.width));
@@ -106,6 +115,12 @@ impl Page {
             Block::Facts(facts) => self.facts(out, facts),
             Block::Remarks(remarks) => remarks.iter().for_each(|r| self.remark(out, r)),
             Block::Table(table) => self.table(out, table),
+            Block::Cases(cases) => {
+                let bars = (self.width >= 72).then_some((self.width / 6).min(24));
+                self.table(out, &table_of(cases, bars));
+            }
+            Block::Grids(grids) => tables_of(grids).iter().for_each(|table| self.table(out, table)),
+            Block::System(drawings) => self.system(out, drawings),
             Block::Compare(compare) => self.compare(out, compare),
             Block::Ratios(ratios) => self.ratios(out, ratios),
             Block::Plane(plane) => self.plane(out, plane),
@@ -119,6 +134,24 @@ impl Page {
                 );
                 hanging(out, "", &line, self.width, |t| self.paint.tone(Tone::Faint, t));
             }
+        }
+    }
+
+    /// Drawings that read the same stand once.
+    fn system(&self, out: &mut String, drawings: &[Drawing]) {
+        let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+        for drawing in drawings {
+            let line = line_of(drawing);
+            match lines.iter_mut().find(|(text, _)| *text == line) {
+                Some((_, cases)) => cases.push(&drawing.case),
+                None => lines.push((line, vec![&drawing.case])),
+            }
+        }
+        out.push('\n');
+        let several = lines.len() > 1;
+        for (line, cases) in lines {
+            let case = if several { format!("{}: ", cases.join(", ")) } else { String::new() };
+            hanging(out, "", &format!("{case}{line}"), self.width, |t| t.to_owned());
         }
     }
 
@@ -158,7 +191,9 @@ impl Page {
     /// As many columns side by side as fit, the rest below, each time with the rows' names.
     fn table(&self, out: &mut String, table: &Table) {
         out.push('\n');
-        hanging(out, "", &harmless(&table.caption), self.width, |t| self.paint.tone(Tone::Strong, t));
+        if !table.caption.is_empty() {
+            hanging(out, "", &harmless(&table.caption), self.width, |t| self.paint.tone(Tone::Strong, t));
+        }
         let names = self.column(table, 0).min((self.width / 3).max(10));
         let room = self.width - names;
         let mut columns = 1..table.head.len();
@@ -172,6 +207,9 @@ impl Page {
             }
             used += width;
             blocks.last_mut().unwrap_or(&mut Vec::new()).push((i, width));
+        }
+        if self.is_brief {
+            blocks.truncate(1);
         }
         for (n, block) in blocks.iter().enumerate() {
             if n > 0 {
@@ -205,7 +243,8 @@ impl Page {
             let cells: String = columns.iter().map(cell).collect();
             let name = left(&cut(&harmless(&row[0].text), names), names);
             let _ = writeln!(out, "{}", format!("{name}{cells}").trim_end());
-            if columns.iter().any(|(i, _)| row[*i].detail.is_some()) {
+            let has_room = !self.is_brief || table.rows.len() <= DETAILED_IN_BRIEF;
+            if has_room && columns.iter().any(|(i, _)| row[*i].detail.is_some()) {
                 let detail =
                     |(i, width): &(usize, usize)| place(*i, row[*i].detail.as_deref().unwrap_or(""), *width);
                 let details: String = columns.iter().map(detail).collect();

@@ -23,6 +23,9 @@ pub(super) fn block(out: &mut String, charts: &Charts<'_>, block: &Block) {
         Block::Facts(facts) => self::facts(out, facts),
         Block::Remarks(remarks) => self::remarks(out, remarks),
         Block::Table(table) => self::table(out, table),
+        Block::Cases(table) => super::cases::cases(out, table),
+        Block::Grids(grids) => super::cases::grids(out, grids),
+        Block::System(drawings) => super::system::drawings(out, drawings),
         Block::Compare(compare) => self::compare(out, compare),
         Block::Ratios(ratios) => self::ratios(out, ratios),
         Block::Plane(plane) => super::plane::plane(out, plane),
@@ -47,7 +50,7 @@ fn facts(out: &mut String, facts: &[Fact]) {
     out.push_str("</dl>\n");
 }
 
-fn class_of(weight: Weight) -> &'static str {
+pub(super) fn class_of(weight: Weight) -> &'static str {
     match weight {
         Weight::Plain => "",
         Weight::Good => "good",
@@ -74,11 +77,15 @@ fn remarks(out: &mut String, remarks: &[Remark]) {
 
 /// A table in a box of its own that scrolls sideways, by keyboard too: the page never does.
 fn table(out: &mut String, table: &Table) {
-    let caption = escape(&table.caption);
+    let caption = match table.caption.as_str() {
+        "" => String::new(),
+        text => format!("<caption>{}</caption>\n", escape(text)),
+    };
+    let label = if table.caption.is_empty() { "table" } else { &table.caption };
     let _ = writeln!(
         out,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"{caption}\" tabindex=\"0\">\n<table>\n\
-         <caption>{caption}</caption>\n<thead><tr>"
+        "<div class=\"scroll\" role=\"region\" aria-label=\"{}\" tabindex=\"0\">\n<table>\n{caption}<thead><tr>",
+        escape(label)
     );
     for (i, head) in table.head.iter().enumerate() {
         let class = if i == 0 || table.words.contains(&i) { "" } else { " class=\"n\"" };

@@ -5,9 +5,11 @@
 //! that slipped through the escaping would still not run.
 
 mod blocks;
+mod cases;
 mod pack;
 mod plane;
 mod plot;
+mod system;
 
 use std::fmt::Write;
 
@@ -25,6 +27,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../../assets/js/charts.js"),
     include_str!("../../../assets/js/tables.js"),
     include_str!("../../../assets/js/planes.js"),
+    include_str!("../../../assets/js/drawings.js"),
     include_str!("../../../assets/js/page.js"),
 );
 
@@ -77,26 +80,15 @@ fn header(out: &mut String, document: &Document) {
         let _ = writeln!(out, "<div><dt>{}</dt><dd>{}</dd></div>", escape(&fact.name), escape(&fact.text));
     }
     out.push_str("</dl>\n");
-    if document.cases.is_empty() {
-        out.push_str("</header>\n");
-        return;
+    // Where there is more than a screen of it, what there is.
+    if document.sections.len() > 2 && !document.cases.is_empty() {
+        out.push_str("<nav class=\"contents\" aria-label=\"Contents\"><ul>\n");
+        for section in document.sections.iter().filter(|s| s.case.is_none() && !s.title.is_empty()) {
+            let _ = writeln!(out, "<li><a href=\"#{}\">{}</a></li>", section.id, escape(&section.title));
+        }
+        out.push_str("</ul></nav>\n");
     }
-    out.push_str("<nav aria-label=\"Cases\"><ul class=\"cases\">\n");
-    for case in &document.cases {
-        let _ = writeln!(
-            out,
-            "<li><a href=\"#{}\"><span class=\"name\">{}</span>{}<span class=\"line\">{}</span></a></li>",
-            case.section,
-            escape(&case.name),
-            badge(case.verdict),
-            case.line
-                .split(" · ")
-                .map(|part| format!("<span>{}</span>", escape(part)))
-                .collect::<Vec<_>>()
-                .join(" · ")
-        );
-    }
-    out.push_str("</ul></nav>\n</header>\n");
+    out.push_str("</header>\n");
 }
 
 /// A verdict with a mark, a word and a colour: any one of them tells.
@@ -142,10 +134,13 @@ fn section(out: &mut String, charts: &Charts<'_>, section: &Section) {
         section.id,
         escape(&section.title)
     );
+    if section.is_folded {
+        let _ = writeln!(out, "<details class=\"folded\">\n<summary>Show</summary>");
+    }
     for block in &section.blocks {
         blocks::block(out, charts, block);
     }
-    out.push_str("</section>\n");
+    out.push_str(if section.is_folded { "</details>\n</section>\n" } else { "</section>\n" });
 }
 
 /// Text that stays text, in content and in quoted attributes.

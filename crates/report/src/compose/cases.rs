@@ -1,0 +1,262 @@
+//! Cases side by side by the figures that matter: a row a case, or, where two axes or more vary, a grid a figure.
+
+use loadlab_analysis::case::{CaseFindings, Spread};
+use loadlab_analysis::compare::{Call, Comparison};
+use loadlab_analysis::differences::base_of;
+use loadlab_analysis::findings::Findings;
+use loadlab_analysis::metric::{Metric, Value};
+use loadlab_record::manifest::CaseFacts;
+
+use super::case_id;
+use crate::document::{CaseRow, CaseTable, FigureCell, FigureHead, Grid, GridCell, Grids, Weight};
+use crate::figures;
+
+/// Fewer cases than this are a table, however many axes they have.
+const GRID_FROM: usize = 7;
+/// A figure whose values span so many times is drawn by its logarithm.
+const LOGARITHMIC_FROM: f64 = 30.0;
+/// Most places along an axis of a grid.
+const MOST_ALONG: usize = 24;
+
+/// How cases are told apart: the axes that vary, or their names where the plan gave them.
+pub(super) struct Labels {
+    /// Heads of the columns.
+    pub heads: Vec<String>,
+    /// Places of these axes among the manifest's; empty where cases go by their names.
+    axes: Vec<usize>,
+}
+
+impl Labels {
+    pub fn of(findings: &Findings<'_>, axes: &[String]) -> Labels {
+        let facts = || findings.cases.iter().map(|c| &c.case.facts);
+        let is_generated = |f: &CaseFacts| f.name == generated(f);
+        let varies = |i: &usize| {
+            let mut values = facts().filter_map(|f| f.values.get(*i)).map(|(_, v)| v);
+            let first = values.next();
+            values.any(|v| Some(v) != first)
+        };
+        let varying: Vec<usize> = (0..axes.len()).filter(varies).collect();
+        if varying.is_empty() || !facts().all(is_generated) {
+            return Labels { heads: vec!["case".to_owned()], axes: Vec::new() };
+        }
+        Labels { heads: varying.iter().map(|i| axes[*i].clone()).collect(), axes: varying }
+    }
+
+    /// What a case has in these columns.
+    pub fn row(&self, case: &CaseFacts) -> Vec<String> {
+        match self.axes.is_empty() {
+            true => vec![case.name.clone()],
+            false => {
+                self.axes.iter().map(|i| case.values.get(*i).map_or(String::new(), |v| v.1.clone())).collect()
+            }
+        }
+    }
+
+    /// The same in one text.
+    pub fn text(&self, case: &CaseFacts) -> String {
+        self.row(case).join(", ")
+    }
+}
+
+/// The name that a case of several axes has by itself.
+fn generated(case: &CaseFacts) -> String {
+    case.values.iter().map(|(axis, value)| format!("{axis}={value}")).collect::<Vec<_>>().join(", ")
+}
+
+/// Axes that have the same value in every case, in words; `None` where all vary.
+pub(super) fn constant_axes(findings: &Findings<'_>, axes: &[String]) -> Option<String> {
+    let labels = Labels::of(findings, axes);
+    if labels.axes.is_empty() {
+        return None;
+    }
+    let first = &findings.cases.first()?.case.facts;
+    let constant = first.values.iter().enumerate().filter(|(i, _)| !labels.axes.contains(i));
+    let words: Vec<String> = constant.map(|(_, (axis, value))| format!("{axis}={value}")).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// The table; `None` where nothing was measured.
+pub(super) fn table(findings: &Findings<'_>, axes: &[String]) -> Option<CaseTable> {
+    if findings.cases.iter().all(|c| c.summaries().next().is_none()) {
+        return None;
+    }
+    let labels = Labels::of(findings, axes);
+    let base =
+        (findings.cases.len() > 1 && !findings.comparisons.is_empty()).then(|| base_of(&findings.cases));
+    let scales: Vec<Scale> = findings.figures.iter().map(|m| Scale::of(findings, m)).collect();
+    let row = |(i, case): (usize, &CaseFindings<'_>)| {
+        let compared = findings.comparisons.iter().find(|c| c.other == case.case.facts.name);
+        let cell = |(m, scale): (&Metric, &Scale)| cell(&case.spread(m), m, scale, compared);
+        CaseRow {
+            labels: labels.row(&case.case.facts),
+            section: case_id(i),
+            verdict: case.verdict,
+            is_base: base == Some(i),
+            figures: findings.figures.iter().zip(&scales).map(cell).collect(),
+            bottleneck: bottleneck(case),
+        }
+    };
+    let rows: Vec<CaseRow> = findings.cases.iter().enumerate().map(row).collect();
+    let head = |(m, scale): (&Metric, &Scale)| FigureHead {
+        name: m.title(),
+        about: m.about.to_string(),
+        is_logarithmic: scale.is_logarithmic,
+        has_bars: findings.cases.len() > 1,
+    };
+    Some(CaseTable {
+        labels: labels.heads.clone(),
+        figures: findings.figures.iter().zip(&scales).map(head).collect(),
+        rows,
+        note: note(findings, base),
+    })
+}
+
+fn note(findings: &Findings<'_>, base: Option<usize>) -> Option<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let trials = findings.cases.iter().map(|c| c.summaries().count()).max().unwrap_or(0);
+    if trials > 1 {
+        notes.push(format!("Medians of {trials} trials, below each the smallest … the largest."));
+    }
+    if let Some(base) = base {
+        notes.push(format!("Differences are to “{}”.", findings.cases[base].case.facts.name));
+    }
+    notes.extend(super::tables::left_out(findings));
+    notes.extend(super::tables::not_measured(findings));
+    (!notes.is_empty()).then(|| notes.join(" "))
+}
+
+/// What held a case back, in a word or two.
+pub(super) fn bottleneck(case: &CaseFindings<'_>) -> String {
+    use loadlab_analysis::bottleneck::Kind;
+    let Some(found) = &case.diagnosis.bottleneck else { return figures::NOTHING.to_owned() };
+    let what = match found.kind {
+        Kind::Nothing => return "none saturated".to_owned(),
+        Kind::CpuLimit => "CPU limit",
+        Kind::OneCore => "one core",
+        Kind::HostCpu => "host CPU",
+        Kind::LimitedConcurrency => "limited concurrency",
+        kind => &kind.name().replace('_', " "),
+    };
+    match &found.component {
+        Some(who) if found.kind != Kind::HostCpu && found.kind != Kind::Generator => {
+            format!("{who} · {what}")
+        }
+        _ => what.to_owned(),
+    }
+}
+
+/// Values of a figure over all cases, to shares of a bar.
+struct Scale {
+    least: f64,
+    most: f64,
+    is_logarithmic: bool,
+}
+
+impl Scale {
+    fn of(findings: &Findings<'_>, metric: &Metric) -> Scale {
+        let values = findings.cases.iter().filter_map(|c| match c.spread(metric).median {
+            Value::Known(v) | Value::Over(v) => Some(v),
+            _ => None,
+        });
+        let positive: Vec<f64> = values.filter(|v| *v > 0.0).collect();
+        let least = positive.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = positive.iter().copied().fold(0.0, f64::max);
+        Scale { least, most, is_logarithmic: least.is_finite() && most / least >= LOGARITHMIC_FROM }
+    }
+
+    fn share(&self, value: f64) -> f64 {
+        match () {
+            () if value <= 0.0 || self.most <= 0.0 => 0.0,
+            // A tenth of the bar is left of the smallest.
+            () if self.is_logarithmic => {
+                0.1 + 0.9 * (value / self.least).ln() / (self.most / self.least).ln()
+            }
+            () => value / self.most,
+        }
+    }
+}
+
+fn cell(spread: &Spread, metric: &Metric, scale: &Scale, compared: Option<&Comparison>) -> FigureCell {
+    let (share, is_open) = match spread.median {
+        Value::Known(v) => (Some(scale.share(v)), false),
+        Value::Over(v) => (Some(scale.share(v)), true),
+        _ => (None, false),
+    };
+    let range =
+        (spread.reported() > 1).then(|| figures::range(spread.min, spread.max, metric.unit)).flatten();
+    let row = compared.and_then(|c| c.rows.iter().find(|r| r.metric.id == metric.id));
+    let difference = row.map(|r| {
+        let (word, weight) = match r.call {
+            Call::Better => ("better", Weight::Good),
+            Call::Worse => ("worse", Weight::Bad),
+            Call::Same => ("same", Weight::Plain),
+            Call::CannotTell => ("cannot tell", Weight::Plain),
+        };
+        let ratio = r.effect.filter(|_| metric.unit != loadlab_analysis::metric::Unit::Share);
+        let text = ratio.map_or_else(
+            || word.to_owned(),
+            |e| format!("{} × · {word}", figures::number(figures::round(e.value, 3))),
+        );
+        (text, weight)
+    });
+    FigureCell { text: figures::described(spread.median, metric), range, share, is_open, difference }
+}
+
+/// Grids, where exactly two axes vary in enough cases, or more of which the others are facets.
+pub(super) fn grids(findings: &Findings<'_>, axes: &[String]) -> Option<Grids> {
+    let labels = Labels::of(findings, axes);
+    if labels.axes.len() < 2 || findings.cases.len() < GRID_FROM {
+        return None;
+    }
+    // The two longest axes span the grid; the longer one runs down.
+    let values = |axis: usize| {
+        let mut all: Vec<String> = Vec::new();
+        for case in &findings.cases {
+            let value = &case.case.facts.values[axis].1;
+            if !all.contains(value) {
+                all.push(value.clone());
+            }
+        }
+        all
+    };
+    let mut by_length: Vec<usize> = labels.axes.clone();
+    by_length.sort_by_key(|axis| std::cmp::Reverse(values(*axis).len()));
+    let (down, across) = (by_length[0], by_length[1]);
+    let facets: Vec<usize> = labels.axes.iter().copied().filter(|a| *a != down && *a != across).collect();
+    let (rows, columns) = (values(down), values(across));
+    if rows.len() > MOST_ALONG || columns.len() > MOST_ALONG {
+        return None;
+    }
+    let facet_of = |case: &CaseFindings<'_>| -> String {
+        let one = |axis: &usize| format!("{}={}", axes[*axis], case.case.facts.values[*axis].1);
+        facets.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let mut names: Vec<String> = Vec::new();
+    for case in &findings.cases {
+        let name = facet_of(case);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let mut all = Vec::new();
+    for metric in &findings.figures {
+        let scale = Scale::of(findings, metric);
+        for name in &names {
+            let at = |row: &String, column: &String| {
+                let found = findings.cases.iter().enumerate().find(|(_, c)| {
+                    let v = &c.case.facts.values;
+                    facet_of(c) == *name && v[down].1 == *row && v[across].1 == *column
+                });
+                found.map(|(i, case)| {
+                    let spread = case.spread(metric);
+                    let FigureCell { text, range, share, .. } = cell(&spread, metric, &scale, None);
+                    GridCell { text, range, share, section: case_id(i), verdict: case.verdict }
+                })
+            };
+            let cells =
+                rows.iter().map(|row| columns.iter().map(|column| at(row, column)).collect()).collect();
+            all.push(Grid { figure: metric.title(), facet: name.clone(), cells });
+        }
+    }
+    Some(Grids { down: axes[down].clone(), across: axes[across].clone(), rows, columns, grids: all })
+}

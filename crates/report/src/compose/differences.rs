@@ -1,0 +1,82 @@
+//! How cases differ in the figure that matters first, in a sentence.
+
+use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::compare::{Call, Comparison};
+use loadlab_analysis::findings::Findings;
+use loadlab_analysis::metric::{Better, Metric, Unit, Value};
+
+use crate::document::Fact;
+use crate::figures;
+
+/// Cases named in the sentence.
+const MOST: usize = 4;
+
+/// The sentence; `None` with a single case, and where nothing is known of two.
+pub(super) fn fact(findings: &Findings<'_>) -> Option<Fact> {
+    let metric = findings.figures.iter().find(|m| m.better() != Better::Neither)?;
+    let text = match findings.comparisons.is_empty() {
+        true => ends(&findings.cases, metric)?,
+        false => compared(&findings.comparisons, metric)?,
+    };
+    Some(Fact::new("Differences", text))
+}
+
+/// The least and the most.
+fn ends(cases: &[CaseFindings<'_>], metric: &Metric) -> Option<String> {
+    let known = |case: &CaseFindings<'_>| {
+        let value = case.spread(metric).median;
+        Some((value.known()?, value, case.case.facts.name.clone()))
+    };
+    let mut all: Vec<(f64, Value, String)> = cases.iter().filter_map(known).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (least, most) = (all.first()?, all.last()?);
+    let text =
+        |value: &(f64, Value, String)| format!("{} (“{}”)", figures::described(value.1, metric), value.2);
+    let title = capital(&metric.title());
+    match all.len() {
+        0 | 1 => None,
+        _ if figures::described(least.1, metric) == figures::described(most.1, metric) => {
+            Some(format!("{title} is {} in every case.", figures::described(least.1, metric)))
+        }
+        _ if metric.better() == Better::More => {
+            Some(format!("{title}: most {}, least {}.", text(most), text(least)))
+        }
+        _ => Some(format!("{title}: least {}, most {}.", text(least), text(most))),
+    }
+}
+
+/// What the comparisons say of it.
+fn compared(comparisons: &[Comparison], metric: &Metric) -> Option<String> {
+    let base = &comparisons.first()?.base;
+    let one = |c: &Comparison| {
+        let row = c.rows.iter().find(|r| r.metric.id == metric.id)?;
+        let call = match row.call {
+            Call::Better => "better",
+            Call::Worse => "worse",
+            Call::Same => "the same",
+            Call::CannotTell => "cannot tell",
+        };
+        let effect = row.effect.filter(|_| metric.unit != Unit::Share);
+        let ratio = effect.map(|e| format!("{} ×, ", figures::number(figures::round(e.value, 3))));
+        Some(format!("“{}” {}{call}", c.other, ratio.unwrap_or_default()))
+    };
+    let all: Vec<String> = comparisons.iter().filter_map(one).collect();
+    if all.is_empty() {
+        return None;
+    }
+    let more = match all.len().saturating_sub(MOST) {
+        0 => String::new(),
+        n => format!("; {n} more in the table"),
+    };
+    let shown = all.iter().take(MOST).cloned().collect::<Vec<_>>().join("; ");
+    Some(format!("{} against “{base}”: {shown}{more}.", capital(&metric.title())))
+}
+
+fn capital(text: &str) -> String {
+    // `p99` stays as it is.
+    if text.chars().nth(1).is_some_and(|c| c.is_ascii_digit()) {
+        return text.to_owned();
+    }
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}

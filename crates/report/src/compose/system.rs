@@ -1,0 +1,320 @@
+//! The system, drawn: components in the order of a request's way, what each used of what it may, and where requests waited.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use loadlab_analysis::bottleneck::Kind;
+use loadlab_analysis::bottleneck::flow::waiting;
+use loadlab_analysis::case::CaseFindings;
+use loadlab_analysis::findings::Findings;
+use loadlab_analysis::metric::{Unit, Value};
+use loadlab_record::manifest::{ComponentFacts, Manifest};
+use loadlab_record::summary::{ComponentSummary, Summary};
+
+use super::cases::bottleneck;
+use crate::document::{Drawing, Edge, Gauge, Node};
+use crate::figures;
+
+/// What sends the load goes by this name among connections.
+const GENERATOR: &str = "loadlab";
+/// Nodes drawn of one layer; the ones that use least are left out beyond.
+const MOST_IN_LAYER: usize = 8;
+
+/// A drawing for each case that was measured.
+pub(super) fn drawings(findings: &Findings<'_>, manifest: &Manifest) -> Vec<Drawing> {
+    let groups = Groups::of(&manifest.components);
+    findings.cases.iter().filter_map(|case| drawing(case, &groups, manifest)).collect()
+}
+
+/// Replicas stand for one: names that differ in a number at their end, of components that run the same.
+struct Groups {
+    /// In the plan's order: what is drawn, and who is meant.
+    all: Vec<(String, Vec<String>)>,
+}
+
+impl Groups {
+    fn of(components: &[ComponentFacts]) -> Groups {
+        let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_owned();
+        let mut all: Vec<(String, Vec<String>)> = Vec::new();
+        for component in components {
+            let stem = stem(&component.name);
+            match all.last_mut() {
+                Some((name, members)) if *name == stem && stem != component.name => {
+                    members.push(component.name.clone());
+                }
+                _ => all.push((stem, vec![component.name.clone()])),
+            }
+        }
+        for (name, members) in &mut all {
+            if let [only] = members.as_slice() {
+                name.clone_from(only);
+            }
+        }
+        // A group must not be called like another component.
+        let taken: BTreeSet<&str> = components.iter().map(|c| c.name.as_str()).collect();
+        for (name, members) in &mut all {
+            if members.len() > 1 && taken.contains(name.as_str()) {
+                name.push('*');
+            }
+        }
+        Groups { all }
+    }
+
+    /// What stands for a component; itself where the plan does not know it.
+    fn name<'a>(&'a self, component: &'a str) -> &'a str {
+        let found = self.all.iter().find(|(_, members)| members.iter().any(|m| m == component));
+        found.map_or(component, |(name, _)| name.as_str())
+    }
+}
+
+fn drawing(case: &CaseFindings<'_>, groups: &Groups, manifest: &Manifest) -> Option<Drawing> {
+    let summary = case.typical().and_then(|t| t.summary.as_deref()).or_else(|| case.whole().next())?;
+    if summary.components.is_empty() {
+        return None;
+    }
+    let mut members: BTreeMap<&str, Vec<(&str, &ComponentSummary)>> = BTreeMap::new();
+    for (name, component) in &summary.components {
+        members.entry(groups.name(name)).or_default().push((name, component));
+    }
+    let edges = edges(case, groups, manifest, &members);
+    let culprit = culprit(case);
+    let most = Most::of(summary);
+    let node = |name: &str| {
+        let own = members.get(name).map_or(&[][..], Vec::as_slice);
+        let is_bottleneck = culprit.is_some_and(|c| own.iter().any(|(m, _)| names(c).any(|n| n == *m)));
+        Node {
+            name: name.to_owned(),
+            replicas: own.len().max(1),
+            gauges: gauges(own, &most),
+            note: is_bottleneck.then(|| what_of(&bottleneck(case))),
+            is_bottleneck,
+        }
+    };
+    let mut layers = vec![vec![generator(summary, case)]];
+    for names in layers_of(&edges, groups, &members) {
+        let mut layer: Vec<Node> = names.into_iter().map(node).collect();
+        if layer.len() > MOST_IN_LAYER {
+            let weight = |n: &Node| (n.is_bottleneck, n.gauges.iter().map(|g| g.share).fold(0.0, f64::max));
+            layer.sort_by(|a, b| weight(b).partial_cmp(&weight(a)).unwrap_or(std::cmp::Ordering::Equal));
+            let left_out = layer.split_off(MOST_IN_LAYER);
+            let name = figures::plural(left_out.len() as u64, "other", "others");
+            layer.push(Node { name, replicas: 1, gauges: Vec::new(), note: None, is_bottleneck: false });
+        }
+        layers.push(layer);
+    }
+    Some(Drawing { case: case.case.facts.name.clone(), layers, edges })
+}
+
+/// The component or link that the bottleneck is.
+fn culprit<'a>(case: &'a CaseFindings<'_>) -> Option<&'a str> {
+    let found = case.diagnosis.bottleneck.as_ref()?;
+    found.component.as_deref().filter(|_| found.kind != Kind::Nothing)
+}
+
+/// Components that an answer names: `edge1, edge2` are two.
+fn names(culprit: &str) -> impl Iterator<Item = &str> {
+    culprit.split([',', ' ']).filter(|name| !name.is_empty())
+}
+
+/// Without the component, whose box it stands in.
+fn what_of(text: &str) -> String {
+    text.rsplit_once(" · ").map_or(text, |(_, what)| what).to_owned()
+}
+
+fn generator(summary: &Summary, case: &CaseFindings<'_>) -> Node {
+    let load = &summary.load;
+    let what = match (load.users, load.rate_per_s) {
+        (Some(users), None) => figures::plural(users, "user", "users"),
+        (None, Some(rate)) => figures::rate(rate),
+        _ => "several loads".to_owned(),
+    };
+    let is_bottleneck = case.diagnosis.bottleneck.as_ref().is_some_and(|b| b.kind == Kind::Generator);
+    Node {
+        name: GENERATOR.to_owned(),
+        replicas: 1,
+        gauges: Vec::new(),
+        note: Some(format!("{what}, {} ok", figures::rate(summary.rate_per_s.ok))),
+        is_bottleneck,
+    }
+}
+
+/// The most that any component uses, for bars of those without a limit.
+struct Most {
+    cpu_percent: f64,
+    memory_bytes: f64,
+}
+
+impl Most {
+    fn of(summary: &Summary) -> Most {
+        let most = |read: fn(&ComponentSummary) -> Option<f64>| {
+            summary.components.values().filter_map(read).fold(0.0, f64::max)
+        };
+        Most {
+            // Less than a core's use is drawn against a core.
+            cpu_percent: most(|c| c.cpu_percent.mean).max(100.0),
+            memory_bytes: most(|c| c.memory_bytes.max),
+        }
+    }
+}
+
+/// Of replicas the one that uses most of what it may.
+fn gauges(own: &[(&str, &ComponentSummary)], most: &Most) -> Vec<Gauge> {
+    let largest = |all: Vec<(f64, String)>| all.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
+    let cpu = own.iter().filter_map(|(_, c)| {
+        let used = c.cpu_percent.mean?;
+        let text = figures::value(Value::Known(used), Unit::CpuPercent);
+        Some(match c.cpu_limit {
+            Some(limit) => {
+                (used / (limit * 100.0), format!("{text} of {}", figures::cpu_percent(limit * 100.0)))
+            }
+            None => (used / most.cpu_percent, text),
+        })
+    });
+    let memory = own.iter().filter_map(|(_, c)| {
+        let used = c.memory_bytes.max?;
+        let text = figures::bytes(used);
+        Some(match c.memory_bytes.limit {
+            Some(limit) if limit > 0 => {
+                (used / limit as f64, format!("{text} of {}", figures::bytes(limit as f64)))
+            }
+            _ => (if most.memory_bytes > 0.0 { used / most.memory_bytes } else { 0.0 }, text),
+        })
+    });
+    let gauge = |name: &str, found: Option<(f64, String)>| {
+        found.map(|(share, text)| Gauge { name: name.to_owned(), text, share: share.clamp(0.0, 1.0) })
+    };
+    [gauge("CPU", largest(cpu.collect())), gauge("memory", largest(memory.collect()))]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Who asks whom: as connections were seen, else as components name one another in what they run.
+fn edges(
+    case: &CaseFindings<'_>,
+    groups: &Groups,
+    manifest: &Manifest,
+    members: &BTreeMap<&str, Vec<(&str, &ComponentSummary)>>,
+) -> Vec<Edge> {
+    let is_drawn = |name: &str| name == GENERATOR || members.contains_key(name);
+    let mut seen: Vec<(String, String, f64, f64)> = Vec::new();
+    for pair in &case.diagnosis.pairs {
+        let (from, to) = (groups.name(&pair.from), groups.name(&pair.to));
+        if from == to || !is_drawn(from) || !is_drawn(to) {
+            continue;
+        }
+        match seen.iter_mut().find(|(f, t, ..)| f == from && t == to) {
+            Some((.., open, waits)) => {
+                *open += pair.open;
+                *waits += waiting(pair);
+            }
+            None => seen.push((from.to_owned(), to.to_owned(), pair.open, waiting(pair))),
+        }
+    }
+    let slow_link = case.diagnosis.bottleneck.as_ref().filter(|b| b.kind == Kind::Link);
+    let slow_link = slow_link.and_then(|b| b.component.as_deref()).and_then(|c| c.split_once('→'));
+    let edge = |(from, to, open, waits): (String, String, f64, f64)| {
+        let one = |v: f64| figures::number((v * 10.0).round() / 10.0);
+        let is_slow = |(a, b): (&str, &str)| groups.name(a) == from && groups.name(b) == to;
+        Edge {
+            text: format!("{} of {} waiting", one(waits), one(open)),
+            is_bottleneck: slow_link.is_some_and(is_slow),
+            from,
+            to,
+        }
+    };
+    let mut all: Vec<Edge> = seen.into_iter().map(edge).collect();
+    if all.is_empty() {
+        all = planned(groups, manifest, members);
+    }
+    all
+}
+
+/// Edges that the plan tells of: a component that names another asks it, and the load goes to those that its URLs name.
+fn planned(
+    groups: &Groups,
+    manifest: &Manifest,
+    members: &BTreeMap<&str, Vec<(&str, &ComponentSummary)>>,
+) -> Vec<Edge> {
+    let mut all: Vec<Edge> = Vec::new();
+    let mut add = |from: &str, to: &str| {
+        if from != to && members.contains_key(to) && !all.iter().any(|e| e.from == from && e.to == to) {
+            all.push(Edge {
+                from: from.to_owned(),
+                to: to.to_owned(),
+                text: String::new(),
+                is_bottleneck: false,
+            });
+        }
+    };
+    for component in &manifest.components {
+        for asked in named_in(&component.run) {
+            add(groups.name(&component.name), groups.name(asked));
+        }
+    }
+    // What stands below `load` in the plan comes after its system.
+    let loads = manifest.plan_text.find("\nload").map_or("", |at| &manifest.plan_text[at..]);
+    for asked in named_in(loads) {
+        add(GENERATOR, groups.name(asked));
+    }
+    all
+}
+
+/// Components that a text of a plan names as `${components.NAME.…}`.
+fn named_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split("${components.").skip(1).filter_map(|rest| rest.split(['.', '}']).next())
+}
+
+/// Everyone that is drawn but loadlab, by how many steps a request takes to them; those that nobody is known to ask are
+/// with the first, in the plan's order.
+fn layers_of<'a>(
+    edges: &[Edge],
+    groups: &'a Groups,
+    members: &BTreeMap<&'a str, Vec<(&str, &ComponentSummary)>>,
+) -> Vec<Vec<&'a str>> {
+    let planned = groups.all.iter().map(|(name, _)| name.as_str()).filter(|name| members.contains_key(name));
+    let mut left: Vec<&str> = planned.collect();
+    left.extend(members.keys().filter(|name| !groups.all.iter().any(|(n, _)| n == *name)));
+    let mut layers: Vec<Vec<&str>> = Vec::new();
+    let mut asking: Vec<String> = vec![GENERATOR.to_owned()];
+    while !left.is_empty() {
+        let is_asked = |name: &&str| edges.iter().any(|e| e.to == **name && asking.contains(&e.from));
+        let (next, others): (Vec<&str>, Vec<&str>) = left.into_iter().partition(is_asked);
+        if next.is_empty() {
+            // Nobody is known to ask them: beside the first.
+            match layers.first_mut() {
+                Some(first) => first.extend(others),
+                None => layers.push(others),
+            }
+            break;
+        }
+        asking = next.iter().map(|name| (*name).to_owned()).collect();
+        layers.push(next);
+        left = others;
+    }
+    layers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replicas_stand_for_one() {
+        let facts = |name: &str| ComponentFacts { name: name.to_owned(), run: String::new() };
+        let groups = Groups::of(&["lb", "edge1", "edge2", "edge3", "db1", "cache"].map(facts));
+        let drawn: Vec<(&str, usize)> = groups.all.iter().map(|(name, m)| (name.as_str(), m.len())).collect();
+        assert_eq!(drawn, [("lb", 1), ("edge", 3), ("db1", 1), ("cache", 1)]);
+        assert_eq!(
+            (groups.name("edge2"), groups.name("db1"), groups.name("elsewhere")),
+            ("edge", "db1", "elsewhere")
+        );
+        let clash = Groups::of(&["edge", "edge1", "edge2"].map(facts));
+        assert_eq!(clash.name("edge1"), "edge*");
+    }
+
+    #[test]
+    fn components_that_a_plan_names() {
+        let text = "nginx -g ${components.web.port} ${run.dir} ${components.db} ${components.x.address}";
+        assert_eq!(named_in(text).collect::<Vec<_>>(), ["web", "db", "x"]);
+    }
+}

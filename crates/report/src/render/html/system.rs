@@ -1,0 +1,81 @@
+//! The system, drawn: boxes in the order of a request's way, side by side where there is room and below one another where
+//! there is not. Boxes are laid out by the browser, so that no text overlaps another.
+
+use std::fmt::Write;
+
+use super::escape;
+use crate::document::{Drawing, Edge, Gauge, Node};
+
+/// One drawing after the other; the script of the page shows one at a time.
+pub(super) fn drawings(out: &mut String, all: &[Drawing]) {
+    out.push_str("<div class=\"drawings\">\n");
+    if all.len() > 1 {
+        out.push_str("<div class=\"tabs\" role=\"group\" aria-label=\"Case drawn\" hidden>");
+        for (i, drawing) in all.iter().enumerate() {
+            let _ = write!(
+                out,
+                "<button type=\"button\" data-drawing=\"{i}\">{}</button>",
+                escape(&drawing.case)
+            );
+        }
+        out.push_str("</div>\n");
+    }
+    for drawing in all {
+        let _ = write!(out, "<figure class=\"drawing\">\n");
+        if all.len() > 1 {
+            let _ = writeln!(out, "<figcaption>{}</figcaption>", escape(&drawing.case));
+        }
+        out.push_str("<div class=\"way\">\n");
+        for (i, layer) in drawing.layers.iter().enumerate() {
+            if i > 0 {
+                arrows(out, &drawing.edges, &drawing.layers[i - 1], layer);
+            }
+            out.push_str("<div class=\"layer\">");
+            layer.iter().for_each(|node| self::node(out, node, i == 0));
+            out.push_str("</div>\n");
+        }
+        out.push_str("</div>\n</figure>\n");
+    }
+    out.push_str("</div>\n");
+}
+
+/// What goes to a layer. Where it does not come from the only node before, it says from where.
+fn arrows(out: &mut String, edges: &[Edge], before: &[Node], layer: &[Node]) {
+    let into: Vec<&Edge> = edges.iter().filter(|e| layer.iter().any(|n| n.name == e.to)).collect();
+    let is_plain = before.len() == 1 && layer.len() == 1;
+    let blamed = if into.iter().any(|e| e.is_bottleneck) { " blamed" } else { "" };
+    let _ = write!(out, "<div class=\"arrows{blamed}\"><span class=\"arrow\" aria-hidden=\"true\"></span>");
+    for edge in into.iter().take(6) {
+        let who = match is_plain && edge.from == before[0].name {
+            true => String::new(),
+            false => format!("{} → {} ", edge.from, edge.to),
+        };
+        let _ = write!(out, "<small>{}</small>", escape(format!("{who}{}", edge.text).trim_end()));
+    }
+    out.push_str("</div>\n");
+}
+
+fn node(out: &mut String, node: &Node, is_generator: bool) {
+    let classes = [(is_generator, "generator"), (node.is_bottleneck, "blamed"), (node.replicas > 1, "stack")];
+    let classes: Vec<&str> = classes.iter().filter(|(is, _)| *is).map(|(_, class)| *class).collect();
+    let _ = write!(out, "<div class=\"node {}\"><b>{}", classes.join(" "), escape(&node.name));
+    if node.replicas > 1 {
+        let _ = write!(out, " ×{}", node.replicas);
+    }
+    out.push_str("</b>");
+    node.gauges.iter().for_each(|gauge| self::gauge(out, gauge));
+    if let Some(note) = &node.note {
+        let _ = write!(out, "<small>{}</small>", escape(note));
+    }
+    out.push_str("</div>");
+}
+
+fn gauge(out: &mut String, gauge: &Gauge) {
+    let _ = write!(
+        out,
+        "<span class=\"gauge\"><span>{}</span><span class=\"bar-track\"><i style=\"width:{:.1}%\"></i></span><span>{}</span></span>",
+        escape(&gauge.name),
+        gauge.share * 100.0,
+        escape(&gauge.text)
+    );
+}
