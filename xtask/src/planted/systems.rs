@@ -51,8 +51,10 @@ pub const SYSTEMS: &[System] = &[
     planted("one-core", "store", &["one_core"]),
     planted("garbage", "store", &["one_core"]),
     planted("memory-pressure", "store", &["memory"]),
+    planted("page-cache", "store", &["memory"]),
     planted("out-of-memory", "store", &["memory"]),
     planted("open-files", "mid", &["open_files"]),
+    planted("ports", "web", &["ports"]).beside(&["store"]),
     planted("accept-queue", "store", &["accept_queue"]),
     planted("link-delay", "web→store", LINK).quick(),
     planted("link-bandwidth", "web→store", LINK),
@@ -89,7 +91,7 @@ mod tests {
         let plans = files(&dir).unwrap();
         let names: BTreeSet<String> = SYSTEMS.iter().map(|system| format!("{}.yaml", system.name)).collect();
         assert_eq!(plans, names);
-        assert_eq!(SYSTEMS.len(), 30);
+        assert_eq!(SYSTEMS.len(), 32);
         for system in SYSTEMS {
             let plan = std::fs::read_to_string(dir.join(format!("{}.yaml", system.name))).unwrap();
             let ends = system.component.iter().flat_map(|name| name.split('→'));

@@ -56,6 +56,7 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
         | Kind::Died
         | Kind::CpuLimit
         | Kind::OpenFiles
+        | Kind::Ports
         | Kind::AcceptQueue
         | Kind::Refused => true,
         Kind::Memory => first.share >= 1.0,
