@@ -1,6 +1,8 @@
 //! The first bottleneck, over trials made by hand: what is named, and in which order.
 
-use loadlab_analysis::bottleneck::{Diagnosis, Kind, Suspect, TrialData, diagnose, suspects};
+use loadlab_analysis::bottleneck::{
+    Diagnosis, Kind, Suspect, TrialData, answer_of_watched, diagnose, suspects,
+};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::bottleneck::{Bottleneck, Confidence};
@@ -681,6 +683,32 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     assert!(
         turns.suspects()[0].text.contains("the busiest of its 9 threads had 30 % of it: they take turns")
     );
+}
+
+#[test]
+fn a_component_that_is_called_a_relay_is_none() {
+    let mut link = made(40, 42, 41, &[("edge", QUIET), ("db", QUIET), ("db-relay", QUIET)]);
+    let far = Pair { rtt_ms: Some(40.0), ..pair("edge", "db", 40.0, 39.5) };
+    let pairs = [pair("loadlab", "edge", 40.0, 40.0), far, pair("edge", "db-relay", 2.0, 0.0)];
+    watched(&mut link, &pairs, |_| ());
+    link.check(&[(Link, Some("edge→db"))]);
+    let evidence = &link.suspects()[0].evidence[0];
+    assert!(evidence.contains("(edge→db: 40 of 40 connections busy; 200 readings)"), "{evidence}");
+}
+
+#[test]
+fn an_answer_is_worth_saying_where_somebody_looked() {
+    let mut load = made(40, 160, 4, &[]);
+    load.summary.bottleneck = diagnosis(&load).bottleneck;
+    assert!(load.summary.bottleneck.is_some() && answer_of_watched(&load.summary).is_none());
+    // It is known why nothing could be seen.
+    let not_seen = vec!["the process that answers at 127.0.0.1:8080: another user's".to_owned()];
+    load.evidence = vec![Evidence { not_seen, ..Evidence::default() }];
+    load.summary.bottleneck = diagnosis(&load).bottleneck;
+    assert!(answer_of_watched(&load.summary).is_some());
+    let mut components = chain();
+    components.summary.bottleneck = diagnosis(&components).bottleneck;
+    assert!(answer_of_watched(&components.summary).is_some());
 }
 
 #[test]

@@ -288,6 +288,9 @@ impl Flow {
     }
 }
 
+/// Nobody looked at connections and threads, or could.
+pub const NOT_READ: &str = "connections and threads: not read";
+
 /// What most lines of the load could not see: what one of them missed, the others saw. A line without readings says once
 /// what holds for all of the trial.
 pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
@@ -298,7 +301,7 @@ pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
     lines.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
     times.retain(|_, n| 2 * *n > lines.len());
     of_all.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
-    let not_read = lines.is_empty().then(|| "connections and threads: not read".to_owned());
+    let not_read = lines.is_empty().then(|| NOT_READ.to_owned());
     not_read.into_iter().chain(times.into_keys().cloned()).collect()
 }
 

@@ -36,7 +36,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, Summary};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
-pub use self::answer::{Diagnosis, diagnose};
+pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;
 use crate::counter::{Counter, During};
 use crate::trend::{stretches, trend};
@@ -52,6 +52,8 @@ const WHOLE_SHARE: f64 = 1.05;
 const BESIDE_SHARE: f64 = 1.2;
 /// What being full weighs beside being held back.
 const FULL_WEIGHT: f64 = 0.8;
+/// So many of what there is are most of it.
+const MOST_SHARE: f64 = 0.5;
 /// A load shorter than this, in seconds, tells nothing of who was busy.
 const SHORTEST_S: f64 = 2.0;
 /// Refused, reset or timed-out connections above this share of what was started.

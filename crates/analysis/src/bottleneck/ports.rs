@@ -5,12 +5,10 @@ use std::collections::BTreeMap;
 use loadlab_record::units::format_count;
 
 use super::flow::{Flow, GENERATOR, PortLine};
-use super::{Kind, Suspect, TrialData, during, percent};
+use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent};
 
 /// Ports above this share of the range: those that others hold in it cannot be had either.
 const FULL_SHARE: f64 = 0.97;
-/// Where this share of the ports in use is in TIME_WAIT, connections are made for a request or a few.
-const MOST_SHARE: f64 = 0.5;
 
 /// Out of ports for this share of the time a component is the reason for what goes wrong.
 pub const DECIDES_SHARE: f64 = 0.3;
@@ -40,6 +38,7 @@ fn suspect(
     let to = answers.map_or(address.to_owned(), |pair| format!("{} ({address})", pair.to));
     let who = if component.is_empty() { source } else { component };
     let share = full.len() as f64 / flow.lines.max(full.len()) as f64;
+    // Then connections are made for a request or a few.
     let cause = match f64::from(most.time_wait) >= MOST_SHARE * f64::from(most.taken) {
         true => format!(
             ", {} of them in TIME_WAIT: it makes new connections all the time, and each keeps its port for a minute after its end",
