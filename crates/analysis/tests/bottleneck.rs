@@ -494,6 +494,30 @@ fn who_has_no_local_port_left_is_named_before_what_waits() {
     // Many are not all, and loadlab's own are a doubt about the measurement.
     out("edge", 900, 0).check(&[(LimitedConcurrency, Some("db"))]);
     out("loadlab", 1000, 0).check(&[(LimitedConcurrency, Some("db"))]);
+    // Finding one of the last half takes long, where there are thousands of them and requests wait for that.
+    let half = |requests: f64, range: u32, cores: f64| {
+        let mut made = made(40, 160, 4, &[("edge", Does { cores, ..QUIET }), ("db", QUIET)]);
+        let far = Pair { address: "10.0.0.3:80".into(), ..pair("edge", "db", 40.0, 40.0 - requests) };
+        watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0), far], |line| {
+            line.ports = vec![LocalPorts {
+                component: "edge".into(),
+                address: "10.0.0.3:80".into(),
+                taken: range / 2 + 100,
+                time_wait: range / 2,
+                range,
+                ..LocalPorts::default()
+            }];
+        });
+        made
+    };
+    half(38.0, 28_232, 0.8).check(&[(Ports, Some("edge"))]);
+    let text = &half(38.0, 28_232, 0.8).suspects()[0].text;
+    let begin =
+        "edge has to search for a local port at each connect towards db (10.0.0.3:80): 14,216 of 28,232 (";
+    assert!(text.starts_with(begin), "{text}");
+    half(1.0, 28_232, 0.8).check(&[(LimitedConcurrency, Some("db")), (Ports, Some("edge"))]);
+    half(38.0, 28_232, 0.1).check(&[(LimitedConcurrency, Some("edge"))]);
+    half(38.0, 1_000, 0.8).check(&[(LimitedConcurrency, Some("edge"))]);
     // Whose they are may not be known.
     let nobody = out("", 1000, 0);
     nobody.check(&[(Ports, None)]);

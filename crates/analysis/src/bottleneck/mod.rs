@@ -6,7 +6,8 @@
 //! 1. the *generator*: a doubt that makes the trial INVALID says that nothing else can be known;
 //! 2. a component that *died*, or was killed for memory;
 //! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*, or with pages that
-//!    it reads from a disk all the time; without an *open file* or a *local port* left;
+//!    it reads from a disk all the time; without an *open file* or a *local port* left, or in
+//!    search of one;
 //! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after 1, 3
 //!    and 7 s: a full accept queue, or a network that loses packets);
 //! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;

@@ -174,8 +174,10 @@ impl SocketTable {
     /// # Errors
     /// The kernel does not answer, or refuses.
     pub fn read_taken(&mut self, mut take: impl FnMut(TakenPort)) -> io::Result<()> {
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            let request = request(family as u8, libc::IPPROTO_TCP as u8, TAKING, 0);
+        let families =
+            if self.without_v6 > 0 { &[libc::AF_INET][..] } else { &[libc::AF_INET, libc::AF_INET6] };
+        for family in families {
+            let request = request(*family as u8, libc::IPPROTO_TCP as u8, TAKING, 0);
             self.netlink.dump(&request, |rows| rows.iter().filter_map(taken_port).for_each(&mut take))?;
         }
         Ok(())
