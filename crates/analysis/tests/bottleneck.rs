@@ -1,18 +1,20 @@
 //! The first bottleneck, over trials made by hand: what is named, and in which order.
 
-use loadlab_analysis::bottleneck::{Diagnosis, Kind, Suspect, TrialData, diagnose, suspects};
+use loadlab_analysis::bottleneck::{
+    Diagnosis, Kind, Suspect, TrialData, answer_of_watched, diagnose, suspects,
+};
 use loadlab_analysis::{LoadRun, Planned, TrialInput, summarise};
 use loadlab_record::Failure;
 use loadlab_record::bottleneck::{Bottleneck, Confidence};
 use loadlab_record::event::{Event, EventKind};
-use loadlab_record::evidence::{Evidence, Listener, Pair, Threads};
+use loadlab_record::evidence::{Evidence, Listener, Pair, Ports as LocalPorts, Threads};
 use loadlab_record::load::{Counts, InWindow, Measured, Tick, Window};
 use loadlab_record::sample::{Pressure, Sample, Tcp};
 use loadlab_record::summary::{Doubt, Ended, Generator, LoadFacts, Summary};
 
 use Kind::{
     AcceptQueue, CpuLimit, Died, Disk, Generator as Own, HostCpu, Latency, LimitedConcurrency, Link, Memory,
-    Neighbours, Nothing, OneCore, OpenFiles, Pool, Queue, Refused,
+    Neighbours, Nothing, OneCore, OpenFiles, Pool, Ports, Queue, Refused,
 };
 
 const LENGTH_S: u64 = 10;
@@ -398,6 +400,134 @@ fn a_writer_that_waits_for_its_disk_is_no_pool() {
     waits(0.3).check(&[(LimitedConcurrency, None)]);
 }
 
+/// `db` reads so many pages a second from a disk, and its limit leaves `cache` for them.
+fn faulting(per_s: f64, cache: u64, limit: Option<u64>) -> Made {
+    let mut made = made(20, 1000, 10, &[("edge", QUIET), ("db", Does { memory_limit: limit, ..QUIET })]);
+    for s in made.samples.iter_mut().filter(|s| s.component == "db") {
+        s.major_faults = Some((per_s * s.at_s.clamp(0.0, LENGTH_S as f64)) as u64);
+        s.cache_bytes = Some(cache);
+        // The disk is busy with it.
+        s.pressure = Some(Pressure { io_s: Some(0.9 * s.at_s.max(0.0)), ..Pressure::default() });
+    }
+    made
+}
+
+#[test]
+fn pages_that_are_read_again_for_want_of_memory_come_before_the_disk_they_come_from() {
+    let thrashing = faulting(400.0, 62 << 20, Some(64 << 20));
+    thrashing.check(&[(Memory, Some("db")), (Disk, Some("db"))]);
+    let first = &thrashing.suspects()[0];
+    assert_eq!(
+        first.text,
+        "db reads pages from a disk all the time, 400 a second (major faults): its memory limit leaves no room for what it reads (63.0 MiB of 64.0 MiB, page cache included)"
+    );
+    assert_eq!(first.at_s, Some(0.0));
+    // Few pages; room for more; no limit at all: the disk is slow, and nobody lacks memory.
+    faulting(40.0, 62 << 20, Some(64 << 20)).check(&[(Disk, Some("db"))]);
+    faulting(400.0, 40 << 20, Some(64 << 20)).check(&[(Disk, Some("db"))]);
+    faulting(400.0, 62 << 20, None).check(&[(Disk, Some("db"))]);
+    // All of them in the first seconds: parts of the program that were not used before.
+    let mut first_use = faulting(400.0, 62 << 20, Some(64 << 20));
+    let faults = first_use.samples.iter_mut().filter_map(|s| s.major_faults.as_mut());
+    faults.for_each(|n| *n = (*n).min(1600));
+    first_use.check(&[(Disk, Some("db"))]);
+}
+
+#[test]
+fn pressure_on_memory_is_a_components_own_or_explains_its_faults() {
+    let waits = |of: &str, share: f64, faults_per_s: f64| {
+        let mut made = faulting(faults_per_s, 0, None);
+        made.samples.extend(samples("host", QUIET));
+        for s in made.samples.iter_mut().filter(|s| s.component == of) {
+            s.pressure.get_or_insert_default().memory_s = Some(share * s.at_s.max(0.0));
+        }
+        made
+    };
+    let own = waits("db", 0.5, 0.0);
+    own.check(&[(Memory, Some("db")), (Disk, Some("db"))]);
+    assert_eq!(own.suspects()[0].text, "db is short of memory: it waited for memory for 50 % of the time");
+    waits("db", 0.1, 0.0).check(&[(Disk, Some("db"))]);
+    let of_machine = waits("host", 0.5, 300.0);
+    of_machine.check(&[(Memory, Some("db")), (Disk, Some("db"))]);
+    let text = &of_machine.suspects()[0].text;
+    assert!(
+        text.ends_with("the machine is short of memory: tasks waited for it for 50 % of the time"),
+        "{text}"
+    );
+    // Others on the machine may be short of memory as they like.
+    waits("host", 0.5, 0.0).check(&[(Disk, Some("db"))]);
+}
+
+#[test]
+fn who_has_no_local_port_left_is_named_before_what_waits() {
+    let out = |component: &str, taken: u32, from: u64| {
+        let mut made = chain();
+        let pairs = [
+            pair("loadlab", "edge", 40.0, 40.0),
+            Pair { address: "10.0.0.3:80".into(), ..pair("edge", "db", 40.0, 39.0) },
+        ];
+        watched(&mut made, &pairs, |line| {
+            if line.from_s >= from as f64 {
+                line.ports = vec![LocalPorts {
+                    component: component.into(),
+                    source: "10.0.0.2".into(),
+                    address: "10.0.0.3:80".into(),
+                    taken,
+                    time_wait: taken - 2,
+                    range: 1000,
+                }];
+            }
+        });
+        made
+    };
+    let most = out("edge", 995, 4);
+    most.check(&[(Ports, Some("edge"))]);
+    let suspects = most.suspects();
+    assert_eq!(
+        suspects[0].text,
+        "edge ran out of local ports towards db (10.0.0.3:80): 995 of 1,000 (`net.ipv4.ip_local_port_range`) were taken for 60 % of the time, 993 of them in TIME_WAIT: it makes new connections all the time, and each keeps its port for a minute after its end"
+    );
+    assert_eq!(suspects[0].at_s, Some(4.0));
+    assert_eq!(answer(&most).confidence, Confidence::High);
+    // For a short while only, where requests wait comes first.
+    out("edge", 995, 9).check(&[(LimitedConcurrency, Some("db")), (Ports, Some("edge"))]);
+    // Many are not all, and loadlab's own are a doubt about the measurement.
+    out("edge", 900, 0).check(&[(LimitedConcurrency, Some("db"))]);
+    out("loadlab", 1000, 0).check(&[(LimitedConcurrency, Some("db"))]);
+    // Finding one of the last half takes long, where there are thousands of them and requests wait for that.
+    let half = |requests: f64, range: u32, cores: f64| {
+        let mut made = made(40, 160, 4, &[("edge", Does { cores, ..QUIET }), ("db", QUIET)]);
+        let far = Pair { address: "10.0.0.3:80".into(), ..pair("edge", "db", 40.0, 40.0 - requests) };
+        watched(&mut made, &[pair("loadlab", "edge", 40.0, 40.0), far], |line| {
+            line.ports = vec![LocalPorts {
+                component: "edge".into(),
+                address: "10.0.0.3:80".into(),
+                taken: range / 2 + 100,
+                time_wait: range / 2,
+                range,
+                ..LocalPorts::default()
+            }];
+        });
+        made
+    };
+    half(38.0, 28_232, 0.8).check(&[(Ports, Some("edge"))]);
+    let text = &half(38.0, 28_232, 0.8).suspects()[0].text;
+    let begin =
+        "edge has to search for a local port at each connect towards db (10.0.0.3:80): 14,216 of 28,232 (";
+    assert!(text.starts_with(begin), "{text}");
+    half(1.0, 28_232, 0.8).check(&[(LimitedConcurrency, Some("db")), (Ports, Some("edge"))]);
+    half(38.0, 28_232, 0.1).check(&[(LimitedConcurrency, Some("edge"))]);
+    half(38.0, 1_000, 0.8).check(&[(LimitedConcurrency, Some("edge"))]);
+    // Whose they are may not be known.
+    let nobody = out("", 1000, 0);
+    nobody.check(&[(Ports, None)]);
+    assert!(
+        nobody.suspects()[0].text.starts_with("10.0.0.2 ran out of local ports"),
+        "{:?}",
+        nobody.suspects()
+    );
+}
+
 #[test]
 fn a_full_accept_queue_is_theirs_if_their_connects_say_so() {
     let overflowing = |of: &str, connect_ms: f64| {
@@ -577,6 +707,32 @@ fn links_disks_and_full_threads_are_told_by_what_is_seen_of_them() {
     assert!(
         turns.suspects()[0].text.contains("the busiest of its 9 threads had 30 % of it: they take turns")
     );
+}
+
+#[test]
+fn a_component_that_is_called_a_relay_is_none() {
+    let mut link = made(40, 42, 41, &[("edge", QUIET), ("db", QUIET), ("db-relay", QUIET)]);
+    let far = Pair { rtt_ms: Some(40.0), ..pair("edge", "db", 40.0, 39.5) };
+    let pairs = [pair("loadlab", "edge", 40.0, 40.0), far, pair("edge", "db-relay", 2.0, 0.0)];
+    watched(&mut link, &pairs, |_| ());
+    link.check(&[(Link, Some("edge→db"))]);
+    let evidence = &link.suspects()[0].evidence[0];
+    assert!(evidence.contains("(edge→db: 40 of 40 connections busy; 200 readings)"), "{evidence}");
+}
+
+#[test]
+fn an_answer_is_worth_saying_where_somebody_looked() {
+    let mut load = made(40, 160, 4, &[]);
+    load.summary.bottleneck = diagnosis(&load).bottleneck;
+    assert!(load.summary.bottleneck.is_some() && answer_of_watched(&load.summary).is_none());
+    // It is known why nothing could be seen.
+    let not_seen = vec!["the process that answers at 127.0.0.1:8080: another user's".to_owned()];
+    load.evidence = vec![Evidence { not_seen, ..Evidence::default() }];
+    load.summary.bottleneck = diagnosis(&load).bottleneck;
+    assert!(answer_of_watched(&load.summary).is_some());
+    let mut components = chain();
+    components.summary.bottleneck = diagnosis(&components).bottleneck;
+    assert!(answer_of_watched(&components.summary).is_some());
 }
 
 #[test]

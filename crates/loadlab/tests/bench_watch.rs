@@ -112,11 +112,71 @@ fn a_process_may_be_named_and_must_be_there() {
     let ran = bench(&[&store.url(), "-n", "1", "--watch-pid", "4000000000"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--watch-pid 4000000000: no such process\nhint: "), "{}", ran.stderr);
+    // Nobody is looked for, and who was named is said all the same.
+    let lab = Lab::new();
+    let out = lab.run_name();
+    let level =
+        ["--level-duration", "1s", "--settle", "100ms", "--max-levels", "1", "--quiet", "--out", &out];
+    let range =
+        ["find", &store.url(), "--expect", "p50 < 10s", "--users", "1..2", "--no-watch", "--watch-pid"];
+    let ran = lab.loadlab(&[&range[..], &[&pid], &level].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    let notes = lab.record().events("users-2", 1, "note");
+    let told = format!("(pid {pid})");
+    let is_told = |note: &Value| {
+        note["text"].as_str().is_some_and(|t| t.starts_with("watching ") && t.ends_with(&told))
+    };
+    assert!(notes.iter().any(is_told), "{notes:#?}");
+    assert_eq!(names(&lab.record().summary("users-2", 1)).len(), 1);
     // A plan says itself what is watched.
     let lab = Lab::new();
     lab.file("plan.yaml", &plan(&[component("web", "", &[])], ""));
     let ran = lab.loadlab(&["find", "plan.yaml", "--expect", "p50 < 1s", "--no-watch"]);
     ran.expect(2, &["`--watch-pid` and `--no-watch` are for URLs", "hint: add an `external` component"]);
+}
+
+/// A server in a network of its own, joined to this one by a link, as containers are.
+#[test]
+fn who_is_asked_in_another_network_is_found() {
+    let _alone = alone();
+    if !rustix::process::geteuid().is_root() {
+        return skip::skip("only root may make a network namespace");
+    }
+    let mut store = Command::new("unshare");
+    store.arg("--net").arg(std::env::current_exe().unwrap()).args(server::ARGS);
+    let ways = "{\"port\": 8080, \"name\": \"store\", \"at_once\": 1, \"slow_ms\": 5, \"everywhere\": true}";
+    store.env("LAB_SERVER", ways).stdin(Stdio::null()).stdout(Stdio::null());
+    let child = store.spawn().expect("unshare is there (util-linux)");
+    let pid = child.id();
+    // An address for documents, which nobody has; two checkouts may do this at the same time.
+    let (link, net) = (format!("vlab{pid}"), 4 * (std::process::id() % 64));
+    let (here, there) = (format!("203.0.113.{}", net + 1), format!("203.0.113.{}", net + 2));
+    let store = Tier { child, address: format!("{there}:8080").parse().unwrap() };
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    eventually("its network", || {
+        std::fs::read_link(format!("/proc/{pid}/ns/net")).ok().filter(|other| *other != own)
+    });
+    // The link goes with the network.
+    let set = format!(
+        "ip link add {link} type veth peer name eth0 netns {pid} && ip addr add {here}/30 dev {link} && ip link set {link} up \
+         && nsenter --target {pid} --net sh -c 'ip addr add {there}/30 dev eth0 && ip link set eth0 up'"
+    );
+    let done = Command::new("sh").args(["-c", &set]).status();
+    assert!(done.is_ok_and(|status| status.success()), "`{set}` failed");
+    eventually("a server", || TcpStream::connect(store.address).ok());
+    let web = Tier::start(&format!("\"name\": \"web\", \"upstream\": \"{}\"", store.url()));
+    let ran = bench(&[&format!("{}via", web.url()), "-c", "20", "-d", "4s", "--json"]);
+    let json = ran.json();
+    assert_eq!(ran.code, 0, "{json:#}");
+    let [_, second] = names(&json)[..] else { panic!("{:#}", json["components"]) };
+    assert!(ran.stderr.contains(&format!("{second} (pid {pid})")), "{}", ran.stderr);
+    let bottleneck = &json["bottleneck"];
+    assert_eq!(
+        (bottleneck["kind"].as_str(), bottleneck["component"].as_str()),
+        (Some("limited_concurrency"), Some(second)),
+        "{bottleneck:#}\n{:#}",
+        json["pairs"]
+    );
 }
 
 /// Without the right to look into other users' processes it is said who was not seen, and the load goes on.

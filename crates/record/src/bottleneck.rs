@@ -16,6 +16,8 @@ pub enum Kind {
     CpuLimit,
     /// A process had all the open files it may have.
     OpenFiles,
+    /// A component had all local ports in use that it may have towards one destination.
+    Ports,
     /// The accept queue of a listener was full.
     AcceptQueue,
     /// Connections were refused, reset or lost.
@@ -44,12 +46,13 @@ pub enum Kind {
 
 impl Kind {
     /// All of them, in the order of the docs.
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Generator,
         Kind::Died,
         Kind::Memory,
         Kind::CpuLimit,
         Kind::OpenFiles,
+        Kind::Ports,
         Kind::AcceptQueue,
         Kind::Refused,
         Kind::Disk,
@@ -72,6 +75,7 @@ impl Kind {
             Kind::Memory => "memory",
             Kind::CpuLimit => "cpu_limit",
             Kind::OpenFiles => "open_files",
+            Kind::Ports => "ports",
             Kind::AcceptQueue => "accept_queue",
             Kind::Refused => "refused",
             Kind::Disk => "disk",

@@ -26,6 +26,9 @@ pub struct Evidence {
     /// Sockets that listen.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Listener>,
+    /// Local ports of those who use many of them towards one destination.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<Ports>,
     /// Threads of each component.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub threads: Vec<Threads>,
@@ -120,6 +123,25 @@ pub struct Listener {
     pub backlog: u32,
     /// Connections it dropped since it was made.
     pub drops: u64,
+}
+
+/// Local ports that are taken towards one destination, as they were last looked at: a connection takes one, and for a
+/// minute after its end in TIME_WAIT, too.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ports {
+    /// Who connects; empty where it is not known.
+    pub component: String,
+    /// From which of its addresses.
+    pub source: String,
+    /// Where to: `10.0.0.3:8080`.
+    pub address: String,
+    /// How many are taken.
+    pub taken: u32,
+    /// Of those, the ones that a connection left behind: TIME_WAIT.
+    pub time_wait: u32,
+    /// How many there are: `net.ipv4.ip_local_port_range` of its network namespace.
+    pub range: u32,
 }
 
 /// What the threads of a component did: means over the readings.

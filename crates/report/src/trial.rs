@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
+use loadlab_analysis::bottleneck::answer_of_watched;
 use loadlab_record::Histogram;
-use loadlab_record::bottleneck::Bottleneck;
 use loadlab_record::example::{Example, ExampleReason};
 use loadlab_record::load::Stragglers;
 use loadlab_record::summary::{
@@ -303,8 +303,7 @@ impl Page {
     /// What was watched beside the load, and what held it back. Where nobody looked there is nothing to say; where
     /// somebody could not be seen there is.
     fn components(&self, out: &mut String, s: &Summary) {
-        let is_watched = |b: &&Bottleneck| !s.components.is_empty() || b.not_seen.len() > 1;
-        let Some(bottleneck) = s.bottleneck.as_ref().filter(is_watched) else { return };
+        let Some(bottleneck) = answer_of_watched(s) else { return };
         self.heading(out, "First bottleneck");
         let mut evidence = bottleneck.evidence.iter().map(|text| harmless(text));
         if let Some(first) = evidence.next() {

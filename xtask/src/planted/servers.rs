@@ -41,12 +41,22 @@ pub fn build() -> Result<OsString> {
     Ok(env::join_paths([bin].into_iter().chain(env::split_paths(&path)))?)
 }
 
+/// Servers that need no other file, for an image of nothing else.
+///
+/// # Errors
+/// One does not build.
+pub fn static_servers(to: &Path) -> Result<()> {
+    let cc = ["-O2", "-static", "-pthread"];
+    run("cc", &cc, &sources().join("tier.c"), &to.join("tier-c"))?;
+    run("go", &["build"], &sources().join("tier.go"), &to.join("tier-go"))
+}
+
 /// Compiles one file into one program.
 fn run(compiler: &str, options: &[&str], from: &Path, to: &Path) -> Result<()> {
     ensure!(find(compiler).is_some(), "{compiler} is not installed");
     let mut command = program(compiler);
     // Nothing is fetched: neither a toolchain nor a module.
-    command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "");
+    command.env("GOTOOLCHAIN", "local").env("GOPROXY", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
     command.args(options).arg("-o").arg(to).arg(from);
     captured(&mut command, crate::command::LONGEST)?.ok(&format!("{compiler} {}", from.display()))?;
     Ok(())

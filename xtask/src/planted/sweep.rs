@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::engine::Engine;
 use super::servers::{out, sources};
 use super::systems::System;
 use crate::command::{captured, program, say};
@@ -46,6 +47,32 @@ pub struct Tally {
     pub wrong: Vec<String>,
     /// How many of these blame an innocent component.
     pub blamed: usize,
+    /// Systems that could not run here, `name (why)`.
+    pub not_checked: Vec<String>,
+}
+
+/// What a sweep runs with.
+pub struct Tools<'a> {
+    /// The program.
+    pub loadlab: &'a Path,
+    /// The search path that has the servers.
+    pub path: &'a OsStr,
+    /// The container engine, or why there is none; nothing where no system needs one.
+    pub engine: Option<&'a Result<Engine, String>>,
+}
+
+impl Tools<'_> {
+    /// Why a system cannot run here.
+    fn lacks(&self, system: &System) -> Option<String> {
+        match self.engine {
+            Some(Ok(_)) => None,
+            _ if !system.is_compose => None,
+            Some(Err(why)) => {
+                Some(format!("no container engine: {}", why.lines().collect::<Vec<_>>().join(" ")))
+            }
+            None => Some("no container engine was started".to_owned()),
+        }
+    }
 }
 
 /// Runs each system once, one after the other, and prints a table. `others` are the cores that neither the system nor
@@ -53,7 +80,7 @@ pub struct Tally {
 ///
 /// # Errors
 /// A record cannot be made or read. That a run fails is a wrong answer.
-pub fn sweep(systems: &[&System], loadlab: &Path, path: &OsStr) -> Result<Tally> {
+pub fn sweep(systems: &[&System], tools: &Tools<'_>) -> Result<Tally> {
     let mut tally = Tally::default();
     say(&format!(
         "{:<20} {:<33} {:<27} {:<8} {:>5} {:>7}",
@@ -61,7 +88,13 @@ pub fn sweep(systems: &[&System], loadlab: &Path, path: &OsStr) -> Result<Tally>
     ));
     for system in systems {
         let began = Instant::now();
-        let got = ask(system, loadlab, path)?;
+        if let Some(why) = tools.lacks(system) {
+            tally.all += 1;
+            say(&format!("{:<20} NOT CHECKED: {why}", system.name));
+            tally.not_checked.push(format!("{} ({why})", system.name));
+            continue;
+        }
+        let got = ask(system, tools)?;
         let verdict = got.as_ref().map_or(Verdict::Wrong, |answer| judged(system, answer));
         tally.all += 1;
         let words = match verdict {
@@ -96,7 +129,7 @@ fn pair(component: Option<&str>, kind: &str) -> String {
 }
 
 /// What `loadlab run` says of a system; why it says nothing, if it does not.
-fn ask(system: &System, loadlab: &Path, path: &OsStr) -> Result<Result<Answer, String>> {
+fn ask(system: &System, tools: &Tools<'_>) -> Result<Result<Answer, String>> {
     let runs = out().join("runs");
     let record = runs.join(system.name);
     match fs::remove_dir_all(&record) {
@@ -104,8 +137,11 @@ fn ask(system: &System, loadlab: &Path, path: &OsStr) -> Result<Result<Answer, S
         _ => fs::create_dir_all(&runs)?,
     }
     let plan = sources().join("systems").join(format!("{}.yaml", system.name));
-    let mut command = program(loadlab);
-    command.arg("run").arg(plan).args(["--quiet", "--out"]).arg(&record).env("PATH", path);
+    let mut command = program(tools.loadlab);
+    command.arg("run").arg(plan).args(["--quiet", "--out"]).arg(&record).env("PATH", tools.path);
+    if let Some(Ok(engine)) = tools.engine {
+        command.env("DOCKER_HOST", engine.host());
+    }
     let ran = captured(&mut command, LONGEST)?;
     // 4: the generator was too slow, which is what is planted, or that of a busy machine. The answer says so.
     if !matches!(ran.status.code(), Some(0 | 4)) {
@@ -163,6 +199,17 @@ fn judged(system: &System, answer: &Answer) -> Verdict {
 mod tests {
     use super::super::systems::SYSTEMS;
     use super::*;
+
+    #[test]
+    fn what_cannot_run_is_not_right() {
+        let system = SYSTEMS.iter().find(|s| s.is_compose).unwrap();
+        let engine = Err("dockerd is not installed".to_owned());
+        let tools = Tools { loadlab: Path::new("loadlab"), path: OsStr::new(""), engine: Some(&engine) };
+        let tally = sweep(&[system], &tools).unwrap();
+        assert_eq!((tally.all, tally.right, tally.wrong.len()), (1, 0, 0));
+        let why = format!("{} (no container engine: dockerd is not installed)", system.name);
+        assert_eq!(tally.not_checked, [why]);
+    }
 
     #[test]
     fn component_and_kind_must_both_be_right() {

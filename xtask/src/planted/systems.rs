@@ -14,15 +14,21 @@ pub struct System {
     pub innocents: &'static [&'static str],
     /// It is checked with every change: what it shows depends neither on the machine's speed nor on what else it does.
     pub is_quick: bool,
+    /// It is a Compose project, and takes a container engine.
+    pub is_compose: bool,
 }
 
 const fn planted(name: &'static str, component: &'static str, kinds: &'static [&'static str]) -> System {
-    System { name, component: Some(component), kinds, innocents: &[], is_quick: false }
+    System { name, component: Some(component), kinds, innocents: &[], is_quick: false, is_compose: false }
 }
 
 impl System {
     const fn beside(self, innocents: &'static [&'static str]) -> System {
         System { innocents, ..self }
+    }
+
+    const fn in_compose(self) -> System {
+        System { is_compose: true, ..self }
     }
 
     const fn quick(self) -> System {
@@ -41,6 +47,7 @@ pub const SYSTEMS: &[System] = &[
     planted("semaphore-in-mid", "mid", FEW),
     planted("rate-limiter", "store", FEW),
     planted("lock-in-only-tier", "web", FEW),
+    planted("compose-lock", "store", FEW).beside(&["web"]).in_compose(),
     planted("pool-in-web", "web", POOL),
     planted("pool-in-mid", "mid", POOL).quick(),
     planted("pool-on-unix-socket", "web", POOL),
@@ -51,8 +58,10 @@ pub const SYSTEMS: &[System] = &[
     planted("one-core", "store", &["one_core"]),
     planted("garbage", "store", &["one_core"]),
     planted("memory-pressure", "store", &["memory"]),
+    planted("page-cache", "store", &["memory"]),
     planted("out-of-memory", "store", &["memory"]),
     planted("open-files", "mid", &["open_files"]),
+    planted("ports", "web", &["ports"]).beside(&["store"]),
     planted("accept-queue", "store", &["accept_queue"]),
     planted("link-delay", "web→store", LINK).quick(),
     planted("link-bandwidth", "web→store", LINK),
@@ -70,6 +79,7 @@ pub const SYSTEMS: &[System] = &[
         kinds: &["nothing"],
         innocents: &["web", "store"],
         is_quick: false,
+        is_compose: false,
     },
     planted("idle-pool", "store", FEW).beside(&["cache"]).quick(),
     planted("streamed-download", "web", POOL).beside(&["files", "mirror"]),
@@ -89,7 +99,7 @@ mod tests {
         let plans = files(&dir).unwrap();
         let names: BTreeSet<String> = SYSTEMS.iter().map(|system| format!("{}.yaml", system.name)).collect();
         assert_eq!(plans, names);
-        assert_eq!(SYSTEMS.len(), 30);
+        assert_eq!(SYSTEMS.len(), 33);
         for system in SYSTEMS {
             let plan = std::fs::read_to_string(dir.join(format!("{}.yaml", system.name))).unwrap();
             let ends = system.component.iter().flat_map(|name| name.split('→'));

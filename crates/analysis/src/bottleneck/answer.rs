@@ -2,8 +2,9 @@
 
 use loadlab_record::bottleneck::{Bottleneck, Confidence, Kind};
 use loadlab_record::evidence::Pair;
+use loadlab_record::summary::Summary;
 
-use super::flow::{FEWEST_READINGS, Flow, Site, not_seen};
+use super::flow::{FEWEST_READINGS, Flow, NOT_READ, Site, not_seen};
 use super::located::{is_range, site};
 use super::{Suspect, TrialData, suspects_in};
 
@@ -38,6 +39,14 @@ pub fn diagnose(trial: &TrialData<'_>) -> Diagnosis {
     Diagnosis { suspects, bottleneck, pairs: flow.map(|flow| flow.pairs).unwrap_or_default() }
 }
 
+/// The answer of a trial in which somebody looked beside the load, or tried to: components were watched, or it is known
+/// why one could not be. Of a load alone it would say what the figures say already.
+pub fn answer_of_watched(summary: &Summary) -> Option<&Bottleneck> {
+    let answer = summary.bottleneck.as_ref()?;
+    let is_watched = !summary.components.is_empty() || answer.not_seen.iter().any(|text| text != NOT_READ);
+    is_watched.then_some(answer)
+}
+
 /// What threads of others wait for has no say. Connections that could not be seen have, whosesoever they are.
 fn concerns(trial: &TrialData<'_>, text: &str, who: Option<&str>) -> bool {
     let is_about =
@@ -56,6 +65,7 @@ fn confidence(trial: &TrialData<'_>, first: &Suspect, flow: Option<&Flow>) -> Co
         | Kind::Died
         | Kind::CpuLimit
         | Kind::OpenFiles
+        | Kind::Ports
         | Kind::AcceptQueue
         | Kind::Refused => true,
         Kind::Memory => first.share >= 1.0,

@@ -5,10 +5,8 @@ use loadlab_record::evidence::Pair;
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
 use super::flow::{Flow, GENERATOR, Place, SHORTEST_LINK_MS, is_per_request, most, short, waiting};
-use super::{Kind, SHORTEST_S, Suspect, TrialData, during};
+use super::{Kind, MOST_SHARE, SHORTEST_S, Suspect, TrialData, during};
 
-/// What is said of a part of a place is said of the place if it has at least this share of its requests.
-const MOST_SHARE: f64 = 0.5;
 /// A pool is full when this share of its connections is busy: between two requests each is idle for a moment.
 const FULL_POOL: f64 = 0.8;
 /// Who asks has more requests than its pool has connections: at most this share of them can go on.
@@ -225,7 +223,7 @@ pub fn link_of_relay(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> Option<
 }
 
 /// The component that a relay stands in front of.
-fn relayed<'a>(trial: &'a TrialData<'_>, name: &str) -> Option<&'a str> {
+pub fn relayed<'a>(trial: &'a TrialData<'_>, name: &str) -> Option<&'a str> {
     let component = name.strip_suffix("-relay")?;
     let (name, _) = trial.summary.components.get_key_value(component)?;
     made_of(trial, name).map(|_| name.as_str())

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loadlab_record::evidence::{Evidence, Listener, Pair, Threads, Timed};
+use loadlab_record::evidence::{Evidence, Listener, Pair, Ports, Threads, Timed};
 use loadlab_record::units::significant;
 
 use super::{TrialData, during};
@@ -43,6 +43,10 @@ pub struct Flow {
     pub threads: BTreeMap<String, ThreadMeans>,
     /// Listeners, with what they dropped during the load.
     pub listeners: Vec<Listener>,
+    /// Local ports of those who use many, of each line of the load.
+    pub ports: Vec<PortLine>,
+    /// How many lines the load has.
+    pub lines: usize,
     /// Connections of which too much is not known, a sentence each.
     pub unseen: Vec<String>,
     /// How often sockets were read.
@@ -58,6 +62,15 @@ pub struct ThreadMeans {
     pub means: Threads,
     /// Share of the lines in which the same thread was the busiest.
     pub same_busiest: f64,
+}
+
+/// Local ports that were taken towards one destination, at one time.
+#[derive(Clone, Debug)]
+pub struct PortLine {
+    /// When, seconds on the trial's clock.
+    pub at_s: f64,
+    /// What was seen.
+    pub ports: Ports,
 }
 
 /// Where requests wait.
@@ -96,6 +109,8 @@ impl Flow {
             pairs: named(pairs(&lines), trial),
             threads: threads(&lines),
             listeners: listeners(trial.evidence, load),
+            ports: port_lines(&lines),
+            lines: lines.len(),
             socket_readings: lines.iter().map(|e| e.socket_readings).sum(),
             rate_per_s: trial.summary.rate_per_s.ok,
             unseen: Vec::new(),
@@ -273,6 +288,9 @@ impl Flow {
     }
 }
 
+/// Nobody looked at connections and threads, or could.
+pub const NOT_READ: &str = "connections and threads: not read";
+
 /// What most lines of the load could not see: what one of them missed, the others saw. A line without readings says once
 /// what holds for all of the trial.
 pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
@@ -283,7 +301,7 @@ pub fn not_seen(trial: &TrialData<'_>) -> Vec<String> {
     lines.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
     times.retain(|_, n| 2 * *n > lines.len());
     of_all.iter().flat_map(|line| &line.not_seen).for_each(|text| *times.entry(text).or_default() += 1);
-    let not_read = lines.is_empty().then(|| "connections and threads: not read".to_owned());
+    let not_read = lines.is_empty().then(|| NOT_READ.to_owned());
     not_read.into_iter().chain(times.into_keys().cloned()).collect()
 }
 
@@ -439,6 +457,14 @@ fn pairs(lines: &[&Evidence]) -> Vec<Pair> {
         }
     };
     keys.iter().map(mean).collect()
+}
+
+fn port_lines(lines: &[&Evidence]) -> Vec<PortLine> {
+    let of = |line: &&Evidence| {
+        let at_s = line.from_s;
+        line.ports.clone().into_iter().map(move |ports| PortLine { at_s, ports })
+    };
+    lines.iter().flat_map(of).collect()
 }
 
 fn timed(all: impl Iterator<Item = Timed>) -> Option<Timed> {

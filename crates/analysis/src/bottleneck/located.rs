@@ -3,12 +3,10 @@
 use loadlab_record::evidence::Threads;
 use loadlab_record::units::{format_count, significant};
 
-use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay};
+use super::causes::{few_at_a_time, full_pool, holds_back, keeps_up, link_of_relay, relayed};
 use super::flow::{FEWEST_READINGS, Flow, Place, Site, describe, short};
-use super::{Kind, Suspect, TrialData, during, percent, rank};
+use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent, rank};
 
-/// The place where most requests are has at least this share of them.
-const MOST_SHARE: f64 = 0.5;
 /// A component with less than this share of the requests holds nobody back, however busy it is.
 const HARDLY_SHARE: f64 = 0.2;
 /// One thread uses this share of a core: the rest goes to others that the kernel lets run in between.
@@ -46,7 +44,7 @@ pub fn locate(trial: &TrialData<'_>, flow: &Flow, found: &mut Vec<Suspect>) {
     let is_resource = |s: &Suspect| (2..=3).contains(&rank(s)) || s.kind == Kind::AcceptQueue;
     let at_top = |s: &Suspect| is_resource(s) && s.who.as_deref() == Some(top.name.as_str());
     let beyond = |s: &Suspect| is_resource(s) && s.who.as_deref().is_some_and(|who| behind.contains(who));
-    let sentence = waits_there(flow, top, in_flight);
+    let sentence = waits_there(trial, flow, top);
     let has_pool = full_pool(flow, top).is_some();
     // A full pool is the symptom of what is behind it, if that is at its end.
     let chosen =
@@ -144,9 +142,10 @@ fn waits_among(flow: &Flow, among: &[Place], in_flight: f64) -> String {
     )
 }
 
-fn waits_there(flow: &Flow, top: &Place, in_flight: f64) -> String {
+fn waits_there(trial: &TrialData<'_>, flow: &Flow, top: &Place) -> String {
+    let in_flight = trial.summary.concurrency_mean;
     let beside = flow.pairs.iter().filter(|p| {
-        let link = format!("{}→{}", p.from, p.to.strip_suffix("-relay").unwrap_or(&p.to));
+        let link = format!("{}→{}", p.from, relayed(trial, &p.to).unwrap_or(&p.to));
         let touches = p.to == top.name || p.from == top.name || link == top.name;
         touches && p.from != p.to && !p.from.is_empty()
     });

@@ -5,7 +5,9 @@
 //!
 //! 1. the *generator*: a doubt that makes the trial INVALID says that nothing else can be known;
 //! 2. a component that *died*, or was killed for memory;
-//! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*; without an *open file* left;
+//! 3. a component *stopped by its CPU limit*, or at it; at its *memory limit*, or with pages that
+//!    it reads from a disk all the time; without an *open file* or a *local port* left, or in
+//!    search of one;
 //! 4. *refused* or reset connections, and connects that took whole seconds (the kernel sends a lost SYN again after 1, 3
 //!    and 7 s: a full accept queue, or a network that loses packets);
 //! 5. a *queue* that grew while the load ran: a probe that rises, and falls once the load is over;
@@ -23,6 +25,8 @@ mod causes;
 pub mod flow;
 mod inferred;
 mod located;
+mod memory;
+mod ports;
 
 use loadlab_record::Failure;
 pub use loadlab_record::bottleneck::Kind;
@@ -33,7 +37,7 @@ use loadlab_record::sample::Sample;
 use loadlab_record::summary::{ComponentSummary, Summary};
 use loadlab_record::units::{format_bytes, format_count, format_duration_ns, significant};
 
-pub use self::answer::{Diagnosis, diagnose};
+pub use self::answer::{Diagnosis, answer_of_watched, diagnose};
 use self::flow::Flow;
 use crate::counter::{Counter, During};
 use crate::trend::{stretches, trend};
@@ -49,10 +53,10 @@ const WHOLE_SHARE: f64 = 1.05;
 const BESIDE_SHARE: f64 = 1.2;
 /// What being full weighs beside being held back.
 const FULL_WEIGHT: f64 = 0.8;
+/// So many of what there is are most of it.
+const MOST_SHARE: f64 = 0.5;
 /// A load shorter than this, in seconds, tells nothing of who was busy.
 const SHORTEST_S: f64 = 2.0;
-/// Memory above this share of its limit: what is left is less than the kernel needs to reclaim in peace.
-const FULL_SHARE: f64 = 0.95;
 /// Refused, reset or timed-out connections above this share of what was started.
 const REFUSED_SHARE: f64 = 0.001;
 /// A SYN that was lost is sent again after this long: no server is that slow to accept.
@@ -112,9 +116,10 @@ pub fn suspects(trial: TrialData<'_>) -> Vec<Suspect> {
 fn suspects_in(trial: &TrialData<'_>, flow: Option<&Flow>) -> Vec<Suspect> {
     let mut found = generator(trial);
     found.extend(died(trial));
-    found.extend(by_component(trial, memory));
+    found.extend(by_component(trial, memory::memory));
     found.extend(by_component(trial, cpu_limit));
     found.extend(by_component(trial, open_files));
+    found.extend(flow.map(|flow| ports::ports(trial, flow)).unwrap_or_default());
     found.extend(by_component(trial, disk));
     found.extend(flow.map(|flow| accept_queues(trial, flow)).unwrap_or_default());
     let has_queue = found.iter().any(|s| s.kind == Kind::AcceptQueue);
@@ -233,8 +238,10 @@ fn rank(suspect: &Suspect) -> u8 {
         Kind::Died => 1,
         // Killed for memory: only that has its whole share.
         Kind::Memory if suspect.share >= 1.0 => 1,
+        // Without a port its requests fail at once, and whoever waits elsewhere is not held back by that.
+        Kind::Ports if suspect.share >= ports::DECIDES_SHARE => 1,
         // Held at a limit somebody set.
-        Kind::Memory | Kind::CpuLimit | Kind::OpenFiles => 2,
+        Kind::Memory | Kind::CpuLimit | Kind::OpenFiles | Kind::Ports => 2,
         Kind::OneCore | Kind::HostCpu | Kind::Disk => 3,
         Kind::Link | Kind::Pool => 3,
         Kind::Queue => 4,
@@ -314,51 +321,6 @@ fn by_component(trial: &TrialData<'_>, look: Look) -> Vec<Suspect> {
         look(trial, name, summary, &own)
     });
     all.collect()
-}
-
-fn memory(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {
-    let suspect = |at_s, text, share| Suspect {
-        kind: Kind::Memory,
-        who: Some(name.to_owned()),
-        at_s,
-        text,
-        share,
-        evidence: Vec::new(),
-    };
-    if let Some(kills) = c.oom_kills.filter(|n| *n > 0) {
-        let first = own.iter().find(|s| s.oom_kills > own.first().and_then(|f| f.oom_kills));
-        let times = if kills == 1 { "once".to_owned() } else { format!("{kills} times") };
-        let text = format!("{name} ran out of memory: the kernel killed its processes {times}");
-        return Some(suspect(first.map(|s| s.at_s), text, 1.0));
-    }
-    let inside = during(trial);
-    // Each reading beside the limit it was under: events change limits. `None` where there was none.
-    let loaded: Vec<(f64, Option<(f64, f64)>)> = own
-        .iter()
-        .filter(|s| inside.has(s.at_s))
-        .map(|s| {
-            let limit = s.memory_limit_bytes.filter(|l| *l > 0);
-            let used = s.memory_bytes.or(s.resident_bytes);
-            (s.at_s, used.zip(limit).map(|(used, limit)| (used as f64, limit as f64)))
-        })
-        .collect();
-    let full: Vec<(f64, f64, f64)> = loaded
-        .iter()
-        .filter_map(|(at_s, reading)| reading.map(|(used, limit)| (*at_s, used, limit)))
-        .filter(|(_, used, limit)| *used >= FULL_SHARE * limit)
-        .collect();
-    let (_, used, limit) = full.iter().copied().max_by(|a, b| (a.1 / a.2).total_cmp(&(b.1 / b.2)))?;
-    let at = full.first().map(|f| f.0);
-    let share = full.len() as f64 / loaded.len().max(1) as f64;
-    let text = format!(
-        "{name} reached its memory limit: up to {} of {} (above {} of it for {} of the time)",
-        format_bytes(used),
-        format_bytes(limit),
-        percent(FULL_SHARE),
-        percent(share)
-    );
-    // Full is not yet slow: a component that is also at its CPU limit is held back by that.
-    Some(suspect(at, text, share * FULL_WEIGHT))
 }
 
 fn cpu_limit(trial: &TrialData<'_>, name: &str, c: &ComponentSummary, own: &[&Sample]) -> Option<Suspect> {

@@ -331,12 +331,12 @@ impl Trial<'_> {
         state.set_clock(zero_ns);
         state.event_at(zero_ns, EventKind::Planned { load: Box::new(together(&ready.loads)) });
         let mut watcher = self.watch(site, at_rest, state, ready, zero_ns);
+        if let Some(text) = found.described(0) {
+            state.event(EventKind::Note { text });
+        }
         if let Some(unseen) = unseen(&found).filter(|_| !leaves_files()) {
             state.watched(unseen);
         } else if let Some(watcher) = watcher.as_mut().filter(|_| !addresses.is_empty()) {
-            if let Some(text) = found.described(0) {
-                state.event(EventKind::Note { text });
-            }
             let onto = state.clone();
             let followed = watcher.follow(addresses, found, Arc::new(move |watched| onto.watched(watched)));
             if let Err(error) = followed {

@@ -156,12 +156,11 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
             Listening::Inet(address) => look.listening(*address),
             Listening::Unix(path) => look.listening_at(path),
         };
-        match pids {
-            Some(pids) => look.add(&mut found, &pids),
-            None => found
-                .not_seen
-                .push(format!("the process that answers at {address}: another user's, or behind a relay")),
+        if pids.is_empty() {
+            let who = format!("the process that answers at {address}: another user's, or behind a relay");
+            found.not_seen.push(who);
         }
+        pids.iter().for_each(|pids| look.add(&mut found, pids));
     }
     // Those found in one hop are asked for the next.
     let mut from = 0;
@@ -177,6 +176,19 @@ pub fn find_answering(addresses: &[Listening], asked: &[ProcessId], mut found: A
         from = next;
     }
     found
+}
+
+/// Who holds sockets that listen at one address: those that share one are one server, a master with its workers, and the
+/// others another one each.
+fn holding<'a>(held: impl Iterator<Item = &'a BTreeSet<u32>>) -> Vec<BTreeSet<u32>> {
+    let mut groups: Vec<BTreeSet<u32>> = Vec::new();
+    for pids in held {
+        let (same, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(|g| !g.is_disjoint(pids));
+        groups = others;
+        groups.push(same.iter().fold(pids.clone(), |all, group| &all | group));
+    }
+    groups.sort();
+    groups
 }
 
 /// All sockets, and who holds them.
@@ -221,28 +233,30 @@ impl Look {
         Ok(Look { sockets, here, unix, holders, processes })
     }
 
-    /// Processes that hold a listener of the address.
-    fn listening(&self, address: SocketAddr) -> Option<BTreeSet<u32>> {
-        let listens = |s: &&Socket| {
-            let ip = s.local.ip();
-            s.is_listener && s.local.port() == address.port() && (ip == address.ip() || ip.is_unspecified())
-        };
+    /// Processes that hold a listener of the address: of several listeners (`SO_REUSEPORT`) those of each, if they do not
+    /// share them.
+    fn listening(&self, address: SocketAddr) -> Vec<BTreeSet<u32>> {
         // `0.0.0.0:80` of another namespace is another address.
         let own = self.sockets.get(..self.here).unwrap_or_default();
-        let held = own.iter().filter(listens).filter_map(|s| self.holders.get(&s.inode));
-        held.cloned().reduce(|a, b| &a | &b)
+        let at_port = || own.iter().filter(|s| s.is_listener && s.local.port() == address.port());
+        let held = |is_at: &dyn Fn(IpAddr) -> bool| {
+            let listeners = at_port().filter(|s| is_at(s.local.ip()));
+            holding(listeners.filter_map(|s| self.holders.get(&s.inode)))
+        };
+        // Who listens at the address itself gets its connections, whoever listens at all of them.
+        let of_address = held(&|ip| ip == address.ip());
+        if of_address.is_empty() { held(&|ip| ip.is_unspecified()) } else { of_address }
     }
 
     /// The same for the path of a Unix socket.
-    fn listening_at(&self, path: &str) -> Option<BTreeSet<u32>> {
+    fn listening_at(&self, path: &str) -> Vec<BTreeSet<u32>> {
         // A server may have bound it by a relative path.
         let whole = fs::canonicalize(path).unwrap_or_default();
         let is_same = |s: &&UnixSocket| {
             let is_at = s.address == path || !s.address.is_empty() && whole.ends_with(&s.address);
             s.is_listener && is_at
         };
-        let held = self.unix.iter().filter(is_same).filter_map(|s| self.holders.get(&s.inode));
-        held.cloned().reduce(|a, b| &a | &b)
+        holding(self.unix.iter().filter(is_same).filter_map(|s| self.holders.get(&s.inode)))
     }
 
     /// Processes that accepted connections over Unix sockets from these.
@@ -281,13 +295,18 @@ impl Look {
         let ports: HashSet<u16> =
             self.sockets.iter().filter(|s| s.is_listener).map(|s| s.local.port()).collect();
         let asks = |s: &&Socket| !ports.contains(&s.local.port()) || ports.contains(&s.remote.port());
-        let mut by_remote: BTreeMap<SocketAddr, BTreeSet<u32>> = BTreeMap::new();
+        let mut listening: BTreeMap<SocketAddr, Vec<BTreeSet<u32>>> = BTreeMap::new();
+        let mut accepting: BTreeMap<SocketAddr, BTreeSet<u32>> = BTreeMap::new();
         for socket in now.iter().filter(is_own).filter(asks) {
-            if let Some(pids) = self.listening(socket.remote).or_else(|| accepted(socket)) {
-                by_remote.entry(socket.remote).or_default().extend(pids);
+            let seen = listening.entry(socket.remote).or_insert_with(|| self.listening(socket.remote));
+            if seen.is_empty()
+                && let Some(pids) = accepted(socket)
+            {
+                accepting.entry(socket.remote).or_default().extend(pids);
             }
         }
-        let asked = by_remote.into_values().chain(self.asked_by_unix(&own));
+        let by_inet = listening.into_values().flatten().chain(accepting.into_values());
+        let asked = by_inet.chain(self.asked_by_unix(&own));
         asked.filter(|pids| pids.is_disjoint(&own)).collect()
     }
 
@@ -399,6 +418,47 @@ mod tests {
             drop(child.stdin.take());
             child.wait().unwrap();
         }
+    }
+
+    #[test]
+    fn servers_that_share_an_address_are_all_found() {
+        let program = "import socket,sys\n\
+            s=socket.socket(); s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEPORT,1)\n\
+            s.bind(('127.0.0.1',int(sys.argv[1]))); s.listen()\n\
+            print(s.getsockname()[1],flush=True)\n\
+            sys.stdin.read()\n";
+        let start = |port: &str| {
+            let mut command = Command::new("python3");
+            command.args(["-c", program, port]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().expect("python3 is installed");
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            (child, line.trim().to_owned())
+        };
+        let (mut one, port) = start("0");
+        let (mut two, _) = start(&port);
+        let (mut front, front_port) = server(Some(port.parse().unwrap()));
+        let find = |port: u16| {
+            let address = Listening::Inet(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+            let found = find_answering(&[address], &[], Answering::default());
+            let pids: BTreeSet<u32> = found.processes.iter().map(|p| p.process.pid).collect();
+            assert_eq!(found.not_seen, [""; 0]);
+            pids
+        };
+        assert_eq!(find(port.parse().unwrap()), BTreeSet::from([one.id(), two.id()]));
+        // The same where they are asked by another one.
+        assert_eq!(find(front_port), BTreeSet::from([front.id(), one.id(), two.id()]));
+        for child in [&mut one, &mut two, &mut front] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn those_that_share_a_socket_are_one_server() {
+        let sets = [BTreeSet::from([1, 2]), BTreeSet::from([7]), BTreeSet::from([2, 3]), BTreeSet::new()];
+        let groups = holding(sets.iter().filter(|pids| !pids.is_empty()));
+        assert_eq!(groups, [BTreeSet::from([1, 2, 3]), BTreeSet::from([7])]);
     }
 
     #[test]

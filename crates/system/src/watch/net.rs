@@ -105,7 +105,7 @@ fn paired(text: &str, prefix: &str, name: &str) -> Option<u64> {
 }
 
 /// Sockets of IPv4 that belong to a process, listening ones included, and those of both families that wait.
-fn sockets_in(sockstat: &str) -> Option<u64> {
+pub(super) fn sockets_in(sockstat: &str) -> Option<u64> {
     Some(after(sockstat, "TCP:", "inuse")? + after(sockstat, "TCP:", "tw")?)
 }
 

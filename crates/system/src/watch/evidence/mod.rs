@@ -2,7 +2,7 @@
 //! evidence about once a second.
 //!
 //! [`sockets`] reads the kernel's table of sockets, [`owners`] knows whose each is, and [`pairs`] adds up who waits for
-//! whom; [`beside`] does so for Unix and UDP sockets; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
+//! whom; [`beside`] does so for Unix and UDP sockets; [`ports`] counts local ports where many are taken; [`packets`] times some exchanges exactly where the kernel's clock is too coarse; [`threads`] says what threads do
 //! and wait for. All of it has a hundredth of a core: what costs more is read less often.
 
 mod beside;
@@ -11,6 +11,8 @@ pub(crate) mod netlink;
 mod owners;
 mod packets;
 mod pairs;
+mod ports;
+mod random;
 pub(crate) mod sockets;
 pub(crate) mod threads;
 mod turnover;
@@ -29,6 +31,7 @@ use self::beside::Beside;
 use self::owners::Owners;
 use self::packets::PacketTimer;
 use self::pairs::PairSums;
+use self::ports::PortReader;
 use self::sockets::{Socket, SocketTable, Subset};
 use self::threads::ThreadReader;
 
@@ -72,6 +75,7 @@ pub(crate) struct EvidenceReader {
     pairs: PairSums,
     beside: Beside,
     packets: PacketTimer,
+    ports: PortReader,
     threads: ThreadReader,
     thread_readings: u32,
     subset: Subset,
@@ -125,11 +129,13 @@ impl EvidenceReader {
         let namespace_of = |pid: u32| fs::metadata(format!("/proc/{pid}/ns/net")).ok().map(|m| m.ino());
         let own = namespace_of(std::process::id());
         let mut used = HashSet::new();
+        self.ports.begin_members();
         for component in &self.members {
             let mut seen = HashSet::new();
             for pid in &component.pids {
                 let Some(namespace) = namespace_of(*pid).filter(|n| seen.insert(*n)) else { continue };
                 used.insert(namespace);
+                self.ports.add_member(namespace, *pid, &component.component);
                 if self.tables.contains_key(&namespace) || self.tables.len() >= MOST_NAMESPACES {
                     continue;
                 }
@@ -146,6 +152,7 @@ impl EvidenceReader {
             }
         }
         self.tables.retain(|namespace, _| used.contains(namespace));
+        self.ports.end_members();
         self.closed.retain(|(namespace, _)| used.contains(namespace));
     }
 
@@ -182,6 +189,7 @@ impl EvidenceReader {
         self.pairs.note(self.packets.wants_notes(now_ns));
         self.pairs.add(&self.sockets, self.subset, &self.owners);
         self.beside.read(now_ns, self.tables.values_mut(), &mut self.owners, &self.members);
+        self.ports.read(now_ns, &mut self.tables, &self.owners);
         let noted = self.pairs.take_noted();
         let burst_ns = self.packets.see(now_ns, noted, &self.sockets, &self.parts, self.subset.one_in);
         self.threads.read(&self.components, THREADS_NS);
@@ -210,6 +218,7 @@ impl EvidenceReader {
         );
         self.beside.take(now_ns, &mut pairs, &mut listeners, &mut not_seen);
         not_seen.extend(self.packets.not_seen());
+        let ports = self.ports.take(|address| self.pairs.usual_asker(address));
         let length_s = now_ns.saturating_sub(self.from_ns) as f64 / 1e9;
         let threads = self.threads.take(length_s, &mut not_seen);
         let alive: HashSet<u32> = self.sockets.iter().map(|s| s.inode).collect();
@@ -225,6 +234,7 @@ impl EvidenceReader {
             cpu_s: spent_ns as f64 / 1e9,
             pairs,
             listeners,
+            ports,
             threads,
             not_seen,
         })

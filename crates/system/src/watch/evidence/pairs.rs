@@ -388,6 +388,11 @@ impl PairSums {
         std::mem::take(&mut self.strangers)
     }
 
+    /// Who was last seen to connect to an address.
+    pub fn usual_asker(&self, address: SocketAddr) -> Option<&str> {
+        self.usual.get(&address).map(String::as_str)
+    }
+
     /// Forgets connections that are gone.
     pub fn keep(&mut self, alive: &HashSet<u32>) {
         self.last.retain(|inode, _| alive.contains(inode));

@@ -17,6 +17,11 @@ const ESTABLISHED: u8 = 1;
 const SYN_SENT: u8 = 2;
 const CLOSE_WAIT: u8 = 8;
 const LISTEN: u8 = 10;
+const TIME_WAIT: u8 = 6;
+/// FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING.
+const ENDING: u32 = 1 << 4 | 1 << 5 | 1 << 9 | 1 << 11;
+/// Of connections that take a local port.
+const TAKING: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << TIME_WAIT | 1 << CLOSE_WAIT | ENDING;
 const STATES: u32 = 1 << ESTABLISHED | 1 << SYN_SENT | 1 << CLOSE_WAIT | 1 << LISTEN;
 
 /// One end of a connection, or a listener.
@@ -42,6 +47,19 @@ pub(crate) struct Socket {
     pub drops: u32,
     /// What the kernel knows of its times.
     pub times: Times,
+}
+
+/// A connection that takes a local port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakenPort {
+    /// Its own address.
+    pub local: SocketAddr,
+    /// The other end's.
+    pub remote: SocketAddr,
+    /// Its inode; 0 where no process has it any more.
+    pub inode: u32,
+    /// It has ended, and waits out its time: milliseconds are left.
+    pub time_wait_left_ms: Option<u32>,
 }
 
 /// Times of a connection (`struct tcp_info`).
@@ -150,6 +168,21 @@ impl SocketTable {
         Ok(())
     }
 
+    /// Connections of all states but those that are made from outside, with the least that is to be known of each: their
+    /// local ports are taken.
+    ///
+    /// # Errors
+    /// The kernel does not answer, or refuses.
+    pub fn read_taken(&mut self, mut take: impl FnMut(TakenPort)) -> io::Result<()> {
+        let families =
+            if self.without_v6 > 0 { &[libc::AF_INET][..] } else { &[libc::AF_INET, libc::AF_INET6] };
+        for family in families {
+            let request = request(*family as u8, libc::IPPROTO_TCP as u8, TAKING, 0);
+            self.netlink.dump(&request, |rows| rows.iter().filter_map(taken_port).for_each(&mut take))?;
+        }
+        Ok(())
+    }
+
     /// UDP sockets, bound and connected. Of one that is not connected the remote port is 0.
     ///
     /// # Errors
@@ -227,6 +260,13 @@ pub(super) fn socket(body: &[u8]) -> Option<Socket> {
         }
     }
     Some(found)
+}
+
+/// The same row, with what ports need of it.
+fn taken_port(body: &[u8]) -> Option<TakenPort> {
+    let (state, left_ms) = (*body.get(1)?, u32_at(body, 52)?);
+    let Socket { local, remote, inode, .. } = socket(body)?;
+    Some(TakenPort { local, remote, inode, time_wait_left_ms: (state == TIME_WAIT).then_some(left_ms) })
 }
 
 /// `struct tcp_info`, which grows with the kernels: what is beyond its end is not known.

@@ -28,8 +28,8 @@ use super::Members;
 use super::key::PairKey;
 use super::netlink::in_namespace_of;
 use super::pairs::Noted;
+use super::random::Random;
 use super::sockets::Socket;
-use super::threads::Random;
 use crate::clock;
 
 /// A burst takes this long, and a random part of the next; the watcher rounds up to a moment when nothing falls due.

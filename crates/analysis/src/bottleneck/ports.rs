@@ -1,0 +1,105 @@
+//! Local ports: who takes a new one for each request has none left towards its destination after a while.
+
+use std::collections::BTreeMap;
+
+use loadlab_record::units::format_count;
+
+use super::flow::{Flow, GENERATOR, PortLine};
+use super::{Kind, MOST_SHARE, Suspect, TrialData, during, percent};
+
+/// Ports above this share of the range: those that others hold in it cannot be had either.
+const FULL_SHARE: f64 = 0.97;
+
+/// Out of ports for this share of the time a component is the reason for what goes wrong.
+pub const DECIDES_SHARE: f64 = 0.3;
+
+/// Towards one destination Linux gives out every second port first. Once they are taken, it looks through all of them at
+/// each connect before it takes one of the others.
+const SEARCHED_SHARE: f64 = 0.5;
+/// Among so many ports that takes a millisecond or so.
+const FEWEST_SEARCHED: u32 = 4_096;
+/// Who searches computes: at least so many cores.
+const SEARCHING_CORES: f64 = 0.3;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// There are none left.
+    Full,
+    /// There are some, and finding one takes long.
+    Searched,
+}
+
+/// Components that had no local port left towards a destination, or had to search for one. loadlab's own are a doubt
+/// about the measurement.
+pub fn ports(trial: &TrialData<'_>, flow: &Flow) -> Vec<Suspect> {
+    let mut by_who: BTreeMap<(&str, &str, &str), Vec<&PortLine>> = BTreeMap::new();
+    for line in flow.ports.iter().filter(|line| line.ports.component != GENERATOR) {
+        let p = &line.ports;
+        by_who.entry((&p.component, &p.source, &p.address)).or_default().push(line);
+    }
+    let of = |(who, lines): ((&str, &str, &str), Vec<&PortLine>)| {
+        suspect(trial, flow, who, &lines, Stage::Full)
+            .or_else(|| suspect(trial, flow, who, &lines, Stage::Searched).filter(|_| searches(trial, who.0)))
+    };
+    by_who.into_iter().filter_map(of).collect()
+}
+
+impl Stage {
+    fn is_reached(self, line: &PortLine) -> bool {
+        let p = &line.ports;
+        match self {
+            Stage::Full => p.range > 0 && f64::from(p.taken) >= FULL_SHARE * f64::from(p.range),
+            Stage::Searched => {
+                p.range >= FEWEST_SEARCHED && f64::from(p.taken) > SEARCHED_SHARE * f64::from(p.range)
+            }
+        }
+    }
+}
+
+/// It computes, as those do who search.
+fn searches(trial: &TrialData<'_>, component: &str) -> bool {
+    let cores = trial.summary.components.get(component).and_then(|c| c.cpu_percent.mean);
+    cores.is_some_and(|percent| percent / 100.0 >= SEARCHING_CORES)
+}
+
+fn suspect(
+    trial: &TrialData<'_>,
+    flow: &Flow,
+    (component, source, address): (&str, &str, &str),
+    lines: &[&PortLine],
+    stage: Stage,
+) -> Option<Suspect> {
+    let reached: Vec<&&PortLine> = lines.iter().filter(|line| stage.is_reached(line)).collect();
+    let most = &reached.iter().max_by_key(|line| line.ports.taken)?.ports;
+    let answers = flow.pairs.iter().find(|p| p.address == address && !p.to.is_empty() && p.to != address);
+    let to = answers.map_or(address.to_owned(), |pair| format!("{} ({address})", pair.to));
+    let who = if component.is_empty() { source } else { component };
+    let share = reached.len() as f64 / flow.lines.max(reached.len()) as f64;
+    // Then connections are made for a request or a few.
+    let cause = match f64::from(most.time_wait) >= MOST_SHARE * f64::from(most.taken) {
+        true => format!(
+            ", {} of them in TIME_WAIT: it makes new connections all the time, and each keeps its port for a minute after its end",
+            format_count(f64::from(most.time_wait))
+        ),
+        false => ", and its connections stand".to_owned(),
+    };
+    let what = match stage {
+        Stage::Full => "ran out of local ports",
+        Stage::Searched => "has to search for a local port at each connect",
+    };
+    Some(Suspect {
+        kind: Kind::Ports,
+        who: (!component.is_empty()).then(|| component.to_owned()),
+        at_s: reached.first().map(|line| line.at_s.max(during(trial).from_s)),
+        text: format!(
+            "{who} {what} towards {to}: {} of {} (`net.ipv4.ip_local_port_range`) were taken for {} of the time{cause}",
+            format_count(f64::from(most.taken)),
+            format_count(f64::from(most.range)),
+            percent(share)
+        ),
+        // Some are left: whether that holds requests back, the place where they wait tells.
+        share: if stage == Stage::Full { share } else { share.min(0.99 * DECIDES_SHARE) },
+        evidence: Vec::new(),
+    })
+}

@@ -1,0 +1,127 @@
+//! A process and the list of its threads, which is made anew now and then.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use super::Tools;
+use super::clock::CpuClock;
+use super::usage::Counted;
+use crate::process::runtime::Runtime;
+use crate::process::task::FileId;
+
+/// How long a list of threads is good for, at least.
+const LIST_EVERY: Duration = Duration::from_secs(1);
+/// And in terms of what the list costs: a list of thousands of threads takes milliseconds.
+const LIST_EVERY_COSTS: u32 = 400;
+/// How many threads' names are looked at to tell a runtime: it starts its own threads first.
+const NAMES_LOOKED_AT: usize = 8;
+
+/// A process of a component.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub pid: u32,
+    pub threads: Vec<Thread>,
+    /// When its threads were listed, and for how long that is good.
+    pub listed: Option<(Instant, Duration)>,
+    /// Its threads' CPU is being counted.
+    pub is_chosen: bool,
+    /// The last count got to all its threads; `None` if there was none.
+    pub is_whole: Option<bool>,
+    pub may_trace: bool,
+    /// How many files of its threads are open.
+    pub open: usize,
+    pub program: Option<FileId>,
+    pub runtime: Option<Runtime>,
+}
+
+/// One of its threads.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub tid: u32,
+    /// Its file that stays open.
+    pub open: Option<OwnedFd>,
+    pub is_gone: bool,
+    /// Number of the reading until which it is looked at before others.
+    pub busy_until: u32,
+    /// And counted before others.
+    pub ran_until: u32,
+    pub counted: Option<Counted>,
+}
+
+impl Process {
+    pub fn new(pid: u32) -> Process {
+        // It has its first thread at least, until a list says more.
+        Process {
+            pid,
+            threads: vec![Thread::new(pid)],
+            listed: None,
+            is_chosen: false,
+            is_whole: None,
+            may_trace: true,
+            open: 0,
+            program: None,
+            runtime: None,
+        }
+    }
+
+    pub fn is_list_old(&self, now: Instant) -> bool {
+        self.listed.is_none_or(|(at, good_for)| now.duration_since(at) >= good_for)
+    }
+
+    /// Lists its threads, and keeps what is known of those that are still there.
+    pub fn list(&mut self, tools: &mut Tools, now: Instant) {
+        let clock = CpuClock::start();
+        tools.tids.clear();
+        // Many processes have one thread, and its id is known.
+        let listed = match tools.files.count(self.pid) {
+            Ok(1) => {
+                tools.tids.push(self.pid);
+                Ok(())
+            }
+            Ok(_) => tools.files.list(self.pid, &mut tools.tids),
+            Err(error) => Err(error),
+        };
+        if listed.is_err() {
+            tools.tids.clear();
+        }
+        tools.tids.sort_unstable();
+        tools.merged.clear();
+        let mut known = self.threads.drain(..).peekable();
+        for tid in &tools.tids {
+            while known.next_if(|thread| thread.tid < *tid).is_some() {}
+            let same = known.next_if(|thread| thread.tid == *tid).filter(|thread| !thread.is_gone);
+            tools.merged.push(same.unwrap_or_else(|| Thread::new(*tid)));
+        }
+        drop(known);
+        std::mem::swap(&mut self.threads, &mut tools.merged);
+        self.open = self.threads.iter().filter(|thread| thread.open.is_some()).count();
+        // It may have given its rights away, or got them.
+        self.may_trace = true;
+        self.look_at_program(tools);
+        let cost = Duration::from_nanos(clock.spent_ns());
+        self.listed = Some((now, LIST_EVERY.max(cost * LIST_EVERY_COSTS)));
+    }
+
+    /// Finds out its runtime, once for each program that it runs.
+    fn look_at_program(&mut self, tools: &mut Tools) {
+        let program = tools.files.program(self.pid);
+        if program.is_some() && program == self.program {
+            return;
+        }
+        if program.is_none() && self.listed.is_some() {
+            return;
+        }
+        self.program = program;
+        self.runtime = Runtime::of_program(self.pid).or_else(|| {
+            let pid = self.pid;
+            let mut first = self.threads.iter().take(NAMES_LOOKED_AT);
+            first.find_map(|thread| Runtime::of_thread(&tools.files.name(pid, thread.tid)))
+        });
+    }
+}
+
+impl Thread {
+    pub fn new(tid: u32) -> Thread {
+        Thread { tid, open: None, is_gone: false, busy_until: 0, ran_until: 0, counted: None }
+    }
+}
