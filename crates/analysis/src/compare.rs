@@ -411,7 +411,7 @@ fn read(measure: &Measure, base: &[(u32, &Summary)], other: &[(u32, &Summary)]) 
     let bound = |values: &[Value]| values.iter().any(|v| matches!(v, Value::Over(_)));
     let bounds = (bound(&of_base), bound(&of_other));
     let mut note = all().find_map(|v| match v {
-        Value::Needs(n) => Some(format!("{} needs {n} requests in each trial", measure.id)),
+        Value::Between(few) => Some(format!("{} needs {} requests in each trial", measure.id, few.needed)),
         Value::Nothing => Some(format!("{} is not reported by every trial", measure.id)),
         _ => None,
     });

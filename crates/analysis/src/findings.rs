@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use loadlab_record::event::EventKind;
 use loadlab_record::manifest::RunEnded;
 use loadlab_record::store::{CaseRecord, RunRecord, TrialRecord};
-use loadlab_record::summary::{Ended, Verdict};
-use loadlab_record::units::plural;
+use loadlab_record::summary::{Ended, FewSamples, Verdict};
+use loadlab_record::units::{format_duration_ns, plural};
 
 use crate::bottleneck::{Diagnosis, TrialData, diagnose};
 use crate::case::{CaseFindings, TRIALS_FOR_DIFFERENCES, TrialFindings};
@@ -159,8 +159,9 @@ fn severity(verdict: &Verdict) -> u8 {
     match verdict {
         Verdict::Invalid => 0,
         Verdict::Fail => 1,
-        Verdict::None => 2,
-        Verdict::Pass => 3,
+        Verdict::Undecided => 2,
+        Verdict::None => 3,
+        Verdict::Pass => 4,
     }
 }
 
@@ -278,10 +279,35 @@ fn result(run: &RunRecord, cases: &[CaseFindings<'_>]) -> String {
     if !fail.is_empty() {
         parts.push(format!("Failed: {}{}", listed(&fail), missed(cases)));
     }
+    let undecided = with(Verdict::Undecided);
+    if !undecided.is_empty() {
+        parts.push(format!("Undecided for want of samples: {}{}", listed(&undecided), open(cases)));
+    }
     if !invalid.is_empty() {
         parts.push(format!("Unknown (INVALID): {}.", listed(&invalid)));
     }
     parts.join(" ")
+}
+
+/// Which expectations are undecided, each once, and how many samples would decide the one that needs most.
+fn open(cases: &[CaseFindings<'_>]) -> String {
+    let summaries = cases.iter().filter(|c| c.verdict == Verdict::Undecided).flat_map(|c| c.summaries());
+    let mut open: Vec<(&str, FewSamples)> = Vec::new();
+    for e in summaries.flat_map(|s| &s.expectations).filter(|e| e.is_undecided()) {
+        let Some(few) = e.undecided else { continue };
+        match open.iter_mut().find(|(expr, _)| *expr == e.expr) {
+            Some((_, most)) if few.needed_s > most.needed_s => *most = few,
+            Some(_) => {}
+            None => open.push((&e.expr, few)),
+        }
+    }
+    let takes = |few: &FewSamples| {
+        few.needed_s.map_or(String::new(), |s| format!(", {} at this rate", format_duration_ns(s * 1e9)))
+    };
+    let words = open.iter().map(|(expr, few)| {
+        format!("{expr}: {} would decide it{}", plural(few.needed, "request", "requests"), takes(few))
+    });
+    format!(" ({}).", words.collect::<Vec<_>>().join("; "))
 }
 
 /// Which expectations were missed and which are undecided, each once.

@@ -3,6 +3,8 @@
 //! Durations `300ms 10s 1m30s`; sizes `15MiB 30kB`; rates `1000/s`; CPU `1%` (of one core) or `0.5` (cores).
 //! Parsing is strict: an unknown unit or a missing one is an error that says what would be understood.
 
+use crate::quantile::Estimate;
+
 /// Why a quantity was not understood: what was expected, in words, with an example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {expected}")]
@@ -181,6 +183,31 @@ pub fn significant(value: f64, digits: i32) -> String {
     let exponent = format!("{:.*e}", (digits - 1).max(0) as usize, value.abs());
     let magnitude: i32 = exponent.split('e').nth(1).and_then(|e| e.parse().ok()).unwrap_or(0);
     format!("{value:.*}", (digits - 1 - magnitude).max(0) as usize)
+}
+
+/// What few samples say about a percentile, `41.2 ms (29.8…≥44.0)`: the estimate, and the interval that holds it at 95 %.
+/// `largest` is the largest sample: where the interval has no upper end, the percentile may be that or more.
+pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f64) -> String) -> String {
+    let Estimate { value, low, high } = estimate;
+    let Some(value) = value else {
+        return low.map_or_else(|| "too few".to_owned(), |low| format!("≥ {}", format(low)));
+    };
+    let shown = format(value);
+    let unit = shown.rsplit_once(' ').map(|(_, unit)| unit);
+    // A unit that all have in common stands once.
+    let short = |v: f64| match v {
+        0.0 => "0".to_owned(),
+        v => {
+            let text = format(v);
+            match (text.rsplit_once(' '), unit) {
+                (Some((number, own)), Some(unit)) if own == unit => number.to_owned(),
+                _ => text,
+            }
+        }
+    };
+    let low = low.map(short).unwrap_or_default();
+    let high = high.map(short).or_else(|| largest.map(|v| format!("≥{}", short(v)))).unwrap_or_default();
+    format!("{shown} ({low}…{high})")
 }
 
 #[cfg(test)]

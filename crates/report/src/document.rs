@@ -4,6 +4,7 @@
 //! It holds text and numbers as they are; each renderer escapes for its own form. Nothing in it is markup.
 
 use loadlab_analysis::metric::{Unit, Value};
+use loadlab_record::quantile::Estimate;
 use loadlab_record::summary::Verdict;
 
 use crate::plane::{Around, Plane};
@@ -270,7 +271,9 @@ impl Point {
         match self.median {
             Value::Known(v) => Some((v, false)),
             Value::Over(v) => Some((v, true)),
-            Value::Needs(_) | Value::Nothing => None,
+            Value::Between(few) if few.estimate == Estimate::default() => None,
+            Value::Between(few) => Some((few.likely(), few.estimate.value.is_none())),
+            Value::Nothing => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Expectations as JUnit XML, for continuous integration that shows test results.
 //!
-//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be known, is a failure; a
-//! measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
+//! A case is a suite and an expectation of a trial a test. One that does not hold, or cannot be known, is a failure; one
+//! that too few samples leave undecided is skipped, and says so; a measurement that cannot be trusted, a trial that broke or is missing is an error. A trial without
 //! expectations is one test that passes by having been run.
 
 use std::fmt::Write;
@@ -30,6 +30,7 @@ struct Trial<'a> {
 enum Came {
     Good,
     Failure(String),
+    Undecided(String),
     Error(String),
 }
 
@@ -77,6 +78,7 @@ fn document(name: &str, suites: &[Suite<'_>]) -> String {
                     continue;
                 }
                 Came::Failure(text) => ("failure", text),
+                Came::Undecided(text) => ("skipped", text),
                 Came::Error(text) => ("error", text),
             };
             let first = text.lines().next().unwrap_or_default();
@@ -94,14 +96,17 @@ fn document(name: &str, suites: &[Suite<'_>]) -> String {
 }
 
 fn counts<'a>(tests: impl Iterator<Item = &'a (String, f64, Came)>) -> String {
-    let (mut all, mut failures, mut errors, mut time_s) = (0, 0, 0, 0.0);
+    let (mut all, mut failures, mut errors, mut skipped, mut time_s) = (0, 0, 0, 0, 0.0);
     for (_, took_s, came) in tests {
         all += 1;
         failures += u64::from(matches!(came, Came::Failure(_)));
         errors += u64::from(matches!(came, Came::Error(_)));
+        skipped += u64::from(matches!(came, Came::Undecided(_)));
         time_s += took_s;
     }
-    format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{time_s:.3}\"")
+    let counted = format!("tests=\"{all}\" failures=\"{failures}\" errors=\"{errors}\"");
+    let skipped = if skipped > 0 { format!(" skipped=\"{skipped}\"") } else { String::new() };
+    format!("{counted}{skipped} time=\"{time_s:.3}\"")
 }
 
 fn tests(suite: &Suite<'_>) -> Vec<(String, f64, Came)> {
@@ -138,6 +143,9 @@ fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
     for expectation in expectations {
         let came = match expectation.holds {
             Some(true) => Came::Good,
+            None if expectation.is_undecided() => {
+                Came::Undecided(format!("undecided: {}", expectation_words(expectation)))
+            }
             _ => Came::Failure(expectation_words(expectation)),
         };
         add(named(&expectation.expr), came);

@@ -27,7 +27,7 @@ mod summary;
 
 use crate::bound::Operator;
 
-pub use eval::{Evaluated, Known, Numbers};
+pub use eval::{Between, Evaluated, Known, Numbers};
 pub use names::{
     FIGURES, NAMES, SERIES_PREFIXES, built_in_kind, built_in_names, component_names, kind_of, number_names,
     probe_names, tag_names,

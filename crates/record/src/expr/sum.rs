@@ -1,7 +1,7 @@
 //! A number that is worked out of others, in the language of conditions: `elapsed + drain`, `2 * p50 - min`.
 
 use super::check::Dim;
-use super::eval::{Numbers, range};
+use super::eval::{Numbers, Remarks, range};
 use super::{ExprError, Kind, NameRef, Num, names, parse};
 
 /// A checked sum, difference or product.
@@ -42,11 +42,11 @@ impl Sum {
     /// # Errors
     /// Why it cannot be known, in words.
     pub fn evaluate(&self, numbers: &dyn Numbers) -> Result<(f64, Kind), String> {
-        let mut notes = Vec::new();
-        match range(&self.num, numbers, &mut notes) {
+        let mut remarks = Remarks::default();
+        match range(&self.num, numbers, &mut remarks) {
             Some(known) if known.is_point() && known.low.is_finite() => Ok((known.low, kind_of(known.dim))),
-            _ if notes.is_empty() => Err("it is not a finite number".to_owned()),
-            _ => Err(notes.join("; ")),
+            _ if remarks.notes.is_empty() => Err("it is not a finite number".to_owned()),
+            _ => Err(remarks.notes.join("; ")),
         }
     }
 }

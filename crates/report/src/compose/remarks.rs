@@ -64,9 +64,15 @@ pub fn expectations(case: &CaseFindings<'_>) -> Vec<Remark> {
 }
 
 fn expectation(trials: &[(u32, &Expectation)]) -> Remark {
-    let missed: Vec<&(u32, &Expectation)> = trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+    // What is undecided in one trial and missed in another is missed.
+    let mut missed: Vec<&(u32, &Expectation)> =
+        trials.iter().filter(|(_, e)| e.holds != Some(true)).collect();
+    if missed.iter().any(|(_, e)| e.is_missed()) {
+        missed.retain(|(_, e)| e.is_missed());
+    }
     let (weight, label) = match missed.first() {
         None => (Weight::Good, "✔ holds"),
+        Some((_, e)) if e.is_undecided() => (Weight::Doubtful, "? undecided"),
         Some((_, e)) if e.holds.is_none() => (Weight::Bad, "✘ unknown"),
         Some(_) => (Weight::Bad, "✘ failed"),
     };

@@ -105,6 +105,7 @@ fn badge(verdict: Verdict) -> String {
         Verdict::Pass => ("good", "✔"),
         Verdict::Fail => ("bad", "✘"),
         Verdict::Invalid => ("bad", "⚠"),
+        Verdict::Undecided => ("doubtful", "?"),
         Verdict::None => ("none", "–"),
     };
     format!(
