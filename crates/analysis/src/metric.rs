@@ -32,6 +32,11 @@ pub struct Few {
 }
 
 impl Few {
+    /// Nothing is known but how many samples it takes: records of before say no more.
+    pub fn is_unknown(self) -> bool {
+        self.estimate == Estimate::default()
+    }
+
     /// What it most likely is, or at least.
     pub fn likely(self) -> f64 {
         self.estimate.value.or(self.estimate.low).unwrap_or(0.0)

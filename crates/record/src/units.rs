@@ -190,7 +190,7 @@ pub fn significant(value: f64, digits: i32) -> String {
 pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f64) -> String) -> String {
     let Estimate { value, low, high } = estimate;
     let Some(value) = value else {
-        return low.map_or_else(|| "too few".to_owned(), |low| format!("≥ {}", format(low)));
+        return low.map_or_else(|| "unknown".to_owned(), |low| format!("≥ {}", format(low)));
     };
     let shown = format(value);
     let unit = shown.rsplit_once(' ').map(|(_, unit)| unit);
@@ -205,6 +205,10 @@ pub fn estimate_text(estimate: Estimate, largest: Option<f64>, format: impl Fn(f
             }
         }
     };
+    // All that is known of it is that it is no smaller than the largest sample.
+    if high.is_none() && low.is_some_and(|low| format(low) == shown) {
+        return format!("≥ {shown}");
+    }
     let low = low.map(short).unwrap_or_default();
     let high = high.map(short).or_else(|| largest.map(|v| format!("≥{}", short(v)))).unwrap_or_default();
     format!("{shown} ({low}…{high})")
@@ -261,5 +265,25 @@ mod tests {
         assert_eq!(format_count(12.345), "12.3");
         assert_eq!(significant(9.996, 3), "10.0");
         assert_eq!(significant(0.0123, 2), "0.012");
+    }
+
+    #[test]
+    fn estimates_are_short_and_say_what_is_open() {
+        let check = |value: Option<f64>, low: Option<f64>, high: Option<f64>, expect: &str| {
+            let text =
+                estimate_text(Estimate { value, low, high }, Some(44.0), |ms| format_duration_ns(ms * 1e6));
+            assert_eq!(text, expect);
+        };
+        check(Some(41.2), Some(29.8), None, "41.2 ms (29.8…≥44.0)");
+        check(Some(41.2), Some(29.8), Some(43.0), "41.2 ms (29.8…43.0)");
+        check(Some(1.2), Some(0.9), Some(1500.0), "1.20 ms (900 µs…1.50 s)");
+        check(Some(44.0), Some(0.0), None, "44.0 ms (0…≥44.0)");
+        check(Some(44.0), Some(44.0), None, "≥ 44.0 ms");
+        check(Some(44.0), Some(44.0), Some(44.0), "44.0 ms (44.0…44.0)");
+        check(None, Some(29.8), None, "≥ 29.8 ms");
+        check(None, None, None, "unknown");
+        // Numbers without a unit, of which no least one is known.
+        let number = Estimate { value: Some(-3.0), low: None, high: None };
+        assert_eq!(estimate_text(number, Some(7.0), |v| format!("{v}")), "-3 (…≥7)");
     }
 }

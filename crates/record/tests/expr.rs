@@ -606,9 +606,7 @@ fn numbers_of_a_window() {
         (p99.holds, p99.note.as_deref()),
         (
             None,
-            Some(
-                "`p99[0s..3s]` is 3.00 ms (3.00…≥3.00) from 300 samples; 1,000 would decide it, 10.0 s at this rate"
-            )
+            Some("`p99[0s..3s]` is ≥ 3.00 ms from 300 samples; 1,000 would decide it, 10.0 s at this rate")
         )
     );
     assert_eq!(p99.undecided, Some(FewSamples { samples: 300, needed: 1000, needed_s: Some(10.0) }));

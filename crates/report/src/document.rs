@@ -4,7 +4,6 @@
 //! It holds text and numbers as they are; each renderer escapes for its own form. Nothing in it is markup.
 
 use loadlab_analysis::metric::{Unit, Value};
-use loadlab_record::quantile::Estimate;
 use loadlab_record::summary::Verdict;
 
 use crate::plane::{Around, Plane};
@@ -271,7 +270,7 @@ impl Point {
         match self.median {
             Value::Known(v) => Some((v, false)),
             Value::Over(v) => Some((v, true)),
-            Value::Between(few) if few.estimate == Estimate::default() => None,
+            Value::Between(few) if few.is_unknown() => None,
             Value::Between(few) => Some((few.likely(), few.estimate.value.is_none())),
             Value::Nothing => None,
         }

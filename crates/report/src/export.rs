@@ -205,7 +205,7 @@ fn figure(case: &CaseFindings<'_>, metric: &Metric) -> Json {
 
 /// One row a figure of a trial: `case`, the axes, `trial`, `verdict`, `figure`, `value`, `unit`, `note`. What
 /// cannot be known has no value and says why in `note` (`over 1000`: at least that; `estimate 41 interval 30..44`: too few
-/// samples).
+/// samples; in records of before `needs 1000`).
 pub fn csv(run: &RunRecord) -> String {
     let findings = findings(run);
     let mut out = String::new();
@@ -247,6 +247,7 @@ fn rows(out: &mut String, lead: &str, summary: &Summary, trouble: Option<&str>) 
         let (value, note) = match value {
             Value::Known(v) => (format!("{v}"), String::new()),
             Value::Over(v) => (String::new(), format!("over {v}")),
+            Value::Between(few) if few.is_unknown() => (String::new(), format!("needs {}", few.needed)),
             Value::Between(few) => (String::new(), between(few.estimate)),
             Value::Nothing => return,
         };

@@ -4,6 +4,7 @@
 //! known is words (`41.2 ms (29.8…≥44.0)`, `> 30 s`, `–`), never zero.
 
 use loadlab_analysis::metric::{self, Few, Unit, Value};
+use loadlab_record::quantile::Estimate;
 use loadlab_record::summary::Distribution;
 pub use loadlab_record::units::plural;
 use loadlab_record::units::{estimate_text, format_bytes, format_count, format_duration_ns, significant};
@@ -94,13 +95,15 @@ pub fn figure(distribution: &Distribution, name: &str) -> String {
 /// The same for a cell without room for an interval: `~41.2 ms`.
 pub fn short_figure(distribution: &Distribution, name: &str) -> String {
     match metric::figure(distribution, name) {
-        Value::Between(few) => short(few, Unit::Ms),
+        Value::Between(few) if !few.is_unknown() => short(few, Unit::Ms),
         known => value(known, Unit::Ms),
     }
 }
 
 fn short(few: Few, unit: Unit) -> String {
-    let mark = if few.estimate.value.is_some() { "~" } else { "≥ " };
+    // Where there is no upper end, the largest sample is no more than a lower bound.
+    let Estimate { value, low, high } = few.estimate;
+    let mark = if value.is_none() || high.is_none() && low == value { "≥ " } else { "~" };
     format!("{mark}{}", known(few.likely(), unit))
 }
 
@@ -115,6 +118,7 @@ pub fn value(value: Value, unit: Unit) -> String {
     match value {
         Value::Known(v) => known(v, unit),
         Value::Over(v) => format!("> {}", known(v, unit)),
+        Value::Between(few) if few.is_unknown() => format!("needs {}", count(few.needed)),
         Value::Between(few) => estimate_text(few.estimate, few.largest, |v| known(v, unit)),
         Value::Nothing => NOTHING.to_owned(),
     }

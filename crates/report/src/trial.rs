@@ -129,7 +129,7 @@ impl Page {
                 let _ = writeln!(out, "{}{cells}", self.paint.tone(Tone::Faint, &label));
             }
         }
-        if !s.response_ms.few.is_empty() && !s.load.is_command() {
+        if columns.iter().any(|(_, d)| !d.few.is_empty()) {
             let few = few_words(&s.response_ms, !is_wide);
             hanging(out, "  ", &few, self.width, |t| self.paint.tone(Tone::Faint, t));
         }
@@ -385,17 +385,20 @@ fn few_words(d: &Distribution, with_figures: bool) -> String {
         shown.map(|(name, _)| format!("{} {}", figures::percentile_label(name), figures::figure(d, name)));
     let widened = match d.few.widened {
         Some(n) if n >= 1.05 => format!(
-            ", widened since slow requests came together ({} count as one)",
+            ", widened since slow requests came together: {} count as one",
             figures::number(figures::round(n, 2))
         ),
         _ => String::new(),
     };
+    let intervals: Vec<String> = intervals.collect();
     match with_figures {
-        true => format!(
-            "~ from few samples. Response times at 95 %: {}{widened}.",
-            intervals.collect::<Vec<_>>().join(", ")
-        ),
-        false => format!("In parentheses: from few samples, between these at 95 %{widened}."),
+        true if intervals.is_empty() => {
+            "~: estimated from few samples; `--json` has the intervals.".to_owned()
+        }
+        true => {
+            format!("~: estimated from few samples. Response at 95 %: {}{widened}.", intervals.join(", "))
+        }
+        false => format!("From few samples: the estimate, and what it lies between at 95 %{widened}."),
     }
 }
 
