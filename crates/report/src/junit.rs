@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use loadlab_analysis::findings::findings;
 use loadlab_record::store::RunRecord;
-use loadlab_record::summary::{Summary, Verdict};
+use loadlab_record::summary::{Expectation, Summary, Verdict};
 
 use crate::markup::escaped;
 use crate::trial::expectation_words;
@@ -141,16 +141,20 @@ fn of_trial(trial: &Trial<'_>) -> Vec<(String, f64, Came)> {
         None => {}
     }
     for expectation in expectations {
-        let came = match expectation.holds {
-            Some(true) => Came::Good,
-            None if expectation.is_undecided() => {
-                Came::Undecided(format!("undecided: {}", expectation_words(expectation)))
-            }
-            _ => Came::Failure(expectation_words(expectation)),
-        };
+        let came = came_of(expectation);
         add(named(&expectation.expr), came);
     }
     out
+}
+
+fn came_of(expectation: &Expectation) -> Came {
+    match expectation.holds {
+        Some(true) => Came::Good,
+        None if expectation.is_undecided() => {
+            Came::Undecided(format!("undecided: {}", expectation_words(expectation)))
+        }
+        _ => Came::Failure(expectation_words(expectation)),
+    }
 }
 
 /// Text in XML 1.0, attributes included; characters that it cannot hold are replaced.
@@ -167,6 +171,35 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_undecided_is_skipped_and_says_so() {
+        let expectation = |expr: &str, holds, undecided| {
+            let expectation = loadlab_record::summary::Expectation {
+                expr: expr.into(),
+                holds,
+                value: None,
+                unit: String::new(),
+                note: Some("why".into()),
+                undecided,
+            };
+            (expectation.expr.clone(), 0.0, came_of(&expectation))
+        };
+        let few = loadlab_record::summary::FewSamples { samples: 300, needed: 1000, needed_s: None };
+        let tests = [
+            expectation("p50 < 1s", Some(true), None),
+            expectation("p99 < 1s", None, Some(few)),
+            expectation("drain < 1s", None, None),
+        ];
+        let is = |at: usize| match &tests[at].2 {
+            Came::Good => "good",
+            Came::Undecided(text) => text.as_str(),
+            Came::Failure(_) => "failure",
+            Came::Error(_) => "error",
+        };
+        assert_eq!([is(0), is(1), is(2)], ["good", "undecided: p99 < 1s: why", "failure"]);
+        assert_eq!(counts(tests.iter()), r#"tests="3" failures="1" errors="0" skipped="1" time="0.000""#);
+    }
 
     #[test]
     fn text_stays_text() {
