@@ -57,7 +57,9 @@ pub fn summarise(input: TrialInput<'_>) -> Summary {
 /// How much response times of the same second hang together, where its histograms are at hand: in the load in which they
 /// do most.
 fn of_seconds(intervals: &[Interval]) -> Dependence {
-    let mut by_load: BTreeMap<Option<&str>, Vec<Vec<(u64, u64)>>> = BTreeMap::new();
+    /// Values of a second, each with how often it was counted.
+    type Counted = Vec<(u64, u64)>;
+    let mut by_load: BTreeMap<Option<&str>, Vec<Counted>> = BTreeMap::new();
     for interval in intervals.iter().filter(|i| i.tag == "response") {
         by_load.entry(interval.load.as_deref()).or_default().push(interval.values().collect());
     }
